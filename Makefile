@@ -1,0 +1,59 @@
+# Everything a newcomer needs: `make demo` and `make test`. Nothing is installed outside this directory.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Line numbers of a failing recipe are worth more than speed; recipes are short.
+SHELL  := /bin/sh
+
+.PHONY: help demo test test-extras check format bench clean
+
+help:
+	@echo "make demo         set up .venv and see what vade does"
+	@echo "make test         set up .venv and run the tests (under three minutes)"
+	@echo "make check        the full gate: format, lint, types, layers, tests"
+	@echo "make test-extras  the heavy tests: wheel in a clean environment, both benchmarks' smoke"
+	@echo "make bench        benchmark tables; PEERS=1 adds other libraries, SKILLS=N sets the size"
+
+$(VENV)/.base: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("vademecum needs Python 3.11 or newer, this is %s: run make PYTHON=python3.12" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@echo "setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	@echo "adding the test tools ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.base
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2
+
+test-extras: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m extras
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(MAKE) test
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
+	$(BIN)/python -m bench.index $(if $(SKILLS),--skills $(SKILLS)) $(if $(PEERS),--peers .venv-peers/bin/python)
+
+.venv-peers/.ready: bench/peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r bench/peers.txt
+	@touch $@
+
+clean:
+	rm -rf .venv .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

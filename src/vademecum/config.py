@@ -1,0 +1,236 @@
+"""Files → Config: ``config.json`` or ``config.toml``, the user's first, then the project's.
+
+Reading is strict: an unknown key or a wrong type is an error that names the file, the key and what is
+accepted. A project's file may tighten what the user set under ``security``, never loosen it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from vademecum.context import Context
+from vademecum.errors import ConfigError, FileRefused
+from vademecum.files import read_capped
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+MAX_CONFIG_BYTES = 1024 * 1024
+
+# Pydantic reads these dataclasses (it is imported only when there is a file to check).
+_STRICT = {"extra": "forbid", "strict": True}
+
+def _between(key: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"{key!r} is {value}: it should be from {least} to {most:,}")
+
+
+Compatible = Literal["agents", "claude", "opencode", "github", "gemini", "codex"]
+COMPATIBLE: tuple[Compatible, ...] = ("agents", "claude", "opencode", "github", "gemini", "codex")
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSettings:
+    """How far discovery goes in one root."""
+
+    __pydantic_config__ = _STRICT
+    follow_links: bool = True
+    max_depth: int = 6
+    max_directories: int = 200_000
+
+    def __post_init__(self) -> None:
+        """Refuse limits that would stop everything, or nothing."""
+        _between("max_depth", self.max_depth, 1, 64)
+        _between("max_directories", self.max_directories, 1, 10_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Which model decides, and what its adapter is given."""
+
+    __pydantic_config__ = _STRICT
+    provider: str = "offline"
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionSettings:
+    """Which tools need a person's approval beyond those that always do."""
+
+    __pydantic_config__ = _STRICT
+    require_approval_for: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """Limits that a project may tighten and only the user may loosen."""
+
+    __pydantic_config__ = _STRICT
+    max_skill_body_lines: int = 500
+    block_angle_brackets_in_frontmatter: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that no body could keep."""
+        _between("max_skill_body_lines", self.max_skill_body_lines, 1, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRule:
+    """One rule of the permission engine: the last one that matches wins."""
+
+    __pydantic_config__ = _STRICT
+    permission: str
+    pattern: str
+    effect: Literal["allow", "ask", "deny"]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the configuration files say, or their defaults.
+
+    >>> Config().security.max_skill_body_lines
+    500
+    """
+
+    __pydantic_config__ = _STRICT
+    skill_roots: tuple[str, ...] = ()
+    compatibility_roots: tuple[Compatible, ...] = COMPATIBLE
+    package_skills: bool | tuple[str, ...] = False
+    lenient: bool = False
+    scan: ScanSettings = ScanSettings()
+    model: ModelSettings = ModelSettings()
+    execution: ExecutionSettings = ExecutionSettings()
+    security: SecuritySettings = SecuritySettings()
+    permissions: tuple[PermissionRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """The merged settings and where each part of them came from."""
+
+    settings: Config
+    files: tuple[Path, ...] = ()
+    user_roots: tuple[Path, ...] = ()
+    project_roots: tuple[Path, ...] = ()
+
+
+def load_config(context: Context) -> LoadedConfig:
+    """Read the user's configuration, then the nearest project's, and merge them."""
+    user_file = _config_file(context.home)
+    project_file = next(filter(None, map(_config_file, context.project_directories())), None)
+    if user_file is None and project_file is None:
+        return LoadedConfig(Config())
+    user = _read(user_file) if user_file else {}
+    project = _read(project_file) if project_file else {}
+    # Each file is checked by itself, so that a message names the right one.
+    _check(user, user_file)
+    _check(project, project_file)
+    return LoadedConfig(
+        settings=_check(_merge(user, project), None),
+        files=tuple(file for file in (user_file, project_file) if file),
+        user_roots=_roots_of(user, user_file, context),
+        project_roots=_roots_of(project, project_file, context),
+    )
+
+
+def _config_file(place: Path) -> Path | None:
+    candidates = [place / ".agent" / name for name in ("config.json", "config.toml")]
+    present = [candidate for candidate in candidates if candidate.exists()]
+    if len(present) > 1:
+        raise ConfigError(f"Both {present[0]} and {present[1]} exist: keep one of them.")
+    return present[0] if present else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = read_capped(file, cap=MAX_CONFIG_BYTES).decode("utf-8-sig")
+        data = json.loads(text) if file.suffix == ".json" else _toml(text)
+    except (OSError, FileRefused) as error:
+        raise ConfigError(f"{file} cannot be read ({error}): repair or remove it.") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file} is not valid {file.suffix[1:].upper()} ({error}): correct it.") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{file} must hold an object: write {{}} for no settings.")
+    return data
+
+
+def _toml(text: str) -> Any:
+    import tomllib  # noqa: PLC0415 - only for the few who write TOML
+
+    # Through JSON, so that both formats are checked by one set of rules (dates become text).
+    return json.loads(json.dumps(tomllib.loads(text), default=str))
+
+
+def _check(data: dict[str, Any], file: Path | None) -> Config:
+    """Validate one file's settings and report all of its problems at once."""
+    if not data:
+        return Config()
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - 40 ms, only with a file to check
+
+    try:
+        return TypeAdapter(Config).validate_json(json.dumps(data))
+    except ValidationError as error:
+        raise ConfigError(f"{file}: {'; '.join(_explain(error.errors()))}.") from error
+
+
+def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
+    """Let what a project wrote win, key by key, except where that would loosen the user's security."""
+    merged = {**user, **project}
+    for section in ("scan", "model", "execution", "security"):
+        if section in merged:
+            merged[section] = {**user.get(section, {}), **project.get(section, {})}
+    for key, value in project.get("security", {}).items():
+        limit = user.get("security", {}).get(key, getattr(SecuritySettings(), key))
+        merged["security"][key] = (value or limit) if isinstance(value, bool) else min(value, limit)
+    merged["permissions"] = [*user.get("permissions", ()), *project.get("permissions", ())]
+    return merged
+
+
+def _roots_of(data: dict[str, Any], file: Path | None, context: Context) -> tuple[Path, ...]:
+    if file is None:
+        return ()
+    # Relative roots belong to the directory that holds `.agent`.
+    return tuple(context.expand(root, base=file.parent.parent) for root in data.get("skill_roots", ()))
+
+
+def _explain(details: list[ErrorDetails]) -> list[str]:
+    """All problems in words: the key, what was found, what is accepted."""
+    sentences: dict[str, str] = {}
+    for detail in details:
+        place = [str(part) for part in detail["loc"] if not _is_internal(part)]
+        key = ".".join(place)
+        accepted = detail["msg"].removeprefix("Input should be ")
+        if detail["type"] == "unexpected_keyword_argument":
+            sentences[key] = f"unknown key {key!r}{_suggestion(place)}"
+        elif detail["type"] == "missing":
+            sentences[key] = f"{key!r} is missing: add it"
+        elif detail["type"] == "value_error":
+            sentences[key] = accepted.removeprefix("Value error, ")
+        elif key in sentences:  # another branch of a union
+            sentences[key] += f" or {accepted}"
+        else:
+            found = json.dumps(detail["input"], ensure_ascii=False)[:60]
+            sentences[key] = f"{key!r} is {found}: it should be {accepted}"
+    return list(sentences.values())
+
+
+def _is_internal(part: int | str) -> bool:
+    """Whether a step of pydantic's location is the branch of a union and not a key."""
+    return isinstance(part, str) and ("[" in part or part in {"bool", "str", "int"})
+
+
+def _suggestion(place: list[str]) -> str:
+    owner: Any = Config
+    for part in place[:-1]:
+        owner = next((type(f.default) for f in dataclasses.fields(owner) if f.name == part), None)
+        if not dataclasses.is_dataclass(owner):
+            return ": remove it"
+    known = [f.name for f in dataclasses.fields(owner)]
+    near = difflib.get_close_matches(place[-1], known, n=1)
+    hint = f", did you mean {near[0]!r}?" if near else ""
+    return f"{hint} (accepted: {', '.join(known)})"

@@ -1,0 +1,57 @@
+"""Reading with a cap and writing atomically: the only code that does either with a file's content."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from vademecum.errors import FileRefused
+
+# O_NONBLOCK: a FIFO that took a file's place between two looks cannot make us wait.
+_READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+
+
+def open_plain(path: str | Path) -> int:
+    """Open a plain file for reading and return its descriptor; anything else is refused, never waited for."""
+    descriptor = os.open(path, _READ_FLAGS)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileRefused(f"{path} is not a plain file: replace it with one.", code="not-a-file")
+    return descriptor
+
+
+def read_up_to(descriptor: int, size: int) -> bytes:
+    """Read ``size`` bytes, or fewer where the file ends first."""
+    data = os.read(descriptor, size)
+    while len(data) < size and (more := os.read(descriptor, size - len(data))):
+        data += more
+    return data
+
+
+def read_capped(path: str | Path, *, cap: int) -> bytes:
+    """The whole content of a plain file of at most ``cap`` bytes."""
+    descriptor = open_plain(path)
+    try:
+        data = read_up_to(descriptor, cap + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > cap:
+        raise FileRefused(f"{path} is larger than {cap:,} bytes: make it smaller.", code="too-large")
+    return data
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a file so that a reader sees the old content or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.{os.urandom(6).hex()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

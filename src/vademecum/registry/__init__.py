@@ -1,0 +1,1 @@
+"""Roots → SkillIndex: which skills there are, which are left out, and why."""

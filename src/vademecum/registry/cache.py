@@ -1,0 +1,145 @@
+"""What earlier scans read ↔ a file: a document that did not change is not read again.
+
+The file belongs to one list of roots and one way of reading. It is written whole and atomically, so
+processes share it without a lock: the last one to write wins, and whatever is there is true.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import MsgspecError, Struct, msgpack
+
+from vademecum.errors import FileRefused
+from vademecum.files import open_plain, read_up_to, write_atomic
+from vademecum.registry.roots import Root
+from vademecum.skill.model import Document, Problem
+
+FORMAT = "vademecum-index-1"
+MAX_CACHE_BYTES = 1024 * 1024 * 1024
+MAX_CACHE_FILES = 64
+# A file that changed this shortly before it was read could change again and bear the same time.
+CLOCK_RESOLUTION_NS = 2_000_000_000
+
+Signature = tuple[int, int, int, int]
+UNTRUSTED: Signature = (0, 0, 0, 0)
+
+
+def signature_of(about: os.stat_result) -> Signature:
+    """What tells that a file is still the one that was read: times, size and inode."""
+    return (about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino)
+
+
+def trusted(signature: Signature, *, now_ns: int) -> Signature:
+    """The signature to remember: none for a file that changed just now, so that it is read once more."""
+    return signature if max(signature[:2]) < now_ns - CLOCK_RESOLUTION_NS else UNTRUSTED
+
+
+class Remembered(Struct, frozen=True, gc=False, array_like=True):
+    """One document as a scan saw it."""
+
+    root: int
+    directory: str
+    file: str
+    signature: Signature
+    document: Document
+
+
+class _Content(Struct, frozen=True, array_like=True):
+    format: str
+    documents: list[Remembered]
+
+
+class IndexCache:
+    """The cache of one list of roots; without a directory it remembers nothing."""
+
+    def __init__(self, directory: Path | None, *, roots: Iterable[Root], reading: str) -> None:
+        places = [f"{root.source}\0{root.path}" for root in roots]
+        self._path = None if directory is None else directory / _file_name([reading, *places])
+        self._known: list[dict[str, Remembered]] = [{} for _ in places]
+        self.size = 0
+        self.problem: Problem | None = None
+        if self._path is not None:
+            self._load(self._path)
+
+    def of_root(self, number: int) -> dict[str, Remembered]:
+        """What is remembered of one root, by directory."""
+        return self._known[number]
+
+    def save(self, documents: list[Remembered]) -> Problem | None:
+        """Write what a scan saw; returns why it could not."""
+        if self._path is None:
+            return None
+        data = _encoded(documents)
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomic(self._path, hashlib.sha256(data).digest() + data, mode=0o600)
+        except OSError as error:
+            text = f"The index cache {self._path} cannot be written ({error.strerror}): the next start is slower"
+            return Problem("cache-not-written", "warning", text)
+        _prune(self._path.parent)
+        return None
+
+    def _load(self, path: Path) -> None:
+        try:
+            documents = _decoded(_read_own(path))
+        except FileNotFoundError:
+            return
+        except (OSError, FileRefused, MsgspecError) as error:
+            text = f"The index cache {path} was not used ({error}) and is built anew"
+            self.problem = Problem("cache-rebuilt", "warning", text)
+            return
+        self.size = len(documents)
+        for document in documents:
+            self._known[document.root][document.directory] = document
+
+
+def _file_name(context: list[str]) -> str:
+    key = hashlib.sha256("\0".join(context).encode("utf-8", "surrogateescape")).hexdigest()
+    return f"index-{key[:32]}.msgpack"
+
+
+def _read_own(path: Path) -> bytes:
+    """The file's bytes; a file that somebody else owns is not believed."""
+    descriptor = open_plain(path)
+    try:
+        if hasattr(os, "geteuid") and os.fstat(descriptor).st_uid != os.geteuid():
+            raise FileRefused("it belongs to somebody else")
+        return read_up_to(descriptor, MAX_CACHE_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _encoded(documents: list[Remembered]) -> bytes:
+    try:
+        return msgpack.encode(_Content(FORMAT, documents))
+    except UnicodeEncodeError:
+        # A directory whose name is not UTF-8 is read afresh each time.
+        encodable = [document for document in documents if _is_encodable(document.directory)]
+        return msgpack.encode(_Content(FORMAT, encodable))
+
+
+def _is_encodable(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _decoded(data: bytes) -> list[Remembered]:
+    checksum, content = data[:32], data[32:]
+    if hashlib.sha256(content).digest() != checksum:
+        raise FileRefused("it is damaged")
+    decoded = msgpack.decode(content, type=_Content)
+    if decoded.format != FORMAT:
+        raise FileRefused("it is from another version")
+    return decoded.documents
+
+
+def _prune(directory: Path) -> None:
+    """Keep the newest files: each list of roots has its own, and old ones are never asked for again."""
+    with contextlib.suppress(OSError):
+        files = sorted(directory.glob("index-*.msgpack"), key=lambda file: file.stat().st_mtime_ns)
+        for file in files[:-MAX_CACHE_FILES]:
+            file.unlink()

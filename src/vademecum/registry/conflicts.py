@@ -1,0 +1,73 @@
+"""Skills → one skill a name: the decision, and its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vademecum.registry.report import Conflict, Overridden
+from vademecum.registry.roots import Root
+from vademecum.skill.skill import Skill
+
+
+# A skill with what decides between namesakes: its root, when it was modified, and its inode. A plain
+# tuple, because nearly all of them are decided without being looked at.
+Candidate = tuple[Skill, Root, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The skills that keep their names, those that lose them, and the conflicts."""
+
+    winners: tuple[Skill, ...]
+    shadowed: tuple[Skill, ...]
+    conflicts: tuple[Conflict, ...]
+
+
+def resolve(candidates: Iterable[Candidate]) -> Resolution:
+    """Decide each name: the higher root, then the later change, then the directory that bears the name.
+
+    The order is total, so the same candidates always give the same answer, in whatever order they come.
+    """
+    first: dict[str, Candidate] = {}
+    rivals: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        name = candidate[0].document.name
+        if first.setdefault(name, candidate) is not candidate:
+            rivals.setdefault(name, [first[name]]).append(candidate)
+    for name, claims in rivals.items():
+        claims.sort(key=_precedence)
+        first[name] = claims[0]
+    contested = sorted(rivals)
+    return Resolution(
+        winners=tuple(first[name][0] for name in sorted(first)),
+        shadowed=tuple(skill for name in contested for skill, *_ in rivals[name][1:]),
+        conflicts=tuple(_conflict(rivals[name]) for name in contested),
+    )
+
+
+def _precedence(candidate: Candidate) -> tuple[int, int, bool, str, str]:
+    skill, root, modified, _ = candidate
+    misnamed = skill.directory.rpartition("/")[2] != skill.name
+    return (-root.priority, -modified, misnamed, skill.directory, skill.root)
+
+
+def _conflict(claims: list[Candidate]) -> Conflict:
+    winner = claims[0][0]
+    overridden = tuple(
+        Overridden(claim[0].source, claim[0].location, claim[0].meta.version, _reason(claims[0], claim))
+        for claim in claims[1:]
+    )
+    return Conflict(winner.name, winner.source, winner.location, overridden)
+
+
+def _reason(winner: Candidate, loser: Candidate) -> str:
+    _, root, modified, inode = winner
+    _, other_root, other_modified, other_inode = loser
+    if inode == other_inode:
+        return "same-file"
+    if root == other_root:
+        return "older" if modified > other_modified else "same-age"
+    if root.source == other_root.source and root.kind == "native" != other_root.kind:
+        return "compatible-root"
+    return "lower-root"

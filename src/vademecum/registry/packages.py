@@ -1,0 +1,76 @@
+"""Roots that installed Python packages bring along, found without importing a package.
+
+A package names a directory by an entry point of the group ``agent_skills``, such as ``acme.skills`` or
+``acme:agent/skills``, or simply ships ``<package>/.agents/skills``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Collection, Iterator
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+from vademecum.errors import PathRefused
+from vademecum.paths import contained
+
+GROUP = "agent_skills"
+CONVENTION = ".agents/skills"
+
+
+def package_roots(wanted: Collection[str] | None) -> list[tuple[str, Path]]:
+    """The skill directories of the named distributions (``None``: of all), by distribution name."""
+    names = None if wanted is None else {_normal(name) for name in wanted}
+    found = {
+        (distribution.name, directory): None
+        for distribution in distributions()
+        if names is None or _normal(distribution.name) in names
+        for directory in _directories(distribution)
+        if directory.is_dir()
+    }
+    return sorted(found)
+
+
+def _directories(distribution: Distribution) -> Iterator[Path]:
+    for entry in distribution.entry_points:
+        if entry.group == GROUP:
+            yield from _named(entry.value)
+    for package in _top_level(distribution):
+        yield from _below(package, CONVENTION)
+
+
+def _named(value: str) -> Iterator[Path]:
+    """``acme.skills`` and ``acme:agent/skills`` both lead to a directory inside ``acme``."""
+    module, _, directory = value.partition(":")
+    package, *rest = module.strip().split(".")
+    relative = "/".join([*rest, *directory.strip().split("/")]).strip("/")
+    yield from _below(package, relative or ".")
+
+
+def _below(package: str, relative: str) -> Iterator[Path]:
+    try:
+        # For a top-level name this asks the finders where the package is; nothing of it runs.
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        try:
+            yield contained(Path(location), relative)
+        except PathRefused:
+            continue
+
+
+def _top_level(distribution: Distribution) -> list[str]:
+    declared = distribution.read_text("top_level.txt")
+    names = set(declared.split()) if declared else set()
+    for file in distribution.files or ():
+        if len(file.parts) > 1 and file.parts[0].isidentifier():
+            names.add(file.parts[0])
+        elif file.name.startswith("__editable__") or file.suffix == ".pth":
+            names.add(distribution.name.replace("-", "_"))
+    return sorted(name for name in names if name.isidentifier())
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,114 @@
+"""What a scan saw: roots, documents left out with their reasons, conflicts with their decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vademecum.registry.roots import Root
+from vademecum.skill.model import Problem
+
+RootStatus = Literal["searched", "absent", "not-a-directory", "unreadable"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A document or a place that is not in the index, and why."""
+
+    source: str
+    path: str
+    problems: tuple[Problem, ...]
+
+    @property
+    def reason(self) -> Problem:
+        """The problem that decided it: the first error."""
+        return next(problem for problem in self.problems if problem.severity == "error")
+
+    def to_json(self) -> dict[str, Any]:
+        """The place, the deciding reason, and all problems."""
+        reason = self.reason
+        return {
+            "path": self.path,
+            "source": self.source,
+            "code": reason.code,
+            "line": reason.line,
+            "message": reason.message,
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RootReport:
+    """One root: whether it was searched, and what was in it."""
+
+    root: Root
+    status: RootStatus
+    found: int = 0
+    valid: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The root with its counts."""
+        counts = {"status": self.status, "found": self.found, "valid": self.valid}
+        return {**self.root.to_json(), **counts}
+
+
+@dataclass(frozen=True, slots=True)
+class Overridden:
+    """A skill that lost its name to another, and why."""
+
+    source: str
+    path: str
+    version: str | None
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The overridden skill with the reason."""
+        return {"source": self.source, "path": self.path, "version": self.version, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One name that several skills claim: which one has it, and which were overridden."""
+
+    name: str
+    source: str
+    path: str
+    overridden: tuple[Overridden, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The name, the winner, and the others."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "path": self.path,
+            "overridden": [other.to_json() for other in self.overridden],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything a scan has to say for itself."""
+
+    roots: tuple[RootReport, ...]
+    found: int
+    valid: int
+    ignored: tuple[LeftOut, ...]
+    conflicts: tuple[Conflict, ...]
+    diagnostics: tuple[Problem, ...]
+    hash: str
+    read: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as the commands print it; ``read`` counts the documents not taken from the cache."""
+        return {
+            "roots": [root.to_json() for root in self.roots],
+            "found": self.found,
+            "valid": self.valid,
+            "ignored": [left_out.to_json() for left_out in self.ignored],
+            "conflicts": [conflict.to_json() for conflict in self.conflicts],
+            "diagnostics": [problem.to_json() for problem in self.diagnostics],
+            "hash": self.hash,
+            "read": self.read,
+            "seconds": round(self.seconds, 6),
+        }

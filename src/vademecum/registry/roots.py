@@ -1,0 +1,135 @@
+"""Which directories are searched for skills, in which order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from vademecum.config import COMPATIBLE, Config, LoadedConfig
+from vademecum.context import Context
+
+Source = Literal["extra", "project", "user", "package", "builtin"]
+
+ROOTS_VARIABLE = "VADE_SKILL_ROOTS"
+BUILTIN_ROOT = Path(__file__).resolve().parent.parent / "builtin"
+
+# Where each tool keeps its skills, below a project and below the home directory.
+_NATIVE = (".agent/skills", ".agent/skill")
+_COMPATIBLE: dict[str, tuple[str, ...]] = {
+    "agents": (".agents/skills",),
+    "claude": (".claude/skills",),
+    "opencode": (".opencode/skills", ".opencode/skill"),
+    "github": (".github/skills",),
+    "gemini": (".gemini/skills",),
+    "codex": (".codex/skills",),
+}
+_COMPATIBLE_AT_HOME = {"opencode": (".config/opencode/skills",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """One directory of skills. Of two skills with one name, that of the higher ``priority`` wins.
+
+    >>> Root(path="/srv/skills", source="extra").kind
+    'native'
+    """
+
+    path: str | Path
+    source: Source = "extra"
+    priority: int = 0
+    kind: str = "native"
+    explicit: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """The root as the commands print it."""
+        return {
+            "source": self.source,
+            "path": str(self.path),
+            "priority": self.priority,
+            "kind": self.kind,
+        }
+
+
+def default_roots(
+    context: Context, config: LoadedConfig, *, extra: Iterable[str | Path] = (), defaults: bool = True
+) -> list[Root]:
+    """All roots for these surroundings, highest first: named ones, project, user, packages, built-in.
+
+    >>> from vademecum.config import LoadedConfig
+    >>> place = Context(cwd=Path("/nonexistent/app"), home=Path("/nonexistent/me"), env={})
+    >>> [root.source for root in default_roots(place, LoadedConfig(Config()), extra=["x"])][:3]
+    ['extra', 'project', 'project']
+    """
+    named = [*extra, *_from_environment(context)]
+    roots = [Root(context.expand(path)) for path in named]
+    if defaults:
+        roots += _of_project(context, config)
+        roots += _of_user(context, config)
+        roots += _of_packages(config.settings)
+        roots.append(Root(BUILTIN_ROOT, "builtin", explicit=False))
+    return ordered(_without_repeats(roots))
+
+
+def ordered(roots: Sequence[Root]) -> list[Root]:
+    """Give roots that say no priority the one of their place: the first is the highest."""
+    if any(root.priority for root in roots):
+        return sorted(roots, key=lambda root: -root.priority)
+    return [replace(root, priority=10 * (len(roots) - place)) for place, root in enumerate(roots)]
+
+
+def _from_environment(context: Context) -> list[str]:
+    return [part for part in context.env.get(ROOTS_VARIABLE, "").split(os.pathsep) if part]
+
+
+def _of_project(context: Context, config: LoadedConfig) -> list[Root]:
+    """Native roots first, nearest first; then those of the configuration; then other tools' roots."""
+    places = context.project_directories()
+    native = [Root(place / path, "project", explicit=False) for place in places for path in _NATIVE]
+    named = [Root(path) for path in config.project_roots]
+    compatible = [
+        Root(place / path, "project", kind=kind, explicit=False)
+        for place in places
+        for kind, paths in _enabled(config.settings)
+        for path in paths
+    ]
+    return [*native, *named, *compatible]
+
+
+def _of_user(context: Context, config: LoadedConfig) -> list[Root]:
+    native = [Root(context.home / path, "user", explicit=False) for path in _NATIVE]
+    named = [Root(path) for path in config.user_roots]
+    compatible = [
+        Root(context.home / path, "user", kind=kind, explicit=False)
+        for kind, paths in _enabled(config.settings)
+        for path in (*paths, *_COMPATIBLE_AT_HOME.get(kind, ()))
+    ]
+    return [*native, *named, *compatible]
+
+
+def _enabled(settings: Config) -> list[tuple[str, tuple[str, ...]]]:
+    return [(kind, _COMPATIBLE[kind]) for kind in COMPATIBLE if kind in settings.compatibility_roots]
+
+
+def _of_packages(settings: Config) -> list[Root]:
+    if not settings.package_skills:
+        return []
+    from vademecum.registry.packages import package_roots  # noqa: PLC0415 - 40 ms, only for those who turn it on
+
+    wanted = None if settings.package_skills is True else settings.package_skills
+    return [Root(path, "package", kind=name, explicit=False) for name, path in package_roots(wanted)]
+
+
+def _without_repeats(roots: Iterable[Root]) -> list[Root]:
+    """Each directory once: where a named root is also a default one, the default's source is kept."""
+    by_path: dict[str, Root] = {}
+    for root in roots:
+        real = os.path.realpath(root.path)
+        known = by_path.get(real)
+        if known is None:
+            by_path[real] = root
+        elif known.source == "extra" and root.source != "extra":
+            by_path[real] = replace(root, explicit=True)
+    return list(by_path.values())

@@ -1,0 +1,194 @@
+"""One root → the documents in it: where they are, and what could not be looked at."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from itertools import product
+from operator import attrgetter
+
+from vademecum.config import ScanSettings
+from vademecum.skill.model import MANIFEST
+
+# Directories that never hold skills and can be huge.
+_PASSED_OVER = frozenset({"node_modules", "__pycache__"})
+_SPELLINGS = frozenset(map("".join, product(*((c.upper(), c.lower()) for c in MANIFEST))))
+
+
+# A document: its directory below the root, its file's name, and what `stat` says of it. A plain tuple,
+# because there can be a hundred thousand of them.
+Found = tuple[str, str, os.stat_result]
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """A place that could not be looked at, and why."""
+
+    path: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What a walk through one root came upon, in the order of names."""
+
+    documents: list[Found]
+    obstacles: list[Obstacle]
+
+
+def find_documents(root: str, settings: ScanSettings) -> Walk:
+    """Walk one root, never below a document.
+
+    An unchanged tree costs one listing for each group of skills and one ``stat`` for each skill.
+    """
+    walker = _Walker(root, settings)
+    walker.walk()
+    return Walk(walker.documents, walker.obstacles)
+
+
+class _Walker:
+    def __init__(self, root: str, settings: ScanSettings) -> None:
+        self._root = root
+        self._settings = settings
+        self._stat = os.stat if settings.follow_links else os.lstat
+        self._entered: set[tuple[int, int]] = set()
+        self._directories_left = settings.max_directories
+        self.documents: list[Found] = []
+        self.obstacles: list[Obstacle] = []
+
+    def walk(self) -> None:
+        try:
+            about = os.stat(self._root)
+        except OSError:
+            return  # the root went away between two looks: nothing is in it
+        self._entered.add((about.st_dev, about.st_ino))
+        if not self._holds_document(".", self._root):
+            self._enter("", self._root, depth=0)
+
+    def _enter(self, directory: str, path: str, *, depth: int) -> None:
+        """Look through a directory that holds no document of the usual name."""
+        if depth > self._settings.max_depth:
+            limit = f"lies deeper than {self._settings.max_depth} directories: move it up, or raise scan.max_depth"
+            self._object(path, "too-deep", f"{path} {limit}")
+            return
+        try:
+            with os.scandir(path) as listing:
+                entries = sorted(listing, key=attrgetter("name"))
+        except FileNotFoundError:
+            return  # it went away between two looks
+        except OSError as error:
+            self._object(path, "unreadable-directory", _cannot("list", path, error))
+            return
+        unusual = [entry for entry in entries if entry.name in _SPELLINGS]
+        if unusual:  # another spelling of the name, or a link to nowhere
+            self._look_at(directory or ".", unusual[0])
+            return
+        prefix = f"{directory}/" if directory else ""
+        for entry in entries:
+            if self._directories_left <= 0:
+                return
+            if entry.name[0] != "." and entry.name not in _PASSED_OVER and self._is_to_be_entered(entry):
+                below = prefix + entry.name
+                if not self._holds_document(below, entry.path):
+                    self._enter(below, entry.path, depth=depth + 1)
+
+    def _is_to_be_entered(self, entry: os.DirEntry[str]) -> bool:
+        if entry.is_symlink():
+            if not self._leads_to_new_directory(entry):
+                return False
+        elif not entry.is_dir(follow_symlinks=False):
+            return False
+        self._directories_left -= 1
+        if self._directories_left == 0:
+            limit = f"{self._settings.max_directories:,} directories or more"
+            text = f"{self._root} holds {limit}: split it, or raise scan.max_directories"
+            self._object(entry.path, "too-many", text)
+        return True
+
+    def _holds_document(self, directory: str, path: str) -> bool:
+        """Take the document of this directory, at the price of one ``stat`` where it is called SKILL.md."""
+        manifest = f"{path}/{MANIFEST}"
+        try:
+            about = self._stat(manifest)
+        except FileNotFoundError:
+            return False  # no document, another spelling, or a link to nowhere: the listing tells
+        except OSError as error:
+            self._object(manifest, *_unreachable(manifest, error))
+            return True
+        if stat.S_ISREG(about.st_mode):
+            self.documents.append((directory, MANIFEST, about))
+        else:
+            self._object_to_kind(manifest, about)
+        return True
+
+    def _look_at(self, directory: str, entry: os.DirEntry[str]) -> None:
+        try:
+            about = self._stat(entry.path)
+        except OSError as error:
+            self._object(entry.path, *_unreachable(entry.path, error))
+            return
+        if stat.S_ISREG(about.st_mode):
+            self.documents.append((directory, entry.name, about))
+        else:
+            self._object_to_kind(entry.path, about)
+
+    def _object_to_kind(self, path: str, about: os.stat_result) -> None:
+        if stat.S_ISLNK(about.st_mode):
+            self._object(path, "link", f"{path} is a link, and scan.follow_links is off: replace it by a file")
+        else:
+            kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
+            self._object(path, "not-a-file", f"{path} is {kind}, not a file: replace it by one")
+
+    def _leads_to_new_directory(self, entry: os.DirEntry[str]) -> bool:
+        """Whether a link is to be followed: to each directory once, so that loops and detours end."""
+        path = entry.path
+        try:
+            about = entry.stat()
+            if not stat.S_ISDIR(about.st_mode):
+                return False
+            identity = (about.st_dev, about.st_ino)
+            entered = identity in self._entered or self._is_around(path, identity)
+        except OSError as error:
+            self._object(path, *_unreachable(path, error))
+            return False
+        if not self._settings.follow_links:
+            self._object(path, "link", f"{path} is a link, and scan.follow_links is off: replace it by a directory")
+        elif entered:
+            self._object(path, "link-loop", f"{path} links to a directory that is searched already: remove the link")
+        self._entered.add(identity)
+        return self._settings.follow_links and not entered
+
+    def _is_around(self, path: str, identity: tuple[int, int]) -> bool:
+        """Whether the directory of that identity is one of those that lead to ``path``."""
+        while len(path := os.path.dirname(path)) >= len(self._root):
+            about = os.stat(path)
+            if (about.st_dev, about.st_ino) == identity:
+                return True
+        return False
+
+    def _object(self, path: str, code: str, message: str) -> None:
+        self.obstacles.append(Obstacle(path, code, message))
+
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def _unreachable(path: str, error: OSError) -> tuple[str, str]:
+    if isinstance(error, FileNotFoundError):
+        return "dangling-link", f"{path} links to something that does not exist: repair or remove the link"
+    if error.errno == errno.ELOOP:
+        return "link-loop", f"{path} links to itself: remove the link"
+    return "unreadable", _cannot("read", path, error)
+
+
+def _cannot(verb: str, path: str, error: OSError) -> str:
+    return f"Cannot {verb} {path} ({error.strerror}): check its permissions"

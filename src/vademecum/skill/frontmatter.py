@@ -1,0 +1,104 @@
+"""Bytes → the YAML block at the top of a document; the body is never looked at."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from vademecum.files import open_plain, read_up_to
+from vademecum.skill.model import Problem
+
+FIRST_READ = 4096
+MAX_FRONTMATTER_BYTES = 64 * 1024
+MAX_FRONTMATTER_LINES = 200
+MAX_LINE_CHARS = 4096
+
+_OPENING = re.compile(rb"---[ \t]*\r?\n")
+# The fence stands alone on its line, so a `---` inside a value is just text. The second form is for
+# a block that ends with the file.
+_CLOSING = re.compile(rb"^---[ \t]*\r?\n", re.MULTILINE)
+_CLOSING_AT_END = re.compile(rb"^---[ \t]*\r?\n?\Z", re.MULTILINE)
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The text between the two fences; its first line is line 2 of the file."""
+
+    text: str
+
+
+def read_opening(path: str | Path) -> bytes:
+    """Read a document up to the end of its frontmatter, in one read for the usual case."""
+    descriptor = open_plain(path)
+    try:
+        head = os.read(descriptor, FIRST_READ)
+        if len(head) == FIRST_READ and _OPENING.match(head.removeprefix(_BOM)) and not _CLOSING.search(head, 4):
+            head += read_up_to(descriptor, MAX_FRONTMATTER_BYTES + 1 - FIRST_READ)
+        return head
+    finally:
+        os.close(descriptor)
+
+
+def find_block(head: bytes) -> Block | Problem:
+    """Cut the frontmatter out of a document's opening bytes, or say why there is none.
+
+    >>> find_block(b"---\\nname: a\\n---\\n# Body")
+    Block(text='name: a\\n')
+    """
+    data = head.removeprefix(_BOM)
+    opening = _OPENING.match(data)
+    if opening is None:
+        return _no_opening(data)
+    start = opening.end()
+    closing = _CLOSING.search(data, start) or _CLOSING_AT_END.search(data, start)
+    if closing is None:
+        return _not_closed(data)
+    return _decoded(data[start : closing.start()])
+
+
+def body_start(data: bytes) -> int:
+    """Where the body begins in a whole document that has frontmatter."""
+    bom = len(_BOM) if data.startswith(_BOM) else 0
+    closing = _CLOSING.search(data, bom + 3) or _CLOSING_AT_END.search(data, bom + 3)
+    return closing.end() if closing else 0
+
+
+def _no_opening(data: bytes) -> Problem:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return Problem("not-utf8", "error", "SKILL.md is saved as UTF-16: save it as UTF-8", line=1)
+    if b"\0" in data:
+        return Problem("binary", "error", "SKILL.md is not text (it holds NUL bytes): replace it", line=1)
+    wanted = "Begin the file with a line ---, then name: and description:, then a line ---"
+    return Problem(
+        "no-frontmatter", "error", f"SKILL.md must start with YAML frontmatter (---). {wanted}", line=1
+    )
+
+
+def _not_closed(data: bytes) -> Problem:
+    if len(data) >= MAX_FRONTMATTER_BYTES:
+        text = f"The frontmatter is longer than {MAX_FRONTMATTER_BYTES:,} bytes"
+        return Problem("frontmatter-too-long", "error", f"{text}: move its content to the body", line=1)
+    text = "SKILL.md frontmatter not properly closed with ---. Add a line --- after the last field"
+    return Problem("unclosed-frontmatter", "error", text, line=1)
+
+
+def _decoded(block: bytes) -> Block | Problem:
+    try:
+        text = block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = block.count(b"\n", 0, error.start) + 2
+        return Problem("not-utf8", "error", "The frontmatter is not UTF-8: save the file as UTF-8", line=line)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    if text.count("\n") > MAX_FRONTMATTER_LINES:
+        message = f"The frontmatter has {text.count(chr(10))} lines, the limit is {MAX_FRONTMATTER_LINES}"
+        return Problem("frontmatter-too-long", "error", f"{message}: move its content to the body", line=1)
+    if len(text) > MAX_LINE_CHARS:
+        for number, line_text in enumerate(text.split("\n"), 2):
+            if len(line_text) > MAX_LINE_CHARS:
+                message = f"The line is {len(line_text):,} characters long, the limit is {MAX_LINE_CHARS:,}"
+                return Problem("line-too-long", "error", f"{message}: shorten it", line=number)
+    return Block(text)

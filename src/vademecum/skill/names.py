@@ -1,0 +1,72 @@
+"""What a skill's name may be, and the nearest valid name to one that is not."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from vademecum.skill.model import Problem
+
+MAX_NAME_CHARS = 64
+
+# Letters and marks by category, yet nothing to see: fillers, the grapheme joiner, variation selectors.
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is valid at first sight: ASCII, short, nothing to normalise."""
+    return len(name) <= MAX_NAME_CHARS and _PLAIN.fullmatch(name) is not None
+
+
+def normal(name: str) -> str:
+    """The form in which names are kept and compared (NFKC), so that look-alike spellings are one."""
+    return name if name.isascii() else unicodedata.normalize("NFKC", name)
+
+
+def check(name: str, *, line: int | None = None) -> list[Problem]:
+    """Everything that is wrong with a name; the wording is the reference library's, plus what to write.
+
+    >>> [problem.message for problem in check("My-Skill")]
+    ["Skill name 'My-Skill' must be lowercase. Write: name: my-skill"]
+    >>> check("मेरा-कौशल")
+    []
+    """
+    if is_plain(name):
+        return []
+    found = []
+    if len(name) > MAX_NAME_CHARS:
+        limit = f"Skill name {name[:80]!r} exceeds {MAX_NAME_CHARS} character limit ({len(name)} chars)"
+        found.append(("name-too-long", limit))
+    if name != name.lower():
+        found.append(("name-uppercase", f"Skill name {name[:80]!r} must be lowercase"))
+    if name.startswith("-") or name.endswith("-"):
+        found.append(("name-hyphen-at-end", "Skill name cannot start or end with a hyphen"))
+    if "--" in name:
+        found.append(("name-double-hyphen", "Skill name cannot contain consecutive hyphens"))
+    if not all(c == "-" or _is_name_character(c) for c in name) or unicodedata.category(name[0])[0] == "M":
+        allowed = "contains invalid characters. Only letters, digits, and hyphens are allowed"
+        found.append(("name-characters", f"Skill name {name[:80]!r} {allowed}"))
+    better = slug(name)
+    fix = f"Write: name: {better}" if better else "Write a short name such as pdf-forms"
+    return [Problem(code, "error", f"{text}. {fix}", "name", line) for code, text in found]
+
+
+def slug(text: str) -> str:
+    """The nearest valid name to ``text``, or ``""`` when nothing of it can stay.
+
+    >>> slug("My Cool_Skill!"), slug("PDF处理"), slug("!!!")
+    ('my-cool-skill', 'pdf处理', '')
+    """
+    lowered = normal(text).lower()
+    kept = "".join(c if _is_name_character(c) else "-" for c in lowered)
+    words = [word for word in kept.split("-") if word]
+    # A mark cannot begin a name: it belongs to the letter before it.
+    joined = "-".join(words).lstrip("".join(c for c in kept if unicodedata.category(c)[0] == "M"))
+    return joined[:MAX_NAME_CHARS].strip("-")
+
+
+def _is_name_character(char: str) -> bool:
+    """Letters of any script, the marks that belong to them, and digits."""
+    category = unicodedata.category(char)
+    return (category[0] in "LM" or category == "Nd") and not _INVISIBLE.match(char)

@@ -1,0 +1,46 @@
+"""Lenient mode's repair of frontmatter that is no YAML: text values get the quotes they lack."""
+
+from __future__ import annotations
+
+import json
+import re
+
+TEXT_FIELDS = ("name", "description", "version", "author", "license", "compatibility")
+
+_START = re.compile(rf"({'|'.join(TEXT_FIELDS)}):[ \t]+(\S.*)$")
+_ALREADY_MARKED = ('"', "'", "|", ">", "#")
+
+
+def quote_values(text: str) -> tuple[str, tuple[int, ...]]:
+    """Quote the plain values of the text fields; returns the new text and the lines that changed.
+
+    The number of lines stays the same, so that every later message still points at the right one.
+
+    >>> quote_values("name: a\\ndescription: Use when: needed\\n  or asked\\n")
+    ('name: a\\ndescription: "Use when: needed or asked"\\n#\\n', (1,))
+    """
+    out: list[str] = []
+    changed: list[int] = []
+    lines = text.split("\n")
+    number = 0
+    while number < len(lines):
+        match = _START.match(lines[number])
+        end = number + 1
+        if match is None or match[2].startswith(_ALREADY_MARKED):
+            out.append(lines[number])
+        else:
+            while end < len(lines) and lines[end][:1] in {" ", "\t"}:
+                end += 1
+            folded = " ".join([match[2], *lines[number + 1 : end]])
+            value = " ".join(folded.split())
+            if _needs_quotes(value):
+                changed.append(number)
+                out += [f"{match[1]}: {json.dumps(value, ensure_ascii=False)}", *["#"] * (end - number - 1)]
+            else:
+                out += lines[number:end]
+        number = end
+    return "\n".join(out), tuple(changed)
+
+
+def _needs_quotes(value: str) -> bool:
+    return ": " in value or value.endswith(":") or value[0] in "[]{}*&!%@`,?-"

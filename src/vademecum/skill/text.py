@@ -1,0 +1,42 @@
+"""Characters that a person does not see but a model reads."""
+
+from __future__ import annotations
+
+import re
+
+# Controls (tab and newline aside), soft hyphen, Arabic letter mark, Mongolian vowel separator, zero-width
+# space, direction marks, bidirectional overrides and isolates, invisible operators, byte-order mark,
+# interlinear anchors, tag characters, and the variation selectors that no font uses.
+_HIDDEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff"
+)
+# The joiners shape Persian and Indic words and build emoji, always between characters far above ASCII;
+# anywhere else they are hidden text.
+_SCRIPT = "[^\x00-\u02ff\u2000-\u206f]"
+HIDDEN_CHARACTERS = re.compile(f"[{_HIDDEN}]|(?<!{_SCRIPT})[\u200c\u200d]|[\u200c\u200d](?!{_SCRIPT})")
+
+
+def without_hidden(text: str) -> tuple[str, int]:
+    """The text without hidden characters, and how many there were.
+
+    >>> without_hidden("safe\\u200b text\\U000e0041")
+    ('safe text', 2)
+    >>> without_hidden("می\\u200cخواهم")[1]
+    0
+    """
+    if text.isascii() and text.isprintable():
+        return text, 0
+    return HIDDEN_CHARACTERS.subn("", text)
+
+
+def visible(text: str) -> str:
+    """The text on one line, with everything unprintable written as an escape: safe for a terminal.
+
+    >>> visible("a\\x1b[2Jb\\nc")
+    'a\\\\x1b[2Jb c'
+    """
+    one_line = " ".join(text.split())
+    if one_line.isprintable():
+        return one_line
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in one_line)
