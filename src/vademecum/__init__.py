@@ -1,0 +1,76 @@
+"""Vademecum: finds, checks and indexes Agent Skills.
+
+>>> import vademecum as vm
+>>> index = vm.build_index([vm.BUILTIN_ROOT])
+>>> [skill.name for skill in index.skills]
+['csv-summary', 'file-diff', 'skill-author']
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vademecum.config import Config as Config
+    from vademecum.config import load_config as load_config
+    from vademecum.context import Context as Context
+    from vademecum.errors import ConfigError as ConfigError
+    from vademecum.errors import PathRefused as PathRefused
+    from vademecum.errors import SkillNotFound as SkillNotFound
+    from vademecum.errors import SkillRefused as SkillRefused
+    from vademecum.errors import VademecumError as VademecumError
+    from vademecum.registry.index import IndexOptions as IndexOptions
+    from vademecum.registry.index import SkillIndex as SkillIndex
+    from vademecum.registry.index import build_index as build_index
+    from vademecum.registry.index import refresh_index as refresh_index
+    from vademecum.registry.report import LeftOut as LeftOut
+    from vademecum.registry.report import Report as Report
+    from vademecum.registry.roots import BUILTIN_ROOT as BUILTIN_ROOT
+    from vademecum.registry.roots import Root as Root
+    from vademecum.skill.model import Problem as Problem
+    from vademecum.skill.model import Reading as Reading
+    from vademecum.skill.skill import Skill as Skill
+    from vademecum.skill.validate import Validation as Validation
+    from vademecum.skill.validate import validate_skill as validate_skill
+
+__version__ = "0.1.0"
+
+# Where each public name lives. It is imported when first used, so that `import vademecum` costs nothing.
+_HOMES = {
+    "BUILTIN_ROOT": "registry.roots",
+    "Config": "config",
+    "ConfigError": "errors",
+    "Context": "context",
+    "IndexOptions": "registry.index",
+    "LeftOut": "registry.report",
+    "PathRefused": "errors",
+    "Problem": "skill.model",
+    "Reading": "skill.model",
+    "Report": "registry.report",
+    "Root": "registry.roots",
+    "Skill": "skill.skill",
+    "SkillIndex": "registry.index",
+    "SkillNotFound": "errors",
+    "SkillRefused": "errors",
+    "VademecumError": "errors",
+    "Validation": "skill.validate",
+    "build_index": "registry.index",
+    "load_config": "config",
+    "refresh_index": "registry.index",
+    "validate_skill": "skill.validate",
+}
+__all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names above
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

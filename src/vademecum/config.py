@@ -25,6 +25,7 @@ MAX_CONFIG_BYTES = 1024 * 1024
 # Pydantic reads these dataclasses (it is imported only when there is a file to check).
 _STRICT = {"extra": "forbid", "strict": True}
 
+
 def _between(key: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
         raise ValueError(f"{key!r} is {value}: it should be from {least} to {most:,}")

@@ -79,7 +79,9 @@ class IndexCache:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomic(self._path, hashlib.sha256(data).digest() + data, mode=0o600)
         except OSError as error:
-            text = f"The index cache {self._path} cannot be written ({error.strerror}): the next start is slower"
+            text = (
+                f"The index cache {self._path} cannot be written ({error.strerror}): the next start is slower"
+            )
             return Problem("cache-not-written", "warning", text)
         _prune(self._path.parent)
         return None

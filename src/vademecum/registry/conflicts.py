@@ -9,7 +9,6 @@ from vademecum.registry.report import Conflict, Overridden
 from vademecum.registry.roots import Root
 from vademecum.skill.skill import Skill
 
-
 # A skill with what decides between namesakes: its root, when it was modified, and its inode. A plain
 # tuple, because nearly all of them are decided without being looked at.
 Candidate = tuple[Skill, Root, int, int]

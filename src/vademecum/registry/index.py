@@ -152,9 +152,7 @@ def refresh_index(
         return changed is None or any(_overlap(location, change) for change in changed)
 
     with _collector_paused():
-        return _Build(
-            index.roots, index.options, distrusted=distrusted, progress=progress, clock=clock
-        ).run()
+        return _Build(index.roots, index.options, distrusted=distrusted, progress=progress, clock=clock).run()
 
 
 @contextlib.contextmanager

@@ -114,11 +114,12 @@ def _enabled(settings: Config) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _of_packages(settings: Config) -> list[Root]:
-    if not settings.package_skills:
+    chosen = settings.package_skills
+    if not chosen:
         return []
     from vademecum.registry.packages import package_roots  # noqa: PLC0415 - 40 ms, only for those who turn it on
 
-    wanted = None if settings.package_skills is True else settings.package_skills
+    wanted = chosen if isinstance(chosen, tuple) else None
     return [Root(path, "package", kind=name, explicit=False) for name, path in package_roots(wanted)]
 
 

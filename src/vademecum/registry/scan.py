@@ -71,7 +71,7 @@ class _Walker:
     def _enter(self, directory: str, path: str, *, depth: int) -> None:
         """Look through a directory that holds no document of the usual name."""
         if depth > self._settings.max_depth:
-            limit = f"lies deeper than {self._settings.max_depth} directories: move it up, or raise scan.max_depth"
+            limit = f"lies deeper than {self._settings.max_depth} directories: raise scan.max_depth"
             self._object(path, "too-deep", f"{path} {limit}")
             return
         try:
@@ -137,7 +137,9 @@ class _Walker:
 
     def _object_to_kind(self, path: str, about: os.stat_result) -> None:
         if stat.S_ISLNK(about.st_mode):
-            self._object(path, "link", f"{path} is a link, and scan.follow_links is off: replace it by a file")
+            self._object(
+                path, "link", f"{path} is a link, and scan.follow_links is off: replace it by a file"
+            )
         else:
             kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
             self._object(path, "not-a-file", f"{path} is {kind}, not a file: replace it by one")
@@ -155,9 +157,13 @@ class _Walker:
             self._object(path, *_unreachable(path, error))
             return False
         if not self._settings.follow_links:
-            self._object(path, "link", f"{path} is a link, and scan.follow_links is off: replace it by a directory")
+            self._object(
+                path, "link", f"{path} is a link, and scan.follow_links is off: replace it by a directory"
+            )
         elif entered:
-            self._object(path, "link-loop", f"{path} links to a directory that is searched already: remove the link")
+            self._object(
+                path, "link-loop", f"{path} links to a directory that is searched already: remove the link"
+            )
         self._entered.add(identity)
         return self._settings.follow_links and not entered
 

@@ -14,7 +14,6 @@ from vademecum.skill.model import MANIFEST, Document, Problem, Reading
 from vademecum.skill.repair import quote_values
 from vademecum.skill.yaml_subset import FIRST_LINE, Fields, read_fields
 
-
 DIGEST_CHARS = 32
 
 
@@ -29,9 +28,9 @@ def read_document(path: str | Path, *, directory: str, reading: Reading, file: s
 
 
 def parse_document(head: bytes, *, directory: str, reading: Reading | None = None) -> Document:
-    """Parse a document's opening bytes, whatever they are: what is wrong with them is in ``problems``.
+    r"""Parse a document's opening bytes, whatever they are: what is wrong with them is in ``problems``.
 
-    >>> document = parse_document(b"---\\nname: pdf\\ndescription: Fill in PDF forms.\\n---\\n", directory="pdf")
+    >>> document = parse_document(b"---\nname: pdf\ndescription: Fill in PDF forms.\n---\n", directory="pdf")
     >>> document.name, document.valid
     ('pdf', True)
     """
@@ -49,7 +48,7 @@ def parse_document(head: bytes, *, directory: str, reading: Reading | None = Non
 
 
 def _repaired(text: str, fields: Fields) -> Fields:
-    """The fields after quoting what lacked quotes, with a note for each line; or the old ones if that fails."""
+    """The fields after quoting what lacked quotes, with a note for each; the old ones if that fails."""
     quoted, changed = quote_values(text)
     again = read_fields(quoted, lenient=True)
     if again.broken:

@@ -62,12 +62,16 @@ class _Interpreter:
         if faults and self._reading.lenient:
             better = names.slug(name) or names.slug(self._directory)
             if better:
-                text = f"Skill name {name[:80]!r} is not valid and was read as {better!r}. Write: name: {better}"
+                text = (
+                    f"Skill name {name[:80]!r} is not valid and was read as {better!r}. Write: name: {better}"
+                )
                 faults = [Problem("name-repaired", "warning", text, "name", line)]
                 name = better
         self.problems += faults
         if name and not faults and name != names.normal(self._directory):
-            text = f"Directory name {self._directory[:80]!r} must match skill name {name!r}. Rename one of them"
+            text = (
+                f"Directory name {self._directory[:80]!r} must match skill name {name!r}. Rename one of them"
+            )
             self._add("name-directory-mismatch", text, "name", severity="warning")
         return name
 
@@ -75,7 +79,9 @@ class _Interpreter:
         text = self._shown_to_models("description", self._required("description"))
         if len(text) > MAX_DESCRIPTION_CHARS:
             limit = f"Description exceeds {MAX_DESCRIPTION_CHARS} character limit ({len(text)} chars)"
-            self._add("description-too-long", f"{limit}. Shorten it; details belong in the body", "description")
+            self._add(
+                "description-too-long", f"{limit}. Shorten it; details belong in the body", "description"
+            )
             text = text[:MAX_DESCRIPTION_CHARS]
         return text
 
@@ -94,7 +100,11 @@ class _Interpreter:
             compatibility = self._shown_to_models("compatibility", compatibility)
             if len(compatibility) > MAX_COMPATIBILITY_CHARS:
                 limit = f"Compatibility exceeds {MAX_COMPATIBILITY_CHARS} character limit"
-                self._add("compatibility-too-long", f"{limit} ({len(compatibility)} chars). Shorten it", "compatibility")
+                self._add(
+                    "compatibility-too-long",
+                    f"{limit} ({len(compatibility)} chars). Shorten it",
+                    "compatibility",
+                )
         return Meta(
             # The specification keeps these two inside `metadata`; both places are read.
             version=self._optional("version") or metadata.get("version"),
@@ -122,7 +132,9 @@ class _Interpreter:
             return text
         if self._reading.lenient:
             default = names.slug(self._directory) if key == "name" else "No description."
-            self._add(f"default-{key}", f"The field {key!r} is missing and was read as {default!r}. Add it", key)
+            self._add(
+                f"default-{key}", f"The field {key!r} is missing and was read as {default!r}. Add it", key
+            )
             return default
         if key not in self._fields:
             example = "name: my-skill" if key == "name" else "description: What it does, and when to use it"
@@ -153,7 +165,9 @@ class _Interpreter:
     def _shown_to_models(self, key: str, text: str) -> str:
         if not self._reading.block_angle_brackets or ("<" not in text and ">" not in text):
             return text
-        message = f"Field {key!r} holds an angle bracket (< or >), which could pass for markup. Use other words"
+        message = (
+            f"Field {key!r} holds an angle bracket (< or >), which could pass for markup. Use other words"
+        )
         self._add("angle-bracket", message, key)
         return text.translate(_ESCAPES) if self._reading.lenient else text
 
@@ -190,7 +204,9 @@ class _Interpreter:
             message = "Field 'allowed-tools' is empty, so no tool is allowed. Name tools, or remove the line"
             self._add("empty-field", message, "allowed-tools", severity="warning")
         if "," in re.sub(r"\([^)]*\)?", "", text):
-            message = "Field 'allowed-tools' separates tools with commas; it was split. Separate them with spaces"
+            message = (
+                "Field 'allowed-tools' separates tools with commas; it was split. Separate them with spaces"
+            )
             self._add("tools-split", message, "allowed-tools", severity="warning")
         return tuple(_TOOL.findall(text))
 

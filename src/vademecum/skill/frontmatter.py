@@ -35,7 +35,11 @@ def read_opening(path: str | Path) -> bytes:
     descriptor = open_plain(path)
     try:
         head = os.read(descriptor, FIRST_READ)
-        if len(head) == FIRST_READ and _OPENING.match(head.removeprefix(_BOM)) and not _CLOSING.search(head, 4):
+        if (
+            len(head) == FIRST_READ
+            and _OPENING.match(head.removeprefix(_BOM))
+            and not _CLOSING.search(head, 4)
+        ):
             head += read_up_to(descriptor, MAX_FRONTMATTER_BYTES + 1 - FIRST_READ)
         return head
     finally:
@@ -43,10 +47,10 @@ def read_opening(path: str | Path) -> bytes:
 
 
 def find_block(head: bytes) -> Block | Problem:
-    """Cut the frontmatter out of a document's opening bytes, or say why there is none.
+    r"""Cut the frontmatter out of a document's opening bytes, or say why there is none.
 
-    >>> find_block(b"---\\nname: a\\n---\\n# Body")
-    Block(text='name: a\\n')
+    >>> find_block(b"---\nname: a\n---\n# Body")
+    Block(text='name: a\n')
     """
     data = head.removeprefix(_BOM)
     opening = _OPENING.match(data)

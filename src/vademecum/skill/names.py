@@ -10,7 +10,9 @@ from vademecum.skill.model import Problem
 MAX_NAME_CHARS = 64
 
 # Letters and marks by category, yet nothing to see: fillers, the grapheme joiner, variation selectors.
-_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 _PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 

@@ -12,12 +12,12 @@ _ALREADY_MARKED = ('"', "'", "|", ">", "#")
 
 
 def quote_values(text: str) -> tuple[str, tuple[int, ...]]:
-    """Quote the plain values of the text fields; returns the new text and the lines that changed.
+    r"""Quote the plain values of the text fields; returns the new text and the lines that changed.
 
     The number of lines stays the same, so that every later message still points at the right one.
 
-    >>> quote_values("name: a\\ndescription: Use when: needed\\n  or asked\\n")
-    ('name: a\\ndescription: "Use when: needed or asked"\\n#\\n', (1,))
+    >>> quote_values("name: a\ndescription: Use when: needed\n  or asked\n")
+    ('name: a\ndescription: "Use when: needed or asked"\n#\n', (1,))
     """
     out: list[str] = []
     changed: list[int] = []

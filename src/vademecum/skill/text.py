@@ -18,11 +18,11 @@ HIDDEN_CHARACTERS = re.compile(f"[{_HIDDEN}]|(?<!{_SCRIPT})[\u200c\u200d]|[\u200
 
 
 def without_hidden(text: str) -> tuple[str, int]:
-    """The text without hidden characters, and how many there were.
+    r"""The text without hidden characters, and how many there were.
 
-    >>> without_hidden("safe\\u200b text\\U000e0041")
+    >>> without_hidden("safe\u200b text\U000e0041")
     ('safe text', 2)
-    >>> without_hidden("می\\u200cخواهم")[1]
+    >>> without_hidden("می\u200cخواهم")[1]
     0
     """
     if text.isascii() and text.isprintable():
@@ -31,10 +31,10 @@ def without_hidden(text: str) -> tuple[str, int]:
 
 
 def visible(text: str) -> str:
-    """The text on one line, with everything unprintable written as an escape: safe for a terminal.
+    r"""The text on one line, with everything unprintable written as an escape: safe for a terminal.
 
-    >>> visible("a\\x1b[2Jb\\nc")
-    'a\\\\x1b[2Jb c'
+    >>> visible("a\x1b[2Jb\nc")
+    'a\\x1b[2Jb c'
     """
     one_line = " ".join(text.split())
     if one_line.isprintable():

@@ -27,9 +27,9 @@ from yaml.events import (
 from vademecum.skill.model import Problem, Severity
 
 try:
-    from yaml.cyaml import CParser
+    from yaml.cyaml import CParser as _Parser  # type: ignore[attr-defined]
 except ImportError:  # a PyYAML without LibYAML: slower, the same events
-    CParser = SafeLoader  # type: ignore[assignment,misc]
+    _Parser = SafeLoader  # type: ignore[assignment,misc]
 
 MAX_DEPTH = 32
 # The opening fence is line 1, and the parser's marks count from zero.
@@ -64,15 +64,14 @@ class Fields:
 
 
 def read_fields(text: str, *, lenient: bool = False) -> Fields:
-    """Read the frontmatter's text; ``broken`` says that it is no YAML mapping at all.
+    r"""Read the frontmatter's text; ``broken`` says that it is no YAML mapping at all.
 
-    >>> fields = read_fields("name: pdf\\nversion: 1.10\\ntags: [a, b]\\n")
+    >>> fields = read_fields("name: pdf\nversion: 1.10\ntags: [a, b]\n")
     >>> {name: field.value for name, field in fields.by_name.items()}
     {'name': 'pdf', 'version': '1.10', 'tags': ('a', 'b')}
     """
-    reader = None
     try:
-        reader = _Reader(CParser(text).get_event, lenient=lenient)
+        reader = _Reader(_Parser(text).get_event, lenient=lenient)
         reader.read()
     except MarkedYAMLError as error:
         return _broken(_invalid(error, text))
@@ -125,16 +124,19 @@ class _Reader:
     def _keys(self) -> Iterator[tuple[str, int]]:
         """The keys of the mapping that has just begun, with their lines; the caller takes each value."""
         while type(event := self._next()) is not MappingEndEvent:
-            self._inspect(event)
+            if event.anchor is not None or event.tag is not None:
+                self._inspect(event)
+            line: int = event.start_mark.line + FIRST_LINE
             if type(event) is ScalarEvent:
-                yield event.value, event.start_mark.line + FIRST_LINE
+                yield event.value, line
             else:
                 self._fail(event, "invalid-yaml", f"{INVALID}: a key must be plain text. Quote it")
                 self._skip(event)
                 self._skip(self._next())
 
     def _value(self, event: Any, key: str) -> Value:
-        self._inspect(event)
+        if event.anchor is not None or event.tag is not None:
+            self._inspect(event)
         if type(event) is ScalarEvent:
             return str(event.value)
         if type(event) is SequenceStartEvent:
@@ -147,7 +149,8 @@ class _Reader:
         items: list[str] = []
         flat = True
         while type(event := self._next()) is not SequenceEndEvent:
-            self._inspect(event)
+            if event.anchor is not None or event.tag is not None:
+                self._inspect(event)
             if type(event) is ScalarEvent:
                 items.append(event.value)
             else:
@@ -159,13 +162,16 @@ class _Reader:
         entries: dict[str, str] = {}
         for name, line in self._keys():
             event = self._next()
-            self._inspect(event)
+            if event.anchor is not None or event.tag is not None:
+                self._inspect(event)
             if type(event) is ScalarEvent:
                 entries[name] = event.value
                 continue
             self._skip(event)
             if key == "metadata":
-                text = f"'metadata.{name[:40]}' is nested and was left out: only text is kept, write one string"
+                text = (
+                    f"'metadata.{name[:40]}' is nested and was left out: only text is kept, write one string"
+                )
                 self._note("nested-value", line, text, field=key, severity="warning")
         return entries if key == "metadata" else DROPPED
 
@@ -180,22 +186,26 @@ class _Reader:
             if depth == 0:
                 return
             event = self._next()
-            self._inspect(event)
+            if isinstance(event, NodeEvent):
+                self._inspect(event)
 
     def _inspect(self, event: Any) -> None:
         """Note an anchor, an alias or a tag: they are never followed, and strict reading refuses them."""
-        if not isinstance(event, NodeEvent):
+        if type(event) is AliasEvent:  # which has no tag
+            self._note_extra("alias", event)
             return
         if event.anchor is not None:
-            self._note_extra("alias" if type(event) is AliasEvent else "anchor", event)
-        if type(event) is not AliasEvent and event.tag is not None:  # type: ignore[attr-defined]
+            self._note_extra("anchor", event)
+        if event.tag is not None:
             self._note_extra("tag", event)
 
     def _note_extra(self, what: str, event: Any) -> None:
         line = event.start_mark.line + FIRST_LINE
         if (what, line) not in self._seen_extras:  # one line can hold thousands
             self._seen_extras.add((what, line))
-            self._note(f"yaml-{what}", line, f"A YAML {what} is not followed in frontmatter: write the value itself")
+            self._note(
+                f"yaml-{what}", line, f"A YAML {what} is not followed in frontmatter: write the value itself"
+            )
 
     def _note(
         self, code: str, line: int, text: str, *, field: str | None = None, severity: Severity | None = None

@@ -1,0 +1,1 @@
+"""Words → calls: one module for each group of commands; wiring only."""

@@ -1,0 +1,60 @@
+"""The options that say which skills there are, and the index they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import click
+from msgspec import structs
+
+from vademecum.cli.output import ReadingProgress
+from vademecum.config import load_config
+from vademecum.context import Context
+from vademecum.registry.index import IndexOptions, SkillIndex, build_index
+from vademecum.registry.roots import default_roots
+
+SOURCES = click.Choice(["project", "user", "builtin", "extra", "package"])
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class IndexWords:
+    """What a person typed about roots and reading."""
+
+    root: tuple[str, ...]
+    no_default_roots: bool
+    lenient: bool
+
+    def build(self) -> SkillIndex:
+        """The index for this place and these words."""
+        context = Context.current()
+        config = load_config(context)
+        options = IndexOptions.of(config.settings, context)
+        if self.lenient:
+            options = replace(options, reading=structs.replace(options.reading, lenient=True))
+        roots = default_roots(context, config, extra=self.root, defaults=not self.no_default_roots)
+        progress = ReadingProgress()
+        try:
+            return build_index(roots, options, context=context, progress=progress)
+        finally:
+            progress.done()
+
+
+def index_options(command: Command) -> Command:
+    """Give a command ``--root``, ``--no-default-roots`` and ``--lenient``."""
+    for option in (
+        click.option(
+            "--lenient", is_flag=True, help="Repair what can be repaired instead of leaving it out."
+        ),
+        click.option(
+            "--no-default-roots", is_flag=True, help="Look only where --root and VADE_SKILL_ROOTS say."
+        ),
+        click.option(
+            "--root", multiple=True, metavar="DIR", help="Look here too, before all others; repeatable."
+        ),
+    ):
+        command = option(command)
+    return command

@@ -1,0 +1,114 @@
+"""The command ``vade``: finds the sub-command, runs it, and turns every outcome into an exit code."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from vademecum import __version__
+from vademecum.errors import ConfigError, SkillNotFound, SkillRefused, VademecumError
+
+FOUND_PROBLEMS, WRONG_USE, NOT_FOUND, INTERRUPTED = 1, 2, 4, 130
+
+# Each command's module is imported when the command is used.
+_COMMANDS = {
+    "doctor": "upkeep",
+    "inspect": "skills",
+    "list": "skills",
+    "new": "authoring",
+    "refresh": "upkeep",
+    "roots": "upkeep",
+    "validate": "authoring",
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        module = import_module(f"vademecum.cli.{_COMMANDS[name]}")
+        command: click.Command = getattr(module, f"{name}_command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in _COMMANDS:
+            near = difflib.get_close_matches(name, _COMMANDS, n=1)
+            hint = f"did you mean 'vade {near[0]}'?" if near else "'vade --help' lists the commands."
+            raise click.UsageError(f"There is no command {name!r}: {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="vade", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def vade(*, debug: bool) -> None:
+    """Find, check and index Agent Skills (SKILL.md directories).
+
+    Every command takes --json and then prints one JSON document. Shell completion:
+    eval "$(_VADE_COMPLETE=bash_source vade)", or zsh_source, or fish_source.
+    """
+    if debug:
+        sys.excepthook = sys.__excepthook__
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line and return its exit code; an error becomes one sentence on standard error."""
+    debug = "--debug" in words
+    try:
+        outcome = vade.main(args=list(words), prog_name="vade", standalone_mode=False)
+    except click.exceptions.Abort:
+        return _say("interrupted", INTERRUPTED)
+    except click.ClickException as error:
+        return _say(_usage(error), error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has left; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except VademecumError as error:
+        if debug:
+            raise
+        return _say(str(error), _exit_code(error))
+    except Exception as error:  # the last line of defence: a person gets a sentence, not a traceback
+        if debug:
+            raise
+        return _say(
+            f"unexpected {type(error).__name__}: {error} (run with --debug to see where)", FOUND_PROBLEMS
+        )
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _exit_code(error: VademecumError) -> int:
+    match error:
+        case ConfigError() | SkillRefused():
+            return WRONG_USE
+        case SkillNotFound():
+            return NOT_FOUND
+    return FOUND_PROBLEMS
+
+
+def _usage(error: click.ClickException) -> str:
+    """The complaint in one line, with where to read how it should have been."""
+    command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "vade"
+    text = error.format_message()
+    return text if text.endswith("?") or "--help" in text else f"{text} ({command} --help)"
+
+
+def _say(sentence: str, code: int) -> int:
+    click.echo(f"vade: {sentence}", err=True)
+    return code

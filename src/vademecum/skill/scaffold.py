@@ -1,0 +1,54 @@
+"""A template → a new skill on disk, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from vademecum.errors import SkillRefused
+from vademecum.files import write_atomic
+from vademecum.skill import names
+from vademecum.skill.document import parse_document
+from vademecum.skill.model import MANIFEST
+
+DEFAULT_DESCRIPTION = "Describe what this skill does. Use when someone asks for it in these words."
+
+
+def write_skill(parent: Path, name: str, *, template: str, description: str | None = None) -> Path:
+    """Make ``parent/name`` from a template; refused when it exists or would not be valid."""
+    target = parent / _checked(name)
+    if os.path.lexists(target):
+        raise SkillRefused(f"{target} exists already: choose another name, or edit it.", code="exists")
+    text = _filled(template, name, description or DEFAULT_DESCRIPTION)
+    document = parse_document(text.encode(), directory=name)
+    if document.problems:
+        raise SkillRefused(f"{document.problems[0].message}.", code=document.problems[0].code)
+    staging = parent / f".new-{os.urandom(6).hex()}"
+    try:
+        write_atomic(staging / MANIFEST, text.encode())
+        os.rename(staging, target)
+    except OSError as error:
+        raise SkillRefused(f"{target} cannot be made ({error.strerror}): choose another place.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(staging)
+    return target
+
+
+def _checked(name: str) -> str:
+    problems = names.check(name) if name else []
+    if not name or problems or names.normal(name) != name:
+        reason = problems[0].message if problems else "A skill needs a name such as pdf-forms"
+        raise SkillRefused(f"{reason}.", code="name")
+    return name
+
+
+def _filled(template: str, name: str, description: str) -> str:
+    title = name.replace("-", " ").capitalize()
+    values = {"name": name, "title": title, "description": json.dumps(description, ensure_ascii=False)}
+    for key, value in values.items():
+        template = template.replace("{{" + key + "}}", value)
+    return template

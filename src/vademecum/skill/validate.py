@@ -1,0 +1,214 @@
+"""A skill's directory → everything that is wrong with it, by the full specification.
+
+The index only asks what makes a skill usable; this also reads the body and looks at the files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from vademecum.errors import FileRefused, PathRefused
+from vademecum.files import read_capped
+from vademecum.paths import contained
+from vademecum.skill.document import parse_document
+from vademecum.skill.fields import KNOWN_FIELDS, OWN_FIELDS
+from vademecum.skill.frontmatter import Block, body_start, find_block
+from vademecum.skill.model import MANIFEST, Problem, Reading
+from vademecum.skill.yaml_subset import Fields, read_fields
+
+MAX_DOCUMENT_BYTES = 10 * 1024 * 1024
+MAX_BODY_LINES = 500
+MAX_FILES = 10_000
+
+# What the index forgives and the specification does not.
+_ERRORS_HERE = frozenset({"name-directory-mismatch", "file-name"})
+
+_LINK = re.compile(r"\]\(\s*<?([^)<>\s]+)")
+_CODE = re.compile(r"`((?:scripts|references?|assets)/[^`\s]+)`")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|#|//|/")
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The verdict on one directory."""
+
+    path: str
+    name: str | None
+    description: str | None
+    problems: tuple[Problem, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Whether there is no error; warnings do not count."""
+        return all(problem.severity != "error" for problem in self.problems)
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as ``vade validate`` prints it."""
+        return {
+            "path": self.path,
+            "valid": self.valid,
+            "name": self.name,
+            "description": self.description,
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
+
+def validate_skill(
+    path: str | Path, *, reading: Reading | None = None, max_body_lines: int = MAX_BODY_LINES
+) -> Validation:
+    """Check one skill, given by its directory or by its ``SKILL.md``.
+
+    >>> validate_skill("/nonexistent").problems[0].message
+    'Path does not exist: /nonexistent. Name the directory of a skill'
+    """
+    place = Path(os.path.abspath(path))
+    if place.name.lower() == MANIFEST.lower() and not place.is_dir():
+        place = place.parent
+    manifest = _manifest(place)
+    if isinstance(manifest, Problem):
+        return Validation(str(place), None, None, (manifest,))
+    try:
+        data = read_capped(manifest, cap=MAX_DOCUMENT_BYTES)
+    except (OSError, FileRefused) as error:
+        problem = Problem("unreadable", "error", f"{MANIFEST} cannot be read: {error}")
+        return Validation(str(place), None, None, (problem,))
+    return _verdict(place, manifest, data, reading or Reading(), max_body_lines)
+
+
+def _verdict(place: Path, manifest: Path, data: bytes, reading: Reading, max_body_lines: int) -> Validation:
+    document = parse_document(data, directory=place.name, reading=reading)
+    problems = [
+        *(_as_specified(problem) for problem in document.problems),
+        *_file_name(manifest),
+        *_unknown_fields(data),
+        *(_body(place, data, max_body_lines) if document.digest else ()),
+        *_links(place),
+    ]
+    problems.sort(key=lambda problem: (problem.severity != "error", problem.line or 0))
+    return Validation(str(place), document.name or None, document.description or None, tuple(problems))
+
+
+def _manifest(place: Path) -> Path | Problem:
+    if not place.exists():
+        text = f"Path does not exist: {place}. Name the directory of a skill"
+        return Problem("missing-path", "error", text)
+    if not place.is_dir():
+        text = f"Not a directory: {place}. Name the directory of a skill"
+        return Problem("not-a-directory", "error", text)
+    for name in (MANIFEST, *sorted(os.listdir(place))):
+        if name.lower() == MANIFEST.lower() and os.path.lexists(place / name):
+            return place / name
+    text = f"Missing required file: {MANIFEST}. `vade new` writes one to start from"
+    return Problem("missing-file", "error", text)
+
+
+def _as_specified(problem: Problem) -> Problem:
+    return structs.replace(problem, severity="error") if problem.code in _ERRORS_HERE else problem
+
+
+def _file_name(manifest: Path) -> Iterator[Problem]:
+    if manifest.name != MANIFEST:
+        text = f"The file is called {manifest.name!r}, which some tools do not find. Rename it to {MANIFEST}"
+        yield Problem("file-name", "error", text)
+
+
+def _unknown_fields(data: bytes) -> Iterator[Problem]:
+    block = find_block(data)
+    fields = read_fields(block.text) if isinstance(block, Block) else Fields({})
+    unknown = [key for key in fields.by_name if key not in KNOWN_FIELDS]
+    if unknown:
+        listed = ", ".join(sorted(key[:40] for key in unknown))
+        text = f"Unexpected fields in frontmatter: {listed}. Only {sorted(KNOWN_FIELDS)} are allowed."
+        line = fields.by_name[unknown[0]].line
+        yield Problem("unknown-field", "error", f"{text} Move them under metadata", unknown[0], line)
+    for key in OWN_FIELDS:
+        if key in fields.by_name:
+            advice = "move it under metadata" if key in {"version", "author"} else "other tools may refuse it"
+            text = f"Field {key!r} is read here but is not in the specification: {advice}"
+            yield Problem("extension-field", "warning", text, key, fields.by_name[key].line)
+
+
+def _body(place: Path, data: bytes, max_lines: int) -> Iterator[Problem]:
+    start = body_start(data)
+    first_line = data.count(b"\n", 0, start) + 1
+    try:
+        body = data[start:].decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", start, start + error.start)
+        yield Problem("not-utf8", "error", "The body is not UTF-8: save the file as UTF-8", line=line)
+        return
+    lines = body.splitlines()
+    if not body.strip():
+        yield Problem(
+            "empty-body", "warning", "The body is empty: write the steps to follow", line=first_line
+        )
+    if len(lines) > max_lines:
+        text = f"The body has {len(lines):,} lines, over the advised {max_lines}: move details to references/"
+        yield Problem("body-too-long", "warning", text, line=first_line)
+    for number, text in _outside_fences(lines):
+        yield from _references(place, text, first_line + number)
+
+
+def _outside_fences(lines: list[str]) -> Iterator[tuple[int, str]]:
+    fence: str | None = None
+    for number, line in enumerate(lines):
+        mark = _FENCE.match(line)
+        if fence is None and mark is None:
+            yield number, line
+        elif fence is None and mark is not None:
+            fence = mark[1]
+        elif mark is not None and fence is not None and mark[1].startswith(fence):
+            fence = None
+
+
+def _references(place: Path, line: str, number: int) -> Iterator[Problem]:
+    """Files that the body names and that are not there: a link is a promise, a mention a hint."""
+    for target in _LINK.findall(line):
+        if not _EXTERNAL.match(target):
+            yield from _reference(place, re.split(r"[#?]", target)[0], number, promised=True)
+    for target in _CODE.findall(line):
+        if not any(mark in target for mark in "*<>{}$"):
+            yield from _reference(place, target, number, promised=False)
+
+
+def _reference(place: Path, target: str, number: int, *, promised: bool) -> Iterator[Problem]:
+    try:
+        missing = not contained(place, target).exists()
+    except (PathRefused, OSError, ValueError):
+        text = (
+            f"{target[:80]!r} lies outside the skill, where others will not have it: copy it into the skill"
+        )
+        yield Problem("reference-outside", "warning", text, line=number)
+        return
+    if missing:
+        text = f"{target[:80]!r} is named but does not exist: add the file, or correct the path"
+        yield Problem("missing-reference", "error" if promised else "warning", text, line=number)
+
+
+def _links(place: Path) -> Iterator[Problem]:
+    """Links inside the skill that lead out of it: they break, or leak, when the skill travels."""
+    seen = 0
+    for directory, names, files in os.walk(place):
+        names.sort()
+        for name in sorted([*names, *files]):
+            seen += 1
+            if seen > MAX_FILES:
+                text = f"The skill holds more than {MAX_FILES:,} files: remove what it does not need"
+                yield Problem("too-many-files", "error", text)
+                return
+            path = Path(directory, name)
+            if path.is_symlink():
+                relative = str(path.relative_to(place))
+                try:
+                    contained(place, relative)
+                except PathRefused:
+                    text = f"{relative!r} is a link that leads out of the skill: replace it by a file"
+                    yield Problem("link-outside", "error", text)
