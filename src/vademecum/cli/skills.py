@@ -6,18 +6,15 @@ import os
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from vademecum.cli.indexing import SOURCES, IndexWords, index_options
-from vademecum.cli.output import console, counted, json_option, plain, print_json, print_table
+from vademecum.cli.output import json_option, print_json
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_capped
 from vademecum.registry.index import SkillIndex
 from vademecum.skill.frontmatter import body_start
 from vademecum.skill.skill import Skill
 
-MAX_LISTED_DESCRIPTION = 180
 MAX_LISTED_FILES = 1000
 MAX_BODY_BYTES = 10 * 1024 * 1024
 
@@ -36,33 +33,9 @@ def list_command(*, source: Any, hidden_too: bool, as_json: bool, **words: Any) 
         skills = [skill.to_json() for skill in shown]
         print_json({"skills": skills, "report": index.report.to_json(), "hash": index.hash})
         return
-    _print_list(console(), index, shown, hidden=len(chosen) - len(shown))
+    from vademecum.cli import show
 
-
-def _print_list(out: Console, index: SkillIndex, skills: list[Skill], *, hidden: int) -> None:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=1)
-    for skill in skills:
-        table.add_row(
-            plain(skill.name, style="bold cyan"),
-            plain(skill.source, style="dim"),
-            plain(skill.description, most=MAX_LISTED_DESCRIPTION),
-        )
-    if skills:
-        print_table(out, table)
-        out.print()
-    out.print(f"{counted(len(skills), 'skill')}{_hidden_note(hidden)}")
-    if not skills:
-        out.print("Put one in .agent/skills/, or write one: vade new my-skill")
-    if left_out := len(index.report.ignored):
-        was = "was" if left_out == 1 else "were"
-        out.print(f"{counted(left_out, 'skill')} {was} left out: vade doctor", style="yellow")
-
-
-def _hidden_note(hidden: int) -> str:
-    return f" ({hidden:,} not meant for people: vade list --all)" if hidden else ""
+    show.print_list(shown, hidden=len(chosen) - len(shown), left_out=len(index.report.ignored))
 
 
 @click.command("inspect")
@@ -80,8 +53,10 @@ def inspect_command(*, name: str, source: str | None, show_body: bool, as_json: 
         found["body"] = _body(skill)
     if as_json:
         print_json(found)
-    else:
-        _print_skill(console(), skill, found)
+        return
+    from vademecum.cli import show
+
+    show.print_skill(skill, found)
 
 
 def _files(skill: Skill) -> list[dict[str, Any]]:
@@ -111,44 +86,5 @@ def _body(skill: Skill) -> str:
     try:
         data = read_capped(path, cap=MAX_BODY_BYTES)
     except (OSError, FileRefused) as error:
-        raise VademecumError(
-            f"The body of {skill.name!r} cannot be read ({error}): repair the file."
-        ) from error
+        raise VademecumError(f"The body of {skill.name!r} cannot be read ({error}): repair it.") from error
     return data[body_start(data) :].decode("utf-8", "replace")
-
-
-def _print_skill(out: Console, skill: Skill, found: dict[str, Any]) -> None:
-    out.print(plain(skill.name, style="bold cyan"), plain(skill.skill_id, style="dim"))
-    out.print(plain(skill.description))
-    out.print()
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True, style="dim")
-    table.add_column()
-    for label, text in _facts(skill, found):
-        table.add_row(label, plain(text))
-    print_table(out, table)
-    if "body" in found:
-        out.print()
-        for line in found["body"].splitlines():
-            out.print(plain(line) if line.strip() != line or not line.isprintable() else line, soft_wrap=True)
-
-
-def _facts(skill: Skill, found: dict[str, Any]) -> list[tuple[str, str]]:
-    meta, controls = skill.meta, skill.controls
-    tools = "no bound" if controls.allowed_tools is None else " ".join(controls.allowed_tools) or "none"
-    facts = [
-        ("path", skill.location),
-        ("version", meta.version),
-        ("author", meta.author),
-        ("license", meta.license),
-        ("needs", meta.compatibility),
-        ("metadata", ", ".join(f"{key}={value}" for key, value in meta.metadata.items())),
-        ("tools", tools),
-        ("models", "may not choose it" if controls.disable_model_invocation else "may choose it"),
-        ("people", "may call it" if controls.user_invocable else "do not see it"),
-        ("runs", "in a child agent" if controls.run_mode == "subagent" else "in the conversation"),
-        *(("file", f"{file['path']} ({file['size']:,} bytes)") for file in found["files"]),
-        *(("overrides", f"{other['path']} ({other['reason']})") for other in found["shadowed"]),
-        *(("remark", problem.message) for problem in skill.diagnostics),
-    ]
-    return [(label, text) for label, text in facts if text]

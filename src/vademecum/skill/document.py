@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
@@ -55,4 +54,4 @@ def _repaired(text: str, fields: Fields) -> Fields:
         return fields
     message = "The value lacked quotes and was read as one text. Put it in quotes"
     notes = tuple(Problem("unquoted-value", "warning", message, line=line + FIRST_LINE) for line in changed)
-    return replace(again, problems=(*again.problems, *notes))
+    return structs.replace(again, problems=(*again.problems, *notes))

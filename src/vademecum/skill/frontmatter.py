@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from vademecum.files import open_plain, read_up_to
 from vademecum.skill.model import Problem
@@ -23,8 +24,7 @@ _CLOSING_AT_END = re.compile(rb"^---[ \t]*\r?\n?\Z", re.MULTILINE)
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True, gc=False):
     """The text between the two fences; its first line is line 2 of the file."""
 
     text: str

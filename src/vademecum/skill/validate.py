@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from vademecum.errors import FileRefused, PathRefused
 from vademecum.files import read_capped
@@ -36,8 +35,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|#|//|/")
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
+class Validation(Struct, frozen=True):
     """The verdict on one directory."""
 
     path: str

@@ -7,9 +7,9 @@ is never expanded, and every value has its line.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from yaml import MarkedYAMLError, SafeLoader, YAMLError
 from yaml.events import (
     AliasEvent,
@@ -37,8 +37,7 @@ FIRST_LINE = 2
 INVALID = "Invalid YAML in frontmatter"
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(Struct, frozen=True):
     """Stands for a value of a shape that is not read: something nested, or an alias."""
 
 
@@ -46,16 +45,14 @@ DROPPED = Dropped()
 Value = str | tuple[str, ...] | Mapping[str, str] | Dropped
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True, gc=False):
     """One key of the frontmatter: its value and its line."""
 
     value: Value
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Struct, frozen=True):
     """All keys in their order, and what was met on the way."""
 
     by_name: Mapping[str, Field]

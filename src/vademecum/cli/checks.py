@@ -1,0 +1,66 @@
+"""What ``vade doctor`` looks at: each check says how things are, and what to do about it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vademecum import __version__
+from vademecum.cli.output import counted
+from vademecum.config import load_config
+from vademecum.context import Context
+from vademecum.errors import ConfigError
+from vademecum.registry.index import SkillIndex
+from vademecum.registry.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    status: Literal["ok", "note", "problem"]
+    message: str
+    fix: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The check as ``vade doctor`` prints it."""
+        return {"name": self.name, "status": self.status, "message": self.message, "fix": self.fix}
+
+
+def python() -> Check:
+    """Which vademecum runs on which Python."""
+    running = f"vademecum {__version__} on Python {platform.python_version()} ({sys.platform})"
+    return Check("python", "ok", running)
+
+
+def configuration(context: Context) -> Check:
+    """Whether the configuration files can be read."""
+    try:
+        files = load_config(context).files
+    except ConfigError as error:
+        return Check("configuration", "problem", str(error), "Correct the file.")
+    return Check("configuration", "ok", ", ".join(map(str, files)) or "no file, the defaults hold")
+
+
+def roots(report: Report) -> Check:
+    """Whether every root that exists can be searched."""
+    searched = [root for root in report.roots if root.status == "searched"]
+    unusable = [root for root in report.roots if root.status in {"not-a-directory", "unreadable"}]
+    message = f"{counted(len(searched), 'root')} searched, {counted(report.found, 'document')} found"
+    if unusable:
+        paths = ", ".join(f"{root.root.path} ({root.status.replace('-', ' ')})" for root in unusable)
+        return Check("roots", "problem", f"{message}; not usable: {paths}", "Make it a readable directory.")
+    return Check("roots", "ok", message)
+
+
+def cache(index: SkillIndex) -> Check:
+    """Whether the cache serves."""
+    problems = index.report.diagnostics
+    if problems:
+        return Check("cache", "note", "; ".join(problem.message for problem in problems))
+    report = index.report
+    taken = f"{report.found - report.read:,} of {counted(report.found, 'document')}"
+    return Check("cache", "ok", f"{taken} taken from {index.options.cache}")
