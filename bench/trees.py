@@ -8,51 +8,12 @@ import random
 import re
 from pathlib import Path
 
-WORDS = [
-    "read",
-    "write",
-    "merge",
-    "split",
-    "compare",
-    "convert",
-    "summarise",
-    "extract",
-    "review",
-    "deploy",
-    "monitor",
-    "translate",
-    "plan",
-    "chart",
-    "report",
-    "table",
-    "image",
-    "audio",
-    "invoice",
-    "contract",
-    "test",
-    "branch",
-    "release",
-    "schema",
-    "query",
-    "index",
-    "cache",
-    "queue",
-    "token",
-    "customer",
-    "order",
-    "price",
-    "calendar",
-    "mail",
-    "page",
-    "form",
-    "field",
-    "script",
-    "server",
-    "cluster",
-    "model",
-    "data",
-    "file",
-]
+WORDS = """
+read write merge split compare convert summarise extract review deploy monitor translate
+plan chart report table image audio invoice contract test branch release schema query
+index cache queue token customer order price calendar mail page form field script server
+cluster model data file
+""".split()
 BODY = "\n# Steps\n\n" + "1. Do one thing after the other, and check each of them.\n" * 50
 
 

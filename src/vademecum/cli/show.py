@@ -136,10 +136,8 @@ def print_doctor(index: SkillIndex | None, found: list[Check]) -> None:
     out = _console()
     for check in found:
         mark, style = _MARKS[check.status]
-        fix = f" {check.fix}" if check.fix else ""
-        out.print(
-            Text(mark, style=style), f" {check.name}: ", _plain(check.message), fix, sep="", soft_wrap=True
-        )
+        said = f"{check.name}: {check.message} {check.fix or ''}"
+        out.print(Text(mark, style=style), _plain(said), soft_wrap=True)
     if index is None:
         return
     for left_out in index.report.ignored:

@@ -1,0 +1,93 @@
+"""What the tests share: writing skills, a place of one's own, and running the command as a person does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vademecum import Context, IndexOptions, Root, SkillIndex, build_index
+
+DATA = Path(os.environ.get("VADE_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
+VADE = str(Path(sys.executable).with_name("vade"))
+
+GOOD = "---\nname: {name}\ndescription: {description}\n---\n# Body\n"
+
+
+def write_skill(
+    root: Path, directory: str, text: str | bytes | None = None, *, name: str | None = None
+) -> Path:
+    """Write a skill's SKILL.md, a good one unless ``text`` says otherwise, and return its directory."""
+    place = root / directory
+    place.mkdir(parents=True, exist_ok=True)
+    if text is None:
+        name = name or directory.rpartition("/")[2]
+        text = GOOD.format(name=name, description=f"What {name} does.")
+    data = text if isinstance(text, bytes) else text.encode("utf-8")
+    (place / "SKILL.md").write_bytes(data)
+    return place
+
+
+def index_of(root: Path, options: IndexOptions | None = None) -> SkillIndex:
+    """The index of one root, without a cache unless ``options`` name one."""
+    return build_index([Root(root, "extra")], options or IndexOptions())
+
+
+def reasons(index: SkillIndex) -> dict[str, str]:
+    """What was left out, by path below its root, with the code of the reason."""
+    root = str(index.roots[0].path)
+    return {os.path.relpath(left_out.path, root): left_out.reason.code for left_out in index.report.ignored}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A project and a home of one's own, and the command run in them."""
+
+    cwd: Path
+    home: Path
+
+    @property
+    def context(self) -> Context:
+        return Context(cwd=self.cwd, home=self.home, env={"VADE_CACHE_DIR": str(self.home / "cache")})
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "HOME": str(self.home),
+            "PATH": f"{Path(VADE).parent}:/usr/bin:/bin",
+            "VADE_CACHE_DIR": str(self.home / "cache"),
+            "COLUMNS": "100",
+            "LANG": "C.UTF-8",
+        }
+
+    def vade(self, *words: str, cwd: Path | None = None, **env: str) -> Result:
+        done = subprocess.run(
+            [VADE, *words],
+            cwd=cwd or self.cwd,
+            env=self.env | env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def build(self) -> SkillIndex:
+        return build_index(context=self.context)
