@@ -65,7 +65,7 @@ class Place:
 
     @property
     def context(self) -> Context:
-        return Context(cwd=self.cwd, home=self.home, env={"VADE_CACHE_DIR": str(self.home / "cache")})
+        return Context(cwd=self.cwd, home=self.home, env={"XDG_CACHE_HOME": str(self.home / "cache")})
 
     @property
     def env(self) -> dict[str, str]:

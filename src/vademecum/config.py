@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,9 +27,15 @@ MAX_CONFIG_BYTES = 1024 * 1024
 _STRICT = {"extra": "forbid", "strict": True}
 
 
-def _between(key: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise ValueError(f"{key!r} is {value}: it should be from {least} to {most:,}")
+def _between(*limits: tuple[str, int, int]) -> None:
+    """Refuse limits below one or above their most, all of them in one sentence."""
+    wrong = [
+        f"{key!r} is {value}: it should be from 1 to {most:,}"
+        for key, value, most in limits
+        if not 1 <= value <= most
+    ]
+    if wrong:
+        raise ValueError("; ".join(wrong))
 
 
 Compatible = Literal["agents", "claude", "opencode", "github", "gemini", "codex"]
@@ -46,8 +53,9 @@ class ScanSettings:
 
     def __post_init__(self) -> None:
         """Refuse limits that would stop everything, or nothing."""
-        _between("max_depth", self.max_depth, 1, 64)
-        _between("max_directories", self.max_directories, 1, 10_000_000)
+        _between(
+            ("scan.max_depth", self.max_depth, 64), ("scan.max_directories", self.max_directories, 10**7)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ class SecuritySettings:
 
     def __post_init__(self) -> None:
         """Refuse a limit that no body could keep."""
-        _between("max_skill_body_lines", self.max_skill_body_lines, 1, 1_000_000)
+        _between(("security.max_skill_body_lines", self.max_skill_body_lines, 10**6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +117,18 @@ class Config:
     security: SecuritySettings = SecuritySettings()
     permissions: tuple[PermissionRule, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse a root that no file system can name."""
+        if any("\0" in root or not root for root in self.skill_roots):
+            raise ValueError("'skill_roots' holds a text that cannot be a path: name a directory")
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """The merged settings and where each part of them came from."""
+    """The merged settings, the rules a project would add once it is trusted, and where it all came from."""
 
     settings: Config
+    untrusted: tuple[PermissionRule, ...] = ()
     files: tuple[Path, ...] = ()
     user_roots: tuple[Path, ...] = ()
     project_roots: tuple[Path, ...] = ()
@@ -130,9 +144,10 @@ def load_config(context: Context) -> LoadedConfig:
     project = _read(project_file) if project_file else {}
     # Each file is checked by itself, so that a message names the right one.
     _check(user, user_file)
-    _check(project, project_file)
+    rules = _check(project, project_file).permissions
     return LoadedConfig(
         settings=_check(_merge(user, project), None),
+        untrusted=tuple(rule for rule in rules if rule.effect == "allow"),
         files=tuple(file for file in (user_file, project_file) if file),
         user_roots=_roots_of(user, user_file, context),
         project_roots=_roots_of(project, project_file, context),
@@ -141,16 +156,28 @@ def load_config(context: Context) -> LoadedConfig:
 
 def _config_file(place: Path) -> Path | None:
     candidates = [place / ".agent" / name for name in ("config.json", "config.toml")]
-    present = [candidate for candidate in candidates if candidate.exists()]
+    present = [candidate for candidate in candidates if _is_there(candidate)]
     if len(present) > 1:
         raise ConfigError(f"Both {present[0]} and {present[1]} exist: keep one of them.")
     return present[0] if present else None
 
 
+def _is_there(file: Path) -> bool:
+    try:
+        os.lstat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ConfigError(
+            f"{file} cannot be looked for ({error.strerror}): check the permissions."
+        ) from error
+    return True
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = read_capped(file, cap=MAX_CONFIG_BYTES).decode("utf-8-sig")
-        data = json.loads(text) if file.suffix == ".json" else _toml(text)
+        data = _json(text) if file.suffix == ".json" else _toml(text)
     except (OSError, FileRefused) as error:
         raise ConfigError(f"{file} cannot be read ({error}): repair or remove it.") from error
     except (ValueError, RecursionError) as error:
@@ -158,6 +185,19 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"{file} must hold an object: write {{}} for no settings.")
     return data
+
+
+def _json(text: str) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        if repeated := [key for key in keys if keys.count(key) > 1]:
+            raise ValueError(f"the key {repeated[0]!r} is there twice")
+        return dict(pairs)
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON number")
+
+    return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
 
 
 def _toml(text: str) -> Any:
@@ -188,7 +228,14 @@ def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
     for key, value in project.get("security", {}).items():
         limit = user.get("security", {}).get(key, getattr(SecuritySettings(), key))
         merged["security"][key] = (value or limit) if isinstance(value, bool) else min(value, limit)
-    merged["permissions"] = [*user.get("permissions", ()), *project.get("permissions", ())]
+    # A project may ask for more care. What it would allow waits until somebody trusts the folder.
+    careful = [rule for rule in project.get("permissions", ()) if rule["effect"] != "allow"]
+    merged["permissions"] = [*user.get("permissions", ()), *careful]
+    approvals = [
+        settings.get("execution", {}).get("require_approval_for", ()) for settings in (user, project)
+    ]
+    if "execution" in merged:
+        merged["execution"]["require_approval_for"] = list(dict.fromkeys([*approvals[0], *approvals[1]]))
     return merged
 
 
@@ -203,11 +250,14 @@ def _explain(details: list[ErrorDetails]) -> list[str]:
     """All problems in words: the key, what was found, what is accepted."""
     sentences: dict[str, str] = {}
     for detail in details:
-        place = [str(part) for part in detail["loc"] if not _is_internal(part)]
+        unknown = detail["type"] == "unexpected_keyword_argument"
+        place = [str(part) for part in detail["loc"] if unknown or not _is_branch(part)]
         key = ".".join(place)
         accepted = detail["msg"].removeprefix("Input should be ")
-        if detail["type"] == "unexpected_keyword_argument":
+        if unknown:
             sentences[key] = f"unknown key {key!r}{_suggestion(place)}"
+        elif detail["type"] == "json_invalid":
+            sentences[key] = "it is nested too deeply or holds half a character: correct it"
         elif detail["type"] == "missing":
             sentences[key] = f"{key!r} is missing: add it"
         elif detail["type"] == "value_error":
@@ -220,17 +270,17 @@ def _explain(details: list[ErrorDetails]) -> list[str]:
     return list(sentences.values())
 
 
-def _is_internal(part: int | str) -> bool:
+def _is_branch(part: int | str) -> bool:
     """Whether a step of pydantic's location is the branch of a union and not a key."""
     return isinstance(part, str) and ("[" in part or part in {"bool", "str", "int"})
 
 
 def _suggestion(place: list[str]) -> str:
     owner: Any = Config
-    for part in place[:-1]:
-        owner = next((type(f.default) for f in dataclasses.fields(owner) if f.name == part), None)
-        if not dataclasses.is_dataclass(owner):
-            return ": remove it"
+    if place[0] == "permissions" and len(place) > 1:
+        owner = PermissionRule
+    elif len(place) > 1:
+        owner = type(getattr(Config(), place[0]))
     known = [f.name for f in dataclasses.fields(owner)]
     near = difflib.get_close_matches(place[-1], known, n=1)
     hint = f", did you mean {near[0]!r}?" if near else ""

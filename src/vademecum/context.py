@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from vademecum.errors import ConfigError
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -25,7 +27,11 @@ class Context:
     @classmethod
     def current(cls) -> Context:
         """The surroundings of this process."""
-        return cls(cwd=Path.cwd(), home=_home(os.environ), env=dict(os.environ))
+        try:
+            cwd = Path.cwd()
+        except FileNotFoundError as error:
+            raise ConfigError("The working directory no longer exists: change to another one.") from error
+        return cls(cwd=cwd, home=_home(os.environ), env=dict(os.environ))
 
     def expand(self, path: str | Path, *, base: Path | None = None) -> Path:
         """The absolute form of ``path``: ``~`` is this context's home, the rest is relative to ``base``."""
@@ -45,10 +51,15 @@ class Context:
         """
         chain = [self.cwd, *self.cwd.parents]
         top = next((i for i, place in enumerate(chain) if os.path.lexists(place / ".git")), 0)
-        return [place for place in chain[: top + 1] if place != self.home]
+        home = os.path.realpath(self.home)
+        return [place for place in chain[: top + 1] if os.path.realpath(place) != home]
 
-    def cache_directory(self) -> Path:
-        """The platform's cache directory for vademecum; safe to delete at any time."""
+    def cache_directory(self) -> Path | None:
+        """The platform's cache directory for vademecum; ``None`` where there is no home to put it in."""
+        directory = self._cache_directory()
+        return None if self.home in directory.parents and not self.home.is_dir() else directory
+
+    def _cache_directory(self) -> Path:
         if override := self.env.get("VADE_CACHE_DIR"):
             return self.expand(override)
         if sys.platform == "darwin":
@@ -62,4 +73,4 @@ class Context:
 
 def _home(env: Mapping[str, str]) -> Path:
     """The home directory, which need not exist; without one, a place where nothing is."""
-    return Path(env.get("HOME") or os.path.expanduser("~") or "/nonexistent")
+    return Path(os.path.abspath(env.get("HOME") or os.path.expanduser("~") or "/nonexistent"))

@@ -26,7 +26,7 @@ def contained(base: Path, relative: str) -> Path:
     reason = _objection(relative)
     if reason is None:
         joined = base / relative
-        if _leads_out(base, joined):
+        if leads_out(base, joined):
             reason = "follows a link that leads out"
     if reason is not None:
         raise PathRefused(f"The path {relative!r} {reason}: name a file below {base}.")
@@ -48,7 +48,8 @@ def _objection(relative: str) -> str | None:
     return None
 
 
-def _leads_out(base: Path, joined: Path) -> bool:
+def leads_out(base: Path, joined: Path) -> bool:
+    """Whether a path below ``base`` ends outside of it once its links are followed."""
     real_base = os.path.realpath(base)
     real = os.path.realpath(joined)
     return real != real_base and not real.startswith(real_base.rstrip("/") + "/")

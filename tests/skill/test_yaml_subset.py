@@ -79,7 +79,7 @@ def test_what_yaml_could_expand_is_refused_strictly_and_noted_leniently(text: st
         ("name: a\n\tdescription: b\n", "invalid-yaml", 3, "spaces, not tabs"),
         ("name: a\nx: @b\n", "invalid-yaml", 3, "in quotes"),
         ("name: a\n<<<<<<< ours\nb: c\n=======\n>>>>>>> theirs\n", "invalid-yaml", 3, "merge conflict"),
-        ("a: \x01\n", "invalid-yaml", None, "control characters"),
+        ("name: a\nb: \x01\n", "invalid-yaml", 3, "U+0001 is not allowed"),
         ("? [a]\n: b\n", "invalid-yaml", 2, "plain text"),
         ("a: b\n--- \nc: d\n", "invalid-yaml", 3, "second document"),
         ("- a\n- b\n", "not-a-mapping", 2, "name: my-skill"),

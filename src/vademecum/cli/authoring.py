@@ -13,9 +13,9 @@ from vademecum.config import ScanSettings, load_config
 from vademecum.context import Context
 from vademecum.registry.roots import BUILTIN_ROOT
 from vademecum.registry.scan import find_documents
-from vademecum.skill.model import Reading
+from vademecum.skill.model import Problem, Reading
 from vademecum.skill.scaffold import write_skill
-from vademecum.skill.validate import validate_skill
+from vademecum.skill.validate import Validation, validate_skill
 
 
 @click.command("validate")
@@ -32,11 +32,12 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool, as_json: bool) ->
         lenient=lenient or settings.lenient,
         block_angle_brackets=settings.security.block_angle_brackets_in_frontmatter,
     )
-    verdicts = [
-        validate_skill(place, reading=reading, max_body_lines=settings.security.max_skill_body_lines)
-        for path in paths
-        for place in _skills_at(path, settings.scan)
-    ]
+    verdicts: list[Validation] = []
+    for path in paths:
+        places, unreachable = _skills_at(path, settings.scan)
+        lines = settings.security.max_skill_body_lines
+        verdicts += [validate_skill(place, reading=reading, max_body_lines=lines) for place in places]
+        verdicts += unreachable
     if as_json:
         print_json([verdict.to_json() for verdict in verdicts])
     else:
@@ -46,13 +47,17 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool, as_json: bool) ->
     return 0 if all(verdict.valid for verdict in verdicts) else 1
 
 
-def _skills_at(path: str, settings: ScanSettings) -> list[str]:
-    """The skill at a path, or all the skills below it when it is a directory of skills."""
-    if os.path.isdir(path):
-        below = [directory for directory, _, _ in find_documents(os.path.abspath(path), settings).documents]
-        if below and below != ["."]:
-            return [os.path.join(path, directory) for directory in below]
-    return [path]
+def _skills_at(path: str, settings: ScanSettings) -> tuple[list[str], list[Validation]]:
+    """The skill at a path, or all those below it, with a verdict on each that cannot be looked at."""
+    walk = find_documents(os.path.abspath(path), settings) if os.path.isdir(path) else None
+    below = [directory for directory, _, _ in walk.documents] if walk else []
+    if walk is None or below == ["."] or not (below or walk.obstacles):
+        return [path], []
+    unreachable = [
+        Validation(obstacle.path, None, None, (Problem(obstacle.code, "error", obstacle.message),))
+        for obstacle in walk.obstacles
+    ]
+    return [os.path.join(path, directory) for directory in below], unreachable
 
 
 @click.command("new")

@@ -62,5 +62,7 @@ def cache(index: SkillIndex) -> Check:
     if problems:
         return Check("cache", "note", "; ".join(problem.message for problem in problems))
     report = index.report
+    if index.options.cache is None:
+        return Check("cache", "note", "there is no home directory, so every start reads every document")
     taken = f"{report.found - report.read:,} of {counted(report.found, 'document')}"
     return Check("cache", "ok", f"{taken} taken from {index.options.cache}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -30,6 +31,8 @@ class IndexWords:
 
     def build(self) -> SkillIndex:
         """The index for this place and these words."""
+        if "" in self.root:
+            raise click.BadParameter("name a directory", param_hint="--root")
         context = Context.current()
         config = load_config(context)
         options = IndexOptions.of(config.settings, context)
@@ -41,6 +44,12 @@ class IndexWords:
             return build_index(roots, options, context=context, progress=progress)
         finally:
             progress.done()
+
+    def repeated(self) -> str:
+        """The same words for another command, e.g. `` --root x``."""
+        words = [word for path in self.root for word in ("--root", path)]
+        words += ["--no-default-roots"] * self.no_default_roots + ["--lenient"] * self.lenient
+        return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def index_options(command: Command) -> Command:

@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 
 from vademecum import __version__
 from vademecum.errors import ConfigError, SkillNotFound, SkillRefused, VademecumError
+from vademecum.skill.text import visible
 
 FOUND_PROBLEMS, WRONG_USE, NOT_FOUND, INTERRUPTED = 1, 2, 4, 130
 
@@ -49,17 +51,20 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="vade", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def vade(*, debug: bool) -> None:
+@click.pass_context
+def vade(context: click.Context, *, debug: bool) -> None:  # noqa: ARG001 - `run` looks for it
     """Find, check and index Agent Skills (SKILL.md directories).
 
     Every command takes --json and then prints one JSON document. Shell completion:
     eval "$(_VADE_COMPLETE=bash_source vade)", or zsh_source, or fish_source.
     """
-    if debug:
-        sys.excepthook = sys.__excepthook__
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main() -> None:
@@ -70,15 +75,15 @@ def main() -> None:
 def run(words: Sequence[str]) -> int:
     """Run one command line and return its exit code; an error becomes one sentence on standard error."""
     debug = "--debug" in words
+    _prepare_streams()
     try:
         outcome = vade.main(args=list(words), prog_name="vade", standalone_mode=False)
     except click.exceptions.Abort:
         return _say("interrupted", INTERRUPTED)
     except click.ClickException as error:
         return _say(_usage(error), error.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has left; there is nobody to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:
+        # click's answer to a closed pipe: whoever read our output has left, and there is nobody to tell.
         return 0
     except VademecumError as error:
         if debug:
@@ -110,5 +115,14 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _say(sentence: str, code: int) -> int:
-    click.echo(f"vade: {sentence}", err=True)
+    click.echo(f"vade: {visible(sentence)}", err=True)
     return code
+
+
+def _prepare_streams() -> None:
+    """Make any text printable wherever the output goes, also into nothing."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

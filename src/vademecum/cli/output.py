@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+MAX_LISTED_FILES = 1000
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 

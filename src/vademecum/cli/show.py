@@ -5,6 +5,7 @@ Imported by a command when it has text to show: rich takes 40 ms, and programs a
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Any
@@ -14,12 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from vademecum.cli.checks import Check
-from vademecum.cli.output import counted
+from vademecum.cli.output import MAX_LISTED_FILES, counted
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report
 from vademecum.skill.model import Problem
 from vademecum.skill.skill import Skill
-from vademecum.skill.text import visible
+from vademecum.skill.text import escaped, visible
 from vademecum.skill.validate import Validation
 
 MAX_LISTED_DESCRIPTION = 180
@@ -34,7 +35,7 @@ _REASONS = {
 }
 
 
-def print_list(skills: list[Skill], *, hidden: int, left_out: int) -> None:
+def print_list(skills: list[Skill], *, hidden: int, left_out: int, doctor: str) -> None:
     """The skills with their sources and descriptions, and one line for each thing that is not shown."""
     out = _console()
     table = _grid(no_wrap=(True, True, False))
@@ -53,7 +54,7 @@ def print_list(skills: list[Skill], *, hidden: int, left_out: int) -> None:
         out.print("Put one in .agent/skills/, or write one: vade new my-skill")
     if left_out:
         verb = "was" if left_out == 1 else "were"
-        out.print(f"{counted(left_out, 'skill')} {verb} left out: vade doctor", style="yellow")
+        out.print(f"{counted(left_out, 'skill')} {verb} left out: {doctor}", style="yellow")
 
 
 def print_skill(skill: Skill, found: dict[str, Any]) -> None:
@@ -69,8 +70,7 @@ def print_skill(skill: Skill, found: dict[str, Any]) -> None:
     if "body" in found:
         out.print()
         for line in found["body"].splitlines():
-            indent = line[: len(line) - len(line.lstrip(" "))]
-            out.print(indent, _plain(line), sep="", soft_wrap=True)
+            out.print(Text(escaped(line.expandtabs(4))), soft_wrap=True)
 
 
 def _facts(skill: Skill, found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -88,7 +88,8 @@ def _facts(skill: Skill, found: dict[str, Any]) -> list[tuple[str, str]]:
         ("people", "may call it" if controls.user_invocable else "do not see it"),
         ("runs", "in a child agent" if controls.run_mode == "subagent" else "in the conversation"),
         *(("file", f"{file['path']} ({file['size']:,} bytes)") for file in found["files"]),
-        *(("overrides", f"{other['path']} ({other['reason']})") for other in found["shadowed"]),
+        ("", "… and more files" if len(found["files"]) == MAX_LISTED_FILES else ""),
+        *(("namesake", f"{other['path']} ({other['reason']})") for other in found["shadowed"]),
         *(("remark", problem.message) for problem in skill.diagnostics),
     ]
     return [(label, text) for label, text in facts if text]
@@ -111,15 +112,12 @@ def print_verdicts(verdicts: list[Validation]) -> None:
 def print_roots(report: Report, *, absent_too: bool) -> None:
     """The roots in their order, with what is in them."""
     out = _console()
-    table = _grid(no_wrap=(True, True, True, False))
-    table.columns[0].justify = "right"
     shown = [root for root in report.roots if absent_too or root.root.explicit or root.status != "absent"]
     for root in shown:
         state = counted(root.valid, "skill") if root.status == "searched" else root.status.replace("-", " ")
         kind = "" if root.root.kind == "native" else f" ({root.root.kind})"
-        where = _plain(str(root.root.path))
-        table.add_row(str(root.root.priority), _plain(f"{root.root.source}{kind}"), state, where)
-    _print_table(out, table)
+        row = f"{root.root.priority:4}  {root.root.source + kind:<18}  {state:<15}  "
+        out.print(row, _plain(str(root.root.path)), sep="", soft_wrap=True)
     if absent := len(report.roots) - len(shown):
         out.print(f"\n{counted(absent, 'default root')} not there: vade roots --all", style="dim")
 
@@ -172,13 +170,19 @@ def _print_problem(out: Console, problem: Problem, *, with_severity: bool = Fals
 def _console() -> Console:
     """A console on standard output: no colour unless it is a terminal, and NO_COLOR is honoured."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
-    return Console(highlight=False, width=width, emoji=False, markup=False)
+    return _Console(highlight=False, width=width, emoji=False, markup=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, which knows that nobody reads any more."""
+        raise BrokenPipeError(errno.EPIPE, "broken pipe")
 
 
 def _grid(*, no_wrap: tuple[bool, ...]) -> Table:
     table = Table.grid(padding=(0, 2))
     for one_line in no_wrap:
-        table.add_column(no_wrap=one_line, ratio=None if one_line else 1)
+        table.add_column(no_wrap=one_line, overflow="fold", ratio=None if one_line else 1)
     return table
 
 

@@ -8,14 +8,13 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import SOURCES, IndexWords, index_options
-from vademecum.cli.output import json_option, print_json
+from vademecum.cli.output import MAX_LISTED_FILES, json_option, print_json
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_capped
 from vademecum.registry.index import SkillIndex
 from vademecum.skill.frontmatter import body_start
 from vademecum.skill.skill import Skill
 
-MAX_LISTED_FILES = 1000
 MAX_BODY_BYTES = 10 * 1024 * 1024
 
 
@@ -26,7 +25,8 @@ MAX_BODY_BYTES = 10 * 1024 * 1024
 @json_option
 def list_command(*, source: Any, hidden_too: bool, as_json: bool, **words: Any) -> None:
     """List the skills that can be used here."""
-    index = IndexWords(**words).build()
+    asked = IndexWords(**words)
+    index = asked.build()
     chosen = index.select(source=source) if source else index.skills
     shown = [skill for skill in chosen if hidden_too or skill.controls.user_invocable]
     if as_json:
@@ -35,7 +35,8 @@ def list_command(*, source: Any, hidden_too: bool, as_json: bool, **words: Any) 
         return
     from vademecum.cli import show
 
-    show.print_list(shown, hidden=len(chosen) - len(shown), left_out=len(index.report.ignored))
+    doctor = f"vade doctor{asked.repeated()}"
+    show.print_list(shown, hidden=len(chosen) - len(shown), left_out=len(index.report.ignored), doctor=doctor)
 
 
 @click.command("inspect")
@@ -74,10 +75,10 @@ def _files(skill: Skill) -> list[dict[str, Any]]:
 
 
 def _shadowed(index: SkillIndex, skill: Skill) -> list[dict[str, Any]]:
-    """The namesakes, whichever of them was asked for."""
+    """The namesakes that lost to another, apart from the skill itself."""
     for conflict in index.report.conflicts:
         if conflict.name == skill.name:
-            return [other.to_json() for other in conflict.overridden]
+            return [other.to_json() for other in conflict.overridden if other.path != skill.location]
     return []
 
 

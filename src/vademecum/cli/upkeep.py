@@ -69,10 +69,10 @@ def doctor_command(*, as_json: bool, **words: Any) -> int:
 
 
 def _doctor_json(index: SkillIndex | None, found: list[checks.Check], *, healthy: bool) -> dict[str, Any]:
-    report = index.report if index else None
+    report = None if index is None else index.report
     remarks = [
         {"name": skill.name, "path": skill.location, "problems": [p.to_json() for p in skill.diagnostics]}
-        for skill in (index.skills if index else ())
+        for skill in (() if index is None else index.skills)
         if skill.diagnostics
     ]
     return {

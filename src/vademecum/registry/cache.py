@@ -14,12 +14,14 @@ from pathlib import Path
 
 from msgspec import MsgspecError, Struct, msgpack
 
+from vademecum import __version__
 from vademecum.errors import FileRefused
 from vademecum.files import open_plain, read_up_to, write_atomic
 from vademecum.registry.roots import Root
 from vademecum.skill.model import Document, Problem
 
-FORMAT = "vademecum-index-1"
+# Another version may read documents by other rules, so it starts afresh.
+FORMAT = f"vademecum-index-1 {__version__}"
 MAX_CACHE_BYTES = 1024 * 1024 * 1024
 MAX_CACHE_FILES = 64
 # A file that changed this shortly before it was read could change again and bear the same time.
@@ -36,7 +38,8 @@ def signature_of(about: os.stat_result) -> Signature:
 
 def trusted(signature: Signature, *, now_ns: int) -> Signature:
     """The signature to remember: none for a file that changed just now, so that it is read once more."""
-    return signature if max(signature[:2]) < now_ns - CLOCK_RESOLUTION_NS else UNTRUSTED
+    changed = signature[1]  # no change of a file leaves this time behind, whatever its other times say
+    return signature if changed < now_ns - CLOCK_RESOLUTION_NS else UNTRUSTED
 
 
 class Remembered(Struct, frozen=True, gc=False, array_like=True):
@@ -88,7 +91,7 @@ class IndexCache:
 
     def _load(self, path: Path) -> None:
         try:
-            documents = _decoded(_read_own(path))
+            documents = _decoded(_read_own(path), roots=len(self._known))
         except FileNotFoundError:
             return
         except (OSError, FileRefused, MsgspecError) as error:
@@ -120,22 +123,27 @@ def _encoded(documents: list[Remembered]) -> bytes:
     try:
         return msgpack.encode(_Content(FORMAT, documents))
     except UnicodeEncodeError:
-        # A directory whose name is not UTF-8 is read afresh each time.
-        encodable = [document for document in documents if _is_encodable(document.directory)]
-        return msgpack.encode(_Content(FORMAT, encodable))
+        # A document whose path is not UTF-8 is read afresh each time.
+        return msgpack.encode(_Content(FORMAT, list(filter(_is_encodable, documents))))
 
 
-def _is_encodable(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+def _is_encodable(document: Remembered) -> bool:
+    try:
+        msgpack.encode(document)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-def _decoded(data: bytes) -> list[Remembered]:
+def _decoded(data: bytes, *, roots: int) -> list[Remembered]:
     checksum, content = data[:32], data[32:]
     if hashlib.sha256(content).digest() != checksum:
         raise FileRefused("it is damaged")
     decoded = msgpack.decode(content, type=_Content)
     if decoded.format != FORMAT:
         raise FileRefused("it is from another version")
+    if any(not 0 <= document.root < roots for document in decoded.documents):
+        raise FileRefused("it is damaged")
     return decoded.documents
 
 

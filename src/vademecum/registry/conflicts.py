@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,9 +10,9 @@ from vademecum.registry.report import Conflict, Overridden
 from vademecum.registry.roots import Root
 from vademecum.skill.skill import Skill
 
-# A skill with what decides between namesakes: its root, when it was modified, and its inode. A plain
-# tuple, because nearly all of them are decided without being looked at.
-Candidate = tuple[Skill, Root, int, int]
+# A skill with what decides between namesakes: its root, and what `stat` says of its file. A plain tuple,
+# because nearly all of them are decided without being looked at.
+Candidate = tuple[Skill, Root, os.stat_result]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ def resolve(candidates: Iterable[Candidate]) -> Resolution:
 
 
 def _precedence(candidate: Candidate) -> tuple[int, int, bool, str, str]:
-    skill, root, modified, _ = candidate
+    skill, root, about = candidate
     misnamed = skill.directory.rpartition("/")[2] != skill.name
-    return (-root.priority, -modified, misnamed, skill.directory, skill.root)
+    return (-root.priority, -about.st_mtime_ns, misnamed, skill.directory, skill.root)
 
 
 def _conflict(claims: list[Candidate]) -> Conflict:
@@ -61,12 +62,12 @@ def _conflict(claims: list[Candidate]) -> Conflict:
 
 
 def _reason(winner: Candidate, loser: Candidate) -> str:
-    _, root, modified, inode = winner
-    _, other_root, other_modified, other_inode = loser
-    if inode == other_inode:
+    _, root, about = winner
+    _, other_root, other = loser
+    if os.path.samestat(about, other):
         return "same-file"
     if root == other_root:
-        return "older" if modified > other_modified else "same-age"
+        return "older" if about.st_mtime_ns > other.st_mtime_ns else "same-age"
     if root.source == other_root.source and root.kind == "native" != other_root.kind:
         return "compatible-root"
     return "lower-root"

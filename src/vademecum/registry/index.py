@@ -74,14 +74,20 @@ class SkillIndex:
     def get(self, name: str, *, source: str | None = None) -> Skill:
         """The skill of that name, whatever its case; ``source`` or ``group/name`` picks among namesakes."""
         namespace, _, plain = name.strip().removeprefix("@").rpartition("/")
-        known = self._names()
-        for skill in known.get(normal(plain).casefold(), ()):
+        wanted = normal(plain)
+        namesakes = self._names().get(wanted.casefold(), [])
+        exact = [skill for skill in namesakes if skill.name == wanted]
+        for skill in (*exact, *namesakes):
             if (source is None or skill.source == source) and (not namespace or _is_in(skill, namespace)):
                 return skill
         place = f" in source {source!r}" if source else ""
-        near = difflib.get_close_matches(plain.casefold(), known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "`vade list` shows all there are."
-        raise SkillNotFound(f"No skill is called {name!r}{place}: {hint}")
+        raise SkillNotFound(f"No skill is called {name!r}{place}: {self._hint(wanted, namesakes)}")
+
+    def _hint(self, wanted: str, namesakes: list[Skill]) -> str:
+        if namesakes:
+            return f"there is {namesakes[0].reference!r} in source {namesakes[0].source!r}."
+        near = difflib.get_close_matches(wanted.casefold(), self._names(), n=1)
+        return f"did you mean {near[0]!r}?" if near else "`vade list` shows all there are."
 
     def _names(self) -> dict[str, list[Skill]]:
         """The look-up by name, made when it is first needed; winners come first."""
@@ -116,7 +122,7 @@ class SkillIndex:
 
 
 def build_index(
-    roots: Sequence[Root | str | Path] | None = None,
+    roots: Sequence[Root | str | Path] | Root | str | Path | None = None,
     options: IndexOptions | None = None,
     *,
     context: Context | None = None,
@@ -239,7 +245,7 @@ class _Build:
             document = seen.document
             if not document.problems or document.valid:
                 skill = Skill(document, source, path, directory, file)
-                self._candidates.append((skill, root, signature[0], signature[3]))
+                self._candidates.append((skill, root, about))
             else:
                 place = f"{path}/{directory}/{file}"
                 self._left_out.append(LeftOut(source, place, document.problems))
@@ -274,7 +280,9 @@ def _read(root: str, directory: str, file: str, reading: Reading) -> Document:
         return Document(problems=(Problem(error.code, "error", str(error)),))
 
 
-def _given(roots: Sequence[Root | str | Path], context: Context) -> list[Root]:
+def _given(roots: Sequence[Root | str | Path] | Root | str | Path, context: Context) -> list[Root]:
+    if isinstance(roots, Root | str | Path):
+        roots = [roots]
     as_roots = [root if isinstance(root, Root) else Root(root) for root in roots]
     return ordered([replace(root, path=context.expand(root.path)) for root in as_roots])
 

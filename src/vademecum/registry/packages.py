@@ -6,6 +6,7 @@ A package names a directory by an entry point of the group ``agent_skills``, suc
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
 from collections.abc import Collection, Iterator
@@ -22,13 +23,13 @@ CONVENTION = ".agents/skills"
 def package_roots(wanted: Collection[str] | None) -> list[tuple[str, Path]]:
     """The skill directories of the named distributions (``None``: of all), by distribution name."""
     names = None if wanted is None else {_normal(name) for name in wanted}
-    found = {
-        (distribution.name, directory): None
-        for distribution in distributions()
-        if names is None or _normal(distribution.name) in names
-        for directory in _directories(distribution)
-        if directory.is_dir()
-    }
+    found: set[tuple[str, Path]] = set()
+    for distribution in distributions():
+        # The files of a broken installation can say anything; such a package brings no skills.
+        with contextlib.suppress(TypeError, ValueError, KeyError, AttributeError, OSError):
+            name = distribution.name
+            if names is None or _normal(name) in names:
+                found |= {(name, place) for place in _directories(distribution) if place.is_dir()}
     return sorted(found)
 
 

@@ -88,7 +88,7 @@ class _Walker:
             return
         prefix = f"{directory}/" if directory else ""
         for entry in entries:
-            if self._directories_left <= 0:
+            if self._directories_left < 0:
                 return
             if entry.name[0] != "." and entry.name not in _PASSED_OVER and self._is_to_be_entered(entry):
                 below = prefix + entry.name
@@ -102,11 +102,11 @@ class _Walker:
         elif not entry.is_dir(follow_symlinks=False):
             return False
         self._directories_left -= 1
-        if self._directories_left == 0:
-            limit = f"{self._settings.max_directories:,} directories or more"
+        if self._directories_left < 0:
+            limit = f"more than {self._settings.max_directories:,} directories"
             text = f"{self._root} holds {limit}: split it, or raise scan.max_directories"
             self._object(entry.path, "too-many", text)
-        return True
+        return self._directories_left >= 0
 
     def _holds_document(self, directory: str, path: str) -> bool:
         """Take the document of this directory, at the price of one ``stat`` where it is called SKILL.md."""

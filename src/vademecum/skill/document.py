@@ -14,6 +14,8 @@ from vademecum.skill.repair import quote_values
 from vademecum.skill.yaml_subset import FIRST_LINE, Fields, read_fields
 
 DIGEST_CHARS = 32
+# A document with thousands of faults is told of the first ones.
+MAX_PROBLEMS = 50
 
 
 def read_document(path: str | Path, *, directory: str, reading: Reading, file: str = MANIFEST) -> Document:
@@ -43,7 +45,11 @@ def parse_document(head: bytes, *, directory: str, reading: Reading | None = Non
     if fields.broken:
         return Document(problems=fields.problems)
     digest = hashlib.sha256(block.text.encode()).hexdigest()[:DIGEST_CHARS]
-    return interpret(fields, directory=directory, reading=reading, digest=digest)
+    document = interpret(fields, directory=directory, reading=reading, digest=digest)
+    if len(document.problems) > MAX_PROBLEMS:
+        errors = tuple(problem for problem in document.problems if problem.severity == "error")
+        document = structs.replace(document, problems=(errors or document.problems)[:MAX_PROBLEMS])
+    return document
 
 
 def _repaired(text: str, fields: Fields) -> Fields:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from vademecum.skill import names
@@ -30,8 +29,6 @@ _CONTROL_FIELDS = frozenset({"disable-model-invocation", "user-invocable", "allo
 _META_FIELDS = frozenset({"version", "author", "license", "compatibility", "metadata"})
 
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-# One tool: a word, with its argument pattern in parentheses where it has one.
-_TOOL = re.compile(r"[^\s,(]+(?:\([^)]*\)?)?")
 _ESCAPES = str.maketrans({"<": "&lt;", ">": "&gt;"})
 
 
@@ -45,6 +42,24 @@ def interpret(fields: Fields, *, directory: str, reading: Reading, digest: str) 
     meta = EMPTY_META if present.isdisjoint(_META_FIELDS) else reader.meta()
     extra = {} if present <= KNOWN_FIELDS else reader.extra()
     return Document(name, description, controls, meta, extra, tuple(reader.problems), digest)
+
+
+def _split_tools(text: str) -> tuple[tuple[str, ...], bool]:
+    """The tools of a list in one text, and whether commas stood between them.
+
+    >>> _split_tools("Bash(git:*, $(x)) Read,Grep")
+    (('Bash(git:*, $(x))', 'Read', 'Grep'), True)
+    """
+    tools = [""]
+    depth, commas = 0, False
+    for char in text:
+        depth = max(0, depth + (char == "(") - (char == ")"))
+        if depth == 0 and (char == "," or char.isspace()):
+            commas = commas or char == ","
+            tools.append("")
+        else:
+            tools[-1] += char
+    return tuple(filter(None, tools)), commas
 
 
 class _Interpreter:
@@ -76,14 +91,14 @@ class _Interpreter:
         return name
 
     def description(self) -> str:
-        text = self._shown_to_models("description", self._required("description"))
+        text = self._required("description")
         if len(text) > MAX_DESCRIPTION_CHARS:
             limit = f"Description exceeds {MAX_DESCRIPTION_CHARS} character limit ({len(text)} chars)"
             self._add(
                 "description-too-long", f"{limit}. Shorten it; details belong in the body", "description"
             )
-            text = text[:MAX_DESCRIPTION_CHARS]
-        return text
+            text = text[:MAX_DESCRIPTION_CHARS] if self._reading.lenient else text
+        return self._shown_to_models("description", text)
 
     def controls(self) -> Controls:
         return Controls(
@@ -116,31 +131,35 @@ class _Interpreter:
 
     def extra(self) -> dict[str, str | tuple[str, ...]]:
         kept: dict[str, str | tuple[str, ...]] = {}
-        for key in self._fields.keys() - KNOWN_FIELDS:
-            value = self._fields[key].value
+        for key, field in self._fields.items():
+            value = field.value
+            if key in KNOWN_FIELDS:
+                continue
             if isinstance(value, str | tuple):
                 kept[key] = value
             else:
                 text = f"The value of {key[:40]!r} is nested and was left out: it is not a field that is read"
                 self._add("nested-value", text, key, severity="warning")
-        return dict(sorted(kept.items()))
+        return kept
 
     def _required(self, key: str) -> str:
         """The text of a required field; in lenient mode a default where there is none."""
         text = self._text(key)
         if text:
             return text
-        if self._reading.lenient:
-            default = names.slug(self._directory) if key == "name" else "No description."
+        default = names.slug(self._directory) if key == "name" else "No description."
+        if self._reading.lenient and default:
             self._add(
                 f"default-{key}", f"The field {key!r} is missing and was read as {default!r}. Add it", key
             )
             return default
         if key not in self._fields:
             example = "name: my-skill" if key == "name" else "description: What it does, and when to use it"
-            self._add("missing-field", f"Missing required field in frontmatter: {key}. Add: {example}", key)
+            text = f"Missing required field in frontmatter: {key}. Add: {example}"
+            self._add("missing-field", text, key, severity="error")
         elif text is not None:
-            self._add("empty-field", f"Field {key!r} must be a non-empty string. Write one", key)
+            text = f"Field {key!r} must be a non-empty string. Write one"
+            self._add("empty-field", text, key, severity="error")
         return ""
 
     def _optional(self, key: str) -> str | None:
@@ -172,23 +191,30 @@ class _Interpreter:
         return text.translate(_ESCAPES) if self._reading.lenient else text
 
     def _boolean(self, key: str, *, default: bool) -> bool:
-        if key not in self._fields:
-            return default
-        value = self._text(key)
-        if value is not None and value.lower() not in _TRUTH:
-            text = f"Field {key!r} is {value[:40]!r}. Write true or false"
-            self._add("wrong-value", text, key, severity="error")
-        return _TRUTH.get((value or "").lower(), default)
+        word = self._word(key)
+        if word is not None and word.lower() not in _TRUTH:
+            self._wrong_value(key, word, "true or false")
+        return default if word is None else _TRUTH.get(word.lower(), default)
 
     def _run_mode(self) -> RunMode:
-        value = self._text("run-mode")
-        if value is None or value == "inline":
-            return "inline"
-        if value == "subagent":
+        word = self._word("run-mode")
+        if word == "subagent":
             return "subagent"
-        text = f"Field 'run-mode' is {value[:40]!r}. Write inline or subagent"
-        self._add("wrong-value", text, "run-mode", severity="error")
+        if word is not None and word != "inline":
+            self._wrong_value("run-mode", word, "inline or subagent")
         return "inline"
+
+    def _word(self, key: str) -> str | None:
+        """What is written in a field that takes one of a few words; ``None`` where the field is missing."""
+        field = self._fields.get(key)
+        if field is None:
+            return None
+        return field.value.strip() if isinstance(field.value, str) else "(not text)"
+
+    def _wrong_value(self, key: str, word: str, accepted: str) -> None:
+        """Note a control that cannot be understood: an error in any mode, since a guess could widen it."""
+        text = f"Field {key!r} is {word[:40]!r}. Write {accepted}"
+        self._add("wrong-value", text, key, severity="error")
 
     def _tools(self) -> tuple[str, ...] | None:
         """The upper bound on tools. What cannot be read bounds to nothing: a mistake must not widen it."""
@@ -203,12 +229,13 @@ class _Interpreter:
         if not text:
             message = "Field 'allowed-tools' is empty, so no tool is allowed. Name tools, or remove the line"
             self._add("empty-field", message, "allowed-tools", severity="warning")
-        if "," in re.sub(r"\([^)]*\)?", "", text):
+        tools, commas = _split_tools(text)
+        if commas:
             message = (
                 "Field 'allowed-tools' separates tools with commas; it was split. Separate them with spaces"
             )
             self._add("tools-split", message, "allowed-tools", severity="warning")
-        return tuple(_TOOL.findall(text))
+        return tools
 
     def _metadata(self) -> dict[str, str]:
         field = self._fields.get("metadata")

@@ -58,7 +58,7 @@ def find_block(head: bytes) -> Block | Problem:
         return _no_opening(data)
     start = opening.end()
     closing = _CLOSING.search(data, start) or _CLOSING_AT_END.search(data, start)
-    if closing is None:
+    if closing is None or closing.start() > MAX_FRONTMATTER_BYTES:
         return _not_closed(data)
     return _decoded(data[start : closing.start()])
 
@@ -96,7 +96,7 @@ def _decoded(block: bytes) -> Block | Problem:
         line = block.count(b"\n", 0, error.start) + 2
         return Problem("not-utf8", "error", "The frontmatter is not UTF-8: save the file as UTF-8", line=line)
     if "\r" in text:
-        text = text.replace("\r\n", "\n")
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.count("\n") > MAX_FRONTMATTER_LINES:
         message = f"The frontmatter has {text.count(chr(10))} lines, the limit is {MAX_FRONTMATTER_LINES}"
         return Problem("frontmatter-too-long", "error", f"{message}: move its content to the body", line=1)

@@ -60,11 +60,12 @@ def slug(text: str) -> str:
     >>> slug("My Cool_Skill!"), slug("PDF处理"), slug("!!!")
     ('my-cool-skill', 'pdf处理', '')
     """
-    lowered = normal(text).lower()
+    lowered = normal(normal(text).lower())
     kept = "".join(c if _is_name_character(c) else "-" for c in lowered)
-    words = [word for word in kept.split("-") if word]
+    joined = "-".join(word for word in kept.split("-") if word)
     # A mark cannot begin a name: it belongs to the letter before it.
-    joined = "-".join(words).lstrip("".join(c for c in kept if unicodedata.category(c)[0] == "M"))
+    while joined and (joined[0] == "-" or unicodedata.category(joined[0])[0] == "M"):
+        joined = joined[1:]
     return joined[:MAX_NAME_CHARS].strip("-")
 
 

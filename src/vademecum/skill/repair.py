@@ -8,7 +8,8 @@ import re
 TEXT_FIELDS = ("name", "description", "version", "author", "license", "compatibility")
 
 _START = re.compile(rf"({'|'.join(TEXT_FIELDS)}):[ \t]+(\S.*)$")
-_ALREADY_MARKED = ('"', "'", "|", ">", "#")
+# A block scalar, a comment, or a text whose quotes are whole.
+_IS_MARKED = re.compile(r"""[|>#]|"(?:[^"\\]|\\.)*"\s*(?:#.*)?$|'(?:[^']|'')*'\s*(?:#.*)?$""")
 
 
 def quote_values(text: str) -> tuple[str, tuple[int, ...]]:
@@ -26,10 +27,10 @@ def quote_values(text: str) -> tuple[str, tuple[int, ...]]:
     while number < len(lines):
         match = _START.match(lines[number])
         end = number + 1
-        if match is None or match[2].startswith(_ALREADY_MARKED):
+        if match is None or _IS_MARKED.match(match[2]):
             out.append(lines[number])
         else:
-            while end < len(lines) and lines[end][:1] in {" ", "\t"}:
+            while end < len(lines) and (lines[end][:1] in {" ", "\t"} or _is_gap(lines, end)):
                 end += 1
             folded = " ".join([match[2], *lines[number + 1 : end]])
             value = " ".join(folded.split())
@@ -42,5 +43,10 @@ def quote_values(text: str) -> tuple[str, tuple[int, ...]]:
     return "\n".join(out), tuple(changed)
 
 
+def _is_gap(lines: list[str], number: int) -> bool:
+    """Whether a blank line only separates two paragraphs of one value."""
+    return not lines[number].strip() and lines[number + 1 : number + 2] != [] and lines[number + 1][:1] == " "
+
+
 def _needs_quotes(value: str) -> bool:
-    return ": " in value or value.endswith(":") or value[0] in "[]{}*&!%@`,?-"
+    return value[0] in "'\"" or ": " in value or value.endswith(":") or value[0] in "[]{}*&!%@`,?-"

@@ -22,13 +22,18 @@ def write_skill(parent: Path, name: str, *, template: str, description: str | No
     target = parent / _checked(name)
     if os.path.lexists(target):
         raise SkillRefused(f"{target} exists already: choose another name, or edit it.", code="exists")
-    text = _filled(template, name, description or DEFAULT_DESCRIPTION)
-    document = parse_document(text.encode(), directory=name)
+    try:
+        data = _filled(template, name, description or DEFAULT_DESCRIPTION).encode()
+    except UnicodeEncodeError as error:
+        raise SkillRefused(
+            "The description is not valid text: write it in UTF-8.", code="not-utf8"
+        ) from error
+    document = parse_document(data, directory=name)
     if document.problems:
         raise SkillRefused(f"{document.problems[0].message}.", code=document.problems[0].code)
     staging = parent / f".new-{os.urandom(6).hex()}"
     try:
-        write_atomic(staging / MANIFEST, text.encode())
+        write_atomic(staging / MANIFEST, data)
         os.rename(staging, target)
     except OSError as error:
         raise SkillRefused(f"{target} cannot be made ({error.strerror}): choose another place.") from error

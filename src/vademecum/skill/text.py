@@ -36,7 +36,15 @@ def visible(text: str) -> str:
     >>> visible("a\x1b[2Jb\nc")
     'a\\x1b[2Jb c'
     """
-    one_line = " ".join(text.split())
-    if one_line.isprintable():
-        return one_line
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in one_line)
+    return escaped(" ".join(text.split()))
+
+
+def escaped(text: str) -> str:
+    r"""The text as it is, with everything unprintable written as an escape.
+
+    >>> escaped("  a\x1b[2J")
+    '  a\\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

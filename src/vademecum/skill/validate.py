@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from msgspec import Struct, structs
 
 from vademecum.errors import FileRefused, PathRefused
 from vademecum.files import read_capped
-from vademecum.paths import contained
+from vademecum.paths import contained, leads_out
 from vademecum.skill.document import parse_document
 from vademecum.skill.fields import KNOWN_FIELDS, OWN_FIELDS
 from vademecum.skill.frontmatter import Block, body_start, find_block
@@ -25,13 +26,15 @@ from vademecum.skill.yaml_subset import Fields, read_fields
 MAX_DOCUMENT_BYTES = 10 * 1024 * 1024
 MAX_BODY_LINES = 500
 MAX_FILES = 10_000
+MAX_REFERENCES = 200
 
 # What the index forgives and the specification does not.
 _ERRORS_HERE = frozenset({"name-directory-mismatch", "file-name"})
 
-_LINK = re.compile(r"\]\(\s*<?([^)<>\s]+)")
-_CODE = re.compile(r"`((?:scripts|references?|assets)/[^`\s]+)`")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^)<>\s]+))")
+_CODE = re.compile(r"`[^`]+`")
+_MENTION = re.compile(r"`((?:scripts|references?|assets)/[^`\s*<>{}$]+)`")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*(.*)$")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|#|//|/")
 
 
@@ -95,14 +98,20 @@ def _verdict(place: Path, manifest: Path, data: bytes, reading: Reading, max_bod
 
 
 def _manifest(place: Path) -> Path | Problem:
-    if not place.exists():
+    if not os.path.lexists(place):
         text = f"Path does not exist: {place}. Name the directory of a skill"
         return Problem("missing-path", "error", text)
-    if not place.is_dir():
+    if not os.path.isdir(place):
         text = f"Not a directory: {place}. Name the directory of a skill"
         return Problem("not-a-directory", "error", text)
-    for name in (MANIFEST, *sorted(os.listdir(place))):
-        if name.lower() == MANIFEST.lower() and os.path.lexists(place / name):
+    try:
+        names = sorted(os.listdir(place))
+    except OSError as error:
+        return Problem(
+            "unreadable", "error", f"{place} cannot be read ({error.strerror}): check its permissions"
+        )
+    for name in (MANIFEST, *names):
+        if name.lower() == MANIFEST.lower() and name in names:
             return place / name
     text = f"Missing required file: {MANIFEST}. `vade new` writes one to start from"
     return Problem("missing-file", "error", text)
@@ -151,30 +160,39 @@ def _body(place: Path, data: bytes, max_lines: int) -> Iterator[Problem]:
     if len(lines) > max_lines:
         text = f"The body has {len(lines):,} lines, over the advised {max_lines}: move details to references/"
         yield Problem("body-too-long", "warning", text, line=first_line)
-    for number, text in _outside_fences(lines):
-        yield from _references(place, text, first_line + number)
+    yield from _missing_references(place, lines, first_line)
 
 
-def _outside_fences(lines: list[str]) -> Iterator[tuple[int, str]]:
+def _missing_references(place: Path, lines: list[str], first_line: int) -> Iterator[Problem]:
+    """Files that the body names and that are not there: a link is a promise, a mention a hint."""
+    seen: set[str] = set()
+    for number, line in _prose(lines):
+        named = [(target, False) for target in _MENTION.findall(line)]
+        links = _LINK.findall(_CODE.sub("", line))
+        named += [(_local(bracketed or bare), True) for bracketed, bare in links]
+        for target, promised in named:
+            if target and target not in seen and len(seen) < MAX_REFERENCES:
+                seen.add(target)
+                yield from _reference(place, target, first_line + number, promised=promised)
+
+
+def _prose(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """The lines that are not code, with their numbers."""
     fence: str | None = None
     for number, line in enumerate(lines):
         mark = _FENCE.match(line)
-        if fence is None and mark is None:
-            yield number, line
-        elif fence is None and mark is not None:
+        if fence is not None:
+            if mark and mark[1].startswith(fence) and not mark[2]:
+                fence = None
+        elif mark:
             fence = mark[1]
-        elif mark is not None and fence is not None and mark[1].startswith(fence):
-            fence = None
+        elif not line.startswith(("    ", "\t")):
+            yield number, line
 
 
-def _references(place: Path, line: str, number: int) -> Iterator[Problem]:
-    """Files that the body names and that are not there: a link is a promise, a mention a hint."""
-    for target in _LINK.findall(line):
-        if not _EXTERNAL.match(target):
-            yield from _reference(place, re.split(r"[#?]", target)[0], number, promised=True)
-    for target in _CODE.findall(line):
-        if not any(mark in target for mark in "*<>{}$"):
-            yield from _reference(place, target, number, promised=False)
+def _local(target: str) -> str:
+    """The path below the skill that a link leads to, ``""`` where it leads elsewhere."""
+    return "" if _EXTERNAL.match(target) else unquote(re.split(r"[#?]", target)[0])
 
 
 def _reference(place: Path, target: str, number: int, *, promised: bool) -> Iterator[Problem]:
@@ -203,10 +221,7 @@ def _links(place: Path) -> Iterator[Problem]:
                 yield Problem("too-many-files", "error", text)
                 return
             path = Path(directory, name)
-            if path.is_symlink():
+            if path.is_symlink() and leads_out(place, path):
                 relative = str(path.relative_to(place))
-                try:
-                    contained(place, relative)
-                except PathRefused:
-                    text = f"{relative!r} is a link that leads out of the skill: replace it by a file"
-                    yield Problem("link-outside", "error", text)
+                text = f"{relative!r} is a link that leads out of the skill: replace it by a file"
+                yield Problem("link-outside", "error", text)

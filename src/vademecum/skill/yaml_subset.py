@@ -6,6 +6,7 @@ is never expanded, and every value has its line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -35,6 +36,7 @@ MAX_DEPTH = 32
 # The opening fence is line 1, and the parser's marks count from zero.
 FIRST_LINE = 2
 INVALID = "Invalid YAML in frontmatter"
+_NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Dropped(Struct, frozen=True):
@@ -72,9 +74,17 @@ def read_fields(text: str, *, lenient: bool = False) -> Fields:
         reader.read()
     except MarkedYAMLError as error:
         return _broken(_invalid(error, text))
-    except (YAMLError, UnicodeError) as error:
-        return _broken(Problem("invalid-yaml", "error", f"{INVALID}: {error}. Remove the control characters"))
+    except (YAMLError, UnicodeError):
+        # The parser's reader gives neither line nor column; there is only one thing it objects to.
+        return _broken(_unreadable_character(text))
     return Fields(reader.fields, tuple(reader.problems), broken=reader.broken)
+
+
+def _unreadable_character(text: str) -> Problem:
+    found = _NOT_YAML.search(text)
+    character = f"U+{ord(found[0]):04X}" if found else "a control character"
+    line = text.count("\n", 0, found.start()) + FIRST_LINE if found else None
+    return Problem("invalid-yaml", "error", f"{INVALID}: {character} is not allowed. Remove it", line=line)
 
 
 def _broken(problem: Problem) -> Fields:
@@ -161,6 +171,9 @@ class _Reader:
             event = self._next()
             if event.anchor is not None or event.tag is not None:
                 self._inspect(event)
+            if name in entries and key == "metadata":
+                text = f"'metadata.{name[:40]}' is there twice: remove one of them"
+                self._note("duplicate-field", line, text, field=key)
             if type(event) is ScalarEvent:
                 entries[name] = event.value
                 continue
@@ -231,8 +244,6 @@ def _hint(written: str, problem: str) -> str:
         return "Resolve the merge conflict"
     if "\t" in written[: len(written) - len(written.lstrip())] or "\t" in problem:
         return "Indent with spaces, not tabs"
-    if "control characters" in problem:
-        return "Remove the control characters"
     if "mapping values" in problem:
         return f'Put the value in quotes: {written.partition(":")[0].strip()[:40]}: "…"'
     if "nested too deeply" in problem:

@@ -1,0 +1,431 @@
+"""What a person types, what comes back, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import VADE, Place, write_skill
+
+BAD = "---\nname: bad\ndescription: Use when: asked\n---\n"
+
+
+def test_list(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/mine")
+    done = place.vade("list")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert "mine          project  What mine does." in lines
+    assert lines[-1] == "4 skills"
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_list_json_has_the_agreed_shape(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/mine")
+    found = place.vade("list", "--json").json
+    assert list(found) == ["skills", "report", "hash"]
+    assert list(found["skills"][0]) == [
+        "skill_id",
+        "name",
+        "description",
+        "source",
+        "path",
+        "controls",
+        "meta",
+        "diagnostics",
+    ]
+    assert list(found["report"]) == [
+        "roots",
+        "found",
+        "valid",
+        "ignored",
+        "conflicts",
+        "diagnostics",
+        "hash",
+        "read",
+        "seconds",
+    ]
+    assert found["hash"] == found["report"]["hash"]
+
+
+def test_list_says_what_was_left_out(place: Place) -> None:
+    for name in ("one", "two", "three"):
+        write_skill(place.cwd, f".agent/skills/{name}", "x")
+    assert place.vade("list").out.splitlines()[-1] == "3 skills were left out: vade doctor"
+    done = place.vade("list", "--root", "my dir", "--no-default-roots")
+    hint = done.out.splitlines()[-1]
+    assert hint == "1 skill was left out: vade doctor --root 'my dir' --no-default-roots"
+    assert place.vade(*shlex.split(hint.partition("vade ")[2])).code == 1
+
+
+def test_list_is_byte_identical_each_time(place: Place) -> None:
+    for number in range(20):
+        write_skill(
+            place.cwd,
+            f".agent/skills/g{number % 3}/s{number}",
+            f"---\nname: s{number}\ndescription: x\nzeta: {{a: b}}\nalpha: {{a: b}}\n---\n",
+        )
+    write_skill(place.cwd, ".agent/skills/bad", "x")
+    outputs = set()
+    for seed in ("1", "2", "3"):
+        found = place.vade("list", "--json", PYTHONHASHSEED=seed, VADE_CACHE_DIR=str(place.home / seed)).json
+        found["report"]["seconds"] = 0
+        outputs.add(json.dumps(found))
+    assert len(outputs) == 1
+
+
+def test_list_of_one_source_and_of_named_roots(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/file-diff", name="file-diff")
+    write_skill(place.cwd, "elsewhere/other")
+    names = [s["name"] for s in place.vade("list", "--source", "builtin", "--json").json["skills"]]
+    assert names == ["csv-summary", "file-diff", "skill-author"]
+    found = place.vade("list", "--root", "elsewhere", "--no-default-roots", "--json").json["skills"]
+    assert [(s["name"], s["source"]) for s in found] == [("other", "extra")]
+    by_variable = place.vade("list", "--no-default-roots", "--json", VADE_SKILL_ROOTS="elsewhere").json[
+        "skills"
+    ]
+    assert by_variable == found
+
+
+def test_list_hides_what_is_not_for_people(place: Place) -> None:
+    # B10
+    write_skill(
+        place.cwd, ".agent/skills/inner", "---\nname: inner\ndescription: x\nuser-invocable: false\n---\n"
+    )
+    done = place.vade("list")
+    assert "inner" not in done.out
+    assert done.out.splitlines()[-1] == "3 skills (1 not meant for people: vade list --all)"
+    assert "inner" in place.vade("list", "--all").out
+    assert "inner" not in [s["name"] for s in place.vade("list", "--json").json["skills"]]
+
+
+def test_list_of_nothing_says_how_to_begin(place: Place) -> None:
+    out = place.vade("list", "--no-default-roots").out
+    assert out == "0 skills\nPut one in .agent/skills/, or write one: vade new my-skill\n"
+
+
+def test_lenient_list(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/bad", BAD)
+    assert "bad" not in [s["name"] for s in place.vade("list", "--json").json["skills"]]
+    assert "bad" in [s["name"] for s in place.vade("list", "--lenient", "--json").json["skills"]]
+
+
+def test_inspect(place: Place) -> None:
+    text = "---\nname: x\ndescription: y\nversion: 2\n---\n# Title\n\n1. step\n\tkeep   spaces\n"
+    skill = write_skill(place.cwd, ".agent/skills/x", text)
+    (skill / "scripts").mkdir()
+    (skill / "scripts" / "run.py").write_text("print()")
+    write_skill(place.home, ".agent/skills/x", "---\nname: x\ndescription: y\nversion: 1\n---\n")
+    found = place.vade("inspect", "X", "--json").json
+    assert found["skill_id"] == "project:x@2"
+    assert found["files"] == [{"path": "SKILL.md", "size": len(text)}, {"path": "scripts/run.py", "size": 7}]
+    assert found["shadowed"] == [
+        {"source": "user", "path": f"{place.home}/.agent/skills/x", "version": "1", "reason": "lower-root"}
+    ]
+    assert "body" not in found
+    assert (
+        place.vade("inspect", "x", "--show-body", "--json").json["body"]
+        == "# Title\n\n1. step\n\tkeep   spaces\n"
+    )
+    shown = place.vade("inspect", "x", "--show-body").out
+    assert all(
+        words in shown
+        for words in ("project:x@2", "scripts/run.py (7 bytes)", "may choose it", "    keep   spaces")
+    )
+    other = place.vade("inspect", "x", "--source", "user", "--json").json
+    assert (other["skill_id"], other["shadowed"]) == ("user:x@1", [])
+
+
+def test_inspect_what_is_not_there(place: Place) -> None:
+    done = place.vade("inspect", "file-dif")
+    assert (done.code, done.out, done.err) == (
+        4,
+        "",
+        "vade: No skill is called 'file-dif': did you mean 'file-diff'?\n",
+    )
+    done = place.vade("inspect", "file-diff", "--source", "user")
+    assert (done.code, done.err) == (
+        4,
+        "vade: No skill is called 'file-diff' in source 'user': there is 'file-diff' in source 'builtin'.\n",
+    )
+
+
+def test_inspect_an_exact_name_before_a_folded_one(place: Place) -> None:
+    for name in ("strasse", "straße"):
+        write_skill(place.cwd, f".agent/skills/{name}")
+    for name in ("strasse", "straße"):
+        assert place.vade("inspect", name, "--json").json["name"] == name
+
+
+def test_validate(place: Place) -> None:
+    write_skill(place.cwd, "good")
+    write_skill(place.cwd, "bad", BAD)
+    done = place.vade("validate", "good")
+    assert (done.code, done.out) == (0, f"✓ {place.cwd}/good valid\n")
+    done = place.vade("validate", "good", "bad/SKILL.md")
+    assert (done.code, done.err) == (1, "")
+    assert done.out.splitlines() == [
+        f"✓ {place.cwd}/good valid",
+        f"✗ {place.cwd}/bad",
+        '  error line 3: Invalid YAML in frontmatter: mapping values are not allowed in this context. Put the value in quotes: description: "…"',
+        "2 skills checked, 1 not valid",
+    ]
+    found = place.vade("validate", "good", "bad", "--json").json
+    assert [list(verdict) for verdict in found] == [["path", "valid", "name", "description", "problems"]] * 2
+    assert list(found[1]["problems"][0]) == ["code", "severity", "field", "line", "message"]
+    assert place.vade("validate", "bad", "--lenient").code == 0
+
+
+def test_validate_a_directory_of_skills_misses_none(place: Place) -> None:
+    write_skill(place.cwd, "all/good")
+    write_skill(place.cwd, "all/group/bad", "x")
+    for name in ("pipe", "folder", "nowhere"):
+        (place.cwd / "all" / name).mkdir()
+    os.mkfifo(place.cwd / "all/pipe/SKILL.md")
+    (place.cwd / "all/folder/SKILL.md").mkdir()
+    (place.cwd / "all/nowhere/SKILL.md").symlink_to("gone")
+    done = place.vade("validate", "all", "--json")
+    assert done.code == 1
+    assert {(os.path.relpath(v["path"], place.cwd / "all"), v["valid"]) for v in done.json} == {
+        ("good", True),
+        ("group/bad", False),
+        ("pipe/SKILL.md", False),
+        ("folder/SKILL.md", False),
+        ("nowhere/SKILL.md", False),
+    }
+    (place.cwd / "empty").mkdir()
+    assert "Missing required file: SKILL.md" in place.vade("validate", "empty").out
+
+
+def test_new_makes_a_skill_that_validates(place: Place) -> None:
+    done = place.vade("new", "pdf-forms", "--description", 'Fill in forms: "all" of them. 填表')
+    assert (
+        done.out
+        == "Made .agent/skills/pdf-forms/SKILL.md\nFill it in, then: vade validate .agent/skills/pdf-forms\n"
+    )
+    verdict = place.vade("validate", ".agent/skills/pdf-forms", "--json").json[0]
+    assert (verdict["problems"], verdict["description"]) == ([], 'Fill in forms: "all" of them. 填表')
+    assert "pdf-forms" in place.vade("list").out
+    again = place.vade("new", "pdf-forms")
+    assert (again.code, again.err) == (
+        2,
+        f"vade: {place.cwd}/.agent/skills/pdf-forms exists already: choose another name, or edit it.\n",
+    )
+    assert os.listdir(place.cwd / ".agent/skills") == ["pdf-forms"]
+
+
+def test_new_elsewhere(place: Place) -> None:
+    below = place.cwd / "a" / "b"
+    below.mkdir(parents=True)
+    (place.cwd / ".agent").mkdir()
+    assert place.vade("new", "one", cwd=below).code == 0
+    assert place.vade("new", "two", "--scope", "user").code == 0
+    assert place.vade("new", "three", "--dir", "x y", "--json").json == {
+        "path": f"{place.cwd}/x y/three",
+        "name": "three",
+        "valid": True,
+    }
+    for made in (place.cwd / ".agent/skills/one", place.home / ".agent/skills/two", place.cwd / "x y/three"):
+        assert (made / "SKILL.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["new", "Bad Name"], "Skill name 'Bad Name' must be lowercase. Write: name: bad-name."),
+        (["new", "../x"], "contains invalid characters"),
+        (["new", ""], "A skill needs a name such as pdf-forms."),
+        (["new", "x", "--description", "a <b>"], "holds an angle bracket"),
+        (["new", "x", "--description", "y" * 1100], "exceeds 1024 character limit"),
+        (["lits"], "There is no command 'lits': did you mean 'vade list'?"),
+        (["zzz"], "'vade --help' lists the commands."),
+        (["list", "--nope"], "No such option"),
+        (["list", "--source", "moon"], "'moon' is not one of"),
+        (["list", "--root", ""], "name a directory"),
+        (["inspect"], "Missing argument 'NAME'"),
+        (["validate"], "Missing argument 'PATH...'"),
+    ],
+)
+def test_wrong_words(place: Place, words: list[str], message: str) -> None:
+    done = place.vade(*words)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert done.err.startswith("vade: ")
+    assert done.err.count("\n") == 1
+    assert not (place.cwd / ".agent").exists()
+
+
+def test_wrong_configuration(place: Place) -> None:
+    (place.cwd / ".agent").mkdir()
+    (place.cwd / ".agent/config.json").write_text('{"lenent": true}')
+    for words in (["list"], ["inspect", "x"], ["roots"], ["refresh"], ["validate", "x"]):
+        done = place.vade(*words)
+        assert (done.code, done.out) == (2, "")
+        assert "unknown key 'lenent', did you mean 'lenient'?" in done.err
+    doctor = place.vade("doctor", "--json")
+    assert (doctor.code, doctor.json["healthy"], doctor.json["checks"][1]["status"]) == (1, False, "problem")
+    assert "Correct the file." in place.vade("doctor").out
+
+
+def test_roots(place: Place) -> None:
+    write_skill(place.cwd, ".claude/skills/x")
+    found = place.vade("roots", "--json").json["roots"]
+    assert len(found) == 20
+    assert {root["status"] for root in found} == {"searched", "absent"}
+    lines = place.vade("roots").out.splitlines()
+    assert lines[0].split() == ["170", "project", "(claude)", "1", "skill", f"{place.cwd}/.claude/skills"]
+    assert lines[-1] == "18 default roots not there: vade roots --all"
+    assert len(place.vade("roots", "--all").out.splitlines()) == 20
+
+
+def test_refresh_reads_everything_again(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/x")
+    assert place.vade("list").code == 0
+    found = place.vade("refresh", "--json").json
+    assert list(found) == ["report", "hash", "changed"]
+    assert (found["report"]["read"], found["changed"]) == (4, False)
+    assert place.vade("refresh").out.startswith("Read 4 documents again in ")
+
+
+def test_doctor_of_a_healthy_place(place: Place) -> None:
+    done = place.vade("doctor")
+    assert done.code == 0
+    assert done.out.splitlines()[-1] == "Nothing was left out."
+    found = place.vade("doctor", "--json").json
+    assert list(found) == ["healthy", "checks", "left_out", "conflicts", "remarks", "report"]
+    assert found["healthy"]
+
+
+def test_doctor_explains_each_document_that_was_left_out(place: Place) -> None:
+    write_skill(place.cwd, "only/bad", BAD)
+    write_skill(place.cwd, "only/worse", "---\nname: Worse\ndescription: <x>\n---\n")
+    done = place.vade("doctor", "--root", "only", "--no-default-roots")
+    assert done.code == 1
+    assert done.out.splitlines()[-6:] == [
+        f"left out {place.cwd}/only/bad/SKILL.md",
+        '  line 3: Invalid YAML in frontmatter: mapping values are not allowed in this context. Put the value in quotes: description: "…"',
+        "",
+        f"left out {place.cwd}/only/worse/SKILL.md",
+        "  line 2: Skill name 'Worse' must be lowercase. Write: name: worse",
+        "  line 3: Field 'description' holds an angle bracket (< or >), which could pass for markup. Use other words",
+    ]
+    found = place.vade("doctor", "--root", "only", "--no-default-roots", "--json")
+    assert (found.code, found.json["healthy"], len(found.json["left_out"])) == (1, False, 2)
+
+
+def test_doctor_explains_conflicts_and_counts_remarks(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/file-diff", name="file-diff")
+    write_skill(place.cwd, ".agent/skills/other", name="misnamed")
+    out = place.vade("doctor").out
+    assert f"file-diff: {place.cwd}/.agent/skills/file-diff is used, not" in out
+    assert "because its root has a lower priority" in out
+    assert "1 skill with remarks: vade inspect NAME, or vade validate PATH" in out
+
+
+def test_version_help_and_nothing(place: Place) -> None:
+    assert place.vade("--version").out == "vade 0.1.0\n"
+    bare = place.vade()
+    assert (bare.code, bare.out) == (0, place.vade("--help").out)
+    assert [line.split()[0] for line in bare.out.partition("Commands:\n")[2].splitlines()] == [
+        "doctor",
+        "inspect",
+        "list",
+        "new",
+        "refresh",
+        "roots",
+        "validate",
+    ]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion(place: Place, shell: str) -> None:
+    assert "_VADE_COMPLETE" in place.vade(_VADE_COMPLETE=f"{shell}_source").out
+    words = place.vade(_VADE_COMPLETE="bash_complete", COMP_WORDS="vade in", COMP_CWORD="1").out
+    assert words == "plain,inspect\n"
+
+
+def test_output_that_nobody_reads_and_streams_that_cannot_show_it(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/中文")
+    for number in range(400):
+        write_skill(place.cwd, f".agent/skills/s{number}")
+    for command in ("list", "list --json", "doctor", "roots --all"):
+        script = f"'{VADE}' {command} | head -1; echo ${{PIPESTATUS[0]}}"
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=place.cwd, env=place.env, capture_output=True, text=True, check=True
+        )
+        assert (done.stdout.splitlines()[-1], done.stderr) == ("0", ""), command
+    closed = subprocess.run(
+        ["sh", "-c", f"'{VADE}' list >&-"],
+        cwd=place.cwd,
+        env=place.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (closed.returncode, closed.stderr) == (0, "")
+    for env in (
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ):
+        done2 = place.vade("list", cwd=None, **env)
+        assert (done2.code, done2.err) == (0, "")
+        assert "\\u4e2d\\u6587" in done2.out
+    assert place.vade("list", COLUMNS="20").code == 0
+
+
+def test_colour_only_on_a_terminal(place: Place) -> None:
+    def on_a_terminal(**env: str) -> str:
+        words = ["script", "-qec", f"'{VADE}' list", "/dev/null"]
+        environment = place.env | {"TERM": "xterm-256color"} | env
+        return subprocess.run(
+            words, cwd=place.cwd, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert "\x1b[" not in place.vade("list").out
+    assert "\x1b[1;36m" in on_a_terminal()
+    assert "\x1b[1;36m" not in on_a_terminal(NO_COLOR="1")
+
+
+def test_errors_cannot_steer_a_terminal(place: Place) -> None:
+    odd = place.cwd / "e\x1b]0;PWN\x07"
+    (odd / ".agent").mkdir(parents=True)
+    (odd / ".git").mkdir()
+    (odd / ".agent/config.json").write_text('{"lenient": "\x7f\\u009b2J"}')
+    done = place.vade("list", cwd=odd)
+    assert done.code == 2
+    assert done.err.rstrip("\n").isprintable()
+
+
+def test_debug_shows_the_traceback(place: Place) -> None:
+    assert "Traceback" not in place.vade("inspect", "nope").err
+    assert "SkillNotFound" in place.vade("--debug", "inspect", "nope").err
+
+
+def test_interrupt(place: Place, tmp_path: Path) -> None:
+    # A tree large enough to be interrupted in.
+    for number in range(3000):
+        write_skill(place.cwd, f".agent/skills/s{number}")
+    started = subprocess.Popen(
+        [VADE, "refresh"],
+        cwd=place.cwd,
+        env=place.env,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    cache = place.home / "cache"
+    while not cache.exists() and started.poll() is None:  # the first of its two scans is done
+        time.sleep(0.001)
+    started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=30)
+    assert started.returncode in {0, 130}
+    assert "Traceback" not in err
+    assert err.strip() == ("vade: interrupted" if started.returncode == 130 else "")
+    assert place.vade("list").code == 0

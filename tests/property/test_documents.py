@@ -1,0 +1,74 @@
+"""Whatever the bytes are: our own values come out, nothing is raised, and YAML agrees where it has an opinion."""
+
+from __future__ import annotations
+
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vademecum import Reading
+from vademecum.skill import names
+from vademecum.skill.document import parse_document
+from vademecum.skill.text import HIDDEN_CHARACTERS, visible, without_hidden
+from vademecum.skill.yaml_subset import read_fields
+
+PIECES = st.sampled_from(
+    ["---", "\n", "\r\n", "name", "description", ": ", ":", "- ", "[", "]", "{", "}", "&a", "*a", "!t", "|", ">", "#",
+     "'", '"', "\\", "\t", " ", "  ", "x", "技能", "\ufeff", "\u200b", "<", "%YAML 1.2\n", "...", "?", "<<: ", "metadata:", "allowed-tools:"]
+)  # fmt: skip
+MODES = st.builds(Reading, lenient=st.booleans(), block_angle_brackets=st.booleans())
+
+
+@given(st.lists(PIECES, max_size=60).map("".join), MODES)
+@settings(max_examples=600, deadline=None)
+def test_yaml_like_documents_never_raise(text: str, reading: Reading) -> None:
+    for document in (f"---\n{text}\n---\n", text):
+        parsed = parse_document(document.encode(), directory="x", reading=reading)
+        assert parsed.valid == all(problem.severity != "error" for problem in parsed.problems)
+        if parsed.valid:
+            assert names.check(parsed.name) == []
+            assert parsed.description
+            assert HIDDEN_CHARACTERS.search(parsed.description) is None
+            assert not reading.block_angle_brackets or not set("<>") & set(parsed.description)
+        else:
+            assert all(problem.message and problem.code for problem in parsed.problems)
+
+
+@given(st.binary(max_size=300), MODES)
+@settings(max_examples=300, deadline=None)
+def test_bytes_never_raise(data: bytes, reading: Reading) -> None:
+    for document in (
+        data,
+        b"---\n" + data + b"\n---\n",
+        b"---\nname: x\ndescription: y\n" + data + b"\n---\n",
+    ):
+        parse_document(document, directory="x", reading=reading)
+
+
+WORDS = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufeff\ufffe\uffff"),
+    max_size=30,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["name", "description", "license", "x", "y-z"]), WORDS, min_size=1))
+@settings(max_examples=300, deadline=None)
+def test_scalars_are_what_yaml_says(fields: dict[str, str]) -> None:
+    for style in (None, '"', "'", "|", ">"):
+        text = yaml.safe_dump(fields, allow_unicode=True, default_style=style, sort_keys=False)
+        ours = {name: field.value for name, field in read_fields(text, lenient=True).by_name.items()}
+        theirs = yaml.load(text, Loader=yaml.BaseLoader)
+        assert ours == theirs
+
+
+@given(st.text(max_size=50))
+def test_slug_is_a_name_or_nothing(text: str) -> None:
+    slug = names.slug(text)
+    assert slug == "" or names.check(slug) == []
+
+
+@given(st.text(max_size=80))
+def test_cleaned_text_has_nothing_left_to_clean(text: str) -> None:
+    cleaned, removed = without_hidden(text)
+    assert len(text) - len(cleaned) == removed
+    assert visible(text).isprintable()
