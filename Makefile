@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Line numbers of a failing recipe are worth more than speed; recipes are short.
 SHELL  := /bin/sh
+PEER_PYTHON := $(if $(PEERS),--peers .venv-peers/bin/python)
 
 .PHONY: help demo test test-extras check format bench clean
 
@@ -12,7 +12,7 @@ help:
 	@echo "make demo         set up .venv and see what vade does"
 	@echo "make test         set up .venv and run the tests (under three minutes)"
 	@echo "make check        the full gate: format, lint, types, layers, tests"
-	@echo "make test-extras  the heavy tests: wheel in a clean environment, both benchmarks' smoke"
+	@echo "make test-extras  the heavy tests: the wheel in a clean environment"
 	@echo "make bench        benchmark tables; PEERS=1 adds other libraries, SKILLS=N sets the size"
 
 $(VENV)/.base: pyproject.toml
@@ -48,7 +48,8 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
-	$(BIN)/python -m bench.index $(if $(SKILLS),--skills $(SKILLS)) $(if $(PEERS),--peers .venv-peers/bin/python)
+	$(BIN)/python -m bench.index $(if $(SKILLS),--skills $(SKILLS) --largest $(SKILLS)) $(PEER_PYTHON)
+	$(BIN)/python -m bench.awkward $(PEER_PYTHON)
 
 .venv-peers/.ready: bench/peers.txt
 	$(PYTHON) -m venv .venv-peers

@@ -41,22 +41,24 @@ index = build_index([sys.argv[1]], IndexOptions())
 gc.collect()
 print(json.dumps(tracemalloc.get_traced_memory()[0] / len(index.skills)))
 """
+# How each library answers "which skills are there", in its own words.
 PEERS = {
     "skills-ref": """
-from skills_ref import read_properties
-def load(root):
-    return sum(1 for place in sorted(root.iterdir()) if read_properties(place))
+import re
+from skills_ref import to_prompt
+def names(root):
+    return re.findall(r"<name>\\n(.*)\\n</name>", to_prompt(sorted(root.iterdir())))
 """,
     "pydantic-ai-skills": """
 from pydantic_ai_skills import SkillsCapability
-def load(root):
-    return len(SkillsCapability(root).skill_names)
+def names(root):
+    return SkillsCapability(root).skill_names
 """,
     "deepagents": """
 from deepagents.backends.filesystem import FilesystemBackend
 from deepagents.middleware.skills import _list_skills
-def load(root):
-    return len(_list_skills(FilesystemBackend(root_dir="/", virtual_mode=False), f"{root}/"))
+def names(root):
+    return [skill["name"] for skill in _list_skills(FilesystemBackend("/", virtual_mode=False), f"{root}/")]
 """,
 }
 RUN_PEER = """
@@ -65,8 +67,8 @@ from pathlib import Path
 logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
 started = time.perf_counter()
-count = load(Path(sys.argv[1]))
-print(json.dumps({"seconds": time.perf_counter() - started, "skills": count}))
+found = names(Path(sys.argv[1]))
+print(json.dumps({"seconds": time.perf_counter() - started, "names": sorted(found)}))
 """
 
 
@@ -129,7 +131,7 @@ def compare(bench: Bench, title: str, peers: str | None) -> None:
     ]
     for name, load in PEERS.items() if peers else ():
         result = in_process(load + RUN_PEER, str(bench.root), python=str(peers))
-        rows.append(row(f"{name} ({result['skills']:,} loaded)", result["seconds"], base, ""))
+        rows.append(row(f"{name} ({len(result['names']):,} loaded)", result["seconds"], base, ""))
     print_table(title, ["", "ms", "x floor", "at most"], rows)
 
 

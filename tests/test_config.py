@@ -190,3 +190,40 @@ def test_file_that_is_no_configuration(place: Place, kind: str) -> None:
             file.write_bytes(b'{"skill_roots": ["\xff"]}')
     with pytest.raises(ConfigError, match=r"config\.json (cannot be read|is not valid JSON)"):
         load_config(place.context)
+
+
+def test_project_cannot_loosen_approvals_or_rules(place: Place) -> None:
+    allow = {"permission": "tool", "pattern": "*", "effect": "allow"}
+    deny = {"permission": "tool", "pattern": "delete_file", "effect": "deny"}
+    write(place.home, {"execution": {"require_approval_for": ["run_script"]}, "permissions": [allow]})
+    write(place.cwd, {"execution": {"require_approval_for": ["write_file"]}, "permissions": [allow, deny]})
+    loaded = load_config(place.context)
+    assert loaded.settings.execution.require_approval_for == ("run_script", "write_file")
+    # The project's `deny` counts at once, its `allow` only once somebody trusts the folder.
+    assert [rule.effect for rule in loaded.settings.permissions] == ["allow", "deny"]
+    assert loaded.untrusted == (PermissionRule("tool", "*", "allow"),)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"bool": 1}, "unknown key 'bool'"),
+        ({"a[b": 1}, "unknown key 'a[b'"),
+        ({"scan": {"int": 3}}, "unknown key 'scan.int' (accepted: follow_links, max_depth, max_directories)"),
+        ({"skill_roots": ["a\0b"]}, "'skill_roots' holds a text that cannot be a path"),
+        ('{"model": {"provider": "\\ud800"}}', "half a character"),
+        ({"model": {"params": {"x": json.loads("[" * 300 + "]" * 300)}}}, "nested too deeply"),
+        ('{"lenient": true, "lenient": false}', "the key 'lenient' is there twice"),
+        ('{"model": {"params": {"x": NaN}}}', "NaN is no JSON number"),
+        ({"scan": {"max_depth": 0, "max_directories": 0}}, "'scan.max_directories' is 0"),
+    ],
+)
+def test_odd_settings_are_named(place: Place, settings: object, words: str) -> None:
+    assert words in error(place, settings)
+
+
+def test_link_to_nowhere_and_closed_directory(place: Place) -> None:
+    (place.cwd / ".agent").mkdir()
+    (place.cwd / ".agent/config.json").symlink_to("nowhere")
+    with pytest.raises(ConfigError, match=r"config\.json cannot be read"):
+        load_config(place.context)

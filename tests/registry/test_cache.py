@@ -189,3 +189,42 @@ def test_many_processes_at_once(place: Place) -> None:
     assert outputs[0].endswith("[]\n")
     leftovers = [file for file in (place.home / "cache").iterdir() if not file.name.startswith("index-")]
     assert leftovers == []
+
+
+def test_crafted_cache_is_not_believed(root: Path, cache: Path) -> None:
+    import hashlib
+
+    from msgspec import msgpack
+
+    from vademecum.registry.cache import FORMAT
+
+    write_skill(root, "a")
+    build(root, cache)
+    (file,) = cache.iterdir()
+    for content in (
+        [FORMAT, [[7, "a", "SKILL.md", [1, 2, 3, 4], {}]]],
+        [FORMAT, [[0, "a", "SKILL.md", "x", {}]]],
+        [FORMAT],
+        {"a": 1},
+        7,
+    ):
+        body = msgpack.encode(content)
+        file.write_bytes(hashlib.sha256(body).digest() + body)
+        index = build(root, cache)
+        assert ([skill.name for skill in index], index.report.diagnostics[0].code) == (["a"], "cache-rebuilt")
+
+
+def test_file_from_the_future_is_remembered(root: Path, cache: Path) -> None:
+    document = write_skill(root, "a") / "SKILL.md"
+    os.utime(document, (2 * LATER, 2 * LATER))
+    build(root, cache)
+    assert build(root, cache).report.read == 0
+
+
+def test_root_whose_path_is_not_text(tmp_path: Path, cache: Path) -> None:
+    root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r-\xff"))
+    write_skill(root, "a")
+    write_skill(root, "b", "broken")
+    for read in (2, 0):
+        index = build(root, cache)
+        assert ([skill.name for skill in index], index.report.read) == (["a"], read)

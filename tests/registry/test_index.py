@@ -242,3 +242,9 @@ def test_progress_is_reported(root: Path) -> None:
 def test_builtin_skills_are_there() -> None:
     names = [skill.name for skill in build_index([Root(BUILTIN_ROOT, "builtin")], IndexOptions())]
     assert names == ["csv-summary", "file-diff", "skill-author"]
+
+
+def test_one_root_may_stand_alone(root: Path) -> None:
+    write_skill(root, "a")
+    for given in (root, str(root), Root(root)):
+        assert [skill.name for skill in build_index(given, IndexOptions())] == ["a"]

@@ -141,3 +141,12 @@ def test_native_beats_compatible_and_project_beats_user(place: Place) -> None:
         ("user", "lower-root"),
         ("user", "lower-root"),
     ]
+
+
+def test_home_behind_a_link_is_still_no_project(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    (real / ".git").mkdir(parents=True)
+    write_skill(real, ".agent/skills/mine")
+    (tmp_path / "link").symlink_to("real")
+    for cwd, home in ((real, tmp_path / "link"), (tmp_path / "link", real)):
+        assert Place(cwd, home).build().get("mine").source == "user"

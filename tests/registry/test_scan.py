@@ -67,6 +67,8 @@ def test_depth_is_bounded_and_said(root: Path) -> None:
 def test_count_is_bounded_and_said(root: Path) -> None:
     for number in range(20):
         write_skill(root, f"s{number:02d}")
+    assert len(names(root, max_directories=20)) == 20
+    assert index_of(root, IndexOptions(scan=ScanSettings(max_directories=20))).report.ignored == ()
     index = index_of(root, IndexOptions(scan=ScanSettings(max_directories=5)))
     assert [skill.name for skill in index] == ["s00", "s01", "s02", "s03", "s04"]
     assert list(reasons(index).values()) == ["too-many"]

@@ -202,3 +202,51 @@ def test_persian_and_emoji_keep_their_joiners() -> None:
     text = "می\u200cخواهم 👨\u200d👩\u200d👧 ⚠\ufe0f"
     document = parsed(f"name: pdf\ndescription: {text}")
     assert (document.description, codes(document)) == (text, [])
+
+
+def test_control_that_cannot_be_understood_is_an_error_in_any_mode() -> None:
+    for line in (
+        "disable-model-invocation: [true]",
+        "user-invocable: {a: b}",
+        "user-invocable:",
+        "run-mode: [x]",
+    ):
+        document = parsed(f"{BASE}\n{line}", LENIENT)
+        assert [(p.code, p.severity) for p in document.problems] == [("wrong-value", "error")]
+
+
+def test_lenient_reading_never_makes_up_an_empty_name() -> None:
+    document = parsed("description: x", LENIENT, directory="!!!")
+    assert (document.valid, codes(document)) == (False, ["missing-field"])
+    assert not parsed("name: '!!!'\ndescription: x", LENIENT, directory="???").valid
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ('"a" b: c', '"a" b: c'),
+        ("'a' and: b", "'a' and: b"),
+        ("a: b\n\n  second: paragraph", "a: b second: paragraph"),
+        ("@handle does it", "@handle does it"),
+        ("`code` first", "`code` first"),
+    ],
+)
+def test_lenient_repair(value: str, read: str) -> None:
+    document = parsed(f"name: pdf\ndescription: {value}\nlicense: MIT", LENIENT)
+    assert (document.description, document.meta.license) == (read, "MIT")
+
+
+def test_problems_are_bounded_and_an_error_is_never_lost_among_them() -> None:
+    nested = "\n".join(f"k{n}: {{a: {{b: c}}}}" for n in range(150))
+    document = parsed(f"{BASE}\n{nested}\nrun-mode: x")
+    assert (document.valid, codes(document)) == (False, ["wrong-value"])
+    assert len(parsed(f"{BASE}\n{nested}").problems) == 50
+
+
+def test_duplicate_keys_inside_metadata() -> None:
+    assert codes(parsed(f"{BASE}\nmetadata:\n  a: 1\n  a: 2")) == ["duplicate-field"]
+
+
+def test_tools_with_parentheses_inside() -> None:
+    tools = parsed(f"{BASE}\nallowed-tools: Bash(echo $(date)) Read Bash(open").controls.allowed_tools
+    assert tools == ("Bash(echo $(date))", "Read", "Bash(open")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,48 @@ def test_fifo_and_huge_file(root: Path) -> None:
     with (place / "SKILL.md").open("ab") as out:
         out.truncate(11_000_000)
     assert found(place) == [("unreadable", "error", None)]
+
+
+def test_bodies_that_only_look_wrong(root: Path) -> None:
+    body = (
+        "[a](my%20file.md) [b](<my file.md>) [c](?x) [d](#y) `handlers[name](event)`\n"
+        "````\n[e](gone.md)\n```python\n[f](gone.md)\n````\n"
+        "    [g](gone.md)\n"
+    )
+    place = skill(root, body)
+    (place / "my file.md").write_text("x")
+    (place / "back\\slash").symlink_to("SKILL.md")
+    assert found(place) == []
+
+
+def test_many_references_are_looked_up_once_and_bounded(root: Path) -> None:
+    body = "](same)" * 50_000 + "\n" + " ".join(f"[x](n{number})" for number in range(5_000)) + "\n"
+    assert len(found(skill(root, body))) == 200
+
+
+def test_agrees_with_the_index_about_long_frontmatter(root: Path) -> None:
+    from tests.support import index_of
+
+    lines = "".join(f"  k{number}: {'x' * 1000}\n" for number in range(100))
+    place = skill(root, extra=f"metadata:\n{lines}")
+    assert not validate_skill(place).valid
+    assert len(index_of(root)) == 0
+
+
+def test_directory_that_cannot_be_listed(root: Path) -> None:
+    place = skill(root)
+    place.chmod(0)
+    code = (
+        "import os, sys, vademecum as vm\n"
+        "vm.validate_skill(vm.BUILTIN_ROOT / 'file-diff')  # imports what is needed while it still can\n"
+        "os.geteuid() or os.setuid(65534)\n"
+        "print([p.code for p in vm.validate_skill(sys.argv[1]).problems])"
+    )
+    for parent in (root, *root.parents):
+        if "pytest" in str(parent):
+            parent.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(place)], capture_output=True, text=True, check=False
+    )
+    place.chmod(0o755)
+    assert (done.stdout, done.stderr) == ("['unreadable']\n", "")
