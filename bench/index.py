@@ -117,7 +117,7 @@ class Bench:
 def compare(bench: Bench, title: str, peers: str | None) -> None:
     """The main table: cold, warm and one change at one size."""
     base = bench.floor()
-    cold = min(bench.cold() for _ in range(3))
+    cold = min(bench.cold() for _ in range(5))
     time.sleep(2.1)
     bench.cold()
     warm = min(bench.warm() for _ in range(5))
