@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -380,17 +383,36 @@ def test_output_that_nobody_reads_and_streams_that_cannot_show_it(place: Place) 
     assert place.vade("list", COLUMNS="20").code == 0
 
 
-def test_colour_only_on_a_terminal(place: Place) -> None:
-    def on_a_terminal(**env: str) -> str:
-        words = ["script", "-qec", f"'{VADE}' list", "/dev/null"]
-        environment = place.env | {"TERM": "xterm-256color"} | env
-        return subprocess.run(
-            words, cwd=place.cwd, env=environment, capture_output=True, text=True, check=True
-        ).stdout
+def on_a_terminal(place: Place, *words: str, **env: str) -> str:
+    """What a command shows when it runs on a terminal."""
+    ours, theirs = pty.openpty()
+    environment = place.env | {"TERM": "xterm-256color"} | env
+    with subprocess.Popen(words, cwd=place.cwd, env=environment, stdin=theirs, stdout=theirs, stderr=theirs):
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal is an error
+            while piece := os.read(ours, 65536):
+                shown += piece
+    os.close(ours)
+    return shown.decode()
 
+
+def test_colour_only_on_a_terminal(place: Place) -> None:
     assert "\x1b[" not in place.vade("list").out
-    assert "\x1b[1;36m" in on_a_terminal()
-    assert "\x1b[1;36m" not in on_a_terminal(NO_COLOR="1")
+    assert "\x1b[1;36m" in on_a_terminal(place, VADE, "list")
+    assert "\x1b[1;36m" not in on_a_terminal(place, VADE, "list", NO_COLOR="1")
+
+
+def test_progress_is_shown_on_a_terminal_once_it_takes_a_second(place: Place) -> None:
+    code = (
+        "from vademecum.cli.output import ReadingProgress\n"
+        "progress = ReadingProgress(clock=iter([0, 0.5, 1.5]).__next__)\n"
+        "progress(500); progress(12000); progress.done()"
+    )
+    shown = on_a_terminal(place, sys.executable, "-c", code)
+    assert shown == "\rreading skills … 12,000\r\x1b[K"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_errors_cannot_steer_a_terminal(place: Place) -> None:

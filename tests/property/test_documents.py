@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from vademecum import Reading
 from vademecum.skill import names
 from vademecum.skill.document import parse_document
+from vademecum.skill.model import Document
 from vademecum.skill.text import HIDDEN_CHARACTERS, visible, without_hidden
 from vademecum.skill.yaml_subset import read_fields
 
@@ -42,7 +43,7 @@ def test_bytes_never_raise(data: bytes, reading: Reading) -> None:
         b"---\n" + data + b"\n---\n",
         b"---\nname: x\ndescription: y\n" + data + b"\n---\n",
     ):
-        parse_document(document, directory="x", reading=reading)
+        assert isinstance(parse_document(document, directory="x", reading=reading), Document)
 
 
 WORDS = st.text(

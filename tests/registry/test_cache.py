@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.support import Place, write_skill
+from tests.support import VADE, Place, write_skill
 from vademecum import IndexOptions, Reading, SkillIndex, build_index
 
 LATER = 4_000_000_000.0  # seconds: long after any file of a test was written
@@ -228,3 +230,39 @@ def test_root_whose_path_is_not_text(tmp_path: Path, cache: Path) -> None:
     for read in (2, 0):
         index = build(root, cache)
         assert ([skill.name for skill in index], index.report.read) == (["a"], read)
+
+
+def test_unchanged_tree_costs_one_listing_a_group_and_opens_no_document(root: Path, cache: Path) -> None:
+    for number in range(30):
+        write_skill(root, f"g{number % 3}/s{number}")
+    build(root, cache)
+    code = (
+        "import sys, vademecum as vm; from pathlib import Path; from collections import Counter\n"
+        "root, options = sys.argv[1], vm.IndexOptions(cache=Path(sys.argv[2]))\n"
+        "vm.build_index, seen = vm.build_index, Counter()\n"
+        "def watch(event, arguments):\n"
+        "    if event in {'open', 'os.scandir', 'os.listdir'} and str(arguments[0]).startswith(root):\n"
+        "        seen[event] += 1\n"
+        "sys.addaudithook(watch)\n"
+        "index = vm.build_index([root], options, clock=lambda: 4_000_000_000.0)\n"
+        "print(len(index), index.report.read, dict(seen))"
+    )
+    words = [sys.executable, "-c", code, str(root), str(cache)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "30 0 {'os.scandir': 4}"
+
+
+def test_killed_at_any_moment_it_leaves_a_readable_cache_or_none(place: Place) -> None:
+    for number in range(1500):
+        write_skill(place.cwd, f".agent/skills/s{number}")
+    expected = place.build().hash
+    moments = random.Random(5)
+    for _ in range(25):
+        started = subprocess.Popen([VADE, "refresh"], cwd=place.cwd, env=place.env, stdout=subprocess.DEVNULL)
+        time.sleep(moments.uniform(0.05, 0.4))
+        started.kill()
+        started.wait()
+    found = place.vade("list", "--json").json
+    assert found["hash"] == expected
+    assert [d for d in found["report"]["diagnostics"] if d["code"] != "cache-rebuilt"] == []
+    assert len(list((place.home / "cache").glob(".index-*"))) <= 9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -37,13 +38,14 @@ def counted(number: int, noun: str) -> str:
 class ReadingProgress:
     """Shows on a terminal how many documents were read, once that takes longer than a second."""
 
-    def __init__(self) -> None:
-        self._started = time.monotonic()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started = clock()
         self._shown = False
 
     def __call__(self, read: int) -> None:
         """Show the count, where anybody can see it."""
-        if sys.stderr.isatty() and time.monotonic() - self._started > 1:
+        if sys.stderr.isatty() and self._clock() - self._started > 1:
             self._shown = True
             click.echo(f"\rreading skills … {read:,}", nl=False, err=True)
 

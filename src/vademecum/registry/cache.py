@@ -24,6 +24,7 @@ from vademecum.skill.model import Document, Problem
 FORMAT = f"vademecum-index-1 {__version__}"
 MAX_CACHE_BYTES = 1024 * 1024 * 1024
 MAX_CACHE_FILES = 64
+MAX_HALF_WRITTEN = 8
 # A file that changed this shortly before it was read could change again and bear the same time.
 CLOCK_RESOLUTION_NS = 2_000_000_000
 
@@ -148,8 +149,12 @@ def _decoded(data: bytes, *, roots: int) -> list[Remembered]:
 
 
 def _prune(directory: Path) -> None:
-    """Keep the newest files: each list of roots has its own, and old ones are never asked for again."""
+    """Keep the newest files: each list of roots has its own, and old ones are never asked for again.
+
+    What a process that was killed had half written, under a hidden name, goes the same way.
+    """
     with contextlib.suppress(OSError):
-        files = sorted(directory.glob("index-*.msgpack"), key=lambda file: file.stat().st_mtime_ns)
-        for file in files[:-MAX_CACHE_FILES]:
-            file.unlink()
+        for pattern, most in (("index-*.msgpack", MAX_CACHE_FILES), (".index-*", MAX_HALF_WRITTEN)):
+            files = sorted(directory.glob(pattern), key=lambda file: file.stat().st_mtime_ns)
+            for file in files[:-most]:
+                file.unlink()

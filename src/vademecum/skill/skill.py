@@ -46,6 +46,11 @@ class Skill(Struct, frozen=True, gc=False):
         return self.document.meta
 
     @property
+    def extra(self) -> dict[str, str | tuple[str, ...]]:
+        """Fields that are not read here, kept for whoever knows them."""
+        return self.document.extra
+
+    @property
     def diagnostics(self) -> tuple[Problem, ...]:
         """What is wrong with the document without keeping it from being used."""
         return self.document.problems
