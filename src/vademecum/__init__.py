@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from vademecum.errors import SkillNotFound as SkillNotFound
     from vademecum.errors import SkillRefused as SkillRefused
     from vademecum.errors import VademecumError as VademecumError
+    from vademecum.registry.build import build_index as build_index
+    from vademecum.registry.build import refresh_index as refresh_index
     from vademecum.registry.index import IndexOptions as IndexOptions
     from vademecum.registry.index import SkillIndex as SkillIndex
-    from vademecum.registry.index import build_index as build_index
-    from vademecum.registry.index import refresh_index as refresh_index
     from vademecum.registry.report import LeftOut as LeftOut
     from vademecum.registry.report import Report as Report
     from vademecum.registry.roots import BUILTIN_ROOT as BUILTIN_ROOT
@@ -56,9 +56,9 @@ _HOMES = {
     "SkillRefused": "errors",
     "VademecumError": "errors",
     "Validation": "skill.validate",
-    "build_index": "registry.index",
+    "build_index": "registry.build",
     "load_config": "config",
-    "refresh_index": "registry.index",
+    "refresh_index": "registry.build",
     "validate_skill": "skill.validate",
 }
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names above

@@ -13,7 +13,8 @@ from msgspec import structs
 from vademecum.cli.output import ReadingProgress
 from vademecum.config import load_config
 from vademecum.context import Context
-from vademecum.registry.index import IndexOptions, SkillIndex, build_index
+from vademecum.registry.build import build_index
+from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.roots import default_roots
 
 SOURCES = click.Choice(["project", "user", "builtin", "extra", "package"])

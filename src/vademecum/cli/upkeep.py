@@ -10,7 +10,8 @@ from vademecum.cli import checks
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import ReadingProgress, json_option, print_json
 from vademecum.context import Context
-from vademecum.registry.index import SkillIndex, refresh_index
+from vademecum.registry.build import refresh_index
+from vademecum.registry.index import SkillIndex
 
 
 @click.command("roots")

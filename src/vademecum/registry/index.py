@@ -1,32 +1,21 @@
-"""The index: ``build_index`` puts roots, scan, cache and conflicts together."""
+"""The index as a value: all usable skills, one a name, and the report of how they were found."""
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import gc
-import hashlib
-import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vademecum.config import Config, LoadedConfig, ScanSettings, load_config
+from vademecum.config import Config, ScanSettings
 from vademecum.context import Context
-from vademecum.errors import FileRefused, SkillNotFound
-from vademecum.registry.cache import IndexCache, Remembered, signature_of, trusted
-from vademecum.registry.conflicts import Candidate, resolve
-from vademecum.registry.report import LeftOut, Report, RootReport, RootStatus
-from vademecum.registry.roots import Root, Source, default_roots, ordered
-from vademecum.registry.scan import Found, find_documents
-from vademecum.skill.model import Document, Problem, Reading
+from vademecum.errors import SkillNotFound
+from vademecum.registry.report import Report
+from vademecum.registry.roots import Root, Source
+from vademecum.skill.model import Reading
 from vademecum.skill.names import normal
 from vademecum.skill.skill import Skill
-
-Progress = Callable[[int], None]
-_PROGRESS_STEP = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,202 +110,6 @@ class SkillIndex:
         }
 
 
-def build_index(
-    roots: Sequence[Root | str | Path] | Root | str | Path | None = None,
-    options: IndexOptions | None = None,
-    *,
-    context: Context | None = None,
-    progress: Progress | None = None,
-    clock: Callable[[], float] = time.time,
-) -> SkillIndex:
-    """Find all skills below ``roots``, or below the default roots of this place.
-
-    >>> import tempfile
-    >>> index = build_index([tempfile.mkdtemp()])
-    >>> index.skills, index.report.found
-    ((), 0)
-    """
-    context = context or Context.current()
-    config = load_config(context) if roots is None or options is None else LoadedConfig(Config())
-    options = options or IndexOptions.of(config.settings, context)
-    chosen = default_roots(context, config) if roots is None else _given(roots, context)
-    with _collector_paused():
-        return _Build(chosen, options, progress=progress, clock=clock).run()
-
-
-def refresh_index(
-    index: SkillIndex,
-    changes: Iterable[str | Path] | None = None,
-    *,
-    progress: Progress | None = None,
-    clock: Callable[[], float] = time.time,
-) -> SkillIndex:
-    """Build the index again and read documents anew: those at or below ``changes``, or all of them."""
-    changed = None if changes is None else [os.path.abspath(change) for change in changes]
-
-    def distrusted(location: str) -> bool:
-        return changed is None or any(_overlap(location, change) for change in changed)
-
-    with _collector_paused():
-        return _Build(index.roots, index.options, distrusted=distrusted, progress=progress, clock=clock).run()
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from walking tens of thousands of new values that are all in use."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-class _Build:
-    """One scan of all roots."""
-
-    def __init__(
-        self,
-        roots: Sequence[Root],
-        options: IndexOptions,
-        *,
-        distrusted: Callable[[str], bool] | None = None,
-        progress: Progress | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._roots = tuple(roots)
-        self._options = options
-        self._distrusted = distrusted
-        self._progress = progress
-        self._clock = clock
-        self._cache = IndexCache(options.cache, roots=roots, reading=repr(options.reading))
-        self._candidates: list[Candidate] = []
-        self._seen: list[Remembered] = []
-        self._left_out: list[LeftOut] = []
-        self._read = 0
-        self._now_ns = 0
-
-    def run(self) -> SkillIndex:
-        started = self._clock()
-        self._now_ns = int(started * 1e9)
-        reports = tuple(self._scan(number, root) for number, root in enumerate(self._roots))
-        resolution = resolve(self._candidates)
-        report = Report(
-            roots=reports,
-            found=len(self._seen),
-            valid=len(self._candidates),
-            ignored=tuple(self._left_out),
-            conflicts=resolution.conflicts,
-            diagnostics=self._remember(),
-            hash=_hash(self._options.reading, resolution.winners, resolution.shadowed),
-            read=self._read,
-            seconds=self._clock() - started,
-        )
-        return SkillIndex(resolution.winners, resolution.shadowed, report, self._roots, self._options)
-
-    def _scan(self, number: int, root: Root) -> RootReport:
-        status = _status(root)
-        if status != "searched":
-            if root.explicit:
-                self._left_out.append(_root_left_out(root, status))
-            return RootReport(root, status)
-        walk = find_documents(str(root.path), self._options.scan)
-        before = len(self._candidates)
-        self._read_documents(number, root, walk.documents)
-        for obstacle in walk.obstacles:
-            problem = Problem(obstacle.code, "error", obstacle.message)
-            self._left_out.append(LeftOut(root.source, obstacle.path, (problem,)))
-        return RootReport(root, status, found=len(walk.documents), valid=len(self._candidates) - before)
-
-    def _read_documents(self, number: int, root: Root, documents: list[Found]) -> None:
-        """Take each document from the cache where it has not changed, else from the disk."""
-        path, source = str(root.path), root.source
-        known = self._cache.of_root(number)
-        for directory, file, about in documents:
-            signature = signature_of(about)
-            seen = known.get(directory)
-            if seen is None or seen.signature != signature or self._is_distrusted(path, directory):
-                document = _read(path, directory, file, self._options.reading)
-                kept = trusted(signature, now_ns=self._now_ns)
-                seen = Remembered(number, directory, file, kept, document)
-                self._count()
-            self._seen.append(seen)
-            document = seen.document
-            if not document.problems or document.valid:
-                skill = Skill(document, source, path, directory, file)
-                self._candidates.append((skill, root, about))
-            else:
-                place = f"{path}/{directory}/{file}"
-                self._left_out.append(LeftOut(source, place, document.problems))
-
-    def _is_distrusted(self, root: str, directory: str) -> bool:
-        return self._distrusted is not None and self._distrusted(f"{root}/{directory}")
-
-    def _count(self) -> None:
-        self._read += 1
-        if self._progress is not None and self._read % _PROGRESS_STEP == 0:
-            self._progress(self._read)
-
-    def _remember(self) -> tuple[Problem, ...]:
-        """Save what was read, if anything is new, and return the cache's complaints."""
-        unsaved = None
-        if self._read or len(self._seen) != self._cache.size:
-            unsaved = self._cache.save(self._seen)
-        return tuple(problem for problem in (self._cache.problem, unsaved) if problem is not None)
-
-
-def _read(root: str, directory: str, file: str, reading: Reading) -> Document:
-    from vademecum.skill.document import read_document  # noqa: PLC0415 - YAML takes 20 ms; a warm start needs none
-
-    location = root if directory == "." else f"{root}/{directory}"
-    path = f"{location}/{file}"
-    try:
-        return read_document(path, directory=location.rpartition("/")[2], reading=reading, file=file)
-    except OSError as error:
-        text = f"Cannot read {path} ({error.strerror}): check its permissions"
-        return Document(problems=(Problem("unreadable", "error", text),))
-    except FileRefused as error:
-        return Document(problems=(Problem(error.code, "error", str(error)),))
-
-
-def _given(roots: Sequence[Root | str | Path] | Root | str | Path, context: Context) -> list[Root]:
-    if isinstance(roots, Root | str | Path):
-        roots = [roots]
-    as_roots = [root if isinstance(root, Root) else Root(root) for root in roots]
-    return ordered([replace(root, path=context.expand(root.path)) for root in as_roots])
-
-
-def _status(root: Root) -> RootStatus:
-    if os.path.isdir(root.path):
-        return "searched" if os.access(root.path, os.R_OK | os.X_OK) else "unreadable"
-    return "not-a-directory" if os.path.lexists(root.path) else "absent"
-
-
-def _root_left_out(root: Root, status: RootStatus) -> LeftOut:
-    advice = {
-        "absent": "does not exist: create it, or remove it from the roots",
-        "not-a-directory": "is not a directory: name a directory of skills",
-        "unreadable": "cannot be read: check its permissions",
-    }
-    problem = Problem(f"root-{status}", "error", f"The root {root.path} {advice[status]}")
-    return LeftOut(root.source, str(root.path), (problem,))
-
-
-def _hash(reading: Reading, *groups: tuple[Skill, ...]) -> str:
-    """Digest what the skills say and which ones win; neither times nor this machine's paths are in it."""
-    lines = [repr(reading)]
-    for skills in groups:
-        lines += [f"{skill.source} {skill.document.digest} {skill.directory}" for skill in skills]
-    content = "\n".join(lines).encode("utf-8", "surrogateescape")
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
 def _is_in(skill: Skill, namespace: str) -> bool:
     """Whether the groups around a skill end with ``namespace``."""
     return f"/{skill.namespace}".casefold().endswith(f"/{namespace}".casefold())
-
-
-def _overlap(location: str, change: str) -> bool:
-    inside, around = f"{location}/", f"{change}/"
-    return around.startswith(inside) or inside.startswith(around)
