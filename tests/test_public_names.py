@@ -16,8 +16,11 @@ def test_names() -> None:
         "Config",
         "ConfigError",
         "Context",
+        "Finder",
+        "Hit",
         "IndexOptions",
         "LeftOut",
+        "LoadRefused",
         "PathRefused",
         "Problem",
         "Reading",
@@ -27,6 +30,8 @@ def test_names() -> None:
         "SkillIndex",
         "SkillNotFound",
         "SkillRefused",
+        "SkillsManager",
+        "Toolkit",
         "VademecumError",
         "Validation",
         "build_index",
@@ -47,7 +52,7 @@ def test_unknown_name() -> None:
 def test_import_loads_nothing() -> None:
     code = "import sys, vademecum; print([m for m in sys.modules if m.split('.')[0] in {'vademecum', 'yaml', 'click', 'rich', 'pydantic', 'msgspec'}])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['vademecum']"
+    assert done.stdout.strip() == "['vademecum.version', 'vademecum']"
 
 
 def test_warm_start_needs_neither_yaml_nor_pydantic(tmp_path: object) -> None:

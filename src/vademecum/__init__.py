@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from vademecum.version import VERSION
+
 TYPE_CHECKING = False  # as `typing` has it; importing that module would take 10 ms
 
 if TYPE_CHECKING:
     from vademecum.config import Config as Config
     from vademecum.config import load_config as load_config
     from vademecum.context import Context as Context
+    from vademecum.doors.manager import SkillsManager as SkillsManager
+    from vademecum.doors.toolkit import Toolkit as Toolkit
     from vademecum.errors import ConfigError as ConfigError
+    from vademecum.errors import LoadRefused as LoadRefused
     from vademecum.errors import PathRefused as PathRefused
     from vademecum.errors import SkillNotFound as SkillNotFound
     from vademecum.errors import SkillRefused as SkillRefused
@@ -29,18 +34,25 @@ if TYPE_CHECKING:
     from vademecum.registry.report import Report as Report
     from vademecum.registry.roots import BUILTIN_ROOT as BUILTIN_ROOT
     from vademecum.registry.roots import Root as Root
+    from vademecum.search.finder import Finder as Finder
+    from vademecum.search.finder import Hit as Hit
     from vademecum.skill.model import Problem as Problem
     from vademecum.skill.model import Reading as Reading
     from vademecum.skill.skill import Skill as Skill
     from vademecum.skill.validate import Validation as Validation
     from vademecum.skill.validate import validate_skill as validate_skill
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # Where each public name lives. It is imported when first used, so that `import vademecum` costs nothing.
 _HOMES = {
     "BUILTIN_ROOT": "registry.roots",
     "Config": "config",
+    "LoadRefused": "errors",
+    "SkillsManager": "doors.manager",
+    "Toolkit": "doors.toolkit",
+    "Hit": "search.finder",
+    "Finder": "search.finder",
     "ConfigError": "errors",
     "Context": "context",
     "IndexOptions": "registry.index",

@@ -59,6 +59,14 @@ class ScanSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """What search looks at."""
+
+    __pydantic_config__ = _STRICT
+    index_bodies: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """Which model decides, and what its adapter is given."""
 
@@ -112,6 +120,7 @@ class Config:
     package_skills: bool | tuple[str, ...] = False
     lenient: bool = False
     scan: ScanSettings = ScanSettings()
+    search: SearchSettings = SearchSettings()
     model: ModelSettings = ModelSettings()
     execution: ExecutionSettings = ExecutionSettings()
     security: SecuritySettings = SecuritySettings()
@@ -157,6 +166,9 @@ def load_config(context: Context) -> LoadedConfig:
 def _config_file(place: Path) -> Path | None:
     candidates = [place / ".agent" / name for name in ("config.json", "config.toml")]
     present = [candidate for candidate in candidates if _is_there(candidate)]
+    for name in ("config.yaml", "config.yml"):
+        if _is_there(place / ".agent" / name):
+            raise ConfigError(f"{place / '.agent' / name} is not read: write config.json or config.toml.")
     if len(present) > 1:
         raise ConfigError(f"Both {present[0]} and {present[1]} exist: keep one of them.")
     return present[0] if present else None
@@ -222,7 +234,7 @@ def _check(data: dict[str, Any], file: Path | None) -> Config:
 def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
     """Let what a project wrote win, key by key, except where that would loosen the user's security."""
     merged = {**user, **project}
-    for section in ("scan", "model", "execution", "security"):
+    for section in ("scan", "search", "model", "execution", "security"):
         if section in merged:
             merged[section] = {**user.get(section, {}), **project.get(section, {})}
     for key, value in project.get("security", {}).items():

@@ -7,6 +7,7 @@
      ├─ PathRefused        a path from outside leads out of its directory
      ├─ FileRefused        a file is not a plain file, or larger than its cap
      ├─ SkillNotFound      no skill goes by that name (there, or at all)
+     ├─ LoadRefused        a skill's text is too long, not text, or not there
      └─ SkillRefused       a skill cannot be made, or is not what it must be
 
 Every error has a stable ``code``, and its text is one sentence: what, where, what to do.
@@ -48,6 +49,12 @@ class SkillNotFound(VademecumError):
     """No skill goes by that name."""
 
     code = "skill-not-found"
+
+
+class LoadRefused(VademecumError):
+    """A body, a resource or a section cannot be handed over as it is."""
+
+    code = "load-refused"
 
 
 class SkillRefused(VademecumError):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from pathlib import Path
 
-from vademecum.errors import PathRefused
+from vademecum.errors import FileRefused, PathRefused
+
+MAX_LINKS = 40
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 
@@ -31,6 +35,65 @@ def contained(base: Path, relative: str) -> Path:
     if reason is not None:
         raise PathRefused(f"The path {relative!r} {reason}: name a file below {base}.")
     return joined
+
+
+def open_contained(base: Path, relative: str) -> int:
+    """Open a plain file below ``base`` for reading and return its descriptor.
+
+    Each step is opened relative to the directory before it and never through a link, so nothing that is
+    swapped meanwhile can lead out. Links are followed by hand, as long as they stay inside.
+    """
+    reason = _objection(relative)
+    if reason is not None:
+        raise PathRefused(f"The path {relative!r} {reason}: name a file below {base}.")
+    chain = [os.open(base, os.O_RDONLY | os.O_DIRECTORY)]
+    try:
+        return _descend(chain, relative, base)
+    finally:
+        for descriptor in chain:
+            os.close(descriptor)
+
+
+def _descend(chain: list[int], relative: str, base: Path) -> int:
+    """Walk down from the last directory of ``chain``, which grows and shrinks on the way."""
+    steps = relative.split("/")[::-1]
+    links = 0
+    while steps:
+        step = steps.pop()
+        if step in {"", "."}:
+            continue
+        if step == "..":  # only a link can bring one
+            if len(chain) == 1:
+                raise _leads_out_of(base, relative)
+            os.close(chain.pop())
+            continue
+        try:
+            descriptor = os.open(step, _STEP, dir_fd=chain[-1])
+        except OSError as error:
+            if error.errno not in {errno.ELOOP, errno.EMLINK}:
+                raise
+            target = os.readlink(step, dir_fd=chain[-1])
+            links += 1
+            if target.startswith("/") or links > MAX_LINKS:
+                raise _leads_out_of(base, relative) from error
+            steps += target.split("/")[::-1]
+            continue
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            chain.append(descriptor)
+        elif any(rest not in {"", "."} for rest in steps) or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            break
+        else:
+            return descriptor
+    raise FileRefused(f"{relative!r} is not a plain file: name one below {base}.", code="not-a-file")
+
+
+# O_NONBLOCK: a FIFO is refused, not waited for.
+_STEP = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def _leads_out_of(base: Path, relative: str) -> PathRefused:
+    return PathRefused(f"The path {relative!r} follows a link that leads out: name a file below {base}.")
 
 
 def _objection(relative: str) -> str | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import VADE, Place, write_skill
+from vademecum import BUILTIN_ROOT
 
 BAD = "---\nname: bad\ndescription: Use when: asked\n---\n"
 
@@ -64,7 +65,7 @@ def test_list_says_what_was_left_out(place: Place) -> None:
     assert place.vade("list").out.splitlines()[-1] == "3 skills were left out: vade doctor"
     done = place.vade("list", "--root", "my dir", "--no-default-roots")
     hint = done.out.splitlines()[-1]
-    assert hint == "1 skill was left out: vade doctor --root 'my dir' --no-default-roots"
+    assert hint == "1 root was not searched: vade doctor --root 'my dir' --no-default-roots"
     assert place.vade(*shlex.split(hint.partition("vade ")[2])).code == 1
 
 
@@ -242,7 +243,7 @@ def test_new_elsewhere(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["new", "Bad Name"], "Skill name 'Bad Name' must be lowercase. Write: name: bad-name."),
+        (["new", "Bad Name"], "Skill name 'Bad Name' must be lowercase. Run: vade new bad-name."),
         (["new", "../x"], "contains invalid characters"),
         (["new", ""], "A skill needs a name such as pdf-forms."),
         (["new", "x", "--description", "a <b>"], "holds an angle bracket"),
@@ -253,7 +254,10 @@ def test_new_elsewhere(place: Place) -> None:
         (["list", "--source", "moon"], "'moon' is not one of"),
         (["list", "--root", ""], "name a directory"),
         (["inspect"], "Missing argument 'NAME'"),
-        (["validate"], "Missing argument 'PATH...'"),
+        (["validate"], "There are no skills in this project: name a PATH."),
+        (["search", "?!"], "The query has no words"),
+        (["search", "x", "-n", "0"], "0 is not in the range x>=1"),
+        (["schema", "moon"], "'moon' is not one of"),
     ],
 )
 def test_wrong_words(place: Place, words: list[str], message: str) -> None:
@@ -274,7 +278,7 @@ def test_wrong_configuration(place: Place) -> None:
         assert "unknown key 'lenent', did you mean 'lenient'?" in done.err
     doctor = place.vade("doctor", "--json")
     assert (doctor.code, doctor.json["healthy"], doctor.json["checks"][1]["status"]) == (1, False, "problem")
-    assert "Correct the file." in place.vade("doctor").out
+    assert "✗ configuration: " in place.vade("doctor").out
 
 
 def test_roots(place: Place) -> None:
@@ -329,7 +333,10 @@ def test_doctor_explains_conflicts_and_counts_remarks(place: Place) -> None:
     out = place.vade("doctor").out
     assert f"file-diff: {place.cwd}/.agent/skills/file-diff is used, not" in out
     assert "because its root has a lower priority" in out
-    assert "1 skill with remarks: vade inspect NAME, or vade validate PATH" in out
+    assert (
+        "1 skill with remarks (vade inspect NAME shows all of them):\n  misnamed: line 2: Directory name"
+        in out
+    )
 
 
 def test_version_help_and_nothing(place: Place) -> None:
@@ -343,6 +350,9 @@ def test_version_help_and_nothing(place: Place) -> None:
         "new",
         "refresh",
         "roots",
+        "schema",
+        "search",
+        "show",
         "validate",
     ]
 
@@ -451,3 +461,87 @@ def test_interrupt(place: Place, tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert err.strip() == ("vade: interrupted" if started.returncode == 130 else "")
     assert place.vade("list").code == 0
+
+
+def test_piped_list_has_one_whole_line_a_skill(place: Place) -> None:
+    words = [VADE, "list"]
+    env = {key: value for key, value in place.env.items() if key != "COLUMNS"}
+    done = subprocess.run(words, cwd=place.cwd, env=env, capture_output=True, text=True, check=True)
+    row = done.stdout.splitlines()[0].split("\t")
+    assert row[:2] == ["csv-summary", "builtin"]
+    assert row[2].endswith("数据概览。")
+
+
+def test_inspect_explains_a_skill_that_was_left_out_or_lies_under_another_name(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/nodesc", "---\nname: nodesc\n---\n")
+    write_skill(place.cwd, ".agent/skills/folder", name="other")
+    assert "nodesc/SKILL.md was left out (Missing required field" in place.vade("inspect", "nodesc").err
+    assert (
+        f"the skill in {place.cwd}/.agent/skills/folder is called 'other'"
+        in place.vade("inspect", "folder").err
+    )
+
+
+def test_every_namesake_can_be_reached(place: Place) -> None:
+    for where in (".agent/skills/pdf", ".agent/skills/acme/pdf", ".claude/skills/pdf"):
+        write_skill(place.cwd, where)
+        found = place.vade("inspect", f"./{where}", "--json").json
+        assert found["path"] == f"{place.cwd}/{where}"
+    winner = place.vade("inspect", "pdf", "--json").json
+    assert winner["overridden_by"] is None
+    assert place.vade("inspect", winner["skill_id"], "--json").json["path"] == winner["path"]
+    loser = place.vade("inspect", "./.claude/skills/pdf", "--json").json
+    assert loser["overridden_by"] == {"source": "project", "path": winner["path"]}
+    assert f"overridden    by {winner['path']}" in place.vade("inspect", "./.claude/skills/pdf").out
+
+
+def test_validate_a_whole_project(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/a")
+    write_skill(place.cwd, ".claude/skills/b", "x")
+    done = place.vade("validate", "--json")
+    assert (done.code, [verdict["valid"] for verdict in done.json]) == (1, [True, False])
+    assert place.vade("validate", ".").out == f"✓ {place.cwd}/.agent/skills/a valid\n"
+
+
+def test_new_says_what_one_would_want_to_know(place: Place) -> None:
+    assert f"It overrides {BUILTIN_ROOT}/file-diff" in place.vade("new", "file-diff").out
+    assert "It is not in a place that is searched" in place.vade("new", "x", "--dir", "elsewhere").out
+    inside = place.cwd / ".agent" / "skills"
+    assert place.vade("new", "y", cwd=inside).code == 0
+    assert (inside / "y" / "SKILL.md").is_file()
+
+
+def test_misspelt_control_is_refused_not_ignored(place: Place) -> None:
+    for name, field in (
+        ("a", "allowed_tools: Read"),
+        ("b", "alowed-tools: Read"),
+        ("c", "disable_model_invocation: true"),
+    ):
+        write_skill(place.cwd, f".agent/skills/{name}", f"---\nname: {name}\ndescription: x\n{field}\n---\n")
+    found = place.vade("list", "--lenient", "--json").json["report"]["ignored"]
+    assert [entry["code"] for entry in found] == ["misspelt-field"] * 3
+    assert "Did you mean 'allowed-tools'?" in found[0]["message"]
+
+
+def test_names_and_paths_are_completed(place: Place) -> None:
+    def completed(words: str, position: int) -> str:
+        return place.vade(_VADE_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(position)).out
+
+    assert completed("vade inspect fi", 2) == "plain,file-diff\n"
+    assert completed("vade validate ex", 2) == "file,ex\n"
+    assert completed("vade list --root ex", 3) == "dir,ex\n"
+
+
+def test_configuration_in_yaml_is_not_silently_ignored(place: Place) -> None:
+    (place.cwd / ".agent").mkdir()
+    (place.cwd / ".agent/config.yaml").write_text("lenient: true\n")
+    assert "config.yaml is not read: write config.json or config.toml" in place.vade("list").err
+
+
+def test_ten_thousand_skills_are_listed_at_a_terminal_s_width(place: Place) -> None:
+    # Laid out by hand: a table of the library took seconds for this.
+    for number in range(2000):
+        write_skill(place.cwd, f".agent/skills/s{number}")
+    lines = place.vade("list", COLUMNS="40").out.splitlines()
+    assert len(lines) > 2000
+    assert max(map(len, lines)) <= 45

@@ -162,7 +162,7 @@ def test_odd_root_variables(place: Place, variable: str) -> None:
 def test_explicit_root_that_is_absent_is_said(place: Place) -> None:
     done = place.vade("list", "--root", "gone", "--no-default-roots")
     assert (done.code, done.err) == (0, "")
-    assert "1 skill was left out: vade doctor" in done.out
+    assert "1 root was not searched: vade doctor" in done.out
     doctor = place.vade("doctor", "--root", "gone", "--no-default-roots")
     assert doctor.code == 1
     assert "does not exist: create it" in doctor.out

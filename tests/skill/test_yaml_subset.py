@@ -82,6 +82,8 @@ def test_what_yaml_could_expand_is_refused_strictly_and_noted_leniently(text: st
         ("name: a\nb: \x01\n", "invalid-yaml", 3, "U+0001 is not allowed"),
         ("? [a]\n: b\n", "invalid-yaml", 2, "plain text"),
         ("a: b\n--- \nc: d\n", "invalid-yaml", 3, "second document"),
+        ("name: a\ndescription：中文\n", "invalid-yaml", 3, "ASCII colon"),
+        ('name: a\ndescription: "open\nb: c\n', "invalid-yaml", 3, "in quotes"),
         ("- a\n- b\n", "not-a-mapping", 2, "name: my-skill"),
         ("just text\n", "not-a-mapping", 2, "name: my-skill"),
         ("x: " + "[" * 200 + "]" * 200 + "\n", "invalid-yaml", 2, "Flatten"),

@@ -7,13 +7,13 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vademecum import __version__
 from vademecum.cli.output import counted
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report
+from vademecum.version import VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Check:
 
 def python() -> Check:
     """Which vademecum runs on which Python."""
-    running = f"vademecum {__version__} on Python {platform.python_version()} ({sys.platform})"
+    running = f"vademecum {VERSION} on Python {platform.python_version()} ({sys.platform})"
     return Check("python", "ok", running)
 
 
@@ -41,14 +41,19 @@ def configuration(context: Context) -> Check:
     try:
         files = load_config(context).files
     except ConfigError as error:
-        return Check("configuration", "problem", str(error), "Correct the file.")
+        return Check("configuration", "problem", str(error))
     return Check("configuration", "ok", ", ".join(map(str, files)) or "no file, the defaults hold")
 
 
 def roots(report: Report) -> Check:
     """Whether every root that exists can be searched."""
     searched = [root for root in report.roots if root.status == "searched"]
-    unusable = [root for root in report.roots if root.status in {"not-a-directory", "unreadable"}]
+    unusable = [
+        root
+        for root in report.roots
+        if root.status in {"not-a-directory", "unreadable"}
+        or (root.status == "absent" and root.root.explicit)
+    ]
     message = f"{counted(len(searched), 'root')} searched, {counted(report.found, 'document')} found"
     if unusable:
         paths = ", ".join(f"{root.root.path} ({root.status.replace('-', ' ')})" for root in unusable)

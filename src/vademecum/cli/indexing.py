@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,11 +14,14 @@ from msgspec import structs
 from vademecum.cli.output import ReadingProgress
 from vademecum.config import load_config
 from vademecum.context import Context
+from vademecum.errors import VademecumError
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.roots import default_roots
 
 SOURCES = click.Choice(["project", "user", "builtin", "extra", "package"])
+
+_DIRECTORY = click.Path(file_okay=False)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -46,11 +50,29 @@ class IndexWords:
         finally:
             progress.done()
 
+    def body_lines(self) -> int:
+        """How many lines of a body are handed over here."""
+        return load_config(Context.current()).settings.security.max_skill_body_lines
+
     def repeated(self) -> str:
         """The same words for another command, e.g. `` --root x``."""
         words = [word for path in self.root for word in ("--root", path)]
         words += ["--no-default-roots"] * self.no_default_roots + ["--lenient"] * self.lenient
         return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def as_reference(name: str) -> str:
+    """A skill's name as it was typed, or the absolute path where somebody typed a path."""
+    return os.path.abspath(name) if name.startswith(("./", "../", "/")) else name
+
+
+def complete_names(_context: click.Context, _parameter: click.Parameter, start: str) -> list[str]:
+    """The names of skills that begin as what was typed, for the shell."""
+    try:
+        index = IndexWords((), no_default_roots=False, lenient=False).build()
+    except VademecumError:
+        return []
+    return [skill.name for skill in index.for_people() if skill.name.startswith(start)]
 
 
 def index_options(command: Command) -> Command:
@@ -63,7 +85,11 @@ def index_options(command: Command) -> Command:
             "--no-default-roots", is_flag=True, help="Look only where --root and VADE_SKILL_ROOTS say."
         ),
         click.option(
-            "--root", multiple=True, metavar="DIR", help="Look here too, before all others; repeatable."
+            "--root",
+            multiple=True,
+            type=_DIRECTORY,
+            metavar="DIR",
+            help="Look here too, before all others; repeatable.",
         ),
     ):
         command = option(command)

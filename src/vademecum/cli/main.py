@@ -11,9 +11,9 @@ from io import TextIOWrapper
 
 import click
 
-from vademecum import __version__
 from vademecum.errors import ConfigError, SkillNotFound, SkillRefused, VademecumError
 from vademecum.skill.text import visible
+from vademecum.version import VERSION
 
 FOUND_PROBLEMS, WRONG_USE, NOT_FOUND, INTERRUPTED = 1, 2, 4, 130
 
@@ -25,6 +25,9 @@ _COMMANDS = {
     "new": "authoring",
     "refresh": "upkeep",
     "roots": "upkeep",
+    "schema": "finding",
+    "search": "finding",
+    "show": "finding",
     "validate": "authoring",
 }
 
@@ -54,7 +57,7 @@ class _LazyGroup(click.Group):
 @click.group(
     cls=_LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.version_option(__version__, prog_name="vade", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="vade", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def vade(context: click.Context, *, debug: bool) -> None:  # noqa: ARG001 - `run` looks for it

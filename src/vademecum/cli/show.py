@@ -8,22 +8,24 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from vademecum.cli.checks import Check
+from vademecum.cli.columns import print_rows
 from vademecum.cli.output import MAX_LISTED_FILES, counted
 from vademecum.registry.index import SkillIndex
-from vademecum.registry.report import Report
+from vademecum.registry.report import LeftOut, Report
+from vademecum.search.finder import Hit
 from vademecum.skill.model import Problem
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped, visible
 from vademecum.skill.validate import Validation
 
-MAX_LISTED_DESCRIPTION = 180
+MAX_LISTED_REMARKS = 20
 
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 _REASONS = {
@@ -35,26 +37,36 @@ _REASONS = {
 }
 
 
-def print_list(skills: list[Skill], *, hidden: int, left_out: int, doctor: str) -> None:
+def print_list(skills: list[Skill], *, hidden: int, left_out: Sequence[LeftOut], doctor: str) -> None:
     """The skills with their sources and descriptions, and one line for each thing that is not shown."""
     out = _console()
-    table = _grid(no_wrap=(True, True, False))
-    for skill in skills:
-        table.add_row(
-            _plain(skill.name, style="bold cyan"),
-            _plain(skill.source, style="dim"),
-            _plain(skill.description, most=MAX_LISTED_DESCRIPTION),
-        )
+    print_rows(out, [(skill.name, skill.source, skill.description) for skill in skills])
     if skills:
-        _print_table(out, table)
         out.print()
     note = f" ({hidden:,} not meant for people: vade list --all)" if hidden else ""
     out.print(f"{counted(len(skills), 'skill')}{note}")
     if not skills:
         out.print("Put one in .agent/skills/, or write one: vade new my-skill")
-    if left_out:
-        verb = "was" if left_out == 1 else "were"
-        out.print(f"{counted(left_out, 'skill')} {verb} left out: {doctor}", style="yellow")
+    roots = sum(entry.reason.code.startswith("root-") for entry in left_out)
+    for number, noun, what in ((len(left_out) - roots, "skill", "left out"), (roots, "root", "not searched")):
+        if number:
+            verb = "was" if number == 1 else "were"
+            out.print(f"{counted(number, noun)} {verb} {what}: {doctor}", style="yellow")
+
+
+def print_hits(hits: list[Hit], *, terms: set[str]) -> None:
+    """The skills that fit, best first, with the words that matched."""
+    out = _console()
+    print_rows(out, [(hit.name, hit.source, hit.description) for hit in hits], terms=terms)
+    if not hits:
+        out.print("No skill fits. Other words may help; vade list shows all there are.")
+
+
+def print_text(text: str) -> None:
+    """Text of a skill, line by line, with nothing in it that could steer a terminal."""
+    out = _console()
+    for line in text.split("\n"):
+        out.print(Text(escaped(line.expandtabs(4))), soft_wrap=True)
 
 
 def print_skill(skill: Skill, found: dict[str, Any]) -> None:
@@ -63,20 +75,19 @@ def print_skill(skill: Skill, found: dict[str, Any]) -> None:
     out.print(_plain(skill.name, style="bold cyan"), _plain(skill.skill_id, style="dim"))
     out.print(_plain(skill.description))
     out.print()
-    table = _grid(no_wrap=(True, False))
     for label, text in _facts(skill, found):
-        table.add_row(Text(label, style="dim"), _plain(text))
-    _print_table(out, table)
+        out.print(Text(f"{label:<14}", style="dim"), _plain(text), sep="", soft_wrap=True)
     if "body" in found:
         out.print()
-        for line in found["body"].splitlines():
-            out.print(Text(escaped(line.expandtabs(4))), soft_wrap=True)
+        print_text(found["body"].rstrip("\n"))
 
 
 def _facts(skill: Skill, found: dict[str, Any]) -> list[tuple[str, str]]:
     meta, controls = skill.meta, skill.controls
     tools = "no bound" if controls.allowed_tools is None else " ".join(controls.allowed_tools) or "none"
+    winner = found["overridden_by"]
     facts = [
+        ("overridden", f"by {winner['path']} (source {winner['source']})" if winner else ""),
         ("path", skill.location),
         ("version", meta.version),
         ("author", meta.author),
@@ -90,7 +101,8 @@ def _facts(skill: Skill, found: dict[str, Any]) -> list[tuple[str, str]]:
         *(("file", f"{file['path']} ({file['size']:,} bytes)") for file in found["files"]),
         ("", "… and more files" if len(found["files"]) == MAX_LISTED_FILES else ""),
         *(("namesake", f"{other['path']} ({other['reason']})") for other in found["shadowed"]),
-        *(("remark", problem.message) for problem in skill.diagnostics),
+        ("other fields", ", ".join(skill.extra)),
+        *(("remark", _remark(problem)) for problem in skill.diagnostics),
     ]
     return [(label, text) for label, text in facts if text]
 
@@ -144,12 +156,29 @@ def print_doctor(index: SkillIndex | None, found: list[Check]) -> None:
         for problem in left_out.problems:
             _print_problem(out, problem)
     _print_conflicts(out, index.report)
-    remarks = sum(bool(skill.diagnostics) for skill in index.skills)
-    if remarks:
-        advice = "vade inspect NAME, or vade validate PATH"
-        out.print(f"\n{counted(remarks, 'skill')} with remarks: {advice}", style="dim")
+    _print_remarks(out, index)
     if not index.report.ignored:
         out.print("\nNothing was left out.")
+
+
+def _print_remarks(out: Console, index: SkillIndex) -> None:
+    remarked = [skill for skill in index.skills if skill.diagnostics]
+    if not remarked:
+        return
+    out.print(f"\n{counted(len(remarked), 'skill')} with remarks (vade inspect NAME shows all of them):")
+    for skill in remarked[:MAX_LISTED_REMARKS]:
+        out.print(
+            "  ",
+            _plain(f"{skill.name}: {_remark(skill.diagnostics[0])}", style="dim"),
+            sep="",
+            soft_wrap=True,
+        )
+    if len(remarked) > MAX_LISTED_REMARKS:
+        out.print(f"  … and {len(remarked) - MAX_LISTED_REMARKS:,} more", style="dim")
+
+
+def _remark(problem: Problem) -> str:
+    return f"line {problem.line}: {problem.message}" if problem.line else problem.message
 
 
 def _print_conflicts(out: Console, report: Report) -> None:
@@ -170,7 +199,10 @@ def _print_problem(out: Console, problem: Problem, *, with_severity: bool = Fals
 def _console() -> Console:
     """A console on standard output: no colour unless it is a terminal, and NO_COLOR is honoured."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
-    return _Console(highlight=False, width=width, emoji=False, markup=False)
+    plain = "NO_COLOR" in os.environ
+    return _Console(
+        highlight=False, width=width, emoji=False, markup=False, color_system=None if plain else "auto"
+    )
 
 
 class _Console(Console):
@@ -179,25 +211,6 @@ class _Console(Console):
         raise BrokenPipeError(errno.EPIPE, "broken pipe")
 
 
-def _grid(*, no_wrap: tuple[bool, ...]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for one_line in no_wrap:
-        table.add_column(no_wrap=one_line, overflow="fold", ratio=None if one_line else 1)
-    return table
-
-
-def _print_table(out: Console, table: Table) -> None:
-    """Print a table without the blanks that would fill each line to its end."""
-    with out.capture() as captured:
-        out.print(table)
-    for line in captured.get().splitlines():
-        out.file.write(f"{line.rstrip()}\n")
-
-
-def _plain(text: str, *, style: str = "", most: int | None = None) -> Text:
+def _plain(text: str, *, style: str = "") -> Text:
     """Text from outside, on one line, with nothing in it that could steer a terminal."""
-    shown = visible(text)
-    if most is not None and len(shown) > most:
-        head, space, tail = shown[:most].rpartition(" ")
-        shown = f"{head if space and len(tail) < most // 4 else shown[: most - 1]}…"
-    return Text(shown, style=style)
+    return Text(visible(text), style=style)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import SOURCES, IndexWords, index_options
+from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, complete_names, index_options
 from vademecum.cli.output import MAX_LISTED_FILES, json_option, print_json
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_capped
@@ -36,20 +36,25 @@ def list_command(*, source: Any, hidden_too: bool, as_json: bool, **words: Any) 
     from vademecum.cli import show
 
     doctor = f"vade doctor{asked.repeated()}"
-    show.print_list(shown, hidden=len(chosen) - len(shown), left_out=len(index.report.ignored), doctor=doctor)
+    show.print_list(shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor)
 
 
 @click.command("inspect")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_names)
 @click.option("--source", type=SOURCES, help="The skill of this source, also when another one overrides it.")
 @click.option("--show-body", is_flag=True, help="Also the instructions themselves.")
 @index_options
 @json_option
 def inspect_command(*, name: str, source: str | None, show_body: bool, as_json: bool, **words: Any) -> None:
-    """Show all about one skill. NAME may be group/name."""
+    """Show all about one skill. NAME may be group/name, or the path of its directory."""
     index = IndexWords(**words).build()
-    skill = index.get(name, source=source)
-    found = {**skill.to_json(), "files": _files(skill), "shadowed": _shadowed(index, skill)}
+    skill = index.get(as_reference(name), source=source)
+    found = {
+        **skill.to_json(),
+        "files": _files(skill),
+        "shadowed": _shadowed(index, skill),
+        "overridden_by": _winner(index, skill),
+    }
     if show_body:
         found["body"] = _body(skill)
     if as_json:
@@ -80,6 +85,14 @@ def _shadowed(index: SkillIndex, skill: Skill) -> list[dict[str, Any]]:
         if conflict.name == skill.name:
             return [other.to_json() for other in conflict.overridden if other.path != skill.location]
     return []
+
+
+def _winner(index: SkillIndex, skill: Skill) -> dict[str, Any] | None:
+    """The namesake that is used instead of this skill, if there is one."""
+    for conflict in index.report.conflicts:
+        if conflict.name == skill.name and conflict.path != skill.location:
+            return {"source": conflict.source, "path": conflict.path}
+    return None
 
 
 def _body(skill: Skill) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from vademecum.config import Config, LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import FileRefused
-from vademecum.registry.cache import IndexCache, Remembered, signature_of, trusted
+from vademecum.registry.cache import IndexCache, Remembered, signature_of, stamp_of, trusted
 from vademecum.registry.conflicts import Candidate, resolve
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.report import LeftOut, Report, RootReport, RootStatus
@@ -150,7 +150,7 @@ class _Build:
             self._seen.append(seen)
             document = seen.document
             if not document.problems or document.valid:
-                skill = Skill(document, source, path, directory, file)
+                skill = Skill(document, source, path, directory, file, stamp_of(seen.signature))
                 self._candidates.append((skill, root, about))
             else:
                 place = f"{path}/{directory}/{file}"

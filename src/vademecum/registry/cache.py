@@ -14,14 +14,14 @@ from pathlib import Path
 
 from msgspec import MsgspecError, Struct, msgpack
 
-from vademecum import __version__
 from vademecum.errors import FileRefused
 from vademecum.files import open_plain, read_up_to, write_atomic
 from vademecum.registry.roots import Root
 from vademecum.skill.model import Document, Problem
+from vademecum.version import VERSION
 
 # Another version may read documents by other rules, so it starts afresh.
-FORMAT = f"vademecum-index-1 {__version__}"
+FORMAT = f"vademecum-index-1 {VERSION}"
 MAX_CACHE_BYTES = 1024 * 1024 * 1024
 MAX_CACHE_FILES = 64
 MAX_HALF_WRITTEN = 8
@@ -29,6 +29,7 @@ MAX_HALF_WRITTEN = 8
 CLOCK_RESOLUTION_NS = 2_000_000_000
 
 Signature = tuple[int, int, int, int]
+# The signature of a file that must be read again.
 UNTRUSTED: Signature = (0, 0, 0, 0)
 
 
@@ -41,6 +42,11 @@ def trusted(signature: Signature, *, now_ns: int) -> Signature:
     """The signature to remember: none for a file that changed just now, so that it is read once more."""
     changed = signature[1]  # no change of a file leaves this time behind, whatever its other times say
     return signature if changed < now_ns - CLOCK_RESOLUTION_NS else UNTRUSTED
+
+
+def stamp_of(signature: Signature) -> int:
+    """The signature as one number; 0 for a file that must be read again."""
+    return hash(signature) if signature is not UNTRUSTED and signature[3] else 0
 
 
 class Remembered(Struct, frozen=True, gc=False, array_like=True):

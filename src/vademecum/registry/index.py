@@ -25,6 +25,7 @@ class IndexOptions:
     reading: Reading = Reading()
     scan: ScanSettings = ScanSettings()
     cache: Path | None = None
+    index_bodies: bool = True
 
     @classmethod
     def of(cls, config: Config, context: Context) -> IndexOptions:
@@ -33,7 +34,7 @@ class IndexOptions:
             lenient=config.lenient,
             block_angle_brackets=config.security.block_angle_brackets_in_frontmatter,
         )
-        return cls(reading, config.scan, context.cache_directory())
+        return cls(reading, config.scan, context.cache_directory(), config.search.index_bodies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,13 @@ class SkillIndex:
         return self.report.hash
 
     def get(self, name: str, *, source: str | None = None) -> Skill:
-        """The skill of that name, whatever its case; ``source`` or ``group/name`` picks among namesakes."""
+        """The skill of that name, whatever its case.
+
+        ``source``, ``group/name``, a skill's id or the absolute path of its directory pick among namesakes.
+        """
+        for skill in (*self.skills, *self.shadowed) if name[:1] == "/" or ":" in name else ():
+            if name in (skill.location, skill.skill_id):
+                return skill
         namespace, _, plain = name.strip().removeprefix("@").rpartition("/")
         wanted = normal(plain)
         namesakes = self._names().get(wanted.casefold(), [])
@@ -75,7 +82,13 @@ class SkillIndex:
     def _hint(self, wanted: str, namesakes: list[Skill]) -> str:
         if namesakes:
             return f"there is {namesakes[0].reference!r} in source {namesakes[0].source!r}."
-        near = difflib.get_close_matches(wanted.casefold(), self._names(), n=1)
+        for left_out in self.report.ignored:
+            if wanted and wanted in left_out.path.split("/")[-2:]:
+                return f"{left_out.path} was left out ({left_out.reason.message})."
+        for skill in self.skills:
+            if skill.directory.rpartition("/")[2] == wanted:
+                return f"the skill in {skill.location} is called {skill.name!r}."
+        near = difflib.get_close_matches(wanted.casefold(), self._names(), n=1, cutoff=0.7)
         return f"did you mean {near[0]!r}?" if near else "`vade list` shows all there are."
 
     def _names(self) -> dict[str, list[Skill]]:

@@ -69,7 +69,8 @@ def _top_level(distribution: Distribution) -> list[str]:
         if len(file.parts) > 1 and file.parts[0].isidentifier():
             names.add(file.parts[0])
         elif file.name.startswith("__editable__") or file.suffix == ".pth":
-            names.add(distribution.name.replace("-", "_"))
+            plain = distribution.name.replace("-", "_")
+            names |= {plain, plain.lower()}
     return sorted(name for name in names if name.isidentifier())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 
 from vademecum.skill import names
@@ -42,6 +43,17 @@ def interpret(fields: Fields, *, directory: str, reading: Reading, digest: str) 
     meta = EMPTY_META if present.isdisjoint(_META_FIELDS) else reader.meta()
     extra = {} if present <= KNOWN_FIELDS else reader.extra()
     return Document(name, description, controls, meta, extra, tuple(reader.problems), digest)
+
+
+def _misspelt_control(key: str) -> str | None:
+    """The control that a field was probably meant to be: left unread, it would bound nothing.
+
+    >>> _misspelt_control("allowed_tools"), _misspelt_control("tools")
+    ('allowed-tools', None)
+    """
+    plain = key.lower().replace("_", "-").replace(" ", "-")
+    near = difflib.get_close_matches(plain, _CONTROL_FIELDS, n=1, cutoff=0.85)
+    return near[0] if near else None
 
 
 def _split_tools(text: str) -> tuple[tuple[str, ...], bool]:
@@ -135,6 +147,9 @@ class _Interpreter:
             value = field.value
             if key in KNOWN_FIELDS:
                 continue
+            if control := _misspelt_control(key):
+                text = f"Field {key[:40]!r} is not read. Did you mean {control!r}?"
+                self._add("misspelt-field", text, key, severity="error")
             if isinstance(value, str | tuple):
                 kept[key] = value
             else:
@@ -171,7 +186,8 @@ class _Interpreter:
         if field is None:
             return None
         if not isinstance(field.value, str):
-            self._wrong_shape(key, "text", f"{key}: some text")
+            example = "read_file grep" if key == "allowed-tools" else "some text"
+            self._wrong_shape(key, "text", f"{key}: {example}")
             return None
         if key == "name":  # a name with hidden characters is refused, not cleaned
             return field.value.strip()

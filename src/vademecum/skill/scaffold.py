@@ -47,7 +47,7 @@ def _checked(name: str) -> str:
     problems = names.check(name) if name else []
     if not name or problems or names.normal(name) != name:
         reason = problems[0].message if problems else "A skill needs a name such as pdf-forms"
-        raise SkillRefused(f"{reason}.", code="name")
+        raise SkillRefused(f"{reason.replace('Write: name:', 'Run: vade new')}.", code="name")
     return name
 
 

@@ -24,6 +24,8 @@ class Skill(Struct, frozen=True, gc=False):
     root: str
     directory: str
     file: str = MANIFEST
+    # Another number whenever the file changed; 0 where that cannot be told yet.
+    stamp: int = 0
 
     @property
     def name(self) -> str:

@@ -135,7 +135,13 @@ def _unknown_fields(data: bytes) -> Iterator[Problem]:
         listed = ", ".join(sorted(key[:40] for key in unknown))
         text = f"Unexpected fields in frontmatter: {listed}. Only {sorted(KNOWN_FIELDS)} are allowed."
         line = fields.by_name[unknown[0]].line
-        yield Problem("unknown-field", "error", f"{text} Move them under metadata", unknown[0], line)
+        yield Problem(
+            "unknown-field",
+            "error",
+            f"{text} Move them under metadata if other tools are to read the skill",
+            unknown[0],
+            line,
+        )
     for key in OWN_FIELDS:
         if key in fields.by_name:
             advice = "move it under metadata" if key in {"version", "author"} else "other tools may refuse it"

@@ -36,6 +36,7 @@ MAX_DEPTH = 32
 # The opening fence is line 1, and the parser's marks count from zero.
 FIRST_LINE = 2
 INVALID = "Invalid YAML in frontmatter"
+_WIDE_COLON = re.compile(r"\s*[\w-]+：")
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -232,7 +233,9 @@ def _invalid(error: MarkedYAMLError, text: str) -> Problem:
     """The parser's complaint with the line it is about and what to do there."""
     lines = text.split("\n")
     conflict = next((n for n, line in enumerate(lines) if line.startswith("<<<<<<< ")), None)
-    mark = error.problem_mark or error.context_mark
+    # For these the parser gives up far behind the line that is to be corrected.
+    began_before = error.context in {"while scanning a simple key", "while scanning a quoted scalar"}
+    mark = error.context_mark if began_before else error.problem_mark or error.context_mark
     number = conflict if conflict is not None else mark.line if mark is not None else 0
     written = lines[number] if number < len(lines) else ""
     hint = _hint(written, error.problem or "")
@@ -242,6 +245,8 @@ def _invalid(error: MarkedYAMLError, text: str) -> Problem:
 def _hint(written: str, problem: str) -> str:
     if written.startswith("<<<<<<< "):
         return "Resolve the merge conflict"
+    if _WIDE_COLON.match(written):
+        return "Write an ASCII colon and a space after the field's name"
     if "\t" in written[: len(written) - len(written.lstrip())] or "\t" in problem:
         return "Indent with spaces, not tabs"
     if "mapping values" in problem:

@@ -1,0 +1,83 @@
+"""``vade search``, ``vade show`` and ``vade schema``: the right skill, its text, the tools for a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
+from vademecum.cli.output import ReadingProgress, json_option, print_json
+from vademecum.doors.tools import schemas
+from vademecum.loader.body import BodyLimits, load_body
+from vademecum.loader.resource import load_resource
+from vademecum.search.finder import Finder
+
+
+@click.command("search")
+@click.argument("query")
+@click.option(
+    "-n", "number", type=click.IntRange(min=1), default=5, show_default=True, help="How many to show."
+)
+@index_options
+@json_option
+def search_command(*, query: str, number: int, as_json: bool, **words: Any) -> None:
+    """Find the skills that fit a request, best first."""
+    index = IndexWords(**words).build()
+    progress = ReadingProgress()
+    finder = Finder(index, skills=index.for_people(), progress=progress)
+    progress.done()
+    terms = finder.words(query)
+    if not terms:
+        raise click.UsageError("The query has no words: say what you are looking for.")
+    hits = finder.search(query, number)
+    if as_json:
+        print_json({"results": [hit.to_json() for hit in hits]})
+        return
+    from vademecum.cli import show
+
+    show.print_hits(hits, terms=set(terms))
+
+
+@click.command("show")
+@click.argument("name", shell_complete=complete_names)
+@click.option("--source", help="The skill of this source, also when another one overrides it.")
+@click.option("--asset", metavar="PATH", help="A file of the skill instead, such as references/forms.md.")
+@click.option("--section", metavar="HEADING", help="Only this section of the file.")
+@click.option("--truncate", is_flag=True, help="Cut a body that is too long instead of refusing it.")
+@index_options
+@json_option
+def show_command(  # noqa: PLR0913 - one for each option
+    *,
+    name: str,
+    source: str | None,
+    asset: str | None,
+    section: str | None,
+    truncate: bool,
+    as_json: bool,
+    **words: Any,
+) -> None:
+    """Show what a model gets: the body of a skill, or one of its files."""
+    asked = IndexWords(**words)
+    skill = asked.build().get(as_reference(name), source=source)
+    if asset is None and section is not None:
+        asset = skill.file
+    if asset is None:
+        limits = BodyLimits(asked.body_lines(), excess="truncate" if truncate else "refuse")
+        loaded = load_body(skill, limits=limits)
+    else:
+        loaded = load_resource(skill, asset, section_hint=section)
+    if as_json:
+        print_json({"text": loaded.text, "report": loaded.report.to_json()})
+    else:
+        from vademecum.cli import show
+
+        show.print_text(loaded.text)
+
+
+@click.command("schema")
+@click.argument("dialect", type=click.Choice(["openai", "anthropic", "mcp"]))
+@json_option
+def schema_command(*, dialect: Any, as_json: bool) -> None:  # noqa: ARG001 - it is JSON with or without
+    """Print the tools that give skills to a model, as that API wants them."""
+    print_json(schemas(dialect))

@@ -1,0 +1,1 @@
+"""Other programs’ way in: the tools a model uses, for any framework."""

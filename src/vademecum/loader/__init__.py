@@ -1,0 +1,1 @@
+"""Skill → text: the catalogue, the body, one resource."""

@@ -1,0 +1,1 @@
+"""Request → Decision: may it happen, and why."""

@@ -1,0 +1,1 @@
+"""Query → ranked skills: which skill fits."""

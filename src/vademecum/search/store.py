@@ -1,0 +1,98 @@
+"""Which documents a search index holds ↔ a file beside it, and the lock that keeps writers apart."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import MsgspecError, Struct, msgpack
+
+from vademecum.errors import FileRefused
+from vademecum.files import read_capped, write_atomic
+from vademecum.version import VERSION
+
+FORMAT = f"vademecum-search-1 {VERSION}"
+MAX_STATE_BYTES = 512 * 1024 * 1024
+MAX_META_BYTES = 16 * 1024 * 1024
+LOCK_SECONDS = 20.0
+
+
+class Entry(Struct, frozen=True, gc=False, array_like=True):
+    """One document: what its file looked like, what its text was, and its number in the engine.
+
+    An identical copy of another document has number ``-1``: it is known, and not indexed.
+    """
+
+    stamp: int
+    digest: str
+    number: int
+
+
+class State(Struct, array_like=True):
+    """All documents by location, the next free number, and the engine's stamp this belongs to."""
+
+    format: str = FORMAT
+    engine_stamp: int = -1
+    next_number: int = 0
+    dead: int = 0
+    documents: dict[str, Entry] = {}
+
+
+class Store:
+    """The directory of one search index."""
+
+    def __init__(self, directory: Path) -> None:
+        self.engine_directory = directory / "tantivy"
+        self._state = directory / "state.msgpack"
+        self._lock = directory / "lock"
+        self._directory = directory
+
+    def load(self) -> State | None:
+        """The state, if it belongs to what the engine has on disk; ``None`` means: begin afresh."""
+        try:
+            state = msgpack.decode(read_capped(self._state, cap=MAX_STATE_BYTES), type=State)
+            meta = json.loads(read_capped(self.engine_directory / "meta.json", cap=MAX_META_BYTES))
+        except (OSError, FileRefused, MsgspecError, ValueError):
+            return None
+        # A process killed between the two writes leaves stamps that differ.
+        return state if state.format == FORMAT and meta.get("opstamp") == state.engine_stamp else None
+
+    def save(self, state: State) -> None:
+        """Write the state; the engine has committed before."""
+        write_atomic(self._state, msgpack.encode(state), mode=0o600)
+
+    def clear(self) -> None:
+        """Remove what is there, so that the engine can begin afresh."""
+        self._state.unlink(missing_ok=True)
+        shutil.rmtree(self.engine_directory, ignore_errors=True)
+        self.engine_directory.mkdir(parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other writers out; a busy lock is waited for, then a ``TimeoutError``."""
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            _acquire(descriptor)
+            yield
+        finally:
+            os.close(descriptor)  # which releases it
+
+
+def _acquire(descriptor: int) -> None:
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError("another process is updating the search index") from None
+            time.sleep(0.02)
+        else:
+            return

@@ -1,0 +1,52 @@
+"""Text → words: how documents and queries are taken apart, the same way for both."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
+
+MAX_WORD_CHARS = 64
+
+# Han, Kana and Hangul are written without spaces: a run of them is indexed as its overlapping pairs.
+UNSPACED = re.compile(
+    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003134f]+"
+)
+# A word with a capital inside, such as JavaScript or PDFForm, and where it is to be cut.
+_MIXED = re.compile(r"\b[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
+_CUT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def prepared(text: str) -> str:
+    """Text in which every word that can be asked for stands by itself.
+
+    >>> prepared("fillPDFForm in ＪａｖａＳｃｒｉｐｔ 技能说明")
+    'fillPDFForm fill PDF Form in JavaScript Java Script  技能 能说 说明 '
+    """
+    if not text.isascii():
+        text = UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", text))
+    return _MIXED.sub(_with_parts, text)
+
+
+def analyzer() -> TextAnalyzer:
+    """Words in lower case, without the English ones that say nothing, and without their endings."""
+    return (
+        TextAnalyzerBuilder(Tokenizer.simple())
+        .filter(Filter.remove_long(MAX_WORD_CHARS))
+        .filter(Filter.lowercase())
+        .filter(Filter.stopword("english"))
+        .filter(Filter.stemmer("english"))
+        .build()
+    )
+
+
+def _pairs(run: re.Match[str]) -> str:
+    text = run[0]
+    pairs = [text[n : n + 2] for n in range(max(1, len(text) - 1))]
+    return f" {' '.join(pairs)} "
+
+
+def _with_parts(word: re.Match[str]) -> str:
+    return f"{word[0]} {_CUT.sub(' ', word[0])}"
