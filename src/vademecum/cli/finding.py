@@ -8,9 +8,6 @@ import click
 
 from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
 from vademecum.cli.output import ReadingProgress, json_option, print_json
-from vademecum.doors.tools import schemas
-from vademecum.loader.body import BodyLimits, load_body
-from vademecum.loader.resource import load_resource
 from vademecum.search.finder import Finder
 
 
@@ -58,6 +55,9 @@ def show_command(  # noqa: PLR0913 - one for each option
     **words: Any,
 ) -> None:
     """Show what a model gets: the body of a skill, or one of its files."""
+    from vademecum.loader.body import BodyLimits, load_body
+    from vademecum.loader.resource import load_resource
+
     asked = IndexWords(**words)
     skill = asked.build().get(as_reference(name), source=source)
     if asset is None and section is not None:
@@ -80,4 +80,6 @@ def show_command(  # noqa: PLR0913 - one for each option
 @json_option
 def schema_command(*, dialect: Any, as_json: bool) -> None:  # noqa: ARG001 - it is JSON with or without
     """Print the tools that give skills to a model, as that API wants them."""
+    from vademecum.doors.tools import schemas
+
     print_json(schemas(dialect))

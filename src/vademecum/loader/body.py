@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from html import escape
 from typing import Literal
+
+from msgspec import Struct
 
 from vademecum.errors import LoadRefused
 from vademecum.loader.assets import list_assets
@@ -20,8 +21,7 @@ _FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _CLOSING_TAG = re.compile(r"</(skill_content|skill_resources)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLimits:
+class BodyLimits(Struct, frozen=True):
     """How much of a body is handed over, and what happens to one that is longer."""
 
     lines: int = MAX_BODY_LINES

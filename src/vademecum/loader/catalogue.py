@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Literal
+
+from msgspec import Struct
 
 from vademecum.skill.skill import Skill
 
@@ -17,8 +18,7 @@ DEFAULT_BUDGET = 80_000
 _ELLIPSIS = "…"
 
 
-@dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalogue(Struct, frozen=True):
     """The text, and how many descriptions had to be shortened for it."""
 
     text: str

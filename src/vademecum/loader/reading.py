@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from vademecum.errors import LoadRefused
 from vademecum.files import read_up_to
@@ -16,8 +17,7 @@ from vademecum.skill.text import without_hidden
 MAX_FILE_BYTES = 10 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class LoadReport:
+class LoadReport(Struct, frozen=True):
     """What was read and what of it was handed over; ``path`` is where the full text is."""
 
     path: str
@@ -39,16 +39,14 @@ class LoadReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """Text for a reader, and its report."""
 
     text: str
     report: LoadReport
 
 
-@dataclass(frozen=True, slots=True)
-class FileText:
+class FileText(Struct, frozen=True):
     """A whole file as text: line ends normalised, hidden characters removed and counted."""
 
     path: str

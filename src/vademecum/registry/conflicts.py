@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from vademecum.registry.report import Conflict, Overridden
 from vademecum.registry.roots import Root
@@ -15,8 +16,7 @@ from vademecum.skill.skill import Skill
 Candidate = tuple[Skill, Root, os.stat_result]
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(Struct, frozen=True):
     """The skills that keep their names, those that lose them, and the conflicts."""
 
     winners: tuple[Skill, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from vademecum.registry.roots import Root
 from vademecum.skill.model import Problem
@@ -11,8 +12,7 @@ from vademecum.skill.model import Problem
 RootStatus = Literal["searched", "absent", "not-a-directory", "unreadable"]
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """A document or a place that is not in the index, and why."""
 
     source: str
@@ -37,8 +37,7 @@ class LeftOut:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class RootReport:
+class RootReport(Struct, frozen=True):
     """One root: whether it was searched, and what was in it."""
 
     root: Root
@@ -52,8 +51,7 @@ class RootReport:
         return {**self.root.to_json(), **counts}
 
 
-@dataclass(frozen=True, slots=True)
-class Overridden:
+class Overridden(Struct, frozen=True):
     """A skill that lost its name to another, and why."""
 
     source: str
@@ -66,8 +64,7 @@ class Overridden:
         return {"source": self.source, "path": self.path, "version": self.version, "reason": self.reason}
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """One name that several skills claim: which one has it, and which were overridden."""
 
     name: str
@@ -85,8 +82,7 @@ class Conflict:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """Everything a scan has to say for itself."""
 
     roots: tuple[RootReport, ...]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass
 from itertools import product
 from operator import attrgetter
+
+from msgspec import Struct
 
 from vademecum.config import ScanSettings
 from vademecum.skill.model import MANIFEST
@@ -22,8 +23,7 @@ _SPELLINGS = frozenset(map("".join, product(*((c.upper(), c.lower()) for c in MA
 Found = tuple[str, str, os.stat_result]
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(Struct, frozen=True):
     """A place that could not be looked at, and why."""
 
     path: str
@@ -31,8 +31,7 @@ class Obstacle:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(Struct, frozen=True):
     """What a walk through one root came upon, in the order of names."""
 
     documents: list[Found]

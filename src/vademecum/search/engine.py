@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import tantivy
+from msgspec import Struct
 from tantivy import Document, Index, Occur, Query, SchemaBuilder
 
 from vademecum.search.words import analyzer, prepared
@@ -20,8 +20,7 @@ _TOKENIZER = "vade"
 _WRITER_BYTES = 50_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """What is indexed of one skill."""
 
     name: str

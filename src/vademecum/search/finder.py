@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import open_plain, read_up_to
@@ -24,8 +25,7 @@ _PROGRESS_STEP = 200
 Progress = Callable[[int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """A skill that fits a query; a higher score fits better."""
 
     name: str
