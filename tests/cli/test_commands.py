@@ -545,3 +545,58 @@ def test_ten_thousand_skills_are_listed_at_a_terminal_s_width(place: Place) -> N
     lines = place.vade("list", COLUMNS="40").out.splitlines()
     assert len(lines) > 2000
     assert max(map(len, lines)) <= 45
+
+
+def test_search(place: Place) -> None:
+    done = place.vade("search", "compare two documents", "-n", "1")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("file-diff  builtin  Compare two files one to one")
+    found = place.vade("search", "比较文件", "--json").json
+    assert list(found) == ["results"]
+    assert list(found["results"][0]) == ["name", "description", "source", "score"]
+    assert found["results"][0]["name"] == "file-diff"
+    assert (
+        place.vade("search", "zzzz").out
+        == "No skill fits. Other words may help; vade list shows all there are.\n"
+    )
+    shown = on_a_terminal(place, VADE, "search", "compare")
+    assert "\x1b[1;33mCompare\x1b[0m two files" in shown
+
+
+def test_search_hides_what_is_not_for_people(place: Place) -> None:
+    write_skill(
+        place.cwd, ".agent/skills/inner", "---\nname: inner\ndescription: zebra\nuser-invocable: false\n---\n"
+    )
+    assert place.vade("search", "zebra", "--json").json == {"results": []}
+
+
+def test_show(place: Place) -> None:
+    text = "---\nname: x\ndescription: y\n---\n# Title\n\n## One\nfirst\n\n## Two\nsecond\n"
+    skill = write_skill(place.cwd, ".agent/skills/x", text)
+    (skill / "references").mkdir()
+    (skill / "references" / "r.md").write_text("# R\n\tkeep   this\n")
+    assert place.vade("show", "x").out.startswith('<skill_content name="x" source="project">\n# Title\n')
+    found = place.vade("show", "x", "--json").json
+    assert list(found) == ["text", "report"]
+    assert found["report"]["bytes_read"] == len(text)
+    assert place.vade("show", "x", "--asset", "references/r.md").out == "# R\n    keep   this\n\n"
+    assert place.vade("show", "x", "--section", "one").out == "## One\nfirst\n"
+    for words, code in ((["nope"], 4), (["x", "--asset", "../y"], 1), (["x", "--section", "gone"], 1)):
+        done = place.vade("show", *words)
+        assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
+
+
+def test_show_respects_the_limit_on_lines(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/x", "---\nname: x\ndescription: y\n---\n" + "line\n" * 50)
+    (place.cwd / ".agent/config.json").write_text('{"security": {"max_skill_body_lines": 10}}')
+    refused = place.vade("show", "x")
+    assert (refused.code, "50 lines" in refused.err) == (1, True)
+    assert place.vade("show", "x", "--truncate", "--json").json["report"]["truncated"]
+
+
+def test_schema(place: Place) -> None:
+    for dialect, key in (("openai", "function"), ("anthropic", "input_schema"), ("mcp", "inputSchema")):
+        tools = place.vade("schema", dialect, "--json").json
+        assert len(tools) == 6
+        assert key in tools[0]
+        assert place.vade("schema", dialect).json == tools

@@ -26,7 +26,8 @@ def prepared(text: str) -> str:
     'fillPDFForm fill PDF Form in JavaScript Java Script  技能 能说 说明 '
     """
     if not text.isascii():
-        text = UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", text))
+        whole = text.encode("utf-8", "replace").decode()  # half a character is no text to search for
+        text = UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", whole))
     return _MIXED.sub(_with_parts, text)
 
 

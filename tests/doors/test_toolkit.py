@@ -1,0 +1,227 @@
+"""E1-E3: the tools of a model, behind one gate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import index_of, write_skill
+from vademecum import Toolkit
+from vademecum.doors.tools import TOOLS, schemas
+from vademecum.policy.base import Decision, Effect, Request
+
+
+class Refusing:
+    """Denies what it was told to, and remembers every question."""
+
+    def __init__(self, *denied: str, effect: Effect = Effect.DENY) -> None:
+        self._denied = denied
+        self._effect = effect
+        self.asked: list[Request] = []
+
+    def decide(self, request: Request) -> Decision:
+        self.asked.append(request)
+        refused = any(resource in self._denied for resource in request.resources)
+        return Decision(self._effect if refused else Effect.ALLOW, "as told")
+
+
+@pytest.fixture
+def library(root: Path) -> Path:
+    for name, description in (
+        ("pdf-forms", "Fill in PDF forms."),
+        ("pdf-secret", "Secret PDF forms."),
+        ("tables", "Sum up tables."),
+    ):
+        place = write_skill(root, name, f"---\nname: {name}\ndescription: {description}\n---\n# {name}\n")
+        (place / "references").mkdir()
+        (place / "references" / "guide.md").write_text("# One\nfirst\n# Two\nsecond\n")
+        (place / "scripts").mkdir()
+        (place / "scripts" / "run.py").write_text("print()")
+    write_skill(
+        root, "manual", "---\nname: manual\ndescription: PDF by hand.\ndisable-model-invocation: true\n---\n"
+    )
+    return root
+
+
+@pytest.fixture
+def kit(library: Path) -> Toolkit:
+    return Toolkit(index_of(library))
+
+
+def test_skill_tool_and_load_skill(kit: Toolkit) -> None:
+    result = kit.call("skill", {"name": "PDF-Forms"})
+    assert not result.is_error
+    assert result.text.startswith('<skill_content name="pdf-forms" source="extra">\n# pdf-forms\n')
+    assert result.report is not None
+    assert "tables" in kit.call("load_skill", '{"skill_name": "tables"}').text
+
+
+def test_second_load_is_a_note_unless_the_skill_changed(kit: Toolkit, library: Path) -> None:
+    first = kit.call("load_skill", {"skill_name": "tables"}).text
+    assert (
+        kit.call("skill", {"name": "tables"}).text == "Skill 'tables' is loaded already and has not changed."
+    )
+    with (library / "tables" / "SKILL.md").open("a") as out:
+        out.write("More.\n")
+    again = kit.call("load_skill", {"skill_name": "tables"}).text
+    assert again != first
+    assert "More." in again
+
+
+def test_search_assets_and_scripts(kit: Toolkit, library: Path) -> None:
+    found = json.loads(kit.call("search_skills", {"query": "fill a form", "n": 1}).text)
+    assert found == [{"name": "pdf-forms", "description": "Fill in PDF forms."}]
+    assert json.loads(kit.call("list_skill_assets", {"skill_name": "tables"}).text) == [
+        "references/guide.md",
+        "scripts/run.py",
+    ]
+    asset = {"skill_name": "tables", "relative_path": "references/guide.md"}
+    assert kit.call("load_skill_asset", asset).text == "# One\nfirst\n# Two\nsecond\n"
+    assert kit.call("load_skill_asset", {**asset, "section_hint": "two"}).text == "# Two\nsecond"
+    script = kit.call("get_skill_script_path", {"skill_name": "tables", "script_name": "run.py"})
+    assert script.text == f"{library}/tables/scripts/run.py"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "words"),
+    [
+        ("nope", {}, "There is no tool 'nope': there are skill, load_skill"),
+        ("skill", {}, "missing required field `name`"),
+        ("skill", {"name": 7}, "Expected `str`, got `int`"),
+        ("skill", {"name": "tables", "x": 1}, "unknown field `x`"),
+        ("skill", "not json", "The arguments of skill are wrong"),
+        ("skill", "[1]", "The arguments of skill are wrong"),
+        ("skill", "[" * 100_000, "The arguments of skill are wrong"),
+        ("skill", {"name": "x" * 300_000}, "too long"),
+        ("skill", {"name": "tabels"}, "No skill is called 'tabels': did you mean 'tables'?"),
+        ("skill", {"name": "../tables"}, "No skill is called"),
+        ("search_skills", {"query": "x", "n": 0}, ">= 1"),
+        ("search_skills", {"query": "x", "n": 1000}, "<= 50"),
+        (
+            "load_skill_asset",
+            {"skill_name": "tables", "relative_path": "../pdf-forms/SKILL.md"},
+            "is not below",
+        ),
+        (
+            "load_skill_asset",
+            {"skill_name": "tables", "relative_path": "references/gone.md"},
+            "cannot be read",
+        ),
+        (
+            "get_skill_script_path",
+            {"skill_name": "tables", "script_name": "gone"},
+            "there are scripts/run.py",
+        ),
+    ],
+)
+def test_what_goes_wrong_is_a_result(
+    kit: Toolkit, tool: str, arguments: dict[str, object] | str, words: str
+) -> None:
+    result = kit.call(tool, arguments)
+    assert result.is_error
+    assert words in result.text
+
+
+def test_model_never_hears_of_what_it_may_not_use(library: Path) -> None:
+    # E3: catalogue, search, errors and assets alike; the refused skill looks like one that does not exist.
+    policy = Refusing("pdf-secret")
+    kit = Toolkit(index_of(library), policy=policy, agent="clerk")
+    shown = [
+        kit.catalogue(),
+        kit.system_prompt(),
+        kit.call("search_skills", {"query": "secret pdf forms by hand", "n": 50}).text,
+        kit.call("skill", {"name": "pdf-secre"}).text,
+        kit.call("skill", {"name": "pdf"}).text,
+        json.dumps(kit.schemas("openai")),
+    ]
+    assert not [
+        text
+        for text in shown
+        if "secret" in text.lower().replace("pdf-secre'", "").replace("'pdf-secret'", "")
+    ]
+    for tool, extra in (
+        ("skill", {}),
+        ("load_skill_asset", {"relative_path": "references/guide.md"}),
+        ("get_skill_script_path", {"script_name": "run.py"}),
+        ("list_skill_assets", {}),
+    ):
+        key = "name" if tool == "skill" else "skill_name"
+        for hidden in ("pdf-secret", "manual"):
+            answers = [
+                kit.call(tool, {key: name, **extra}).text.replace(name, "NAME")
+                for name in (hidden, "pdf-unknown")
+            ]
+            assert answers[0] == answers[1]
+    assert {request.agent for request in policy.asked} == {"clerk"}
+
+
+def test_every_door_asks(library: Path) -> None:
+    policy = Refusing("tables/references/guide.md", "tables/run.py")
+    kit = Toolkit(index_of(library), policy=policy)
+    asset = kit.call("load_skill_asset", {"skill_name": "tables", "relative_path": "references/guide.md"})
+    script = kit.call("get_skill_script_path", {"skill_name": "tables", "script_name": "run.py"})
+    assert (asset.is_error, script.is_error) == (True, True)
+    assert "refused by policy" in asset.text
+    assert {request.permission for request in policy.asked} == {"skill", "resource", "script"}
+
+
+def test_ask_with_nobody_to_ask_is_a_refusal(library: Path) -> None:
+    kit = Toolkit(index_of(library), policy=Refusing("tables", effect=Effect.ASK))
+    assert "tables" not in kit.catalogue()
+    assert kit.call("skill", {"name": "tables"}).is_error
+
+
+def test_people_may_use_what_models_may_not(library: Path) -> None:
+    assert not Toolkit(index_of(library), origin="user").call("skill", {"name": "manual"}).is_error
+    assert Toolkit(index_of(library)).call("skill", {"name": "manual"}).is_error
+
+
+def test_no_skills_no_tools_no_prompt(root: Path) -> None:
+    kit = Toolkit(index_of(root))
+    assert (kit.schemas("openai"), kit.system_prompt(), kit.catalogue()) == ([], "", "")
+
+
+def test_descriptions_stay_while_skills_come_and_go(library: Path) -> None:
+    before = Toolkit(index_of(library)).schemas("mcp")
+    write_skill(library, "another")
+    assert Toolkit(index_of(library)).schemas("mcp") == before
+
+
+def test_schemas_in_three_dialects() -> None:
+    openai, anthropic, mcp = schemas("openai"), schemas("anthropic"), schemas("mcp")
+    assert [tool["function"]["name"] for tool in openai] == list(TOOLS)
+    assert openai[0] == {
+        "type": "function",
+        "function": {
+            "name": "skill",
+            "description": "Load a skill: the instructions to follow for a kind of task. Do this before starting such a task.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "name": {
+                        "type": "string",
+                        "description": "The name of a skill, as the catalogue or a search gives it.",
+                    }
+                },
+                "required": ["name"],
+                "additionalProperties": False,
+            },
+        },
+    }
+    assert [tool["input_schema"] for tool in anthropic] == [tool["inputSchema"] for tool in mcp]
+    assert anthropic[2]["input_schema"]["properties"]["n"] == {
+        "type": "integer",
+        "description": "How many skills to return.",
+        "minimum": 1,
+        "maximum": 50,
+        "default": 5,
+    }
+
+
+def test_system_prompt(library: Path) -> None:
+    prompt = Toolkit(index_of(library)).system_prompt()
+    assert prompt.startswith("Skills are instructions for kinds of tasks.")
+    assert "<name>\npdf-forms\n</name>" in prompt
+    assert "manual" not in prompt

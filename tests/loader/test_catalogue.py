@@ -1,0 +1,74 @@
+"""E1, B10: what a model is told of skills, within a budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import index_of, write_skill
+from vademecum import IndexOptions, Reading, Skill
+from vademecum.loader.catalogue import Form, render_catalogue
+
+
+def library(root: Path) -> tuple[Skill, ...]:
+    write_skill(root, "short", "---\nname: short\ndescription: Brief & <new>.\n---\n")
+    write_skill(root, "long", f"---\nname: long\ndescription: {'many words ' * 60}\n---\n")
+    write_skill(root, "longer", f"---\nname: longer\ndescription: {'长描述，' * 150}\n---\n")
+    return index_of(root, IndexOptions(reading=Reading(block_angle_brackets=False))).skills
+
+
+def test_list(root: Path) -> None:
+    text = render_catalogue(library(root)).text.splitlines()
+    assert text[0] == "Available Skills:"
+    assert text[3] == "- name=short | source=extra | description=Brief & <new>."
+
+
+def test_xml_is_escaped(root: Path) -> None:
+    text = render_catalogue(library(root), form="xml").text
+    assert (
+        "<name>\nshort\n</name>\n<description>\nBrief &amp; &lt;new&gt;.\n</description>\n<source>\nextra\n</source>"
+        in text
+    )
+    assert text.startswith("<available_skills>\n<skill>\n")
+    assert text.endswith("</skill>\n</available_skills>")
+
+
+def test_json(root: Path) -> None:
+    found = json.loads(render_catalogue(library(root), form="json").text)
+    assert found["available_skills"][2] == {
+        "name": "short",
+        "description": "Brief & <new>.",
+        "source": "extra",
+    }
+
+
+@pytest.mark.parametrize("form", ["list", "xml", "json"])
+@pytest.mark.parametrize("budget", [0, 150, 400, 500, 700, 1000, 100_000])
+def test_budget(root: Path, form: Form, budget: int) -> None:
+    skills = library(root)
+    full = render_catalogue(skills, form=form, budget=10**9)
+    found = render_catalogue(skills, form=form, budget=budget)
+    assert all(skill.name in found.text for skill in skills)  # every name stays
+    frame = len(render_catalogue(skills, form=form, budget=0).text)
+    assert len(found.text) <= max(budget, frame) + 120  # and the line that says what was cut
+    if found.shortened:
+        assert "descriptions are shortened" in found.text
+        assert len(found.text) < len(full.text) + 120
+    else:
+        assert found.text == full.text
+    if form == "json":
+        json.loads(found.text)
+
+
+def test_short_descriptions_stay_whole_and_long_ones_share_the_rest(root: Path) -> None:
+    text = render_catalogue(library(root), budget=500).text
+    assert "description=Brief & <new>." in text
+    lengths = [len(line.partition("description=")[2]) for line in text.splitlines() if "name=long" in line]
+    assert abs(lengths[0] - lengths[1]) <= 2
+    assert text.count("…") == 2
+
+
+def test_no_skills_no_catalogue() -> None:
+    assert render_catalogue([], form="xml").text == render_catalogue([], form="list").text == ""

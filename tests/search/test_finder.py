@@ -1,0 +1,274 @@
+"""D1: ranked, persistent, exact about who may see what."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support import write_skill
+from vademecum import Finder, IndexOptions, Root, SkillIndex, VademecumError, build_index
+
+LATER = 4_000_000_000.0
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def skill(root: Path, name: str, description: str, body: str = "Steps.") -> Path:
+    return write_skill(root, name, f"---\nname: {name}\ndescription: {description}\n---\n{body}\n")
+
+
+def library(root: Path) -> None:
+    skill(root, "pdf-forms", "Fill in PDF forms and sign them.", "Uses the acroform fields of a document.")
+    skill(root, "csv-tables", "Summarise tables of numbers.", "Works on spreadsheets exported as text.")
+    skill(root, "meeting", "把会议记录整理成纪要，列出待办事项。", "步骤：先通读全文。")
+    skill(root, "gitHelper", "x")  # an invalid name: skipped
+    skill(root, "code-review", "Review JavaScript and TypeScript code.", "Look for race conditions.")
+
+
+def index_at(root: Path, cache: Path | None, *, bodies: bool = True) -> SkillIndex:
+    return build_index(root, IndexOptions(cache=cache, index_bodies=bodies), clock=lambda: LATER)
+
+
+def names(finder: Finder, query: str, n: int = 5) -> list[str]:
+    return [hit.name for hit in finder.search(query, n)]
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("fill in a PDF form", "pdf-forms"),
+        ("filling forms", "pdf-forms"),
+        ("会议", "meeting"),
+        ("整理待办", "meeting"),
+        ("帮我写会议纪要", "meeting"),
+        ("javascript", "code-review"),
+        ("type script", "code-review"),
+        ("acroform", "pdf-forms"),
+        ("ＣＳＶ", "csv-tables"),
+        ("csv_tables", "csv-tables"),
+    ],
+)
+def test_finds(root: Path, query: str, first: str) -> None:
+    library(root)
+    assert names(Finder(index_at(root, None)), query)[:1] == [first]
+
+
+def test_hits_are_whole_and_ordered(root: Path) -> None:
+    library(root)
+    hits = Finder(index_at(root, None)).search("review tables of code", 10)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert hits[0].to_json() == {
+        "name": "code-review",
+        "description": "Review JavaScript and TypeScript code.",
+        "source": "extra",
+        "score": hits[0].score,
+    }
+
+
+@pytest.mark.parametrize("query", ["", "   ", "?!,.", "zzzqqq", "the of and", "\0\x1b", "\ud800"])
+def test_queries_that_find_nothing(root: Path, query: str) -> None:
+    library(root)
+    assert Finder(index_at(root, None)).search(query) == []
+
+
+def test_numbers_of_hits(root: Path) -> None:
+    library(root)
+    finder = Finder(index_at(root, None))
+    assert finder.search("forms", 0) == []
+    assert len(finder.search("forms tables code 会议", 10_000)) == 4
+    with pytest.raises(VademecumError, match="n is -1"):
+        finder.search("forms", -1)
+
+
+def test_hundred_kilobytes_of_query(root: Path) -> None:
+    library(root)
+    noise = " ".join(f"word{number}" for number in range(12_000))
+    assert names(Finder(index_at(root, None)), f"javascript review {noise}")[0] == "code-review"
+
+
+def test_no_skills_at_all(root: Path, cache: Path) -> None:
+    assert Finder(index_at(root, cache)).search("anything") == []
+
+
+def test_bodies_can_be_left_out(root: Path, cache: Path) -> None:
+    library(root)
+    assert names(Finder(index_at(root, cache)), "acroform") == ["pdf-forms"]
+    assert names(Finder(index_at(root, cache, bodies=False)), "acroform") == []
+
+
+def test_updated_by_the_difference_only(root: Path, cache: Path) -> None:
+    library(root)
+    assert Finder(index_at(root, cache)).updated == 4
+    assert Finder(index_at(root, cache)).updated == 0
+    skill(root, "csv-tables", "Summarise tables of numbers.", "Now also about parquet.")
+    finder = Finder(index_at(root, cache))
+    assert (finder.updated, names(finder, "parquet"), names(finder, "spreadsheets")) == (
+        2,
+        ["csv-tables"],
+        [],
+    )
+    shutil.rmtree(root / "meeting")
+    skill(root, "added", "About zebras.")
+    finder = Finder(index_at(root, cache))
+    assert (finder.updated, names(finder, "会议"), names(finder, "zebra")) == (2, [], ["added"])
+
+
+def test_touched_but_unchanged_file_changes_nothing(root: Path, cache: Path) -> None:
+    library(root)
+    Finder(index_at(root, cache))
+    os.utime(root / "meeting" / "SKILL.md", (5, 5))
+    assert Finder(index_at(root, cache)).updated == 0
+
+
+def test_incremental_and_fresh_indexes_rank_alike(root: Path, cache: Path, tmp_path: Path) -> None:
+    skill(root, "pdf-forms", "Fill in PDF forms and sign them.")
+    Finder(index_at(root, cache))
+    library(root)
+    grown, fresh = Finder(index_at(root, cache)), Finder(index_at(root, tmp_path / "other"))
+    for query in ("sign tables", "review code", "会议 forms"):
+        assert names(grown, query) == names(fresh, query)
+
+
+def test_hidden_skills_neither_appear_nor_change_the_ranking(root: Path, cache: Path, tmp_path: Path) -> None:
+    # E3: scores, not only the order, are those of a library without them.
+    library(root)
+    bare = tmp_path / "bare"
+    shutil.copytree(root, bare)
+    for number in range(30):
+        skill(
+            root,
+            f"secret-{number}",
+            "Sign secret PDF forms, review code and tables.",
+            "race conditions " * 50,
+        )
+    index = index_at(root, cache)
+    visible = [s for s in index.skills if not s.name.startswith("secret")]
+    Finder(index, skills=index.skills, audience="agent")  # once the agent saw everything
+    finder = Finder(index, skills=visible, audience="agent")  # now it may not
+    expected = Finder(index_at(bare, None))
+    for query in ("sign forms", "review race conditions", "tables"):
+        assert finder.search(query) == expected.search(query)
+
+
+def test_identical_copies_count_once(root: Path) -> None:
+    text = "---\ndescription: Fold paper cranes.\n---\nFold.\n"
+    for name in ("b-copy", "a-copy"):
+        write_skill(root, name, text)
+    options = IndexOptions(reading=__import__("vademecum").Reading(lenient=True))
+    index = build_index(root, options)
+    assert len(index) == 2  # each takes its directory's name
+    hits = Finder(index).search("cranes")
+    assert len(hits) == 2  # different names are different texts
+    same = [s for s in index.skills if s.name == "a-copy"] * 1
+    assert names(Finder(index, skills=[*same, *same]), "cranes") == ["a-copy"]
+
+
+def test_ties_go_to_the_higher_root_then_to_the_name(tmp_path: Path) -> None:
+    for place, name in (("low", "aa"), ("high", "cc"), ("high", "bb")):
+        skill(tmp_path / place, name, "Fold cranes.")
+    index = build_index([Root(tmp_path / "high"), Root(tmp_path / "low")], IndexOptions())
+    assert names(Finder(index), "cranes") == ["bb", "cc", "aa"]
+    assert names(Finder(index), "cranes", 1) == ["bb"]
+
+
+def test_many_ties_are_cut_the_same_way(root: Path) -> None:
+    for number in range(200):
+        skill(root, f"s{number:03d}", "Fold cranes.")
+    finder = Finder(index_at(root, None))
+    assert names(finder, "cranes", 3) == ["s000", "s001", "s002"]
+
+
+@pytest.mark.parametrize("damage", ["state", "engine", "meta", "no-state", "old-state"])
+def test_damaged_files_are_built_anew(root: Path, cache: Path, damage: str) -> None:
+    library(root)
+    Finder(index_at(root, cache))
+    (place,) = cache.glob("search-*")
+    match damage:
+        case "state":
+            (place / "state.msgpack").write_bytes(b"garbage")
+        case "engine":
+            shutil.rmtree(place / "tantivy")
+        case "meta":
+            (place / "tantivy" / "meta.json").write_text("{")
+        case "no-state":
+            (place / "state.msgpack").unlink()
+        case "old-state":
+            state = (place / "state.msgpack").read_bytes()
+            skill(root, "added", "About zebras.")
+            Finder(index_at(root, cache))
+            (place / "state.msgpack").write_bytes(state)  # killed between the commit and the state
+    finder = Finder(index_at(root, cache))
+    assert (names(finder, "forms"), finder.problem) == (["pdf-forms"], None)
+
+
+def test_segment_files_that_were_damaged_fall_back_to_memory(root: Path, cache: Path) -> None:
+    library(root)
+    Finder(index_at(root, cache))
+    for file in next(iter(cache.glob("search-*"))).joinpath("tantivy").glob("*.term"):
+        file.write_bytes(b"x")
+    finder = Finder(index_at(root, cache))
+    assert names(finder, "forms") == ["pdf-forms"]
+
+
+def test_disk_that_does_not_take_it(root: Path, tmp_path: Path) -> None:
+    library(root)
+    index = index_at(root, Path("/proc/vademecum"))
+    finder = Finder(index)
+    assert names(finder, "forms") == ["pdf-forms"]
+    assert finder.problem is not None
+    assert finder.problem.code == "search-not-kept"
+
+
+def test_body_that_vanished_is_searched_by_its_description(root: Path, cache: Path) -> None:
+    library(root)
+    index = index_at(root, cache)
+    shutil.rmtree(root / "pdf-forms")
+    assert names(Finder(index), "forms") == ["pdf-forms"]
+
+
+def test_many_processes_at_once(root: Path, cache: Path) -> None:
+    for number in range(300):
+        skill(root, f"s{number}", f"About topic{number}.")
+    code = (
+        "import sys, vademecum as vm; from pathlib import Path\n"
+        "index = vm.build_index(sys.argv[1], vm.IndexOptions(cache=Path(sys.argv[2])), clock=lambda: 4e9)\n"
+        "finder = vm.Finder(index)\n"
+        "print([h.name for h in finder.search('topic7 topic8')], finder.problem)"
+    )
+
+    def run(_: int) -> str:
+        words = [sys.executable, "-c", code, str(root), str(cache)]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+    with ThreadPoolExecutor(6) as pool:
+        outputs = set(pool.map(run, range(12)))
+    assert outputs == {"['s7', 's8'] None\n"}
+
+
+def test_killed_while_building_it_is_built_anew(root: Path, cache: Path) -> None:
+    import time
+
+    for number in range(1500):
+        skill(root, f"s{number}", f"About topic{number}.", "word " * 200)
+    code = (
+        "import sys, vademecum as vm; from pathlib import Path\n"
+        "index = vm.build_index(sys.argv[1], vm.IndexOptions(cache=Path(sys.argv[2])), clock=lambda: 4e9)\n"
+        "print('ready', flush=True); vm.Finder(index)"
+    )
+    for delay in (0.0, 0.05, 0.1, 0.2, 0.3, 0.4):
+        words = [sys.executable, "-c", code, str(root), str(cache)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as started:
+            assert started.stdout is not None
+            started.stdout.readline()
+            time.sleep(delay)
+            started.kill()
+    assert names(Finder(index_at(root, cache)), "topic77") == ["s77"]

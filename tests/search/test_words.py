@@ -1,0 +1,41 @@
+"""D1: how texts and queries are taken apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from vademecum.search.matches import Matches
+from vademecum.search.words import analyzer, prepared
+
+
+def words(text: str) -> list[str]:
+    return analyzer().analyze(prepared(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The files are compared", ["file", "compar"]),
+        ("file-diff snake_case", ["file", "diff", "snake", "case"]),
+        ("fillPDFForm", ["fillpdfform", "fill", "pdf", "form"]),
+        ("JavaScript", ["javascript", "java", "script"]),
+        ("ＰＤＦ　ｆｏｒｍ", ["pdf", "form"]),
+        ("技能说明", ["技能", "能说", "说明"]),
+        ("图", ["图"]),
+        ("ファイル比較", ["ファ", "ァイ", "イル", "ル比", "比較"]),
+        ("한국어 기술", ["한국", "국어", "기술"]),
+        ("用PDF表单", ["用", "pdf", "表单"]),
+        ("C++ & C#!", ["c", "c"]),
+        ("", []),
+        ("?!… 。，", []),
+        ("x" * 100, []),
+    ],
+)
+def test_words(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_matches_are_found_by_the_same_rules() -> None:
+    text = "Compares files; 比较两个文件"
+    spans = Matches(set(words("compare 文件"))).spans(text)
+    assert [text[start:end] for start, end in spans] == ["Compares", "文件"]
