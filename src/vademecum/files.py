@@ -11,6 +11,7 @@ from vademecum.errors import FileRefused
 
 # O_NONBLOCK: a FIFO that took a file's place between two looks cannot make us wait.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+_CHUNK = 64 * 1024
 
 
 def open_plain(path: str | Path) -> int:
@@ -24,10 +25,15 @@ def open_plain(path: str | Path) -> int:
 
 def read_up_to(descriptor: int, size: int) -> bytes:
     """Read ``size`` bytes, or fewer where the file ends first."""
-    data = os.read(descriptor, size)
-    while len(data) < size and (more := os.read(descriptor, size - len(data))):
-        data += more
-    return data
+    pieces: list[bytes] = []
+    while size > 0:
+        asked = min(size, _CHUNK)
+        piece = os.read(descriptor, asked)
+        pieces.append(piece)
+        size -= len(piece)
+        if len(piece) < asked:  # the end of a plain file
+            break
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def read_capped(path: str | Path, *, cap: int) -> bytes:

@@ -37,7 +37,7 @@ def contained(base: Path, relative: str) -> Path:
     return joined
 
 
-def open_contained(base: Path, relative: str) -> int:
+def open_contained(base: str | Path, relative: str) -> int:
     """Open a plain file below ``base`` for reading and return its descriptor.
 
     Each step is opened relative to the directory before it and never through a link, so nothing that is
@@ -54,7 +54,7 @@ def open_contained(base: Path, relative: str) -> int:
             os.close(descriptor)
 
 
-def _descend(chain: list[int], relative: str, base: Path) -> int:
+def _descend(chain: list[int], relative: str, base: str | Path) -> int:
     """Walk down from the last directory of ``chain``, which grows and shrinks on the way."""
     steps = relative.split("/")[::-1]
     links = 0
@@ -78,9 +78,10 @@ def _descend(chain: list[int], relative: str, base: Path) -> int:
                 raise _leads_out_of(base, relative) from error
             steps += target.split("/")[::-1]
             continue
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
             chain.append(descriptor)
-        elif any(rest not in {"", "."} for rest in steps) or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        elif not stat.S_ISREG(mode) or any(rest not in {"", "."} for rest in steps):
             os.close(descriptor)
             break
         else:
@@ -92,7 +93,7 @@ def _descend(chain: list[int], relative: str, base: Path) -> int:
 _STEP = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def _leads_out_of(base: Path, relative: str) -> PathRefused:
+def _leads_out_of(base: str | Path, relative: str) -> PathRefused:
     return PathRefused(f"The path {relative!r} follows a link that leads out: name a file below {base}.")
 
 
@@ -111,7 +112,7 @@ def _objection(relative: str) -> str | None:
     return None
 
 
-def leads_out(base: Path, joined: Path) -> bool:
+def leads_out(base: str | Path, joined: str | Path) -> bool:
     """Whether a path below ``base`` ends outside of it once its links are followed."""
     real_base = os.path.realpath(base)
     real = os.path.realpath(joined)

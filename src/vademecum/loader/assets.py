@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 from vademecum.errors import LoadRefused, PathRefused
 from vademecum.paths import contained, leads_out
 from vademecum.skill.skill import Skill
 
-ASSET_DIRECTORIES = ("references", "reference", "assets", "scripts")
+ASSET_DIRECTORIES = ("assets", "reference", "references", "scripts")
 MAX_ASSETS = 1000
 
 _PASSED_OVER = frozenset({"__pycache__", "node_modules", ".git", ".DS_Store"})
@@ -19,8 +20,14 @@ _PASSED_OVER = frozenset({"__pycache__", "node_modules", ".git", ".DS_Store"})
 def list_assets(skill: Skill) -> list[str]:
     """The relative paths of a skill's references, assets and scripts, sorted; at most 1,000."""
     found: list[str] = []
-    for top in sorted(ASSET_DIRECTORIES):
-        for name in _files_below(skill.path, top):
+    try:
+        present = os.listdir(skill.location)
+    except OSError:
+        return found
+    for top in ASSET_DIRECTORIES:
+        if top not in present:
+            continue
+        for name in _files_below(skill.location, top):
             found.append(name)
             if len(found) == MAX_ASSETS:
                 return found
@@ -41,13 +48,18 @@ def script_path(skill: Skill, script: str) -> Path:
     return path
 
 
-def _files_below(base: Path, top: str) -> Iterator[str]:
-    for directory, names, files in os.walk(base / top):
-        names[:] = sorted(name for name in names if name not in _PASSED_OVER)
-        for name in sorted(files):
-            path = Path(directory, name)
-            if name in _PASSED_OVER or name.endswith(".pyc"):
-                continue
-            if path.is_symlink() and (leads_out(base, path) or not path.exists()):
-                continue
-            yield path.relative_to(base).as_posix()
+def _files_below(base: str, top: str) -> Iterator[str]:
+    """The files below one directory, in order; a link counts when it ends inside the skill."""
+    try:
+        with os.scandir(f"{base}/{top}") as listing:
+            entries = sorted(listing, key=attrgetter("name"))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name in _PASSED_OVER or entry.name.endswith(".pyc"):
+            continue
+        relative = f"{top}/{entry.name}"
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files_below(base, relative)
+        elif not entry.is_symlink() or (os.path.isfile(entry.path) and not leads_out(base, entry.path)):
+            yield relative

@@ -50,22 +50,23 @@ def body_of(file: FileText) -> str:
 
 
 def _within(skill: Skill, body: str, limits: BodyLimits) -> tuple[str, bool]:
-    lines = body.split("\n")
-    if len(lines) <= limits.lines and len(body) <= limits.characters:
+    lines = body.count("\n") + 1
+    if lines <= limits.lines and len(body) <= limits.characters:
         return body, False
-    size = f"{len(lines):,} lines and {len(body):,} characters"
+    size = f"{lines:,} lines and {len(body):,} characters"
     most = f"{limits.lines:,} lines and {limits.characters:,} characters"
     if limits.excess == "refuse":
         advice = "move details to references/, or ask for it truncated"
         text = f"The body of skill {skill.name!r} has {size}, over {most}: {advice}."
         raise LoadRefused(text, code="body-too-long")
-    kept = "\n".join(lines[: limits.lines])[: limits.characters].rstrip()
+    kept = "\n".join(body.split("\n")[: limits.lines])[: limits.characters].rstrip()
     return f"{kept}\n\n[Truncated: the body has {size}; {len(kept):,} characters are shown.]", True
 
 
 def _wrapped(skill: Skill, body: str) -> str:
     # A body cannot end its own frame and go on as somebody else.
-    body = _CLOSING_TAG.sub(r"&lt;/\1", body)
+    if "</skill_" in body.lower():
+        body = _CLOSING_TAG.sub(r"&lt;/\1", body)
     files = list_assets(skill)
     listed = "".join(f"\n<file>{escape(name)}</file>" for name in files[:MAX_LISTED_RESOURCES])
     more = len(files) - MAX_LISTED_RESOURCES

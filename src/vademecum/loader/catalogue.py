@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
+from json.encoder import encode_basestring
 from typing import Literal
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from vademecum.skill.skill import Skill
 
 Form = Literal["list", "xml", "json"]
 
-# Enough for 100 skills with long descriptions, and 2 % of a context window of a million tokens.
+# Enough for several hundred skills, and 2 % of a context window of a million tokens.
 DEFAULT_BUDGET = 80_000
 _ELLIPSIS = "…"
 
@@ -23,6 +23,60 @@ class Catalogue(Struct, frozen=True):
 
     text: str
     shortened: int
+
+
+class _Layout(Struct, frozen=True):
+    """One form: what stands before, between and behind, one row, and how text is written in it."""
+
+    head: str
+    row: Callable[[str, str, str], str]
+    between: str
+    note: str
+    tail: str
+    written: Callable[[str], str]
+
+
+def _xml(text: str) -> str:
+    return escape(text, quote=False) if "&" in text or "<" in text or ">" in text else text
+
+
+def _json(text: str) -> str:
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return text
+    encoded: str = encode_basestring(text)
+    return encoded[1:-1]
+
+
+# The XML form is the one that models know, with the source in place of a path: a skill is loaded by name.
+_LAYOUTS: dict[Form, _Layout] = {
+    "list": _Layout(
+        head="Available Skills:\n",
+        row=lambda name, source, text: f"- name={name} | source={source} | description={text}",
+        between="\n",
+        note="\n({})",
+        tail="",
+        written=str,
+    ),
+    "xml": _Layout(
+        head="<available_skills>\n",
+        row=lambda name, source, text: (
+            f"<skill>\n<name>\n{name}\n</name>\n<description>\n{text}\n</description>\n"
+            f"<source>\n{source}\n</source>\n</skill>"
+        ),
+        between="\n",
+        note="\n<!-- {} -->",
+        tail="\n</available_skills>",
+        written=_xml,
+    ),
+    "json": _Layout(
+        head='{"available_skills":[',
+        row=lambda name, source, text: f'{{"name":"{name}","description":"{text}","source":"{source}"}}',
+        between=",",
+        note='],"note":"{}"}}',
+        tail="]}",
+        written=_json,
+    ),
+}
 
 
 def render_catalogue(
@@ -35,15 +89,35 @@ def render_catalogue(
     """
     if not skills:
         return Catalogue("", 0)
-    descriptions = [" ".join(skill.description.split()) for skill in skills]
-    frame = len(_text(skills, [""] * len(skills), form, 0))
-    shares = _shares([_cost(description, form) for description in descriptions], budget - frame)
-    shown = [
-        text if share >= _cost(text, form) else _cut(text, share, form)
-        for text, share in zip(descriptions, shares, strict=True)
+    layout = _LAYOUTS[form]
+    around = len(layout.row("", "", "")) + len(layout.between)
+    names = sum(len(skill.document.name) + len(skill.source) for skill in skills)
+    room = budget - len(layout.head) - len(layout.tail) - names - around * len(skills)
+    shown, shortened = _fitted([skill.document.description for skill in skills], room, layout.written)
+    rows = [
+        layout.row(skill.document.name, skill.source, text) for skill, text in zip(skills, shown, strict=True)
     ]
-    shortened = sum(text != whole for text, whole in zip(shown, descriptions, strict=True))
-    return Catalogue(_text(skills, shown, form, shortened), shortened)
+    text = layout.head + layout.between.join(rows) + _ending(layout, shortened, len(skills))
+    return Catalogue(text, shortened)
+
+
+def _fitted(descriptions: list[str], room: int, written: Callable[[str], str]) -> tuple[list[str], int]:
+    """The descriptions as they are written, shortened to fit the room, and how many were."""
+    if room <= 0:
+        return [""] * len(descriptions), len(descriptions)
+    whole = [_on_one_line(text) for text in descriptions]
+    shown = [written(text) for text in whole]
+    shortened = 0
+    if sum(map(len, shown)) > room:
+        for place, share in enumerate(_shares([len(text) for text in shown], room)):
+            if share < len(shown[place]):
+                shown[place] = _cut(whole[place], share, written)
+                shortened += 1
+    return shown, shortened
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split()) if "\n" in text or "\t" in text or "  " in text else text
 
 
 def _shares(costs: list[int], budget: int) -> list[int]:
@@ -61,57 +135,21 @@ def _shares(costs: list[int], budget: int) -> list[int]:
     return shares
 
 
-def _cost(description: str, form: Form) -> int:
-    return len(_escaped(description, form))
-
-
-def _cut(text: str, share: int, form: Form) -> str:
+def _cut(text: str, share: int, written: Callable[[str], str]) -> str:
     """As much of a description as its share holds, ending in an ellipsis."""
     room = share - len(_ELLIPSIS)
     if room <= 0:
         return ""
-    kept = text[:room]
-    while _cost(kept, form) > room:  # escapes take more than one character
-        kept = kept[: -max(1, (_cost(kept, form) - room) // 8)]
-    return f"{kept.rstrip()}{_ELLIPSIS}"
+    kept = text[:room].rstrip()
+    while kept and len(written(kept)) > room:  # what is escaped takes more than one character
+        kept = kept[: -max(1, (len(written(kept)) - room) // 8)]
+    return f"{written(kept)}{_ELLIPSIS}" if kept else ""
 
 
-def _escaped(text: str, form: Form) -> str:
-    match form:
-        case "xml":
-            return escape(text, quote=False)
-        case "json":
-            return json.dumps(text, ensure_ascii=False)[1:-1]
-        case "list":
-            return text
-
-
-def _text(skills: Sequence[Skill], descriptions: list[str], form: Form, shortened: int) -> str:
-    note = f"{shortened:,} of {len(skills):,} descriptions are shortened; search_skills looks through all."
-    match form:
-        case "list":
-            rows = [
-                f"- name={skill.name} | source={skill.source} | description={text}"
-                for skill, text in zip(skills, descriptions, strict=True)
-            ]
-            return "\n".join(["Available Skills:", *rows, *([f"({note})"] if shortened else [])])
-        case "xml":
-            entries = [_xml(skill, text) for skill, text in zip(skills, descriptions, strict=True)]
-            comment = [f"<!-- {note} -->"] if shortened else []
-            return "\n".join(["<available_skills>", *entries, *comment, "</available_skills>"])
-        case "json":
-            found = [
-                {"name": skill.name, "description": text, "source": skill.source}
-                for skill, text in zip(skills, descriptions, strict=True)
-            ]
-            extra = {"note": note} if shortened else {}
-            return json.dumps({"available_skills": found, **extra}, ensure_ascii=False, separators=(",", ":"))
-
-
-def _xml(skill: Skill, description: str) -> str:
-    # The form that models know, with the source in place of a path: a skill is loaded by its name.
-    return (
-        f"<skill>\n<name>\n{escape(skill.name)}\n</name>\n"
-        f"<description>\n{escape(description, quote=False)}\n</description>\n"
-        f"<source>\n{skill.source}\n</source>\n</skill>"
+def _ending(layout: _Layout, shortened: int, count: int) -> str:
+    if not shortened:
+        return layout.tail
+    note = layout.note.format(
+        f"{shortened:,} of {count:,} descriptions are shortened; search_skills looks through all."
     )
+    return note if note.startswith("]") else note + layout.tail

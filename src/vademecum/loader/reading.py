@@ -72,7 +72,9 @@ def read_text(skill: Skill, relative: str) -> FileText:
         decoded = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _refused(skill, relative, "not-text", "is not UTF-8 text") from error
-    text, hidden = without_hidden(decoded.replace("\r\n", "\n").replace("\r", "\n"))
+    if "\r" in decoded:
+        decoded = decoded.replace("\r\n", "\n").replace("\r", "\n")
+    text, hidden = without_hidden(decoded)
     return FileText(
         path=f"{skill.location}/{relative}",
         text=text,
@@ -85,7 +87,7 @@ def read_text(skill: Skill, relative: str) -> FileText:
 def read_bytes(skill: Skill, relative: str) -> bytes:
     """Read one file of a skill as it is, up to the cap."""
     try:
-        descriptor = open_contained(skill.path, relative)
+        descriptor = open_contained(skill.location, relative)
     except OSError as error:
         raise _refused(skill, relative, "missing", f"cannot be read ({error.strerror})") from error
     try:

@@ -32,7 +32,7 @@ def _read(skill: Skill, relative_path: str) -> FileText:
     if relative_path == skill.file:  # the document itself, for a section of it
         return read_text(skill, skill.file)
     if top not in ASSET_DIRECTORIES or not rest:
-        allowed = ", ".join(f"{name}/" for name in ASSET_DIRECTORIES)
+        allowed = "references/, assets/ or scripts/"
         raise PathRefused(f"The path {relative_path!r} is not below {allowed}: name a file that is.")
     try:
         return read_text(skill, f"{top}/{rest}")

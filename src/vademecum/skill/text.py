@@ -15,6 +15,8 @@ _HIDDEN = (
 # anywhere else they are hidden text.
 _SCRIPT = "[^\x00-\u02ff\u2000-\u206f]"
 HIDDEN_CHARACTERS = re.compile(f"[{_HIDDEN}]|(?<!{_SCRIPT})[\u200c\u200d]|[\u200c\u200d](?!{_SCRIPT})")
+_SUSPECT = re.compile(f"[{_HIDDEN}\u200c\u200d]")
+_ASCII_CONTROLS = bytes([*range(9), *range(11, 32), 127])
 
 
 def without_hidden(text: str) -> tuple[str, int]:
@@ -25,9 +27,10 @@ def without_hidden(text: str) -> tuple[str, int]:
     >>> without_hidden("می\u200cخواهم")[1]
     0
     """
-    if text.isascii() and text.isprintable():
-        return text, 0
-    return HIDDEN_CHARACTERS.subn("", text)
+    if text.isascii():
+        kept = text.encode().translate(None, _ASCII_CONTROLS)
+        return (text, 0) if len(kept) == len(text) else (kept.decode(), len(text) - len(kept))
+    return HIDDEN_CHARACTERS.subn("", text) if _SUSPECT.search(text) else (text, 0)
 
 
 def visible(text: str) -> str:
