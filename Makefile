@@ -31,7 +31,7 @@ demo: $(VENV)/.base
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 -rs
 
 test-extras: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m extras
@@ -50,6 +50,8 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.index $(if $(SKILLS),--skills $(SKILLS) --largest $(SKILLS)) $(PEER_PYTHON)
 	$(BIN)/python -m bench.awkward $(PEER_PYTHON)
+	$(BIN)/python -m bench.search $(if $(SKILLS),--large $(SKILLS))
+	$(BIN)/python -m bench.load
 
 .venv-peers/.ready: bench/peers.txt
 	$(PYTHON) -m venv .venv-peers

@@ -73,7 +73,12 @@ def test_python_blocks(page: str, place: Place) -> None:
             text=True,
             check=True,
         )
-        assert "file-diff | builtin | Compare two files" in done.stdout
+        assert "file-diff" in done.stdout
+
+
+def test_python_blocks_of_the_pages(place: Place) -> None:
+    for block in blocks("docs/for-agents.md", "python"):
+        subprocess.run([sys.executable, "-c", block], cwd=place.cwd, env=place.env, check=True)
 
 
 @pytest.mark.parametrize("page", [*PAGES, "docs/documents.md"])
@@ -82,7 +87,7 @@ def test_commands_in_the_text(page: str, place: Place) -> None:
     prose = re.sub(r"(?s)```.*?```", "", (TOP / page).read_text("utf-8"))
     commands = set(re.findall(r"`vade ([^`]+)`", prose))
     for words in sorted(commands):
-        if not re.search(r"[A-Z]{4}|acme|validate", words) or "--root examples" in words:
+        if not re.search(r"[A-Z]{4}|acme|validate|claude", words) or "--root examples" in words:
             done = place.vade(*words.split())
             assert done.code == 0, (words, done.err)
 
