@@ -11,6 +11,7 @@ from pathlib import Path
 from vademecum.errors import FileRefused, PathRefused
 
 MAX_LINKS = 40
+MAX_PATH_CHARS = 4096
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 
@@ -27,14 +28,18 @@ def contained(base: Path, relative: str) -> Path:
     ...
     vademecum.errors.PathRefused: The path '../a.md' goes up with '..': name a file below /nonexistent/skill.
     """
-    reason = _objection(relative)
-    if reason is None:
-        joined = base / relative
-        if leads_out(base, joined):
-            reason = "follows a link that leads out"
-    if reason is not None:
-        raise PathRefused(f"The path {relative!r} {reason}: name a file below {base}.")
+    check_relative(base, relative)
+    joined = base / relative
+    if leads_out(base, joined):
+        raise _leads_out_of(base, relative)
     return joined
+
+
+def check_relative(base: str | Path, relative: str) -> None:
+    """Refuse a text that cannot name something below a directory, whatever is on the disk."""
+    reason = _objection(relative)
+    if reason is not None:
+        raise PathRefused(f"The path {relative[:200]!r} {reason}: name a file below {base}.")
 
 
 def open_contained(base: str | Path, relative: str) -> int:
@@ -43,9 +48,7 @@ def open_contained(base: str | Path, relative: str) -> int:
     Each step is opened relative to the directory before it and never through a link, so nothing that is
     swapped meanwhile can lead out. Links are followed by hand, as long as they stay inside.
     """
-    reason = _objection(relative)
-    if reason is not None:
-        raise PathRefused(f"The path {relative!r} {reason}: name a file below {base}.")
+    check_relative(base, relative)
     chain = [os.open(base, os.O_RDONLY | os.O_DIRECTORY)]
     try:
         return _descend(chain, relative, base)
@@ -103,6 +106,8 @@ def _objection(relative: str) -> str | None:
         return "is empty"
     if "\0" in relative:
         return "holds a NUL character"
+    if len(relative) > MAX_PATH_CHARS or any("\ud800" <= char <= "\udfff" for char in relative):
+        return "is not a usable path"
     if "\\" in relative:
         return "holds a backslash"
     if relative.startswith("/") or _DRIVE.match(relative):

@@ -256,7 +256,7 @@ def test_new_elsewhere(place: Place) -> None:
         (["inspect"], "Missing argument 'NAME'"),
         (["validate"], "There are no skills in this project: name a PATH."),
         (["search", "?!"], "The query has no words"),
-        (["search", "x", "-n", "0"], "0 is not in the range x>=1"),
+        (["search", "x", "-n", "0"], "0 is not in the range 1<=x<=1000"),
         (["schema", "moon"], "'moon' is not one of"),
     ],
 )

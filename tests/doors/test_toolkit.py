@@ -102,7 +102,7 @@ def test_search_assets_and_scripts(kit: Toolkit, library: Path) -> None:
         (
             "load_skill_asset",
             {"skill_name": "tables", "relative_path": "../pdf-forms/SKILL.md"},
-            "is not below",
+            "goes up with '..'",
         ),
         (
             "load_skill_asset",
@@ -112,7 +112,7 @@ def test_search_assets_and_scripts(kit: Toolkit, library: Path) -> None:
         (
             "get_skill_script_path",
             {"skill_name": "tables", "script_name": "gone"},
-            "there are scripts/run.py",
+            "there are 'scripts/run.py'",
         ),
     ],
 )
@@ -158,13 +158,85 @@ def test_model_never_hears_of_what_it_may_not_use(library: Path) -> None:
 
 
 def test_every_door_asks(library: Path) -> None:
-    policy = Refusing("tables/references/guide.md", "tables/run.py")
+    policy = Refusing("tables/references/guide.md", "tables/scripts/run.py")
     kit = Toolkit(index_of(library), policy=policy)
     asset = kit.call("load_skill_asset", {"skill_name": "tables", "relative_path": "references/guide.md"})
     script = kit.call("get_skill_script_path", {"skill_name": "tables", "script_name": "run.py"})
     assert (asset.is_error, script.is_error) == (True, True)
-    assert "refused by policy" in asset.text
+    assert asset.text == "resource 'references/guide.md' of skill 'tables' is refused: as told."
     assert {request.permission for request in policy.asked} == {"skill", "resource", "script"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "references/guide.md",
+        "./references/guide.md",
+        "references//guide.md",
+        "references/./guide.md",
+        "references/guide.md/",
+        "reference/guide.md",
+        "references/alias.md",
+        "references/sub/../guide.md",
+    ],
+)
+def test_no_spelling_gets_around_a_refusal(library: Path, path: str) -> None:
+    (library / "tables" / "references" / "alias.md").symlink_to("guide.md")
+    kit = Toolkit(index_of(library), policy=Refusing("tables/references/guide.md"))
+    result = kit.call("load_skill_asset", {"skill_name": "tables", "relative_path": path})
+    assert result.is_error
+    assert "first" not in result.text
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["run.py", "scripts/run.py", "./run.py", "scripts/./run.py", "scripts//run.py", ".//scripts/run.py"],
+)
+def test_no_spelling_gets_around_a_refused_script(library: Path, script: str) -> None:
+    kit = Toolkit(index_of(library), policy=Refusing("tables/scripts/run.py"))
+    assert kit.call("get_skill_script_path", {"skill_name": "tables", "script_name": script}).is_error
+    allowed = Toolkit(index_of(library)).call(
+        "get_skill_script_path", {"skill_name": "tables", "script_name": script}
+    )
+    assert allowed.text == f"{library}/tables/scripts/run.py"
+
+
+class Failing:
+    def decide(self, request: Request) -> Decision:
+        raise RuntimeError("no idea")
+
+
+def test_policy_that_fails_has_allowed_nothing(library: Path) -> None:
+    kit = Toolkit(index_of(library), policy=Failing())
+    assert (kit.skills, kit.catalogue(), kit.call("skill", {"name": "tables"}).is_error) == ((), "", True)
+
+
+@pytest.mark.parametrize("odd", ["\ud800", "x" * 5000, "a\0b", "", ".", "\n", "é" * 300])
+def test_odd_arguments_are_results_too(kit: Toolkit, odd: str) -> None:
+    for tool, arguments in (
+        ("skill", {"name": odd}),
+        ("load_skill_asset", {"skill_name": "tables", "relative_path": f"references/{odd}"}),
+        ("get_skill_script_path", {"skill_name": "tables", "script_name": odd}),
+        ("list_skill_assets", {"skill_name": odd}),
+    ):
+        assert kit.call(tool, arguments).is_error
+    assert not kit.call("search_skills", {"query": odd}).is_error
+    assert kit.call(["x"], {}).is_error  # type: ignore[arg-type]
+
+
+def test_ids_and_paths_do_not_get_around_the_gate(library: Path) -> None:
+    kit = Toolkit(index_of(library), policy=Refusing("pdf-secret"))
+    for name in ("extra:pdf-secret", f"{library}/pdf-secret", "@/pdf-secret", "PDF-SECRET", "ｐｄｆ-secret"):
+        assert kit.call("skill", {"name": name}).is_error
+    assert not kit.call("skill", {"name": f"{library}/tables"}).is_error
+
+
+def test_body_limit_of_the_configuration_holds(library: Path) -> None:
+    from vademecum import IndexOptions
+
+    (library / "tables" / "SKILL.md").write_text("---\nname: tables\ndescription: x\n---\n" + "line\n" * 20)
+    index = index_of(library, IndexOptions(body_lines=10))
+    assert "over 10 lines" in Toolkit(index).call("skill", {"name": "tables"}).text
 
 
 def test_ask_with_nobody_to_ask_is_a_refusal(library: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -107,7 +108,9 @@ def test_bodies_can_be_left_out(root: Path, cache: Path) -> None:
 
 def test_updated_by_the_difference_only(root: Path, cache: Path) -> None:
     library(root)
-    assert Finder(index_at(root, cache)).updated == 4
+    for number in range(60):  # enough that two changes are few
+        skill(root, f"filler-{number}", f"Filler {number}.", f"{number}")
+    assert Finder(index_at(root, cache)).updated == 64
     assert Finder(index_at(root, cache)).updated == 0
     skill(root, "csv-tables", "Summarise tables of numbers.", "Now also about parquet.")
     finder = Finder(index_at(root, cache))
@@ -138,6 +141,102 @@ def test_incremental_and_fresh_indexes_rank_alike(root: Path, cache: Path, tmp_p
         assert names(grown, query) == names(fresh, query)
 
 
+def test_removed_skills_do_not_distort_the_ranking_for_long(root: Path, cache: Path, tmp_path: Path) -> None:
+    skill(root, "one", "alpha topic", "x")
+    skill(root, "two", "beta topic", "y")
+    for number in range(100):
+        skill(root, f"gone-{number}", "alpha thing", f"{number}")
+    Finder(index_at(root, cache))
+    for number in range(100):
+        shutil.rmtree(root / f"gone-{number}")
+    Finder(index_at(root, cache))
+    finder, fresh = Finder(index_at(root, cache)), Finder(index_at(root, tmp_path / "other"))
+    skill(root, "three", "gamma", "z")
+    again = Finder(index_at(root, cache))
+    assert again.search("alpha beta")[:2] != []
+    assert [hit.name for hit in fresh.search("alpha beta")] == ["one", "two"]
+    assert Finder(index_at(root, cache)).search("alpha beta") == Finder(index_at(root, None)).search(
+        "alpha beta"
+    )
+    assert finder.problem is None
+
+
+def test_a_finder_keeps_its_view_while_others_update(root: Path, cache: Path) -> None:
+    library(root)
+    first = Finder(index_at(root, cache))
+    before = {query: first.search(query) for query in ("forms", "tables", "review", "会议")}
+    shutil.rmtree(root / "csv-tables")
+    skill(root, "another", "About forms and tables.")
+    Finder(index_at(root, cache))
+    index = index_at(root, cache)
+    Finder(index, skills=[s for s in index.skills if s.name != "pdf-forms"])
+    time.sleep(1)  # long enough for a reader that reloads by itself
+    assert {query: first.search(query) for query in before} == before
+
+
+@pytest.mark.parametrize("n", [10**6, 10**12, 10**30])
+def test_any_number_of_hits_may_be_asked_for(root: Path, n: int) -> None:
+    library(root)
+    assert names(Finder(index_at(root, None)), "forms", n) == ["pdf-forms"]
+
+
+def test_linked_document_is_searched_and_a_swapped_one_is_not(
+    root: Path, tmp_path: Path, cache: Path
+) -> None:
+    outside = tmp_path / "outside.md"
+    outside.write_text("---\nname: linked\ndescription: x\n---\nzebraword\n")
+    (root / "linked").mkdir()
+    (root / "linked" / "SKILL.md").symlink_to(outside)
+    index = index_at(root, cache)
+    assert names(Finder(index), "zebraword") == ["linked"]
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the launch codeword is giraffe")
+    (root / "linked" / "SKILL.md").unlink()
+    (root / "linked" / "SKILL.md").symlink_to(secret)
+    assert names(Finder(index), "giraffe") == []
+    assert names(Finder(build_index(root, IndexOptions(cache=tmp_path / "c2"))), "giraffe") == []
+
+
+def test_foreign_state_is_not_believed(root: Path, cache: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    library(root)
+    Finder(index_at(root, cache))
+    (state,) = cache.glob("search-*/state.msgpack")
+    os.chown(state, 65534, 65534)
+    assert Finder(index_at(root, cache)).updated == 4
+
+
+@pytest.mark.parametrize("suffix", ["fast", "idx", "term", "fieldnorm", "store", "pos"])
+def test_any_damaged_segment_file_is_survived(root: Path, cache: Path, suffix: str) -> None:
+    library(root)
+    Finder(index_at(root, cache))
+    for file in cache.glob(f"search-*/tantivy/*.{suffix}"):
+        data = bytearray(file.read_bytes())
+        for place in range(0, len(data), 3):
+            data[place] ^= 0xFF
+        file.write_bytes(bytes(data))
+    assert names(Finder(index_at(root, cache)), "fill forms")[:1] == ["pdf-forms"]
+
+
+def test_directory_name_that_is_not_text_spoils_nothing(root: Path, cache: Path) -> None:
+    library(root)
+    odd = os.fsencode(root) + b"/bad-\xff"
+    os.mkdir(odd)
+    with open(odd + b"/SKILL.md", "w") as out:
+        out.write("---\nname: bad\ndescription: zebra\n---\n")
+    finder = Finder(index_at(root, cache))
+    assert (names(finder, "zebra"), finder.problem) == (["bad"], None)
+    assert names(Finder(index_at(root, cache)), "zebra") == ["bad"]
+
+
+def test_old_indexes_are_pruned(tmp_path: Path, cache: Path) -> None:
+    for number in range(20):
+        skill(tmp_path / f"r{number}", "a", "x")
+        Finder(index_at(tmp_path / f"r{number}", cache))
+    assert len(list(cache.glob("search-*"))) <= 17
+
+
 def test_hidden_skills_neither_appear_nor_change_the_ranking(root: Path, cache: Path, tmp_path: Path) -> None:
     # E3: scores, not only the order, are those of a library without them.
     library(root)
@@ -152,29 +251,25 @@ def test_hidden_skills_neither_appear_nor_change_the_ranking(root: Path, cache: 
         )
     index = index_at(root, cache)
     visible = [s for s in index.skills if not s.name.startswith("secret")]
-    Finder(index, skills=index.skills, audience="agent")  # once the agent saw everything
-    finder = Finder(index, skills=visible, audience="agent")  # now it may not
+    Finder(index, skills=index.skills)  # once the agent saw everything
+    finder = Finder(index, skills=visible)  # now it may not
     expected = Finder(index_at(bare, None))
     for query in ("sign forms", "review race conditions", "tables"):
         assert finder.search(query) == expected.search(query)
 
 
-def test_identical_copies_count_once(root: Path) -> None:
-    text = "---\ndescription: Fold paper cranes.\n---\nFold.\n"
+def test_identical_copies_count_once(root: Path, cache: Path) -> None:
+    # The same text under two names: the first by name stands for both.
     for name in ("b-copy", "a-copy"):
-        write_skill(root, name, text)
-    options = IndexOptions(reading=__import__("vademecum").Reading(lenient=True))
-    index = build_index(root, options)
-    assert len(index) == 2  # each takes its directory's name
-    hits = Finder(index).search("cranes")
-    assert len(hits) == 2  # different names are different texts
-    same = [s for s in index.skills if s.name == "a-copy"] * 1
-    assert names(Finder(index, skills=[*same, *same]), "cranes") == ["a-copy"]
+        skill(root, name, "Fold paper cranes.", "Fold.")
+    assert names(Finder(index_at(root, cache)), "cranes") == ["a-copy"]
+    shutil.rmtree(root / "a-copy")
+    assert names(Finder(index_at(root, cache)), "cranes") == ["b-copy"]
 
 
 def test_ties_go_to_the_higher_root_then_to_the_name(tmp_path: Path) -> None:
     for place, name in (("low", "aa"), ("high", "cc"), ("high", "bb")):
-        skill(tmp_path / place, name, "Fold cranes.")
+        skill(tmp_path / place, name, "Fold cranes.", f"{ord(name[0])}")
     index = build_index([Root(tmp_path / "high"), Root(tmp_path / "low")], IndexOptions())
     assert names(Finder(index), "cranes") == ["bb", "cc", "aa"]
     assert names(Finder(index), "cranes", 1) == ["bb"]
@@ -182,7 +277,7 @@ def test_ties_go_to_the_higher_root_then_to_the_name(tmp_path: Path) -> None:
 
 def test_many_ties_are_cut_the_same_way(root: Path) -> None:
     for number in range(200):
-        skill(root, f"s{number:03d}", "Fold cranes.")
+        skill(root, f"s{number:03d}", "Fold cranes.", f"{number:03d}")
     finder = Finder(index_at(root, None))
     assert names(finder, "cranes", 3) == ["s000", "s001", "s002"]
 
@@ -255,8 +350,6 @@ def test_many_processes_at_once(root: Path, cache: Path) -> None:
 
 
 def test_killed_while_building_it_is_built_anew(root: Path, cache: Path) -> None:
-    import time
-
     for number in range(1500):
         skill(root, f"s{number}", f"About topic{number}.", "word " * 200)
     code = (

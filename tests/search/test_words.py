@@ -18,6 +18,8 @@ def words(text: str) -> list[str]:
         ("The files are compared", ["file", "compar"]),
         ("file-diff snake_case", ["file", "diff", "snake", "case"]),
         ("fillPDFForm", ["fillpdfform", "fill", "pdf", "form"]),
+        ("get_userName", ["get", "usernam", "user", "name"]),
+        ("pay\u200bload", ["payload"]),
         ("JavaScript", ["javascript", "java", "script"]),
         ("ＰＤＦ　ｆｏｒｍ", ["pdf", "form"]),
         ("技能说明", ["技能", "能说", "说明"]),

@@ -9,12 +9,13 @@ import click
 from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
 from vademecum.cli.output import ReadingProgress, json_option, print_json
 from vademecum.search.finder import Finder
+from vademecum.skill.text import visible
 
 
 @click.command("search")
 @click.argument("query")
 @click.option(
-    "-n", "number", type=click.IntRange(min=1), default=5, show_default=True, help="How many to show."
+    "-n", "number", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many to show."
 )
 @index_options
 @json_option
@@ -24,9 +25,11 @@ def search_command(*, query: str, number: int, as_json: bool, **words: Any) -> N
     progress = ReadingProgress()
     finder = Finder(index, skills=index.for_people(), progress=progress)
     progress.done()
+    if finder.problem is not None:
+        click.echo(f"vade: {visible(finder.problem.message)}.", err=True)
     terms = finder.words(query)
     if not terms:
-        raise click.UsageError("The query has no words: say what you are looking for.")
+        raise click.UsageError("The query has no words to search for: say what you are looking for.")
     hits = finder.search(query, number)
     if as_json:
         print_json({"results": [hit.to_json() for hit in hits]})
@@ -58,13 +61,11 @@ def show_command(  # noqa: PLR0913 - one for each option
     from vademecum.loader.body import BodyLimits, load_body
     from vademecum.loader.resource import load_resource
 
-    asked = IndexWords(**words)
-    skill = asked.build().get(as_reference(name), source=source)
-    if asset is None and section is not None:
-        asset = skill.file
+    index = IndexWords(**words).build()
+    skill = index.get(as_reference(name), source=source)
     if asset is None:
-        limits = BodyLimits(asked.body_lines(), excess="truncate" if truncate else "refuse")
-        loaded = load_body(skill, limits=limits)
+        limits = BodyLimits(index.options.body_lines, excess="truncate" if truncate else "refuse")
+        loaded = load_body(skill, limits=limits, section=section)
     else:
         loaded = load_resource(skill, asset, section_hint=section)
     if as_json:

@@ -50,10 +50,6 @@ class IndexWords:
         finally:
             progress.done()
 
-    def body_lines(self) -> int:
-        """How many lines of a body are handed over here."""
-        return load_config(Context.current()).settings.security.max_skill_body_lines
-
     def repeated(self) -> str:
         """The same words for another command, e.g. `` --root x``."""
         words = [word for path in self.root for word in ("--root", path)]

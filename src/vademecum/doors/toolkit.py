@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, assert_never
@@ -11,8 +11,8 @@ from typing import Any, assert_never
 import msgspec
 
 from vademecum.doors import tools
-from vademecum.errors import SkillNotFound, VademecumError
-from vademecum.loader.assets import list_assets, script_path
+from vademecum.errors import VademecumError
+from vademecum.loader.assets import MAX_ASSETS, asset_path, list_assets, script_name, script_path
 from vademecum.loader.body import BodyLimits, load_body
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
 from vademecum.loader.reading import LoadReport
@@ -23,6 +23,7 @@ from vademecum.search.finder import Finder, Hit
 from vademecum.skill.skill import Skill
 
 MAX_ARGUMENT_CHARS = 200_000
+MAX_NAME_CHARS = 300
 
 INSTRUCTIONS = (
     "Skills are instructions for kinds of tasks. When a request fits one of them, load it with the tool "
@@ -72,23 +73,24 @@ class Toolkit:
         self._policy = policy or AllowAll()
         self._agent = agent
         self._origin: Origin = origin
-        self._limits = limits or BodyLimits()
+        self._limits = limits or BodyLimits(index.options.body_lines)
         self._conversation = _Conversation()
-        self._visible = tuple(skill for skill in self._offered() if self._may("skill", skill, skill.name))
+        visible = [skill for skill in self._offered() if self._refusal("skill", skill, skill.name) is None]
+        self._visible = index.restricted(visible)
         self._finder: Finder | None = None
 
     @property
     def skills(self) -> tuple[Skill, ...]:
         """The skills this agent may use, and the only ones it hears of."""
-        return self._visible
+        return self._visible.skills
 
     def schemas(self, dialect: tools.Dialect) -> list[dict[str, Any]]:
         """The tools in the form that an API wants; none when there is no skill to use them on."""
-        return tools.schemas(dialect) if self._visible else []
+        return tools.schemas(dialect) if self._visible.skills else []
 
     def catalogue(self, *, form: Form = "list", budget: int = DEFAULT_BUDGET) -> str:
         """The skills to choose from, by name, source and description."""
-        return render_catalogue(self._visible, form=form, budget=budget).text
+        return render_catalogue(self._visible.skills, form=form, budget=budget).text
 
     def system_prompt(self, *, form: Form = "xml", budget: int = DEFAULT_BUDGET) -> str:
         """What to add to a system prompt: how to use skills, and which there are."""
@@ -98,8 +100,7 @@ class Toolkit:
     def search(self, query: str, n: int = 5) -> list[Hit]:
         """The skills this agent may use that fit a query, best first."""
         if self._finder is None:
-            audience = f"{self._origin}:{self._agent}"
-            self._finder = Finder(self._index, skills=self._visible, audience=audience)
+            self._finder = Finder(self._index, skills=self._visible.skills)
         return self._finder.search(query, n)
 
     def call(self, name: str, arguments: Mapping[str, Any] | str) -> ToolResult:
@@ -110,16 +111,8 @@ class Toolkit:
             return ToolResult(str(error), is_error=True)
 
     def get(self, name: str) -> Skill:
-        """The skill of that name that this agent may use."""
-        try:
-            skill = self._index.get(name)
-        except SkillNotFound:
-            skill = None
-        if skill is None or skill not in self._visible:
-            near = difflib.get_close_matches(name.casefold(), [s.name for s in self._visible], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "search_skills finds skills by what they do."
-            raise SkillNotFound(f"No skill is called {name[:80]!r}: {hint}")
-        return skill
+        """The skill of that name that this agent may use; of any other it never hears."""
+        return self._visible.get(name[:MAX_NAME_CHARS])
 
     def _offered(self) -> tuple[Skill, ...]:
         return self._index.skills if self._origin == "user" else self._index.for_model()
@@ -132,13 +125,19 @@ class Toolkit:
                 hits = [{"name": hit.name, "description": hit.description} for hit in self.search(query, n)]
                 return ToolResult(json.dumps(hits, ensure_ascii=False))
             case tools.LoadSkillAsset(skill_name=name, relative_path=path, section_hint=section):
-                skill = self._permitted("resource", name, path)
-                loaded = load_resource(skill, path, section_hint=section or None)
+                skill = self.get(name)
+                relative = asset_path(skill, path)
+                self._ask("resource", skill, relative)
+                loaded = load_resource(skill, relative, section_hint=section or None)
                 return ToolResult(loaded.text, report=loaded.report)
             case tools.GetSkillScriptPath(skill_name=name, script_name=script):
-                return ToolResult(str(script_path(self._permitted("script", name, script), script)))
+                skill = self.get(name)
+                self._ask("script", skill, script_name(skill, script))
+                return ToolResult(str(script_path(skill, script)))
             case tools.ListSkillAssets(skill_name=name):
-                return ToolResult(json.dumps(list_assets(self.get(name)), ensure_ascii=False))
+                names = list_assets(self.get(name))
+                note = f"\n(only the first {MAX_ASSETS:,} are listed)" if len(names) == MAX_ASSETS else ""
+                return ToolResult(json.dumps(names, ensure_ascii=False) + note)
             case _:
                 assert_never(parameters)  # type: ignore[arg-type]
 
@@ -151,25 +150,33 @@ class Toolkit:
         self._conversation.loaded[skill.name] = loaded.report.sha256
         return ToolResult(loaded.text, report=loaded.report)
 
-    def _permitted(self, permission: str, name: str, resource: str) -> Skill:
-        skill = self.get(name)
-        if not self._may(permission, skill, f"{skill.name}/{resource}"):
-            raise VademecumError(
-                f"{permission} {resource!r} of skill {skill.name!r} is refused by policy.", code="denied"
-            )
-        return skill
+    def _ask(self, permission: str, skill: Skill, relative: str) -> None:
+        """Ask for a file by its one spelling, and for what it is when it is a link."""
+        real = os.path.relpath(
+            os.path.realpath(f"{skill.location}/{relative}"), os.path.realpath(skill.location)
+        )
+        resources = dict.fromkeys(f"{skill.name}/{path}" for path in (relative, real))
+        reason = self._refusal(permission, skill, *resources)
+        if reason is not None:
+            text = f"{permission} {relative[:200]!r} of skill {skill.name!r} is refused: {reason}."
+            raise VademecumError(text, code="denied")
 
-    def _may(self, permission: str, skill: Skill, resource: str) -> bool:
-        request = Request(permission, (resource,), origin=self._origin, agent=self._agent, skill=skill.name)
-        return self._policy.decide(request).effect is Effect.ALLOW
+    def _refusal(self, permission: str, skill: Skill, *resources: str) -> str | None:
+        """Why something may not happen; a policy that fails has not allowed it."""
+        request = Request(permission, resources, origin=self._origin, agent=self._agent, skill=skill.name)
+        try:
+            decision = self._policy.decide(request)
+        except Exception as error:  # noqa: BLE001 - whatever a policy raises, it is not a yes
+            return f"the policy failed ({type(error).__name__})"
+        return None if decision.effect is Effect.ALLOW else decision.reason
 
 
-def _checked(name: str, arguments: Mapping[str, Any] | str) -> msgspec.Struct:
+def _checked(name: object, arguments: Mapping[str, Any] | str) -> msgspec.Struct:
     """The arguments as the tool's own type, or an error that says what to change."""
-    parameters = tools.TOOLS.get(name)
+    parameters = tools.TOOLS.get(name) if isinstance(name, str) else None
     if parameters is None:
         raise VademecumError(
-            f"There is no tool {name[:80]!r}: there are {', '.join(tools.TOOLS)}.", code="no-tool"
+            f"There is no tool {str(name)[:80]!r}: there are {', '.join(tools.TOOLS)}.", code="no-tool"
         )
     try:
         given = json.loads(arguments) if isinstance(arguments, str) else dict(arguments)

@@ -7,59 +7,107 @@ from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 
-from vademecum.errors import LoadRefused, PathRefused
-from vademecum.paths import contained, leads_out
+from vademecum.errors import FileRefused, LoadRefused, PathRefused
+from vademecum.paths import check_relative, contained, leads_out, open_contained
 from vademecum.skill.skill import Skill
 
 ASSET_DIRECTORIES = ("assets", "reference", "references", "scripts")
 MAX_ASSETS = 1000
+MAX_VISITED = 20_000
 
 _PASSED_OVER = frozenset({"__pycache__", "node_modules", ".git", ".DS_Store"})
+_OTHER_NAME = {"references": "reference", "reference": "references"}
 
 
-def list_assets(skill: Skill) -> list[str]:
-    """The relative paths of a skill's references, assets and scripts, sorted; at most 1,000."""
-    found: list[str] = []
+def list_assets(skill: Skill, tops: tuple[str, ...] = ASSET_DIRECTORIES) -> list[str]:
+    """The relative paths of a skill's references, assets and scripts, sorted; at most 1,000.
+
+    Only what can be loaded is named: plain files whose names are printable text, inside the skill.
+    """
     try:
         present = os.listdir(skill.location)
     except OSError:
-        return found
-    for top in ASSET_DIRECTORIES:
-        if top not in present:
-            continue
-        for name in _files_below(skill.location, top):
-            found.append(name)
-            if len(found) == MAX_ASSETS:
-                return found
-    return found
+        return []
+    found: list[str] = []
+    for top in tops:
+        if top in present:
+            walk = _Walk(skill.location)
+            found += walk.files_below(top)
+    return found[:MAX_ASSETS]
+
+
+def asset_path(skill: Skill, relative_path: str) -> str:
+    """The one spelling of a resource's path, so that whoever decides about it decides about all of them.
+
+    Empty and ``.`` steps are dropped, and ``reference/`` is ``references/`` where only that one exists.
+    """
+    check_relative(skill.location, relative_path)
+    steps = [step for step in relative_path.split("/") if step not in {"", "."}]
+    if len(steps) < 2 or steps[0] not in ASSET_DIRECTORIES:
+        allowed = "references/, assets/ or scripts/"
+        raise PathRefused(f"The path {relative_path[:200]!r} is not below {allowed}: name a file that is.")
+    other = _OTHER_NAME.get(steps[0])
+    if other and not os.path.lexists(f"{skill.location}/{steps[0]}"):
+        steps[0] = other
+    return "/".join(steps)
+
+
+def script_name(skill: Skill, script: str) -> str:
+    """The one spelling of a script's path: below ``scripts/``, which may be left out."""
+    check_relative(skill.location, script)
+    steps = [step for step in script.split("/") if step not in {"", "."}]
+    return "/".join(steps if steps[:1] == ["scripts"] else ["scripts", *steps])
 
 
 def script_path(skill: Skill, script: str) -> Path:
-    """The absolute path of a script below ``scripts/``; the name may be given with or without it."""
-    relative = script if script.startswith("scripts/") else f"scripts/{script}"
+    """The absolute path of a script below ``scripts/``."""
+    path = contained(skill.path, script_name(skill, script))
     try:
-        path = contained(skill.path, relative)
-    except PathRefused as error:
-        raise LoadRefused(f"{error} Scripts lie below scripts/.", code="path-refused") from error
-    if not path.is_file():
-        scripts = [name for name in list_assets(skill) if name.startswith("scripts/")]
-        there = f"there are {', '.join(scripts[:20])}" if scripts else "it has no scripts"
-        raise LoadRefused(f"Skill {skill.name!r} has no script {script!r}: {there}.", code="missing")
+        there = path.is_file()
+    except OSError:
+        there = False
+    if not there:
+        scripts = list_assets(skill, ("scripts",))
+        known = f"there are {', '.join(map(repr, scripts[:20]))}" if scripts else "it has no scripts"
+        raise LoadRefused(f"Skill {skill.name!r} has no script {script[:200]!r}: {known}.", code="missing")
     return path
 
 
-def _files_below(base: str, top: str) -> Iterator[str]:
-    """The files below one directory, in order; a link counts when it ends inside the skill."""
-    try:
-        with os.scandir(f"{base}/{top}") as listing:
-            entries = sorted(listing, key=attrgetter("name"))
-    except OSError:
-        return
-    for entry in entries:
-        if entry.name in _PASSED_OVER or entry.name.endswith(".pyc"):
-            continue
-        relative = f"{top}/{entry.name}"
-        if entry.is_dir(follow_symlinks=False):
-            yield from _files_below(base, relative)
-        elif not entry.is_symlink() or (os.path.isfile(entry.path) and not leads_out(base, entry.path)):
-            yield relative
+class _Walk:
+    """Looks through one directory of a skill, within bounds."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._left = MAX_VISITED
+
+    def files_below(self, top: str) -> Iterator[str]:
+        place = f"{self._base}/{top}"
+        if os.path.islink(place) and leads_out(self._base, place):
+            return
+        try:
+            with os.scandir(place) as listing:
+                entries = sorted(listing, key=attrgetter("name"))
+        except OSError:
+            return
+        for entry in entries:
+            self._left -= 1
+            if self._left < 0:
+                return
+            name = entry.name
+            if name in _PASSED_OVER or name.endswith(".pyc") or not name.isprintable():
+                continue
+            relative = f"{top}/{name}"
+            if entry.is_dir(follow_symlinks=False):
+                yield from self.files_below(relative)
+            elif entry.is_file(follow_symlinks=False) or self._can_be_opened(entry, relative):
+                yield relative
+
+    def _can_be_opened(self, entry: os.DirEntry[str], relative: str) -> bool:
+        """Whether a link ends at a plain file inside the skill."""
+        if not entry.is_symlink():
+            return False
+        try:
+            os.close(open_contained(self._base, relative))
+        except (OSError, PathRefused, FileRefused):
+            return False
+        return True

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from html import escape
 from typing import Literal
 
 from msgspec import Struct
 
 from vademecum.errors import LoadRefused
 from vademecum.loader.assets import list_assets
-from vademecum.loader.reading import FileText, Loaded, read_text
+from vademecum.loader.reading import Loaded, read_document, without_frames
+from vademecum.loader.sections import find_section
 from vademecum.skill.skill import Skill
+from vademecum.skill.text import escaped
 
 MAX_BODY_LINES = 500
 MAX_BODY_CHARS = 40_000
 MAX_LISTED_RESOURCES = 50
-
-_FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
-_CLOSING_TAG = re.compile(r"</(skill_content|skill_resources)", re.IGNORECASE)
 
 
 class BodyLimits(Struct, frozen=True):
@@ -29,24 +26,18 @@ class BodyLimits(Struct, frozen=True):
     excess: Literal["refuse", "truncate"] = "refuse"
 
 
-def load_body(skill: Skill, *, limits: BodyLimits | None = None) -> Loaded:
-    """The body with the skill's name, source, directory and files around it."""
-    file = read_text(skill, skill.file)
-    body, truncated = _within(skill, body_of(file), limits or BodyLimits())
-    return file.handed_over(_wrapped(skill, body), truncated=truncated)
+def load_body(skill: Skill, *, limits: BodyLimits | None = None, section: str | None = None) -> Loaded:
+    """The body with the skill's name, source, directory and files around it, or one section of it alone."""
+    file = read_document(skill, body_only=True)
+    body = find_section(file.text, section, where=skill.file) if section else file.text.strip("\n")
+    shown, truncated = _within(skill, without_frames(body), limits or BodyLimits())
+    return file.handed_over(shown if section else _framed(skill, shown), truncated=truncated)
 
 
 def load_document(skill: Skill) -> Loaded:
     """The whole document, frontmatter included."""
-    file = read_text(skill, skill.file)
+    file = read_document(skill)
     return file.handed_over(file.text)
-
-
-def body_of(file: FileText) -> str:
-    """What follows the frontmatter."""
-    opening = _FENCE.match(file.text)
-    closing = _FENCE.search(file.text, opening.end()) if opening else None
-    return file.text[closing.end() :].strip("\n") if closing else file.text
 
 
 def _within(skill: Skill, body: str, limits: BodyLimits) -> tuple[str, bool]:
@@ -63,18 +54,15 @@ def _within(skill: Skill, body: str, limits: BodyLimits) -> tuple[str, bool]:
     return f"{kept}\n\n[Truncated: the body has {size}; {len(kept):,} characters are shown.]", True
 
 
-def _wrapped(skill: Skill, body: str) -> str:
-    # A body cannot end its own frame and go on as somebody else.
-    if "</skill_" in body.lower():
-        body = _CLOSING_TAG.sub(r"&lt;/\1", body)
+def _framed(skill: Skill, body: str) -> str:
     files = list_assets(skill)
-    listed = "".join(f"\n<file>{escape(name)}</file>" for name in files[:MAX_LISTED_RESOURCES])
-    more = len(files) - MAX_LISTED_RESOURCES
-    listed += f"\n<!-- and {more:,} more: list_skill_assets names them -->" if more > 0 else ""
+    listed = "".join(f"\n<file>{without_frames(name)}</file>" for name in files[:MAX_LISTED_RESOURCES])
+    if len(files) > MAX_LISTED_RESOURCES:
+        listed += "\n<!-- and more: list_skill_assets names them -->"
     resources = f"\n<skill_resources>{listed}\n</skill_resources>" if files else ""
     return (
-        f'<skill_content name="{escape(skill.name)}" source="{skill.source}">\n{body}\n\n'
-        f"Skill directory: {escape(skill.location)}\n"
+        f'<skill_content name="{skill.name}" source="{skill.source}">\n{body}\n\n'
+        f"Skill directory: {without_frames(escaped(skill.location))}\n"
         "Relative paths in this skill are relative to that directory."
         f"{resources}\n</skill_content>"
     )

@@ -93,7 +93,11 @@ def render_catalogue(
     around = len(layout.row("", "", "")) + len(layout.between)
     names = sum(len(skill.document.name) + len(skill.source) for skill in skills)
     room = budget - len(layout.head) - len(layout.tail) - names - around * len(skills)
-    shown, shortened = _fitted([skill.document.description for skill in skills], room, layout.written)
+    # Room for the note is kept back; only where something is cut, it is needed.
+    note = len(_ending(layout, len(skills), len(skills))) - len(layout.tail)
+    shown, shortened = _fitted(
+        [skill.document.description for skill in skills], room, note=note, written=layout.written
+    )
     rows = [
         layout.row(skill.document.name, skill.source, text) for skill, text in zip(skills, shown, strict=True)
     ]
@@ -101,7 +105,9 @@ def render_catalogue(
     return Catalogue(text, shortened)
 
 
-def _fitted(descriptions: list[str], room: int, written: Callable[[str], str]) -> tuple[list[str], int]:
+def _fitted(
+    descriptions: list[str], room: int, *, note: int, written: Callable[[str], str]
+) -> tuple[list[str], int]:
     """The descriptions as they are written, shortened to fit the room, and how many were."""
     if room <= 0:
         return [""] * len(descriptions), len(descriptions)
@@ -109,7 +115,7 @@ def _fitted(descriptions: list[str], room: int, written: Callable[[str], str]) -
     shown = [written(text) for text in whole]
     shortened = 0
     if sum(map(len, shown)) > room:
-        for place, share in enumerate(_shares([len(text) for text in shown], room)):
+        for place, share in enumerate(_shares([len(text) for text in shown], room - note)):
             if share < len(shown[place]):
                 shown[place] = _cut(whole[place], share, written)
                 shortened += 1

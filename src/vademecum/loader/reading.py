@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from typing import Any
 
 from msgspec import Struct
 
-from vademecum.errors import LoadRefused
+from vademecum.errors import FileRefused, LoadRefused
 from vademecum.files import read_up_to
 from vademecum.paths import open_contained
+from vademecum.skill.frontmatter import body_start
+from vademecum.skill.manifest import read_manifest
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import without_hidden
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
+
+# What could pass for the frames that text is handed over in.
+_FRAME = re.compile(r"<(\s*/?\s*(?:skill_content|skill_resources|available_skills))", re.IGNORECASE)
 
 
 class LoadReport(Struct, frozen=True):
@@ -47,7 +53,7 @@ class Loaded(Struct, frozen=True):
 
 
 class FileText(Struct, frozen=True):
-    """A whole file as text: line ends normalised, hidden characters removed and counted."""
+    """A file as text: line ends normalised, hidden characters removed and counted."""
 
     path: str
     text: str
@@ -63,42 +69,58 @@ class FileText(Struct, frozen=True):
         return Loaded(text, report)
 
 
-def read_text(skill: Skill, relative: str) -> FileText:
-    """Read one file of a skill; refused when it leads out, is too large, or is no text."""
-    data = read_bytes(skill, relative)
+def read_document(skill: Skill, *, body_only: bool = False) -> FileText:
+    """The skill's own document, with or without its frontmatter."""
+    try:
+        data = read_manifest(skill, cap=MAX_FILE_BYTES + 1)
+    except (OSError, FileRefused) as error:
+        raise _unreadable(skill, skill.file, error) from error
+    return _as_text(skill, skill.file, data, start=body_start(data) if body_only else 0)
+
+
+def read_resource(skill: Skill, relative: str) -> FileText:
+    """One file of a skill; refused when it leads out, is too large, or is no text."""
+    try:
+        descriptor = open_contained(skill.location, relative)
+    except (OSError, FileRefused) as error:
+        raise _unreadable(skill, relative, error) from error
+    try:
+        data = read_up_to(descriptor, MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    return _as_text(skill, relative, data)
+
+
+def without_frames(text: str) -> str:
+    """The text with whatever could pass for our own frames written so that it cannot."""
+    lowered = text.lower()
+    if "skill_content" in lowered or "skill_resources" in lowered or "available_skills" in lowered:
+        return _FRAME.sub(r"&lt;\1", text)
+    return text
+
+
+def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> FileText:
+    if len(data) > MAX_FILE_BYTES:
+        raise _refused(skill, relative, "too-large", f"is larger than {MAX_FILE_BYTES:,} bytes")
     if b"\0" in data:
         raise _refused(skill, relative, "not-text", f"is not text ({len(data):,} bytes)")
     try:
-        decoded = data.decode("utf-8-sig")
+        decoded = data[start:].decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _refused(skill, relative, "not-text", "is not UTF-8 text") from error
     if "\r" in decoded:
         decoded = decoded.replace("\r\n", "\n").replace("\r", "\n")
     text, hidden = without_hidden(decoded)
-    return FileText(
-        path=f"{skill.location}/{relative}",
-        text=text,
-        sha256=hashlib.sha256(data).hexdigest(),
-        bytes_read=len(data),
-        hidden_removed=hidden,
-    )
+    path = f"{skill.location}/{relative}"
+    return FileText(path, text, hashlib.sha256(data).hexdigest(), len(data), hidden)
 
 
-def read_bytes(skill: Skill, relative: str) -> bytes:
-    """Read one file of a skill as it is, up to the cap."""
-    try:
-        descriptor = open_contained(skill.location, relative)
-    except OSError as error:
-        raise _refused(skill, relative, "missing", f"cannot be read ({error.strerror})") from error
-    try:
-        data = read_up_to(descriptor, MAX_FILE_BYTES + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > MAX_FILE_BYTES:
-        raise _refused(skill, relative, "too-large", f"is larger than {MAX_FILE_BYTES:,} bytes")
-    return data
+def _unreadable(skill: Skill, relative: str, error: OSError | FileRefused) -> LoadRefused:
+    if isinstance(error, FileRefused):
+        return _refused(skill, relative, error.code, "is not a plain file of that skill")
+    return _refused(skill, relative, "missing", f"cannot be read ({error.strerror})")
 
 
 def _refused(skill: Skill, relative: str, code: str, reason: str) -> LoadRefused:
     advice = "list_skill_assets names what can be loaded"
-    return LoadRefused(f"{relative!r} of skill {skill.name!r} {reason}: {advice}.", code=code)
+    return LoadRefused(f"{relative[:200]!r} of skill {skill.name!r} {reason}: {advice}.", code=code)

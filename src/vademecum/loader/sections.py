@@ -11,7 +11,7 @@ from vademecum.errors import LoadRefused
 
 MAX_LISTED_HEADINGS = 20
 
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 
 
@@ -52,7 +52,7 @@ def headings(lines: list[str]) -> Iterator[Heading]:
         elif mark:
             fence = mark[1]
         elif heading := _HEADING.match(line):
-            yield Heading(heading[2] or "", len(heading[1]), number)
+            yield Heading(line[heading.end() :].strip().rstrip("#").rstrip(), len(heading[1]), number)
 
 
 def _comparable(heading: str) -> str:

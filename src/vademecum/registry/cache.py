@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import MsgspecError, Struct, msgpack
 
 from vademecum.errors import FileRefused
-from vademecum.files import open_plain, read_up_to, write_atomic
+from vademecum.files import read_own, write_atomic
 from vademecum.registry.roots import Root
 from vademecum.skill.model import Document, Problem
 from vademecum.version import VERSION
@@ -98,7 +98,7 @@ class IndexCache:
 
     def _load(self, path: Path) -> None:
         try:
-            documents = _decoded(_read_own(path), roots=len(self._known))
+            documents = _decoded(read_own(path, cap=MAX_CACHE_BYTES), roots=len(self._known))
         except FileNotFoundError:
             return
         except (OSError, FileRefused, MsgspecError) as error:
@@ -113,17 +113,6 @@ class IndexCache:
 def _file_name(context: list[str]) -> str:
     key = hashlib.sha256("\0".join(context).encode("utf-8", "surrogateescape")).hexdigest()
     return f"index-{key[:32]}.msgpack"
-
-
-def _read_own(path: Path) -> bytes:
-    """The file's bytes; a file that somebody else owns is not believed."""
-    descriptor = open_plain(path)
-    try:
-        if hasattr(os, "geteuid") and os.fstat(descriptor).st_uid != os.geteuid():
-            raise FileRefused("it belongs to somebody else")
-        return read_up_to(descriptor, MAX_CACHE_BYTES)
-    finally:
-        os.close(descriptor)
 
 
 def _encoded(documents: list[Remembered]) -> bytes:

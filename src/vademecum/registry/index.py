@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from vademecum.config import Config, ScanSettings
 from vademecum.context import Context
@@ -26,6 +28,7 @@ class IndexOptions:
     scan: ScanSettings = ScanSettings()
     cache: Path | None = None
     index_bodies: bool = True
+    body_lines: int = 500
 
     @classmethod
     def of(cls, config: Config, context: Context) -> IndexOptions:
@@ -34,7 +37,13 @@ class IndexOptions:
             lenient=config.lenient,
             block_angle_brackets=config.security.block_angle_brackets_in_frontmatter,
         )
-        return cls(reading, config.scan, context.cache_directory(), config.search.index_bodies)
+        return cls(
+            reading,
+            config.scan,
+            context.cache_directory(),
+            index_bodies=config.search.index_bodies,
+            body_lines=config.security.max_skill_body_lines,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,11 @@ class SkillIndex:
     def for_people(self) -> tuple[Skill, ...]:
         """The skills that a person may call by name."""
         return tuple(skill for skill in self.skills if skill.controls.user_invocable)
+
+    def restricted(self, skills: Iterable[Skill]) -> SkillIndex:
+        """The index as somebody sees it who may know of these skills and of nothing else."""
+        report = structs.replace(self.report, ignored=(), conflicts=(), diagnostics=())
+        return SkillIndex(tuple(skills), (), report, self.roots, self.options)
 
     def to_json(self) -> dict[str, Any]:
         """The whole snapshot."""

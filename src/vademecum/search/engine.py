@@ -41,6 +41,8 @@ class Engine:
         self._index = Index(self._schema, path)
         self._analyzer = analyzer()
         self._index.register_tokenizer(_TOKENIZER, analyzer())
+        # Held for good: another process may commit, and its numbers would mean other skills.
+        self._searcher = self._index.searcher()
 
     def update(self, *, remove: Iterable[int], add: Iterable[tuple[int, Text]]) -> int:
         """Take documents out and put others in, all at once; returns the stamp of the new state."""
@@ -59,21 +61,20 @@ class Engine:
         stamp = writer.commit()
         writer.wait_merging_threads()
         self._index.reload()
+        self._searcher = self._index.searcher()
         return stamp
 
     def terms(self, query: str) -> list[str]:
         """The words of a query, each once; of a very long one those that are rarest here."""
         terms = list(dict.fromkeys(self._analyzer.analyze(prepared(query[:MAX_QUERY_CHARS]))))
         if len(terms) > MAX_QUERY_TERMS:
-            searcher = self._index.searcher()
-            frequency = {term: sum(searcher.doc_freq(field, term) for field in WEIGHTS) for term in terms}
-            known = [term for term in terms if frequency[term]]
-            terms = sorted(known, key=lambda term: frequency[term])[:MAX_QUERY_TERMS]
+            found = {term: sum(self._searcher.doc_freq(field, term) for field in WEIGHTS) for term in terms}
+            terms = sorted(terms, key=lambda term: (not found[term], found[term]))[:MAX_QUERY_TERMS]
         return terms
 
     def best(self, terms: Sequence[str], n: int) -> list[tuple[float, int]]:
         """The ``n`` best documents with their scores, and all that tie with the last of them."""
-        searcher = self._index.searcher()
+        searcher = self._searcher
         query = Query.boolean_query(
             [
                 (Occur.Should, Query.boost_query(Query.term_query(self._schema, field, term), weight))
@@ -81,12 +82,14 @@ class Engine:
                 for field, weight in self._weights.items()
             ]
         )
-        limit = n + 20
+        everything = max(1, searcher.num_docs)
+        n = min(n, everything)
+        limit = min(n + 20, everything)
         while True:
             hits = searcher.search(query, limit, count=False).hits
-            if len(hits) < limit or hits[-1][0] < hits[n - 1][0]:
+            if len(hits) < limit or limit == everything or hits[-1][0] < hits[n - 1][0]:
                 break
-            limit *= 4
+            limit = min(limit * 4, everything)
         numbers = searcher.fast_field_values("number", [address for _, address in hits])
         return [(float(score), int(number or 0)) for (score, _), number in zip(hits, numbers, strict=True)]
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from vademecum.errors import FileRefused, VademecumError
-from vademecum.files import open_plain, read_up_to
 from vademecum.registry.index import SkillIndex
 from vademecum.search.engine import Engine, Text
 from vademecum.search.store import Entry, State, Store
 from vademecum.skill.frontmatter import body_start
+from vademecum.skill.manifest import read_manifest
 from vademecum.skill.model import Problem
 from vademecum.skill.skill import Skill
 
 MAX_INDEXED_BYTES = 128 * 1024
-MAX_DEAD = 200
+# A document that was removed counts in the statistics until a rebuild: at most one in twenty.
+DEAD_SHARE = 20
 _PROGRESS_STEP = 200
 
 Progress = Callable[[int], None]
@@ -47,7 +48,7 @@ class Finder:
     """Finds skills by words, among those it was given and no others.
 
     Skills that are left out leave no trace: they are not in the search index, so they neither appear nor
-    change how the others rank. ``audience`` names whose view this is; each has an index of its own.
+    change how the others rank. What a finder knows is fixed when it is made.
 
     >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index
     >>> finder = Finder(build_index(BUILTIN_ROOT, IndexOptions()))
@@ -56,12 +57,7 @@ class Finder:
     """
 
     def __init__(
-        self,
-        index: SkillIndex,
-        *,
-        skills: Sequence[Skill] | None = None,
-        audience: str = "people",
-        progress: Progress | None = None,
+        self, index: SkillIndex, *, skills: Sequence[Skill] | None = None, progress: Progress | None = None
     ) -> None:
         self._index = index
         self._skills = tuple(index.skills if skills is None else skills)
@@ -70,74 +66,104 @@ class Finder:
         self._by_number: dict[int, Skill] = {}
         self.updated = 0
         self.problem: Problem | None = None
-        self._engine = self._open(audience)
+        self._engine = self._open()
 
     def search(self, query: str, n: int = 5) -> list[Hit]:
         """The ``n`` skills that fit best; none when no word of the query is in any."""
         if n < 0:
             raise VademecumError(f"n is {n}: ask for 0 or more skills.", code="wrong-value")
-        terms = self._engine.terms(query)
+        terms = self.words(query)
         if not terms or not n or not self._by_number:
             return []
         order = self._precedence()
-        found = [(round(score, 5), self._by_number[number]) for score, number in self._engine.best(terms, n)]
+        found = [
+            (round(score, 5), skill)
+            for score, number in self._best(terms, min(n, len(self._by_number)))
+            if (skill := self._by_number.get(number)) is not None
+        ]
         found.sort(key=lambda hit: (-hit[0], order.get(hit[1].root, 0), hit[1].name))
         return [Hit(skill.name, skill.description, skill.source, score) for score, skill in found[:n]]
 
     def words(self, text: str) -> list[str]:
-        """The words of a text as they are searched for; for showing which of them matched."""
+        """The words of a text as they are searched for."""
         return self._engine.terms(text)
+
+    def _best(self, terms: list[str], n: int) -> list[tuple[float, int]]:
+        try:
+            return self._engine.best(terms, n)
+        except BaseException as error:
+            if not is_engine_failure(error):
+                raise
+            # Files that were damaged since they were written: for this finder, everything anew in memory.
+            self.problem = _not_kept(self._index.options.cache, error)
+            self._engine = self._in_memory()
+            return self._engine.best(terms, n)
 
     def _precedence(self) -> dict[str, int]:
         return {str(root.path): -root.priority for root in self._index.roots}
 
-    def _open(self, audience: str) -> Engine:
+    def _open(self) -> Engine:
         """The engine on disk brought up to date, or one in memory where the disk does not allow it."""
         cache = self._index.options.cache
-        if cache is not None:
-            store = Store(cache / _directory_name(self._index, audience, bodies=self._bodies))
-            try:
-                return self._synchronised(store)
-            except (OSError, ValueError) as error:
-                text = f"The search index {cache} cannot be kept ({error}): it is built anew each time"
-                self.problem = Problem("search-not-kept", "warning", text)
+        if cache is None:
+            return self._in_memory()
+        store = Store(cache / self._directory_name())
+        try:
+            return self._current(store) or self._updated(store)
+        except BaseException as error:
+            if not is_engine_failure(error):
+                raise
+            self.problem = _not_kept(cache, error)
+            return self._in_memory()
+
+    def _in_memory(self) -> Engine:
         engine = Engine(None)
-        self._bring_up_to_date(engine, State())
+        self._bring_up_to_date(engine, State(documents={}))
         return engine
 
-    def _synchronised(self, store: Store) -> Engine:
+    def _current(self, store: Store) -> Engine | None:
+        """The engine as it is on disk, if it holds just what it should."""
         state = store.load()
-        if state is not None and self._is_current(state):
-            engine = Engine(store.engine_directory)
-            self._take_numbers(state)
-            return engine
+        if state is None or not self._is_current(state):
+            return None
+        engine = Engine(store.engine_directory)
+        if not store.fits(state):  # somebody committed between the two looks
+            return None
+        self._take_numbers(state)
+        return engine
+
+    def _updated(self, store: Store) -> Engine:
         with store.locked():
-            state = store.load()  # somebody else may have done the work meanwhile
-            if state is None or self._is_to_be_rebuilt(state):
+            state = store.load()
+            if state is None or _has_many_dead(state):
                 store.clear()
-                state = State()
-            engine = Engine(store.engine_directory)
-            state = self._bring_up_to_date(engine, state)
+                state = State(documents={})
+            try:
+                engine = Engine(store.engine_directory)
+                state = self._bring_up_to_date(engine, state)
+            except BaseException as error:
+                if not is_engine_failure(error):
+                    raise
+                store.clear()  # damaged: once more from nothing
+                engine = Engine(store.engine_directory)
+                state = self._bring_up_to_date(engine, State(documents={}))
             store.save(state)
         return engine
 
     def _is_current(self, state: State) -> bool:
         known = state.documents
         return len(known) == len(self._skills) and all(
-            skill.stamp and (entry := known.get(skill.location)) and entry.stamp == skill.stamp
+            skill.stamp and (entry := known.get(_key(skill))) and entry.stamp == skill.stamp
             for skill in self._skills
         )
 
-    def _is_to_be_rebuilt(self, state: State) -> bool:
-        """Whether removing is not enough: a removed document counts in the statistics until a rebuild.
-
-        That is tolerable for a few skills that were edited or uninstalled, not for one that this audience
-        may no longer see.
-        """
+    def _directory_name(self) -> str:
+        """One index for each set of roots and of hidden skills: what is hidden was never in it."""
         shown = {skill.location for skill in self._skills}
-        existing = {skill.location for skill in (*self._index.skills, *self._index.shadowed)}
-        hidden_now = (state.documents.keys() - shown) & existing
-        return bool(hidden_now) or state.dead > max(MAX_DEAD, len(shown) // 10)
+        hidden = [skill.location for skill in self._index.skills if skill.location not in shown]
+        places = [f"{root.source}\0{root.path}" for root in self._index.roots]
+        key = "\0".join([str(self._bodies), repr(self._index.options.reading), *places, "", *sorted(hidden)])
+        return f"search-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
 
     def _bring_up_to_date(self, engine: Engine, state: State) -> State:
         """Give the engine the difference between what it holds and what it should hold."""
@@ -146,10 +172,10 @@ class Finder:
         representative: dict[str, str] = {}
         order = self._precedence()
         for skill in sorted(self._skills, key=lambda skill: (order.get(skill.root, 0), skill.name)):
-            place, known = skill.location, state.documents.get(skill.location)
+            place, known = _key(skill), state.documents.get(_key(skill))
             if known is None or not skill.stamp or known.stamp != skill.stamp:
                 texts[place] = _text_of(skill, bodies=self._bodies)
-                known = Entry(skill.stamp, _digest(texts[place]), -1)
+                known = Entry(skill.stamp, _digest(texts[place], bodies=self._bodies), -1)
                 self._progress_made(len(texts))
             entries[place] = known
             representative.setdefault(known.digest, place)
@@ -157,7 +183,7 @@ class Finder:
         kept = {entry.number for entry in new_state.documents.values()}
         gone = [entry.number for entry in state.documents.values() if entry.number not in kept]
         held = {entry.number for entry in state.documents.values()}
-        by_place = {skill.location: skill for skill in self._skills}
+        by_place = {_key(skill): skill for skill in self._skills}
         add = [
             (entry.number, texts.get(place) or _text_of(by_place[place], bodies=self._bodies))
             for place, entry in new_state.documents.items()
@@ -166,7 +192,7 @@ class Finder:
         self.updated = len(add) + len(gone)
         if add or gone:
             new_state.engine_stamp = engine.update(remove=[n for n in gone if n >= 0], add=add)
-        new_state.dead = state.dead + len(gone)
+        new_state.dead = state.dead + sum(number >= 0 for number in gone)
         self._take_numbers(new_state)
         return new_state
 
@@ -188,7 +214,7 @@ class Finder:
         self._by_number = {
             entry.number: skill
             for skill in self._skills
-            if (entry := state.documents[skill.location]).number >= 0
+            if (entry := state.documents[_key(skill)]).number >= 0
         }
 
     def _progress_made(self, read: int) -> None:
@@ -196,10 +222,24 @@ class Finder:
             self._progress(read)
 
 
-def _directory_name(index: SkillIndex, audience: str, *, bodies: bool) -> str:
-    places = [f"{root.source}\0{root.path}" for root in index.roots]
-    key = "\0".join([audience, str(bodies), repr(index.options.reading), *places])
-    return f"search-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
+def is_engine_failure(error: BaseException) -> bool:
+    """Whether the engine or its files failed; its panics are no ordinary exceptions."""
+    return isinstance(error, OSError | ValueError | OverflowError) or type(error).__name__ == "PanicException"
+
+
+def _has_many_dead(state: State) -> bool:
+    """Whether so many documents were taken out, which still count in the statistics, that ranks suffer."""
+    return state.dead * DEAD_SHARE > len(state.documents)
+
+
+def _not_kept(cache: Path | None, error: BaseException) -> Problem:
+    text = f"The search index in {cache} could not be used ({error}): it is built in memory"
+    return Problem("search-not-kept", "warning", text)
+
+
+def _key(skill: Skill) -> str:
+    """A skill's place as text that can be written, whatever bytes its path has."""
+    return skill.location.encode("utf-8", "backslashreplace").decode()
 
 
 def _text_of(skill: Skill, *, bodies: bool) -> Text:
@@ -209,16 +249,13 @@ def _text_of(skill: Skill, *, bodies: bool) -> Text:
 def _body_of(skill: Skill) -> str:
     """As much of the body as is indexed; nothing where it cannot be read, which loading will report."""
     try:
-        descriptor = open_plain(f"{skill.location}/{skill.file}")
+        data = read_manifest(skill, cap=MAX_INDEXED_BYTES)
     except (OSError, FileRefused):
         return ""
-    try:
-        data = read_up_to(descriptor, MAX_INDEXED_BYTES)
-    finally:
-        os.close(descriptor)
     return data[body_start(data) :].decode("utf-8", "replace")
 
 
-def _digest(text: Text) -> str:
-    content = "\0".join([text.name, text.description, text.body]).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(content).hexdigest()[:32]
+def _digest(text: Text, *, bodies: bool) -> str:
+    """What makes two documents the same: description and body; without bodies, the name as well."""
+    parts = [text.description, text.body] if bodies else [text.name, text.description]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -14,13 +14,14 @@ from pathlib import Path
 from msgspec import MsgspecError, Struct, msgpack
 
 from vademecum.errors import FileRefused
-from vademecum.files import read_capped, write_atomic
+from vademecum.files import read_own, write_atomic
 from vademecum.version import VERSION
 
 FORMAT = f"vademecum-search-1 {VERSION}"
 MAX_STATE_BYTES = 512 * 1024 * 1024
 MAX_META_BYTES = 16 * 1024 * 1024
 LOCK_SECONDS = 20.0
+MAX_STORES = 16
 
 
 class Entry(Struct, frozen=True, gc=False, array_like=True):
@@ -56,12 +57,21 @@ class Store:
     def load(self) -> State | None:
         """The state, if it belongs to what the engine has on disk; ``None`` means: begin afresh."""
         try:
-            state = msgpack.decode(read_capped(self._state, cap=MAX_STATE_BYTES), type=State)
-            meta = json.loads(read_capped(self.engine_directory / "meta.json", cap=MAX_META_BYTES))
-        except (OSError, FileRefused, MsgspecError, ValueError):
+            state = msgpack.decode(read_own(self._state, cap=MAX_STATE_BYTES), type=State)
+        except (OSError, FileRefused, MsgspecError):
             return None
-        # A process killed between the two writes leaves stamps that differ.
-        return state if state.format == FORMAT and meta.get("opstamp") == state.engine_stamp else None
+        return state if state.format == FORMAT and self.fits(state) else None
+
+    def fits(self, state: State) -> bool:
+        """Whether the engine on disk is the one this state describes.
+
+        A process killed between the two writes leaves stamps that differ.
+        """
+        try:
+            meta = json.loads(read_own(self.engine_directory / "meta.json", cap=MAX_META_BYTES))
+        except (OSError, FileRefused, ValueError):
+            return False
+        return isinstance(meta, dict) and meta.get("opstamp") == state.engine_stamp
 
     def save(self, state: State) -> None:
         """Write the state; the engine has committed before."""
@@ -72,6 +82,7 @@ class Store:
         self._state.unlink(missing_ok=True)
         shutil.rmtree(self.engine_directory, ignore_errors=True)
         self.engine_directory.mkdir(parents=True, exist_ok=True)
+        _prune(self._directory.parent)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -83,6 +94,14 @@ class Store:
             yield
         finally:
             os.close(descriptor)  # which releases it
+
+
+def _prune(cache: Path) -> None:
+    """Keep the newest indexes: each set of roots and of hidden skills has its own."""
+    with contextlib.suppress(OSError):
+        stores = sorted(cache.glob("search-*"), key=lambda place: place.stat().st_mtime_ns)
+        for place in stores[:-MAX_STORES]:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _acquire(descriptor: int) -> None:

@@ -7,6 +7,8 @@ import unicodedata
 
 from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
+from vademecum.skill.text import without_hidden
+
 MAX_WORD_CHARS = 64
 
 # Han, Kana and Hangul are written without spaces: a run of them is indexed as its overlapping pairs.
@@ -15,7 +17,7 @@ UNSPACED = re.compile(
     "\U00020000-\U0003134f]+"
 )
 # A word with a capital inside, such as JavaScript or PDFForm, and where it is to be cut.
-_MIXED = re.compile(r"\b[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
+_MIXED = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
 _CUT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -27,7 +29,7 @@ def prepared(text: str) -> str:
     """
     if not text.isascii():
         whole = text.encode("utf-8", "replace").decode()  # half a character is no text to search for
-        text = UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", whole))
+        text = UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", without_hidden(whole)[0]))
     return _MIXED.sub(_with_parts, text)
 
 
