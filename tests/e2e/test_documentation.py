@@ -78,7 +78,8 @@ def test_python_blocks(page: str, place: Place) -> None:
 
 def test_python_blocks_of_the_pages(place: Place) -> None:
     for block in blocks("docs/for-agents.md", "python"):
-        subprocess.run([sys.executable, "-c", block], cwd=place.cwd, env=place.env, check=True)
+        words = [sys.executable, "-c", block]
+        assert subprocess.run(words, cwd=place.cwd, env=place.env, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("page", [*PAGES, "docs/documents.md"])

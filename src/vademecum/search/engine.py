@@ -11,7 +11,8 @@ from tantivy import Document, Index, Occur, Query, SchemaBuilder
 
 from vademecum.search.words import analyzer, prepared
 
-# Chosen by `make bench` on six sets of real requests, each set judged by weights found on the other five.
+# From a grid on six sets of real requests: best without bodies, and near the best with them
+# (docs/decisions/0006-search.md; `python -m bench.search --choose` shows the grid).
 WEIGHTS = {"name": 0.5, "description": 1.0, "body": 0.75}
 MAX_QUERY_CHARS = 10_000
 MAX_QUERY_TERMS = 64
