@@ -339,6 +339,14 @@ def test_doctor_explains_conflicts_and_counts_remarks(place: Place) -> None:
     )
 
 
+def test_as_a_module(place: Place) -> None:
+    words = [sys.executable, "-m", "vademecum", "--version"]
+    assert (
+        subprocess.run(words, env=place.env, capture_output=True, text=True, check=True).stdout
+        == "vade 0.1.0\n"
+    )
+
+
 def test_version_help_and_nothing(place: Place) -> None:
     assert place.vade("--version").out == "vade 0.1.0\n"
     bare = place.vade()

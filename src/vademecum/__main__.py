@@ -1,0 +1,6 @@
+"""``python -m vademecum``: the command, where it is not on the path."""
+
+from vademecum.cli.main import main
+
+if __name__ == "__main__":
+    main()
