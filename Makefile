@@ -52,6 +52,7 @@ bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.awkward $(PEER_PYTHON)
 	$(BIN)/python -m bench.search $(if $(SKILLS),--large $(SKILLS))
 	$(BIN)/python -m bench.load
+	$(BIN)/python -m bench.policy
 
 .venv-peers/.ready: bench/peers.txt
 	$(PYTHON) -m venv .venv-peers

@@ -16,12 +16,14 @@ def test_names() -> None:
         "Config",
         "ConfigError",
         "Context",
+        "Denied",
         "Finder",
         "Hit",
         "IndexOptions",
         "LeftOut",
         "LoadRefused",
         "PathRefused",
+        "Policy",
         "Problem",
         "Reading",
         "Report",
@@ -70,6 +72,13 @@ def test_warm_start_needs_neither_yaml_nor_pydantic(tmp_path: object) -> None:
 
 
 def test_errors_are_one_tree() -> None:
-    errors = [vademecum.ConfigError, vademecum.PathRefused, vademecum.SkillNotFound, vademecum.SkillRefused]
+    errors = [
+        vademecum.ConfigError,
+        vademecum.Denied,
+        vademecum.LoadRefused,
+        vademecum.PathRefused,
+        vademecum.SkillNotFound,
+        vademecum.SkillRefused,
+    ]
     assert all(issubclass(error, vademecum.VademecumError) for error in errors)
     assert len({error.code for error in errors}) == len(errors)

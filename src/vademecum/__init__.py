@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from vademecum.doors.manager import SkillsManager as SkillsManager
     from vademecum.doors.toolkit import Toolkit as Toolkit
     from vademecum.errors import ConfigError as ConfigError
+    from vademecum.errors import Denied as Denied
     from vademecum.errors import LoadRefused as LoadRefused
     from vademecum.errors import PathRefused as PathRefused
     from vademecum.errors import SkillNotFound as SkillNotFound
     from vademecum.errors import SkillRefused as SkillRefused
     from vademecum.errors import VademecumError as VademecumError
+    from vademecum.policy.engine import Policy as Policy
     from vademecum.registry.build import build_index as build_index
     from vademecum.registry.build import refresh_index as refresh_index
     from vademecum.registry.index import IndexOptions as IndexOptions
@@ -48,6 +50,8 @@ __version__ = VERSION
 _HOMES = {
     "BUILTIN_ROOT": "registry.roots",
     "Config": "config",
+    "Denied": "errors",
+    "Policy": "policy.engine",
     "LoadRefused": "errors",
     "SkillsManager": "doors.manager",
     "Toolkit": "doors.toolkit",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused
 from vademecum.files import read_capped
+from vademecum.wildcards import matches
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -104,6 +105,17 @@ class PermissionRule:
     permission: str
     pattern: str
     effect: Literal["allow", "ask", "deny"]
+    match: tuple[str, ...] = ()
+    not_match: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a rule whose examples show that it does not mean what its author thinks."""
+        wrong = [text for text in self.match if not matches(self.pattern, text)]
+        if wrong:
+            raise ValueError(f"the pattern {self.pattern!r} does not match its example {wrong[0]!r}")
+        wrong = [text for text in self.not_match if matches(self.pattern, text)]
+        if wrong:
+            raise ValueError(f"the pattern {self.pattern!r} matches {wrong[0]!r}, which it should not")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +149,8 @@ class LoadedConfig:
     """The merged settings, the rules a project would add once it is trusted, and where it all came from."""
 
     settings: Config
+    user_rules: tuple[PermissionRule, ...] = ()
+    project_rules: tuple[PermissionRule, ...] = ()
     untrusted: tuple[PermissionRule, ...] = ()
     files: tuple[Path, ...] = ()
     user_roots: tuple[Path, ...] = ()
@@ -152,10 +166,13 @@ def load_config(context: Context) -> LoadedConfig:
     user = _read(user_file) if user_file else {}
     project = _read(project_file) if project_file else {}
     # Each file is checked by itself, so that a message names the right one.
-    _check(user, user_file)
+    user_rules = _check(user, user_file).permissions
     rules = _check(project, project_file).permissions
     return LoadedConfig(
         settings=_check(_merge(user, project), None),
+        user_rules=user_rules,
+        # Numbers in messages are those of the file, so an `allow` that does not count keeps its place.
+        project_rules=rules,
         untrusted=tuple(rule for rule in rules if rule.effect == "allow"),
         files=tuple(file for file in (user_file, project_file) if file),
         user_roots=_roots_of(user, user_file, context),

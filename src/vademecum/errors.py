@@ -8,6 +8,7 @@
      ├─ FileRefused        a file is not a plain file, or larger than its cap
      ├─ SkillNotFound      no skill goes by that name (there, or at all)
      ├─ LoadRefused        a skill's text is too long, not text, or not there
+     ├─ Denied             a rule does not allow it, or would ask and nobody is there
      └─ SkillRefused       a skill cannot be made, or is not what it must be
 
 Every error has a stable ``code``, and its text is one sentence: what, where, what to do.
@@ -55,6 +56,12 @@ class LoadRefused(VademecumError):
     """A body, a resource or a section cannot be handed over as it is."""
 
     code = "load-refused"
+
+
+class Denied(VademecumError):
+    """A rule does not allow it; the text names the rule and what would allow it."""
+
+    code = "denied"
 
 
 class SkillRefused(VademecumError):

@@ -356,6 +356,7 @@ def test_version_help_and_nothing(place: Place) -> None:
         "inspect",
         "list",
         "new",
+        "permissions",
         "refresh",
         "roots",
         "schema",
@@ -608,3 +609,63 @@ def test_schema(place: Place) -> None:
         assert len(tools) == 6
         assert key in tools[0]
         assert place.vade("schema", dialect).json == tools
+
+
+def test_permissions_explain(place: Place) -> None:
+    (place.home / ".agent").mkdir()
+    rule = {
+        "permission": "skill",
+        "pattern": "csv-*",
+        "effect": "deny",
+        "match": ["csv-x"],
+        "not_match": ["x"],
+    }
+    (place.home / ".agent/config.json").write_text(json.dumps({"permissions": [rule]}))
+    done = place.vade("permissions", "explain", "skill", "csv-summary")
+    assert done.code == 3
+    assert done.out == (
+        "deny skill 'csv-summary', because rule 1 of the user's configuration: deny skill 'csv-*'; to allow it, add "
+        '{"permission": "skill", "pattern": "csv-summary", "effect": "allow"} at the end of the permissions in ~/.agent/config.json\n'
+    )
+    assert place.vade("permissions", "explain", "skill", "file-diff").code == 0
+    found = place.vade("permissions", "explain", "script", "x", "--json")
+    assert (found.code, found.json["effect"], found.json["layer"]) == (3, "ask", "the defaults")
+
+
+def test_a_denied_skill_is_not_shown_to_its_user_either(place: Place) -> None:
+    (place.cwd / ".agent").mkdir()
+    rules = [
+        {"permission": "skill", "pattern": "csv-*", "effect": "deny"},
+        {"permission": "resource", "pattern": "file-diff/scripts/*", "effect": "ask"},
+    ]
+    (place.cwd / ".agent/config.json").write_text(json.dumps({"permissions": rules}))
+    for words in (["show", "csv-summary"], ["show", "file-diff", "--asset", "./scripts//compare.py"]):
+        done = place.vade(*words)
+        assert (done.code, done.out) == (3, "")
+        assert "of the project's configuration" in done.err
+    assert place.vade("show", "file-diff").code == 0
+
+
+def test_doctor_reports_a_rule_that_can_never_win(place: Place) -> None:
+    (place.home / ".agent").mkdir()
+    rules = [
+        {"permission": "skill", "pattern": "a", "effect": "deny"},
+        {"permission": "skill", "pattern": "*", "effect": "allow"},
+    ]
+    (place.home / ".agent/config.json").write_text(json.dumps({"permissions": rules}))
+    assert (
+        "! permissions: rule 1 of the user's configuration: deny skill 'a' never wins over rule 2"
+        in place.vade("doctor").out
+    )
+
+
+def test_rules_whose_examples_do_not_hold_are_refused(place: Place) -> None:
+    (place.cwd / ".agent").mkdir()
+    for examples, words in (
+        ({"match": ["y"]}, "does not match its example 'y'"),
+        ({"not_match": ["x1"]}, "matches 'x1', which it should not"),
+    ):
+        rule = {"permission": "skill", "pattern": "x*", "effect": "deny", **examples}
+        (place.cwd / ".agent/config.json").write_text(json.dumps({"permissions": [rule]}))
+        done = place.vade("list")
+        assert (done.code, words in done.err) == (2, True)

@@ -24,7 +24,7 @@ class Refusing:
     def decide(self, request: Request) -> Decision:
         self.asked.append(request)
         refused = any(resource in self._denied for resource in request.resources)
-        return Decision(self._effect if refused else Effect.ALLOW, "as told")
+        return Decision(self._effect if refused else Effect.ALLOW, None, request.permission, "as told")
 
 
 @pytest.fixture
@@ -163,7 +163,10 @@ def test_every_door_asks(library: Path) -> None:
     asset = kit.call("load_skill_asset", {"skill_name": "tables", "relative_path": "references/guide.md"})
     script = kit.call("get_skill_script_path", {"skill_name": "tables", "script_name": "run.py"})
     assert (asset.is_error, script.is_error) == (True, True)
-    assert asset.text == "resource 'references/guide.md' of skill 'tables' is refused: as told."
+    assert (
+        asset.text
+        == "resource 'references/guide.md' of skill 'tables' is refused: no rule matches resource 'as told'."
+    )
     assert {request.permission for request in policy.asked} == {"skill", "resource", "script"}
 
 

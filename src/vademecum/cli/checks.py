@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vademecum.cli.output import counted
-from vademecum.config import load_config
+from vademecum.config import LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
+from vademecum.policy.engine import Policy
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report
 from vademecum.version import VERSION
@@ -43,6 +44,15 @@ def configuration(context: Context) -> Check:
     except ConfigError as error:
         return Check("configuration", "problem", str(error))
     return Check("configuration", "ok", ", ".join(map(str, files)) or "no file, the defaults hold")
+
+
+def rules(config: LoadedConfig) -> Check:
+    """Whether every rule of the configuration can ever win."""
+    dead = [f"{rule} never wins over {winner}" for rule, winner in Policy.of(config).unreachable()]
+    count = len(config.user_rules) + len(config.project_rules)
+    if dead:
+        return Check("permissions", "note", "; ".join(dead), "Remove it, or move it behind the other.")
+    return Check("permissions", "ok", f"{counted(count, 'rule')} besides the defaults")
 
 
 def roots(report: Report) -> Check:

@@ -58,11 +58,18 @@ def show_command(  # noqa: PLR0913 - one for each option
     **words: Any,
 ) -> None:
     """Show what a model gets: the body of a skill, or one of its files."""
+    from vademecum.cli.permissions import require
+    from vademecum.loader.assets import asset_path
     from vademecum.loader.body import BodyLimits, load_body
     from vademecum.loader.resource import load_resource
+    from vademecum.policy.base import Request
 
     index = IndexWords(**words).build()
     skill = index.get(as_reference(name), source=source)
+    require(Request("skill", (skill.name,), origin="user", skill=skill.name))
+    if asset is not None:
+        relative = asset_path(skill, asset)
+        require(Request("resource", (f"{skill.name}/{relative}",), origin="user", skill=skill.name))
     if asset is None:
         limits = BodyLimits(index.options.body_lines, excess="truncate" if truncate else "refuse")
         loaded = load_body(skill, limits=limits, section=section)

@@ -11,11 +11,11 @@ from io import TextIOWrapper
 
 import click
 
-from vademecum.errors import ConfigError, SkillNotFound, SkillRefused, VademecumError
+from vademecum.errors import ConfigError, Denied, SkillNotFound, SkillRefused, VademecumError
 from vademecum.skill.text import visible
 from vademecum.version import VERSION
 
-FOUND_PROBLEMS, WRONG_USE, NOT_FOUND, INTERRUPTED = 1, 2, 4, 130
+FOUND_PROBLEMS, WRONG_USE, REFUSED, NOT_FOUND, INTERRUPTED = 1, 2, 3, 4, 130
 
 # Each command's module is imported when the command is used.
 _COMMANDS = {
@@ -23,6 +23,7 @@ _COMMANDS = {
     "inspect": "skills",
     "list": "skills",
     "new": "authoring",
+    "permissions": "permissions",
     "refresh": "upkeep",
     "roots": "upkeep",
     "schema": "finding",
@@ -105,6 +106,8 @@ def _exit_code(error: VademecumError) -> int:
     match error:
         case ConfigError() | SkillRefused():
             return WRONG_USE
+        case Denied():
+            return REFUSED
         case SkillNotFound():
             return NOT_FOUND
     return FOUND_PROBLEMS

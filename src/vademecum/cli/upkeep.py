@@ -9,6 +9,7 @@ import click
 from vademecum.cli import checks
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import ReadingProgress, json_option, print_json
+from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.registry.build import refresh_index
 from vademecum.registry.index import SkillIndex
@@ -57,7 +58,8 @@ def doctor_command(*, as_json: bool, **words: Any) -> int:
     found = [checks.python(), checks.configuration(Context.current())]
     index = IndexWords(**words).build() if found[-1].status == "ok" else None
     if index is not None:
-        found += [checks.roots(index.report), checks.cache(index)]
+        config = load_config(Context.current())
+        found += [checks.rules(config), checks.roots(index.report), checks.cache(index)]
     left_out = index is not None and index.report.ignored
     healthy = not left_out and all(check.status != "problem" for check in found)
     if as_json:

@@ -17,7 +17,7 @@ from vademecum.loader.body import BodyLimits, load_body
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
 from vademecum.loader.reading import LoadReport
 from vademecum.loader.resource import load_resource
-from vademecum.policy.base import AllowAll, Effect, Origin, Policy, Request
+from vademecum.policy.base import AllowAll, Decider, Effect, Origin, Request
 from vademecum.registry.index import SkillIndex
 from vademecum.search.finder import Finder, Hit
 from vademecum.skill.skill import Skill
@@ -64,7 +64,7 @@ class Toolkit:
         self,
         index: SkillIndex,
         *,
-        policy: Policy | None = None,
+        policy: Decider | None = None,
         agent: str = "default",
         origin: Origin = "model",
         limits: BodyLimits | None = None,

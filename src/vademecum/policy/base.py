@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
 from enum import IntEnum
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
 
 Origin = Literal["model", "user", "nested"]
 
@@ -17,8 +19,7 @@ class Effect(IntEnum):
     DENY = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What somebody wants: a permission such as ``skill`` or ``resource``, and what it is wanted for."""
 
     permission: str
@@ -28,15 +29,65 @@ class Request:
     skill: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The answer, and why."""
+class Rule(Struct, frozen=True):
+    """One rule, and where it stands: its layer, such as a file, and its number there, from one.
+
+    ``remedy`` says what to do about it where adding a rule of one's own would not help.
+    """
+
+    permission: str
+    pattern: str
+    effect: Effect
+    layer: str
+    number: int
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        """The rule as people refer to it."""
+        says = f"{self.effect.name.lower()} {self.permission} {self.pattern!r}"
+        return f"rule {self.number} of {self.layer}: {says}"
+
+
+class Decision(Struct, frozen=True):
+    """The answer: its effect, the rule that made it (none: no rule matches), and for what it was asked."""
 
     effect: Effect
-    reason: str
+    rule: Rule | None
+    permission: str
+    resource: str
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        if self.rule is None:
+            return f"no rule matches {self.permission} {self.resource!r}"
+        return str(self.rule)
+
+    @property
+    def remedy(self) -> str:
+        """What would allow it; nothing where it is allowed."""
+        if self.effect is Effect.ALLOW:
+            return ""
+        if self.rule is not None and self.rule.remedy:
+            return self.rule.remedy
+        rule = {"permission": self.permission, "pattern": self.resource, "effect": "allow"}
+        written = json.dumps(rule, ensure_ascii=False)
+        return f"add {written} at the end of the permissions in ~/.agent/config.json"
+
+    def to_json(self) -> dict[str, Any]:
+        """The decision as ``vade permissions explain`` prints it."""
+        rule = self.rule
+        return {
+            "effect": self.effect.name.lower(),
+            "reason": self.reason,
+            "rule": None if rule is None else f"{rule.permission} {rule.pattern} {rule.effect.name.lower()}",
+            "layer": None if rule is None else rule.layer,
+            "number": None if rule is None else rule.number,
+            "remedy": self.remedy,
+        }
 
 
-class Policy(Protocol):
+class Decider(Protocol):
     """Decides; the same request gets the same answer, without a file, a clock or a question."""
 
     def decide(self, request: Request) -> Decision:
@@ -53,4 +104,4 @@ class AllowAll:
         >>> AllowAll().decide(Request("skill", ("pdf",))).effect.name
         'ALLOW'
         """
-        return Decision(Effect.ALLOW, f"no rule restricts {request.permission}")
+        return Decision(Effect.ALLOW, None, request.permission, ", ".join(request.resources))

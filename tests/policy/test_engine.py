@@ -1,0 +1,220 @@
+"""F1, F4: one engine decides, and says why."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support import Place, write_skill
+from tests.test_config import write
+from vademecum import Policy, Toolkit
+from vademecum.config import PermissionRule
+from vademecum.policy.base import Decision, Effect, Request, Rule
+from vademecum.policy.engine import PROJECT, RUN, USER, default_rules, rules_of
+from vademecum.wildcards import matches
+
+ALLOW, ASK, DENY = Effect
+
+
+def rules(layer: str, *written: tuple[str, str, Effect]) -> list[Rule]:
+    named: dict[Effect, Literal["allow", "ask", "deny"]] = {ALLOW: "allow", ASK: "ask", DENY: "deny"}
+    return rules_of([PermissionRule(p, pattern, named[effect]) for p, pattern, effect in written], layer)
+
+
+def effect(policy: Policy, permission: str, *resources: str) -> Effect:
+    return policy.decide(Request(permission, resources)).effect
+
+
+@pytest.mark.parametrize(
+    ("permission", "resource", "expected"),
+    [
+        ("skill", "pdf", ALLOW),
+        ("resource", "pdf/references/a.md", ALLOW),
+        ("script", "pdf/scripts/a.py", ASK),
+        ("tool", "read_file", ALLOW),
+        ("tool", "grep", ALLOW),
+        ("tool", "run_script", ASK),
+        ("tool", "write_file", ASK),
+        ("network", "example.org", ASK),
+        ("teleport", "moon", ASK),
+    ],
+)
+def test_defaults(permission: str, resource: str, expected: Effect) -> None:
+    assert effect(Policy(default_rules()), permission, resource) is expected
+
+
+def test_the_last_match_wins() -> None:
+    policy = Policy(
+        rules(USER, ("skill", "*", DENY), ("skill", "pdf-*", ALLOW), ("skill", "pdf-secret", ASK))
+    )
+    assert [effect(policy, "skill", name) for name in ("x", "pdf-forms", "pdf-secret")] == [DENY, ALLOW, ASK]
+
+
+def test_no_match_asks_and_nothing_named_is_denied() -> None:
+    decision = Policy([]).decide(Request("skill", ("pdf",)))
+    assert decision == Decision(ASK, None, "skill", "pdf")
+    assert decision.reason == "no rule matches skill 'pdf'"
+    assert decision.remedy == (
+        'add {"permission": "skill", "pattern": "pdf", "effect": "allow"} at the end of the permissions in ~/.agent/config.json'
+    )
+    assert effect(Policy([]), "skill") is DENY
+
+
+def test_of_several_resources_the_strictest_counts() -> None:
+    policy = Policy(rules(USER, ("skill", "a", ALLOW), ("skill", "c", DENY)))
+    assert effect(policy, "skill", "a") is ALLOW
+    assert effect(policy, "skill", "a", "b") is ASK
+    assert effect(policy, "skill", "a", "b", "c") is DENY
+
+
+def test_permissions_may_have_wildcards_too() -> None:
+    policy = Policy(rules(USER, ("*", "*", DENY), ("skill", "*", ALLOW)))
+    assert (effect(policy, "skill", "x"), effect(policy, "tool", "x")) == (ALLOW, DENY)
+
+
+def test_a_project_tightens_and_never_loosens() -> None:
+    base = rules(USER, ("skill", "*", ALLOW), ("skill", "no", DENY), ("skill", "maybe", ASK))
+    project = rules(PROJECT, ("skill", "*", ASK), ("skill", "worst", DENY), ("skill", "no", ALLOW))
+    policy = Policy(base, tightening=project)
+    assert [effect(policy, "skill", name) for name in ("any", "worst", "no", "maybe")] == [
+        ASK,
+        DENY,
+        DENY,
+        ASK,
+    ]
+
+
+def test_the_words_of_this_run_have_the_last_word() -> None:
+    policy = Policy(
+        default_rules(),
+        tightening=rules(PROJECT, ("script", "*", DENY)),
+        run=rules(RUN, ("script", "pdf/*", ALLOW), ("skill", "secret", DENY)),
+    )
+    assert effect(policy, "script", "pdf/scripts/a.py") is ALLOW
+    assert effect(policy, "script", "other/scripts/a.py") is DENY
+    assert effect(policy, "skill", "secret") is DENY
+
+
+def test_names_are_no_patterns() -> None:
+    # A skill called `*` would be a pattern if names were ever matched against names.
+    policy = Policy(rules(USER, ("skill", "*", ALLOW), ("skill", "abc", DENY)))
+    assert effect(policy, "skill", "*") is ALLOW
+    assert effect(policy, "skill", "ab?") is ALLOW
+
+
+def test_every_refusal_names_its_rule_and_its_remedy() -> None:
+    policy = Policy(
+        rules(USER, ("skill", "*", ALLOW), ("skill", "pdf*", DENY)),
+        tightening=rules(PROJECT, ("skill", "a", ALLOW), ("skill", "csv", DENY)),
+        run=rules(RUN, ("tool", "grep", DENY)),
+    )
+    found = {
+        resource: policy.decide(Request(permission, (resource,)))
+        for permission, resource in (("skill", "pdf-x"), ("skill", "csv"), ("tool", "grep"))
+    }
+    assert found["pdf-x"].reason == "rule 2 of the user's configuration: deny skill 'pdf*'"
+    assert found["csv"].reason == "rule 2 of the project's configuration: deny skill 'csv'"
+    assert found["csv"].remedy == "change rule 2 of the permissions in the project's .agent/config.json"
+    assert found["grep"].remedy == "leave out the flag that refuses it"
+    assert found["pdf-x"].to_json() == {
+        "effect": "deny",
+        "reason": "rule 2 of the user's configuration: deny skill 'pdf*'",
+        "rule": "skill pdf* deny",
+        "layer": "the user's configuration",
+        "number": 2,
+        "remedy": found["pdf-x"].remedy,
+    }
+
+
+def test_rules_that_can_never_win() -> None:
+    policy = Policy(
+        [
+            *default_rules(),
+            *rules(
+                USER,
+                ("skill", "pdf-a", DENY),
+                ("skill", "pdf-*", ALLOW),
+                ("tool", "x", DENY),
+                ("*", "*", ASK),
+            ),
+        ]
+    )
+    assert [(str(dead).partition(":")[0], winner.number) for dead, winner in policy.unreachable()] == [
+        ("rule 1 of the user's configuration", 2),
+        ("rule 2 of the user's configuration", 4),
+        ("rule 3 of the user's configuration", 4),
+    ]
+    assert (
+        Policy([*default_rules(), *rules(USER, ("skill", "*", DENY), ("skill", "a", ALLOW))]).unreachable()
+        == []
+    )
+
+
+PATTERNS = st.text("ab*? /", min_size=1, max_size=6)
+PERMISSIONS = st.sampled_from(["skill", "tool", "*", "s*", "t??l"])
+WRITTEN = st.lists(st.tuples(PERMISSIONS, PATTERNS, st.sampled_from(Effect)), max_size=12)
+
+
+def naive(base: list[Rule], project: list[Rule], run: list[Rule], request: Request) -> Effect:
+    """The whole engine in ten lines, trying every rule."""
+
+    def last(layer: list[Rule], resource: str) -> Effect | None:
+        found = [
+            r.effect
+            for r in layer
+            if matches(r.permission, request.permission) and matches(r.pattern, resource)
+        ]
+        return found[-1] if found else None
+
+    answers = []
+    for resource in request.resources:
+        answer = last(base, resource)
+        answer = max(ASK if answer is None else answer, last(project, resource) or ALLOW)
+        said = last(run, resource)
+        answers.append(answer if said is None else said)
+    return max(answers, default=DENY)
+
+
+@given(
+    WRITTEN,
+    WRITTEN,
+    WRITTEN,
+    st.sampled_from(["skill", "tool", "other"]),
+    st.lists(st.text("ab /", max_size=6), max_size=3),
+)
+@settings(max_examples=1500, deadline=None)
+def test_equal_to_a_naive_engine(
+    base: list[tuple[str, str, Effect]],
+    project: list[tuple[str, str, Effect]],
+    run: list[tuple[str, str, Effect]],
+    permission: str,
+    resources: list[str],
+) -> None:
+    layers = [rules(name, *written) for name, written in ((USER, base), (PROJECT, project), (RUN, run))]
+    request = Request(permission, tuple(resources))
+    decision = Policy(layers[0], tightening=layers[1], run=layers[2]).decide(request)
+    assert decision.effect is naive(layers[0], layers[1], layers[2], request)
+    assert decision.reason
+    assert bool(decision.remedy) == (decision.effect is not ALLOW)
+
+
+def test_loaded_from_the_files_of_a_place(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/mine")
+    write(place.home, {"permissions": [{"permission": "skill", "pattern": "csv-*", "effect": "deny"}]})
+    write(
+        place.cwd,
+        {
+            "permissions": [
+                {"permission": "skill", "pattern": "csv-summary", "effect": "allow"},
+                {"permission": "skill", "pattern": "mine", "effect": "deny"},
+            ]
+        },
+    )
+    kit = Toolkit(place.build(), policy=Policy.load(place.context))
+    assert [skill.name for skill in kit.skills] == ["file-diff", "skill-author"]
+    assert Policy.load(place.context).decide(Request("skill", ("mine",))).reason == (
+        "rule 2 of the project's configuration: deny skill 'mine'"
+    )
