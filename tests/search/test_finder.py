@@ -365,3 +365,14 @@ def test_killed_while_building_it_is_built_anew(root: Path, cache: Path) -> None
             time.sleep(delay)
             started.kill()
     assert names(Finder(index_at(root, cache)), "topic77") == ["s77"]
+
+
+def test_renamed_skill_is_found_by_its_new_name(root: Path, cache: Path) -> None:
+    for number in range(40):
+        skill(root, f"filler-{number}", f"Filler {number}.", f"{number}")
+    skill(root, "oldname", "About paper.", "Fold.")
+    Finder(index_at(root, cache))
+    shutil.rmtree(root / "oldname")
+    skill(root, "newname", "About paper.", "Fold.")
+    finder = Finder(index_at(root, cache))
+    assert (names(finder, "newname"), names(finder, "oldname")) == (["newname"], [])

@@ -92,7 +92,7 @@ def run(words: Sequence[str]) -> int:
     except VademecumError as error:
         if debug:
             raise
-        return _say(str(error), _exit_code(error))
+        return _say(_advised(error), _exit_code(error))
     except Exception as error:  # the last line of defence: a person gets a sentence, not a traceback
         if debug:
             raise
@@ -100,6 +100,12 @@ def run(words: Sequence[str]) -> int:
             f"unexpected {type(error).__name__}: {error} (run with --debug to see where)", FOUND_PROBLEMS
         )
     return outcome if isinstance(outcome, int) else 0
+
+
+def _advised(error: VademecumError) -> str:
+    """The error's own words, with where to look when it could not guess."""
+    guessed = not isinstance(error, SkillNotFound) or ":" in str(error)
+    return str(error) if guessed else f"{error} `vade list` shows all there are."
 
 
 def _exit_code(error: VademecumError) -> int:

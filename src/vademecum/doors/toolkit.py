@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 import msgspec
 
 from vademecum.doors import tools
-from vademecum.errors import VademecumError
+from vademecum.errors import SkillNotFound, VademecumError
 from vademecum.loader.assets import MAX_ASSETS, asset_path, list_assets, script_name, script_path
 from vademecum.loader.body import BodyLimits, load_body
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
@@ -41,13 +41,6 @@ class ToolResult:
     report: LoadReport | None = None
 
 
-@dataclass(slots=True)
-class _Conversation:
-    """What one conversation has seen: the content of each loaded skill, by name."""
-
-    loaded: dict[str, str] = field(default_factory=dict)
-
-
 class Toolkit:
     """The tools of one agent in one conversation.
 
@@ -74,7 +67,8 @@ class Toolkit:
         self._agent = agent
         self._origin: Origin = origin
         self._limits = limits or BodyLimits(index.options.body_lines)
-        self._conversation = _Conversation()
+        # What this conversation has seen: the digest of each loaded skill, by name.
+        self._loaded: dict[str, str] = {}
         visible = [skill for skill in self._offered() if self._refusal("skill", skill, skill.name) is None]
         self._visible = index.restricted(visible)
         self._finder: Finder | None = None
@@ -112,7 +106,10 @@ class Toolkit:
 
     def get(self, name: str) -> Skill:
         """The skill of that name that this agent may use; of any other it never hears."""
-        return self._visible.get(name[:MAX_NAME_CHARS])
+        try:
+            return self._visible.get(name[:MAX_NAME_CHARS])
+        except SkillNotFound as error:
+            raise SkillNotFound(f"{error} search_skills finds skills by what they do.") from error
 
     def _offered(self) -> tuple[Skill, ...]:
         return self._index.skills if self._origin == "user" else self._index.for_model()
@@ -143,11 +140,11 @@ class Toolkit:
 
     def _load(self, skill: Skill) -> ToolResult:
         loaded = load_body(skill, limits=self._limits)
-        if self._conversation.loaded.get(skill.name) == loaded.report.sha256:
+        if self._loaded.get(skill.name) == loaded.report.sha256:
             return ToolResult(
                 f"Skill {skill.name!r} is loaded already and has not changed.", report=loaded.report
             )
-        self._conversation.loaded[skill.name] = loaded.report.sha256
+        self._loaded[skill.name] = loaded.report.sha256
         return ToolResult(loaded.text, report=loaded.report)
 
     def _ask(self, permission: str, skill: Skill, relative: str) -> None:

@@ -153,8 +153,8 @@ class _Build:
                 skill = Skill(document, source, path, directory, file, stamp_of(seen.signature))
                 self._candidates.append((skill, root, about))
             else:
-                place = f"{path}/{directory}/{file}"
-                self._left_out.append(LeftOut(source, place, document.problems))
+                place = path if directory == "." else f"{path}/{directory}"
+                self._left_out.append(LeftOut(source, f"{place}/{file}", document.problems))
 
     def _is_distrusted(self, root: str, directory: str) -> bool:
         return self._distrusted is not None and self._distrusted(f"{root}/{directory}")

@@ -86,19 +86,19 @@ class SkillIndex:
             if (source is None or skill.source == source) and (not namespace or _is_in(skill, namespace)):
                 return skill
         place = f" in source {source!r}" if source else ""
-        raise SkillNotFound(f"No skill is called {name!r}{place}: {self._hint(wanted, namesakes)}")
+        raise SkillNotFound(f"No skill is called {name!r}{place}{self._hint(wanted, namesakes)}")
 
     def _hint(self, wanted: str, namesakes: list[Skill]) -> str:
         if namesakes:
-            return f"there is {namesakes[0].reference!r} in source {namesakes[0].source!r}."
+            return f": there is {namesakes[0].reference!r} in source {namesakes[0].source!r}."
         for left_out in self.report.ignored:
             if wanted and wanted in left_out.path.split("/")[-2:]:
-                return f"{left_out.path} was left out ({left_out.reason.message})."
+                return f": {left_out.path} was left out ({left_out.reason.message})."
         for skill in self.skills:
             if skill.directory.rpartition("/")[2] == wanted:
-                return f"the skill in {skill.location} is called {skill.name!r}."
+                return f": the skill in {skill.location} is called {skill.name!r}."
         near = difflib.get_close_matches(wanted.casefold(), self._names(), n=1, cutoff=0.7)
-        return f"did you mean {near[0]!r}?" if near else "`vade list` shows all there are."
+        return f": did you mean {near[0]!r}?" if near else "."
 
     def _names(self) -> dict[str, list[Skill]]:
         """The look-up by name, made when it is first needed; winners come first."""

@@ -175,10 +175,10 @@ class Finder:
             place, known = _key(skill), state.documents.get(_key(skill))
             if known is None or not skill.stamp or known.stamp != skill.stamp:
                 texts[place] = _text_of(skill, bodies=self._bodies)
-                known = Entry(skill.stamp, _digest(texts[place], bodies=self._bodies), -1)
+                known = _entry(skill, texts[place], bodies=self._bodies)
                 self._progress_made(len(texts))
             entries[place] = known
-            representative.setdefault(known.digest, place)
+            representative.setdefault(known.twin, place)
         new_state = self._assigned(state, entries, representative)
         kept = {entry.number for entry in new_state.documents.values()}
         gone = [entry.number for entry in state.documents.values() if entry.number not in kept]
@@ -202,12 +202,12 @@ class Finder:
         state = State(engine_stamp=old.engine_stamp, next_number=old.next_number, documents={})
         for place, entry in entries.items():
             number = -1
-            if representative[entry.digest] == place:
+            if representative[entry.twin] == place:
                 number = numbers.get(entry.digest, -1)
                 if number < 0:
                     number = state.next_number
                     state.next_number += 1
-            state.documents[place] = Entry(entry.stamp, entry.digest, number)
+            state.documents[place] = Entry(entry.stamp, entry.digest, entry.twin, number)
         return state
 
     def _take_numbers(self, state: State) -> None:
@@ -255,7 +255,12 @@ def _body_of(skill: Skill) -> str:
     return data[body_start(data) :].decode("utf-8", "replace")
 
 
-def _digest(text: Text, *, bodies: bool) -> str:
-    """What makes two documents the same: description and body; without bodies, the name as well."""
-    parts = [text.description, text.body] if bodies else [text.name, text.description]
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def _entry(skill: Skill, text: Text, *, bodies: bool) -> Entry:
+    """A document that has no number yet. Without bodies only the name tells two of them apart."""
+    content = f"{text.description}\0{text.body}"
+    digest = _digest(f"{text.name}\0{content}")
+    return Entry(skill.stamp, digest, _digest(content) if bodies else digest, -1)
+
+
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -17,7 +17,7 @@ from vademecum.errors import FileRefused
 from vademecum.files import read_own, write_atomic
 from vademecum.version import VERSION
 
-FORMAT = f"vademecum-search-1 {VERSION}"
+FORMAT = f"vademecum-search-2 {VERSION}"
 MAX_STATE_BYTES = 512 * 1024 * 1024
 MAX_META_BYTES = 16 * 1024 * 1024
 LOCK_SECONDS = 20.0
@@ -27,11 +27,13 @@ MAX_STORES = 16
 class Entry(Struct, frozen=True, gc=False, array_like=True):
     """One document: what its file looked like, what its text was, and its number in the engine.
 
-    An identical copy of another document has number ``-1``: it is known, and not indexed.
+    ``twin`` is the digest without the name. Of documents that differ in nothing else one is indexed; the
+    others have the number ``-1``: known, and not indexed.
     """
 
     stamp: int
     digest: str
+    twin: str
     number: int
 
 
