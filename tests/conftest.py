@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +24,15 @@ def root(tmp_path: Path) -> Path:
     directory = tmp_path / "root"
     directory.mkdir()
     return directory
+
+
+@pytest.fixture
+def open_root() -> Iterator[Path]:
+    """An empty root that any user of the machine may enter, which pytest's own directories do not allow."""
+    directory = Path(tempfile.mkdtemp(prefix="vade-open-", dir="/tmp"))
+    directory.chmod(0o755)
+    yield directory
+    for place in directory.rglob("*"):
+        if place.is_dir():
+            place.chmod(0o755)
+    shutil.rmtree(directory)

@@ -145,7 +145,8 @@ def test_fifty_megabytes(root: Path) -> None:
     assert reasons(index) == {"big-front/SKILL.md": "frontmatter-too-long"}
 
 
-def test_unreadable_for_an_ordinary_user(root: Path) -> None:
+def test_unreadable_for_an_ordinary_user(open_root: Path) -> None:
+    root = open_root
     write_skill(root, "good")
     (write_skill(root, "secret-file") / "SKILL.md").chmod(0)
     write_skill(root, "secret-dir").chmod(0)
@@ -159,9 +160,6 @@ def test_unreadable_for_an_ordinary_user(root: Path) -> None:
         "index = vm.build_index([sys.argv[1]], vm.IndexOptions())\n"
         "print([s.name for s in index], sorted((os.path.relpath(i.path, sys.argv[1]), i.reason.code) for i in index.report.ignored))"
     )
-    for parent in (root, *root.parents):  # pytest keeps its directories to itself
-        if parent.stat().st_uid == os.geteuid() and "pytest" in str(parent):
-            parent.chmod(0o755)
     try:
         done = subprocess.run(
             [sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=False
