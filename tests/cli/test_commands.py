@@ -669,3 +669,47 @@ def test_rules_whose_examples_do_not_hold_are_refused(place: Place) -> None:
         (place.cwd / ".agent/config.json").write_text(json.dumps({"permissions": [rule]}))
         done = place.vade("list")
         assert (done.code, words in done.err) == (2, True)
+
+
+def answered(place: Place, typed: str, *words: str) -> tuple[int, str]:
+    """Run a command on a terminal and type at it; gives its exit code and what was shown."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        words, cwd=place.cwd, env=place.env, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as started:
+        os.close(theirs)
+        os.write(ours, typed.encode())
+        shown = b""
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 65536):
+                shown += piece
+    os.close(ours)
+    return started.returncode, shown.decode()
+
+
+def test_asking_at_the_terminal_and_remembering(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/mine")
+    (place.home / ".agent").mkdir()
+    (place.home / ".agent/config.json").write_text(
+        '{"permissions": [{"permission": "skill", "pattern": "mine", "effect": "ask"}]}'
+    )
+    refused = place.vade("show", "mine")
+    assert (refused.code, "nobody is there to ask" in refused.err) == (3, True)
+    code, shown = answered(place, "\n\nn\n", VADE, "show", "mine")
+    assert (code, shown.count("[o]nce"), "the answer was no" in shown) == (
+        3,
+        3,
+        True,
+    )  # Enter approves nothing
+    assert answered(place, "o\n", VADE, "show", "mine")[0] == 0
+    assert place.vade("show", "mine").code == 3
+    assert answered(place, "a\n", VADE, "show", "mine")[0] == 0
+    assert place.vade("show", "mine").code == 0
+    (grant,) = place.vade("permissions", "list", "--json").json["grants"]
+    assert (grant["permission"], grant["resource"], grant["project"]) == ("skill", "mine", str(place.cwd))
+    with (place.cwd / ".agent/skills/mine/SKILL.md").open("a") as out:
+        out.write("changed\n")
+    assert place.vade("show", "mine").code == 3  # a changed skill asks again
+    assert "1 remembered answer" in place.vade("permissions", "list").out
+    assert place.vade("permissions", "revoke", str(grant["id"])).out == f"Forgotten: {grant['id']}\n"
+    assert place.vade("permissions", "revoke", "77").code == 4

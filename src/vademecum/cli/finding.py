@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -63,13 +64,16 @@ def show_command(  # noqa: PLR0913 - one for each option
     from vademecum.loader.body import BodyLimits, load_body
     from vademecum.loader.resource import load_resource
     from vademecum.policy.base import Request
+    from vademecum.skill.digest import skill_digest
 
     index = IndexWords(**words).build()
     skill = index.get(as_reference(name), source=source)
-    require(Request("skill", (skill.name,), origin="user", skill=skill.name))
+    digest = partial(skill_digest, skill)
+    require(Request("skill", (skill.name,), origin="user", skill=skill.name), digest=digest)
     if asset is not None:
         relative = asset_path(skill, asset)
-        require(Request("resource", (f"{skill.name}/{relative}",), origin="user", skill=skill.name))
+        wanted = Request("resource", (f"{skill.name}/{relative}",), origin="user", skill=skill.name)
+        require(wanted, digest=digest)
     if asset is None:
         limits = BodyLimits(index.options.body_lines, excess="truncate" if truncate else "refuse")
         loaded = load_body(skill, limits=limits, section=section)

@@ -1,0 +1,55 @@
+"""A skill's directory → one digest of all its files, the same on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+
+from vademecum.errors import FileRefused
+from vademecum.files import open_plain, read_up_to
+from vademecum.skill.skill import Skill
+
+MAX_DIGESTED_FILES = 10_000
+_CHUNK = 1024 * 1024
+
+
+def skill_digest(skill: Skill) -> str:
+    """SHA-256 over ``path NUL sha256(content) LF`` of every file, sorted by the bytes of the path.
+
+    A link counts with where it leads, and what cannot be read with that fact, so that either changes it.
+    """
+    whole = hashlib.sha256()
+    for relative in sorted(_files(skill.location), key=os.fsencode):
+        content = _content(f"{skill.location}/{relative}")
+        whole.update(os.fsencode(relative) + b"\0" + content.encode() + b"\n")
+    return f"sha256:{whole.hexdigest()}"
+
+
+def _files(base: str) -> Iterator[str]:
+    count = 0
+    for directory, names, files in os.walk(base):
+        links = [name for name in names if os.path.islink(f"{directory}/{name}")]
+        for name in (*files, *links):
+            count += 1
+            if count > MAX_DIGESTED_FILES:
+                raise FileRefused(
+                    f"{base} holds more than {MAX_DIGESTED_FILES:,} files.", code="too-many-files"
+                )
+            yield os.path.relpath(f"{directory}/{name}", base)
+
+
+def _content(path: str) -> str:
+    if os.path.islink(path):
+        return f"link {os.readlink(path)!r}"
+    try:
+        descriptor = open_plain(path)
+    except (OSError, FileRefused):
+        return "unreadable"
+    digest = hashlib.sha256()
+    try:
+        while piece := read_up_to(descriptor, _CHUNK):
+            digest.update(piece)
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest()
