@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.errors import FileRefused, LoadRefused
 from vademecum.files import read_up_to
@@ -35,14 +35,7 @@ class LoadReport(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """The report as the commands print it."""
-        return {
-            "path": self.path,
-            "sha256": self.sha256,
-            "bytes_read": self.bytes_read,
-            "characters": self.characters,
-            "truncated": self.truncated,
-            "hidden_removed": self.hidden_removed,
-        }
+        return structs.asdict(self)
 
 
 class Loaded(Struct, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.errors import ConfigError
 from vademecum.policy.base import Request
@@ -46,16 +46,7 @@ class Grant(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """The grant as ``vade permissions list`` prints it."""
-        return {
-            "id": self.id,
-            "permission": self.permission,
-            "resource": self.resource,
-            "digest": self.digest,
-            "scope": self.scope,
-            "project": self.project or None,
-            "created": self.created,
-            "expires": self.expires,
-        }
+        return structs.asdict(self) | {"project": self.project or None}
 
 
 class Grants:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.registry.roots import Root
 from vademecum.skill.model import Problem
@@ -61,7 +61,7 @@ class Overridden(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """The overridden skill with the reason."""
-        return {"source": self.source, "path": self.path, "version": self.version, "reason": self.reason}
+        return structs.asdict(self)
 
 
 class Conflict(Struct, frozen=True):

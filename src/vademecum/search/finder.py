@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.registry.index import SkillIndex
@@ -36,12 +36,7 @@ class Hit(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """The hit as the commands print it."""
-        return {
-            "name": self.name,
-            "description": self.description,
-            "source": self.source,
-            "score": self.score,
-        }
+        return structs.asdict(self)
 
 
 class Finder:

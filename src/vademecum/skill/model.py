@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 RunMode = Literal["inline", "subagent"]
 Severity = Literal["error", "warning"]
@@ -53,12 +53,7 @@ class Controls(Struct, frozen=True, gc=False, omit_defaults=True):
 
     def to_json(self) -> dict[str, Any]:
         """The controls as the commands print them; ``null`` tools means that the skill sets no bound."""
-        return {
-            "disable_model_invocation": self.disable_model_invocation,
-            "user_invocable": self.user_invocable,
-            "allowed_tools": None if self.allowed_tools is None else list(self.allowed_tools),
-            "run_mode": self.run_mode,
-        }
+        return structs.asdict(self)
 
 
 class Meta(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -72,13 +67,7 @@ class Meta(Struct, frozen=True, gc=False, omit_defaults=True):
 
     def to_json(self) -> dict[str, Any]:
         """The metadata as the commands print it."""
-        return {
-            "version": self.version,
-            "author": self.author,
-            "license": self.license,
-            "compatibility": self.compatibility,
-            "metadata": dict(self.metadata),
-        }
+        return structs.asdict(self)
 
 
 DEFAULT_CONTROLS = Controls()
