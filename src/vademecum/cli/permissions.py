@@ -13,14 +13,14 @@ import click
 from vademecum.cli.output import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import SkillNotFound
-from vademecum.policy.approval import Answer, Approver, Nobody, Question
+from vademecum.policy.approval import Answer, Approver, Nobody, Question, Verdict
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate, said
 from vademecum.policy.grants import Grants
 from vademecum.skill.text import visible
 
-_ANSWERS = {"o": "once", "a": "always", "n": "reject"}
+_ANSWERS: dict[str, Verdict] = {"o": "once", "a": "always", "n": "reject"}
 
 
 def require(request: Request, *, digest: Callable[[], str]) -> None:
@@ -52,7 +52,7 @@ class TerminalApprover:
             )
             verdict = _ANSWERS.get(typed.strip().lower()[:1])
             if verdict is not None:
-                return Answer(verdict, "" if verdict != "reject" else "the answer was no")  # type: ignore[arg-type]
+                return Answer(verdict, "the answer was no" if verdict == "reject" else "")
 
 
 @click.group("permissions")

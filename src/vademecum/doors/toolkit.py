@@ -114,7 +114,7 @@ class Toolkit:
     def _offered(self) -> tuple[Skill, ...]:
         return self._index.skills if self._origin == "user" else self._index.for_model()
 
-    def _run(self, parameters: msgspec.Struct) -> ToolResult:
+    def _run(self, parameters: tools.Call) -> ToolResult:
         match parameters:
             case tools.UseSkill(name=name) | tools.LoadSkill(skill_name=name):
                 return self._load(self.get(name))
@@ -136,7 +136,7 @@ class Toolkit:
                 note = f"\n(only the first {MAX_ASSETS:,} are listed)" if len(names) == MAX_ASSETS else ""
                 return ToolResult(json.dumps(names, ensure_ascii=False) + note)
             case _:
-                assert_never(parameters)  # type: ignore[arg-type]
+                assert_never(parameters)
 
     def _load(self, skill: Skill) -> ToolResult:
         loaded = load_body(skill, limits=self._limits)
@@ -168,7 +168,7 @@ class Toolkit:
         return None if decision.effect is Effect.ALLOW else decision.reason
 
 
-def _checked(name: object, arguments: Mapping[str, Any] | str) -> msgspec.Struct:
+def _checked(name: object, arguments: Mapping[str, Any] | str) -> tools.Call:
     """The arguments as the tool's own type, or an error that says what to change."""
     parameters = tools.TOOLS.get(name) if isinstance(name, str) else None
     if parameters is None:

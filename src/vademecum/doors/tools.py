@@ -59,7 +59,9 @@ class ListSkillAssets(_Parameters):
     skill_name: SkillName
 
 
-TOOLS: dict[str, type[_Parameters]] = {
+Call = UseSkill | LoadSkill | SearchSkills | LoadSkillAsset | GetSkillScriptPath | ListSkillAssets
+
+TOOLS: dict[str, type[Call]] = {
     "skill": UseSkill,
     "load_skill": LoadSkill,
     "search_skills": SearchSkills,
