@@ -1,11 +1,14 @@
-"""Deciding: `python -m bench.policy`. The baseline tries every rule in turn."""
+"""Deciding: `python -m bench.policy [--peers PYTHON]`. The baseline tries every rule in turn."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import random
+import tempfile
 from collections.abc import Callable
 
-from bench.measure import best, print_table
+from bench.measure import best, in_process, print_table
 from bench.trees import WORDS
 from vademecum.policy.base import Effect, Request, Rule
 from vademecum.policy.engine import Policy
@@ -41,7 +44,40 @@ def rate(run: Callable[[Request], object], asked: list[Request]) -> float:
     return len(asked) / best(all_of_them, 5)
 
 
+# The same rules as its policy, the same wildcards by its own matcher: for scale, not for a race.
+CASBIN = """
+import json, sys, tempfile, time
+import casbin
+rules, names = json.load(open(sys.argv[1]))
+place = tempfile.mkdtemp()
+open(place + "/model.conf", "w").write(
+    "[request_definition]\\nr = obj\\n[policy_definition]\\np = obj, eft\\n"
+    "[policy_effect]\\ne = some(where (p.eft == allow)) && !some(where (p.eft == deny))\\n"
+    "[matchers]\\nm = globMatch(r.obj, p.obj)\\n"
+)
+open(place + "/policy.csv", "w").write("".join(f"p, {pattern}, {effect}\\n" for pattern, effect in rules))
+enforcer = casbin.Enforcer(place + "/model.conf", place + "/policy.csv")
+enforcer.enforce(names[0])
+started = time.perf_counter()
+for name in names:
+    enforcer.enforce(name)
+json.dump(len(names) / (time.perf_counter() - started), sys.stdout)
+"""
+
+
+def casbin_rate(written: list[Rule], asked: list[Request], python: str) -> float:
+    known = [(rule.pattern, "deny" if rule.effect is Effect.DENY else "allow") for rule in written]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump([known, [request.resources[0] for request in asked]], file)
+        file.flush()
+        found: float = in_process(CASBIN, file.name, python=python)
+    return found
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", metavar="PYTHON", help="an interpreter that has pycasbin")
+    peers = parser.parse_args().peers
     asked = requests()
     rows = []
     for count in (10, 100, 1000):
@@ -53,10 +89,13 @@ def main() -> None:
         plain = rate(naive, asked[: 200_000 // count // 10])
         ours = rate(Policy(written).decide, asked)
         least = "300,000" if count == 100 else ""
-        rows.append([f"{count:,} rules", f"{plain:,.0f}", f"{ours:,.0f}", f"{ours / plain:,.0f}", least])
+        row = [f"{count:,} rules", f"{plain:,.0f}", f"{ours:,.0f}", f"{ours / plain:,.0f}", least]
+        if peers:
+            row.append(f"{casbin_rate(written, asked[: 20_000 // count], peers):,.0f}")
+        rows.append(row)
     print_table(
         "Decisions a second, each for another resource",
-        ["", "plain loop", "vademecum", "x", "at least"],
+        ["", "plain loop", "vademecum", "x", "at least", *(["pycasbin"] if peers else [])],
         rows,
     )
 

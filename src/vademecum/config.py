@@ -76,12 +76,45 @@ class ModelSettings:
     params: dict[str, Any] = field(default_factory=dict)
 
 
+SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutionSettings:
-    """Which tools need a person's approval beyond those that always do."""
+    """How tools and scripts run: what needs approval, in which sandbox, with which limits.
+
+    A project may ask for more approvals and lower limits; sandbox and environment are the user's alone.
+    """
 
     __pydantic_config__ = _STRICT
     require_approval_for: tuple[str, ...] = ()
+    sandbox: SandboxName = "auto"
+    environment: tuple[str, ...] = ()
+    seconds: int = 60
+    memory_mb: int = 1024
+    disk_mb: int = 512
+    processes: int = 64
+
+    def __post_init__(self) -> None:
+        """Refuse limits that would stop everything, or nothing."""
+        _between(
+            ("execution.seconds", self.seconds, 86_400),
+            ("execution.memory_mb", self.memory_mb, 1_000_000),
+            ("execution.disk_mb", self.disk_mb, 1_000_000),
+            ("execution.processes", self.processes, 100_000),
+        )
+
+
+_USERS_ALONE = ("sandbox", "environment")
+_LOWER_ONLY = ("seconds", "memory_mb", "disk_mb", "processes")
+
+
+@dataclass(frozen=True, slots=True)
+class RunsSettings:
+    """What the record of a run holds; without the model's text, its hash is kept."""
+
+    __pydantic_config__ = _STRICT
+    keep_model_text: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +152,14 @@ class PermissionRule:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What holds for one agent, by its name."""
+
+    __pydantic_config__ = _STRICT
+    permissions: tuple[PermissionRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """What the configuration files say, or their defaults.
 
@@ -135,8 +176,10 @@ class Config:
     search: SearchSettings = SearchSettings()
     model: ModelSettings = ModelSettings()
     execution: ExecutionSettings = ExecutionSettings()
+    runs: RunsSettings = RunsSettings()
     security: SecuritySettings = SecuritySettings()
     permissions: tuple[PermissionRule, ...] = ()
+    agents: dict[str, AgentSettings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a root that no file system can name."""
@@ -151,10 +194,18 @@ class LoadedConfig:
     settings: Config
     user_rules: tuple[PermissionRule, ...] = ()
     project_rules: tuple[PermissionRule, ...] = ()
-    untrusted: tuple[PermissionRule, ...] = ()
+    user_agents: dict[str, AgentSettings] = field(default_factory=dict)
+    project_agents: dict[str, AgentSettings] = field(default_factory=dict)
+    project_file: Path | None = None
     files: tuple[Path, ...] = ()
     user_roots: tuple[Path, ...] = ()
     project_roots: tuple[Path, ...] = ()
+
+    @property
+    def loosening(self) -> tuple[PermissionRule, ...]:
+        """The project's rules that count only when its folder is trusted."""
+        agents = [rule for agent in self.project_agents.values() for rule in agent.permissions]
+        return tuple(rule for rule in (*self.project_rules, *agents) if rule.effect == "allow")
 
 
 def load_config(context: Context) -> LoadedConfig:
@@ -166,14 +217,15 @@ def load_config(context: Context) -> LoadedConfig:
     user = _read(user_file) if user_file else {}
     project = _read(project_file) if project_file else {}
     # Each file is checked by itself, so that a message names the right one.
-    user_rules = _check(user, user_file).permissions
-    rules = _check(project, project_file).permissions
+    users, projects = _check(user, user_file), _check(project, project_file)
     return LoadedConfig(
         settings=_check(_merge(user, project), None),
-        user_rules=user_rules,
+        user_rules=users.permissions,
         # Numbers in messages are those of the file, so an `allow` that does not count keeps its place.
-        project_rules=rules,
-        untrusted=tuple(rule for rule in rules if rule.effect == "allow"),
+        project_rules=projects.permissions,
+        user_agents=users.agents,
+        project_agents=projects.agents,
+        project_file=project_file,
         files=tuple(file for file in (user_file, project_file) if file),
         user_roots=_roots_of(user, user_file, context),
         project_roots=_roots_of(project, project_file, context),
@@ -251,20 +303,30 @@ def _check(data: dict[str, Any], file: Path | None) -> Config:
 def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
     """Let what a project wrote win, key by key, except where that would loosen the user's security."""
     merged = {**user, **project}
-    for section in ("scan", "search", "model", "execution", "security"):
+    # Which model gets the user's words and keys, and at which address, is the user's alone to say.
+    merged["model"] = user.get("model", {})
+    for section in ("scan", "search", "runs", "security"):
         if section in merged:
             merged[section] = {**user.get(section, {}), **project.get(section, {})}
     for key, value in project.get("security", {}).items():
         limit = user.get("security", {}).get(key, getattr(SecuritySettings(), key))
         merged["security"][key] = (value or limit) if isinstance(value, bool) else min(value, limit)
+    if "execution" in merged:
+        merged["execution"] = _merged_execution(user.get("execution", {}), project.get("execution", {}))
     # A project may ask for more care. What it would allow waits until somebody trusts the folder.
     careful = [rule for rule in project.get("permissions", ()) if rule["effect"] != "allow"]
     merged["permissions"] = [*user.get("permissions", ()), *careful]
-    approvals = [
-        settings.get("execution", {}).get("require_approval_for", ()) for settings in (user, project)
-    ]
-    if "execution" in merged:
-        merged["execution"]["require_approval_for"] = list(dict.fromkeys([*approvals[0], *approvals[1]]))
+    return merged
+
+
+def _merged_execution(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
+    """A project may ask for more care: more approvals, lower limits, and nothing else."""
+    merged = {**user, **{key: value for key, value in project.items() if key not in _USERS_ALONE}}
+    approvals = [*user.get("require_approval_for", ()), *project.get("require_approval_for", ())]
+    merged["require_approval_for"] = list(dict.fromkeys(approvals))
+    for key in _LOWER_ONLY:
+        if key in project:
+            merged[key] = min(project[key], user.get(key, getattr(ExecutionSettings(), key)))
     return merged
 
 
@@ -306,8 +368,10 @@ def _is_branch(part: int | str) -> bool:
 
 def _suggestion(place: list[str]) -> str:
     owner: Any = Config
-    if place[0] == "permissions" and len(place) > 1:
+    if "permissions" in place[:-1]:
         owner = PermissionRule
+    elif place[0] == "agents" and len(place) > 2:
+        owner = AgentSettings
     elif len(place) > 1:
         owner = type(getattr(Config(), place[0]))
     known = [f.name for f in dataclasses.fields(owner)]

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from vademecum.errors import FileRefused, PathRefused
@@ -48,13 +49,32 @@ def open_contained(base: str | Path, relative: str) -> int:
     Each step is opened relative to the directory before it and never through a link, so nothing that is
     swapped meanwhile can lead out. Links are followed by hand, as long as they stay inside.
     """
+    found = _open_below(base, relative, wanted=stat.S_ISREG)
+    if found is None:
+        raise FileRefused(f"{relative!r} is not a plain file: name one below {base}.", code="not-a-file")
+    return found
+
+
+def open_contained_directory(base: str | Path, relative: str) -> int:
+    """Open a directory below ``base``, or ``base`` itself as ``.``, in the same way."""
+    found = _open_below(base, relative, wanted=stat.S_ISDIR)
+    if found is None:
+        raise FileRefused(f"{relative!r} is not a directory: name one below {base}.", code="not-a-directory")
+    return found
+
+
+def _open_below(base: str | Path, relative: str, *, wanted: Callable[[int], bool]) -> int | None:
     check_relative(base, relative)
     chain = [os.open(base, os.O_RDONLY | os.O_DIRECTORY)]
     try:
-        return _descend(chain, relative, base)
+        descriptor = _descend(chain, relative, base)
     finally:
-        for descriptor in chain:
-            os.close(descriptor)
+        for opened in chain:
+            os.close(opened)
+    if wanted(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _descend(chain: list[int], relative: str, base: str | Path) -> int:
@@ -81,15 +101,15 @@ def _descend(chain: list[int], relative: str, base: str | Path) -> int:
                 raise _leads_out_of(base, relative) from error
             steps += target.split("/")[::-1]
             continue
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            chain.append(descriptor)
-        elif not stat.S_ISREG(mode) or any(rest not in {"", "."} for rest in steps):
-            os.close(descriptor)
-            break
-        else:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            if any(rest not in {"", "."} for rest in steps):
+                os.close(descriptor)
+                raise FileRefused(
+                    f"{relative!r} leads through a file: name one below {base}.", code="not-a-file"
+                )
             return descriptor
-    raise FileRefused(f"{relative!r} is not a plain file: name one below {base}.", code="not-a-file")
+        chain.append(descriptor)
+    return chain.pop() if len(chain) > 1 else os.dup(chain[0])
 
 
 # O_NONBLOCK: a FIFO is refused, not waited for.

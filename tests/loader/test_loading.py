@@ -12,9 +12,9 @@ import pytest
 
 from tests.support import index_of, write_skill
 from vademecum import LoadRefused, PathRefused, Skill
-from vademecum.loader.assets import list_assets, script_path
 from vademecum.loader.body import BodyLimits, load_body, load_document
 from vademecum.loader.resource import load_resource
+from vademecum.skill.assets import list_assets, script_path
 
 DOCUMENT = "---\nname: x\ndescription: y\n---\n# Title\r\n\r\nDo it.\n"
 

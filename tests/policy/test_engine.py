@@ -13,7 +13,7 @@ from tests.test_config import write
 from vademecum import Policy, Toolkit
 from vademecum.config import PermissionRule
 from vademecum.policy.base import Decision, Effect, Request, Rule
-from vademecum.policy.engine import PROJECT, RUN, USER, default_rules, rules_of
+from vademecum.policy.engine import PROJECT, RUN, USER, Rules, default_rules, rules_of
 from vademecum.wildcards import matches
 
 ALLOW, ASK, DENY = Effect
@@ -36,7 +36,7 @@ def effect(policy: Policy, permission: str, *resources: str) -> Effect:
         ("script", "pdf/scripts/a.py", ASK),
         ("tool", "read_file", ALLOW),
         ("tool", "grep", ALLOW),
-        ("tool", "run_script", ASK),
+        ("tool", "run_script", ALLOW),
         ("tool", "write_file", ASK),
         ("network", "example.org", ASK),
         ("teleport", "moon", ASK),
@@ -78,7 +78,7 @@ def test_permissions_may_have_wildcards_too() -> None:
 def test_a_project_tightens_and_never_loosens() -> None:
     base = rules(USER, ("skill", "*", ALLOW), ("skill", "no", DENY), ("skill", "maybe", ASK))
     project = rules(PROJECT, ("skill", "*", ASK), ("skill", "worst", DENY), ("skill", "no", ALLOW))
-    policy = Policy(base, tightening=project)
+    policy = Policy(base, project=Rules(project))
     assert [effect(policy, "skill", name) for name in ("any", "worst", "no", "maybe")] == [
         ASK,
         DENY,
@@ -90,7 +90,7 @@ def test_a_project_tightens_and_never_loosens() -> None:
 def test_the_words_of_this_run_have_the_last_word() -> None:
     policy = Policy(
         default_rules(),
-        tightening=rules(PROJECT, ("script", "*", DENY)),
+        project=Rules(rules(PROJECT, ("script", "*", DENY))),
         run=rules(RUN, ("script", "pdf/*", ALLOW), ("skill", "secret", DENY)),
     )
     assert effect(policy, "script", "pdf/scripts/a.py") is ALLOW
@@ -108,7 +108,7 @@ def test_names_are_no_patterns() -> None:
 def test_every_refusal_names_its_rule_and_its_remedy() -> None:
     policy = Policy(
         rules(USER, ("skill", "*", ALLOW), ("skill", "pdf*", DENY)),
-        tightening=rules(PROJECT, ("skill", "a", ALLOW), ("skill", "csv", DENY)),
+        project=Rules(rules(PROJECT, ("skill", "a", ALLOW), ("skill", "csv", DENY))),
         run=rules(RUN, ("tool", "grep", DENY)),
     )
     found = {
@@ -158,6 +158,10 @@ PERMISSIONS = st.sampled_from(["skill", "tool", "*", "s*", "t??l"])
 WRITTEN = st.lists(st.tuples(PERMISSIONS, PATTERNS, st.sampled_from(Effect)), max_size=12)
 
 
+AGENTS = ("default", "reviewer")
+Written = list[tuple[str, str, Effect]]
+
+
 def naive(base: list[Rule], project: list[Rule], run: list[Rule], request: Request) -> Effect:
     """The whole engine in ten lines, trying every rule."""
 
@@ -179,24 +183,33 @@ def naive(base: list[Rule], project: list[Rule], run: list[Rule], request: Reque
 
 
 @given(
-    WRITTEN,
-    WRITTEN,
-    WRITTEN,
+    st.lists(WRITTEN, min_size=5, max_size=5),
+    st.booleans(),
+    st.sampled_from(AGENTS),
     st.sampled_from(["skill", "tool", "other"]),
     st.lists(st.text("ab /", max_size=6), max_size=3),
 )
 @settings(max_examples=1500, deadline=None)
 def test_equal_to_a_naive_engine(
-    base: list[tuple[str, str, Effect]],
-    project: list[tuple[str, str, Effect]],
-    run: list[tuple[str, str, Effect]],
-    permission: str,
-    resources: list[str],
+    written: list[Written], trusted: bool, agent: str, permission: str, resources: list[str]
 ) -> None:
-    layers = [rules(name, *written) for name, written in ((USER, base), (PROJECT, project), (RUN, run))]
-    request = Request(permission, tuple(resources))
-    decision = Policy(layers[0], tightening=layers[1], run=layers[2]).decide(request)
-    assert decision.effect is naive(layers[0], layers[1], layers[2], request)
+    """Last match wins in: defaults, user, project, agent, run; an untrusted project only tightens."""
+    user, project, users_agent, projects_agent, run = (rules(f"layer {n}", *w) for n, w in enumerate(written))
+    policy = Policy(
+        [],
+        user=Rules(user, {"reviewer": users_agent}),
+        project=Rules(project, {"reviewer": projects_agent}),
+        trusted=trusted,
+        run=run,
+    )
+    request = Request(permission, tuple(resources), agent=agent)
+    mine, theirs = (users_agent, projects_agent) if agent == "reviewer" else ([], [])
+    if trusted:
+        expected = naive([*user, *project, *mine, *theirs], [], run, request)
+    else:
+        expected = naive([*user, *mine], [*project, *theirs], run, request)
+    decision = policy.decide(request)
+    assert decision.effect is expected
     assert decision.reason
     assert bool(decision.remedy) == (decision.effect is not ALLOW)
 

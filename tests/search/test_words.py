@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from vademecum.search.matches import Matches
-from vademecum.search.words import analyzer, prepared
+from vademecum.search.words import analyzer
+from vademecum.skill.words import prepared
 
 
 def words(text: str) -> list[str]:

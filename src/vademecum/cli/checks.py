@@ -5,13 +5,15 @@ from __future__ import annotations
 import platform
 import sys
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, cast
 
 from vademecum.cli.output import counted
-from vademecum.config import LoadedConfig, load_config
+from vademecum.config import LoadedConfig, SandboxName, load_config
 from vademecum.context import Context
-from vademecum.errors import ConfigError
-from vademecum.policy.engine import Policy
+from vademecum.errors import ConfigError, SandboxFailed
+from vademecum.policy.engine import Policy, grants_file
+from vademecum.policy.trust import Trust
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report
 from vademecum.version import VERSION
@@ -46,13 +48,36 @@ def configuration(context: Context) -> Check:
     return Check("configuration", "ok", ", ".join(map(str, files)) or "no file, the defaults hold")
 
 
-def rules(config: LoadedConfig) -> Check:
+def rules(config: LoadedConfig, context: Context) -> Check:
     """Whether every rule of the configuration can ever win."""
     dead = [f"{rule} never wins over {winner}" for rule, winner in Policy.of(config).unreachable()]
     count = len(config.user_rules) + len(config.project_rules)
+    waiting = config.loosening
+    if waiting and not Trust(grants_file(context)).holds(cast("Path", config.project_file)):
+        text = f"{counted(len(waiting), 'rule')} of the project would allow something and does not count"
+        return Check("permissions", "note", text, "Look at the file, then: vade trust")
     if dead:
         return Check("permissions", "note", "; ".join(dead), "Remove it, or move it behind the other.")
     return Check("permissions", "ok", f"{counted(count, 'rule')} besides the defaults")
+
+
+def sandbox(wanted: SandboxName) -> Check:
+    """Which sandbox scripts run in, found out by running something in it."""
+    from vademecum.tools.sandbox.choose import choose_sandbox, probe
+
+    if wanted == "none":
+        fix = "Remove execution.sandbox from ~/.agent/config.json."
+        return Check("sandbox", "note", "none, as the configuration says: scripts can do what you can", fix)
+    tried = [probe(name) for name in ("bubblewrap", "landlock")]
+    works = [found.name for found in tried if found.sandbox is not None]
+    problems = " ".join(found.problem for found in tried if found.problem)
+    try:
+        chosen = choose_sandbox(wanted).name
+    except SandboxFailed:
+        return Check(
+            "sandbox", "note", f"none works, so scripts are refused. {problems}", "Install bubblewrap."
+        )
+    return Check("sandbox", "ok", f"{chosen} ({' and '.join(works)} tried and working) {problems}".rstrip())
 
 
 def roots(report: Report) -> Check:

@@ -4,78 +4,107 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vademecum.cli.output import counted, json_option, print_json
+from vademecum.config import load_config
 from vademecum.context import Context
-from vademecum.errors import SkillNotFound
-from vademecum.policy.approval import Answer, Approver, Nobody, Question, Verdict
-from vademecum.policy.base import Effect, Request
-from vademecum.policy.engine import Policy
+from vademecum.errors import ConfigError, SkillNotFound
+from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
+from vademecum.policy.base import Effect, Request, Rule
+from vademecum.policy.engine import Policy, grants_file
 from vademecum.policy.gate import Gate, said
 from vademecum.policy.grants import Grants
-from vademecum.skill.text import visible
+from vademecum.policy.trust import Trust
+from vademecum.skill.text import escaped, visible
 
-_ANSWERS: dict[str, Verdict] = {"o": "once", "a": "always", "n": "reject"}
+_ONCE, _RUN = Answer("once"), Answer("always", scope="run")
+_PROJECT, _USER = Answer("always", scope="project"), Answer("always", scope="user")
+# Whole words only: somebody who types "reject" does not mean the first letter of "run".
+_ANSWERS = {"o": _ONCE, "once": _ONCE, "y": _ONCE, "yes": _ONCE, "r": _RUN, "run": _RUN}
+_ANSWERS |= {"a": _PROJECT, "always": _PROJECT, "u": _USER, "user": _USER}
+_EXPLAINED = "  Type one of these letters; n and a reason tells the model why. Nothing happens until you do."
+_NO = frozenset({"n", "no", "nope", "reject", "deny", "refuse", "cancel", "abort", "never", "stop"})
+_CHOICES = "  allow [o]nce, for this [r]un, [a]lways in this project, always for this [u]ser, or [n]o"
 
 
-def require(request: Request, *, digest: Callable[[], str]) -> None:
-    """Go on only when the rules of this place, a remembered answer or the person at the terminal allow it."""
-    context = Context.current()
-    approver: Approver = TerminalApprover() if sys.stdin.isatty() and sys.stderr.isatty() else Nobody()
-    gate = Gate(Policy.load(context), project=_project(context), grants=grants_of(context), approver=approver)
-    gate.require(request, digest=digest)
-
-
-def grants_of(context: Context) -> Grants:
-    """The remembered answers of this user."""
-    return Grants(context.home / ".agent" / "grants.db")
+def gate_for(context: Context, *, yes: bool, replay: str, run: Sequence[Rule] = ()) -> Gate:
+    """The gate of this place: its rules, the remembered answers, and whoever is there to be asked."""
+    approver: Approver = Nobody(replay)
+    if yes:
+        approver = Consent()
+    elif sys.stdin.isatty() and sys.stderr.isatty():
+        approver = TerminalApprover()
+    policy = Policy.load(context, run=run)
+    return Gate(policy, project=project_of(context), grants=Grants(grants_file(context)), approver=approver)
 
 
 class TerminalApprover:
     """Asks the person at the terminal; Enter alone approves nothing."""
 
     def ask(self, question: Question) -> Answer:
-        """Show what is wanted and why it is asked, and wait for a clear answer."""
-        request = question.request
-        click.echo(f"{request.permission} {visible(', '.join(request.resources))}", err=True)
+        """Show what is wanted, why it is asked and what would happen, and wait for a clear answer."""
+        if sys.stderr.isatty():
+            click.echo("\r\x1b[K", nl=False, err=True)  # where a line of progress may stand
+        click.echo(f"{visible(question.wanted)}", err=True)
         click.echo(f"  asked because of {visible(question.decision.reason)}", err=True)
-        if question.about:
-            click.echo(question.about, err=True)
+        for line in question.about.splitlines():
+            click.echo(f"  | {escaped(line.expandtabs(4))}", err=True)
         while True:
-            typed = click.prompt(
-                "  allow [o]nce, [a]lways here, or [n]o", default="", show_default=False, err=True
-            )
-            verdict = _ANSWERS.get(typed.strip().lower()[:1])
-            if verdict is not None:
-                return Answer(verdict, "the answer was no" if verdict == "reject" else "")
+            try:
+                typed = click.prompt(_CHOICES, default="", show_default=False, err=True).strip()
+            except click.Abort:
+                raise KeyboardInterrupt from None
+            word, _, rest = typed.partition(" ")
+            if typed.lower() in _ANSWERS:
+                return _ANSWERS[typed.lower()]
+            if word.lower().rstrip(".,!") in _NO:
+                return Answer("reject", rest)
+            click.echo(_EXPLAINED, err=True)
 
 
-@click.group("permissions")
-def permissions_command() -> None:
+@click.group("permissions", invoke_without_command=True)
+@click.pass_context
+def permissions_command(context: click.Context) -> None:
     """Show what is allowed here, which rule says so, and which answers are remembered."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @permissions_command.command("explain")
 @click.argument("permission")
 @click.argument("resources", nargs=-1, required=True, metavar="RESOURCE...")
+@click.option("--agent", default="default", show_default=True, help="For the agent of this name.")
 @click.option("--origin", type=click.Choice(["model", "user", "nested"]), default="model", show_default=True)
 @json_option
-def explain_command(*, permission: str, resources: tuple[str, ...], origin: Any, as_json: bool) -> int:
+def explain_command(
+    *, permission: str, resources: tuple[str, ...], agent: str, origin: Any, as_json: bool
+) -> int:
     """Say what would happen to a request, because of which rule, and what would allow it.
 
-    PERMISSION is skill, resource, script, tool or network. Exit code 0: allowed, 3: not without being asked.
+    PERMISSION is skill, resource, script, tool, read, write, network or private-network.
+    Exit code 0: allowed, 3: not without being asked.
     """
-    request = Request(permission, resources, origin=origin)
-    decision = Policy.load().decide(request)
+    request = Request(permission, resources, origin=origin, agent=agent)
+    context = Context.current()
+    decision = Policy.load(context).decide(request)
+    grants = [
+        grant
+        for grant in Grants(grants_file(context)).all()
+        if (grant.permission, grant.agent) == (permission, agent)
+        and grant.resource in resources
+        and grant.project in {"", str(project_of(context))}
+    ]
     if as_json:
-        print_json(decision.to_json())
+        print_json({**decision.to_json(), "remembered": [grant.to_json() for grant in grants]})
     else:
         click.echo(said(request, decision))
+        for grant in grants if decision.effect is Effect.ASK else ():
+            click.echo(f"answer {grant.id} is remembered for it, for the skill as it was then")
     return 0 if decision.effect is Effect.ALLOW else 3
 
 
@@ -83,7 +112,7 @@ def explain_command(*, permission: str, resources: tuple[str, ...], origin: Any,
 @json_option
 def list_command(*, as_json: bool) -> None:
     """List the answers that are remembered."""
-    found = grants_of(Context.current()).all()
+    found = Grants(grants_file(Context.current())).all()
     if as_json:
         print_json({"grants": [grant.to_json() for grant in found]})
         return
@@ -99,7 +128,7 @@ def list_command(*, as_json: bool) -> None:
 @json_option
 def revoke_command(*, number: int, as_json: bool) -> None:
     """Forget one remembered answer, by its number in the list."""
-    if not grants_of(Context.current()).revoke(number):
+    if not Grants(grants_file(Context.current())).revoke(number):
         raise SkillNotFound(f"There is no remembered answer {number}: `vade permissions list` shows them.")
     if as_json:
         print_json({"revoked": number})
@@ -107,5 +136,30 @@ def revoke_command(*, number: int, as_json: bool) -> None:
         click.echo(f"Forgotten: {number}")
 
 
-def _project(context: Context) -> Path:
+@click.command("trust")
+@click.option("--remove", is_flag=True, help="Trust it no longer.")
+@json_option
+def trust_command(*, remove: bool, as_json: bool) -> None:
+    """Let this project's configuration allow things, as it is now; a change asks for trust again."""
+    context = Context.current()
+    config = load_config(context)
+    file = config.project_file
+    if file is None:
+        raise ConfigError("This project has no .agent/config.json to trust: write one first.")
+    trust = Trust(grants_file(context))
+    if remove:
+        trust.remove(file)
+    else:
+        trust.add(file)
+    rules = [f"{rule.effect} {rule.permission} {rule.pattern}" for rule in config.loosening]
+    if as_json:
+        print_json({"file": str(file), "trusted": not remove, "allows": rules})
+        return
+    click.echo(f"{'No longer trusted' if remove else 'Trusted'}: {visible(str(file))}")
+    for rule in rules:
+        click.echo(f"  {visible(rule)}")
+
+
+def project_of(context: Context) -> Path:
+    """The outermost directory of the project."""
     return next(iter(context.project_directories()[::-1]), context.cwd)

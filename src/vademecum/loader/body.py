@@ -7,9 +7,9 @@ from typing import Literal
 from msgspec import Struct
 
 from vademecum.errors import LoadRefused
-from vademecum.loader.assets import list_assets
 from vademecum.loader.reading import Loaded, read_document, without_frames
 from vademecum.loader.sections import find_section
+from vademecum.skill.assets import list_assets
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped
 

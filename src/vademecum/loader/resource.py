@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vademecum.loader.assets import asset_path
 from vademecum.loader.reading import Loaded, read_resource, without_frames
 from vademecum.loader.sections import find_section
+from vademecum.skill.assets import asset_path
 from vademecum.skill.skill import Skill
 
 MAX_EXCERPT_CHARS = 40_000

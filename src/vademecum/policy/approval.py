@@ -10,22 +10,38 @@ from msgspec import Struct
 from vademecum.policy.base import Decision, Request
 
 Verdict = Literal["once", "always", "reject"]
+Scope = Literal["run", "project", "user"]
 
 
 class Question(Struct, frozen=True):
-    """What is asked: the request, the rule that asks, and what the person should see before answering."""
+    """What is asked: the requests that need an answer, the strictest decision, and what a person should see.
+
+    ``about`` is what will happen, in several lines: the command, the script, a difference, the risk.
+    """
 
     id: str
-    request: Request
+    requests: tuple[Request, ...]
     decision: Decision
     about: str = ""
+    digest: str = ""
+
+    @property
+    def wanted(self) -> str:
+        """What is wanted, in one line."""
+        return "; ".join(f"{request.permission} {', '.join(request.resources)}" for request in self.requests)
 
 
 class Answer(Struct, frozen=True):
-    """What was answered; a rejection may carry a message for whoever asked."""
+    """What was answered: "always" for how long and where; a rejection may carry a message for the model.
+
+    ``seen`` says whether a person looked at this very question.
+    """
 
     verdict: Verdict
     message: str = ""
+    scope: Scope = "project"
+    seconds: float | None = None
+    seen: bool = True
 
 
 class Approver(Protocol):
@@ -37,24 +53,37 @@ class Approver(Protocol):
 
 
 class Nobody:
-    """Is not there: every question is rejected at once."""
+    """Is not there: every question is rejected at once, with the command that would not need to ask."""
 
-    def ask(self, question: Question) -> Answer:
+    def __init__(self, replay: str = "") -> None:
+        self._replay = replay
+
+    def ask(self, question: Question) -> Answer:  # noqa: ARG002 - whatever it is
         """Reject it.
 
         >>> from vademecum.policy.base import Effect
         >>> request = Request("skill", ("x",))
-        >>> Nobody().ask(Question("1", request, Decision(Effect.ASK, None, "skill", "x"))).verdict
-        'reject'
+        >>> question = Question("1", (request,), Decision(Effect.ASK, None, "skill", "x"))
+        >>> Nobody(replay="vade show x --yes").ask(question).message
+        'nobody is there to ask; to allow it this once: vade show x --yes'
         """
-        return Answer("reject", f"{question.request.permission} needs approval, and nobody is there to ask")
+        replay = f"; to allow it this once: {self._replay}" if self._replay else ""
+        return Answer("reject", f"nobody is there to ask{replay}")
+
+
+class Consent:
+    """Somebody said yes to everything beforehand, in so many words: ``--yes``."""
+
+    def ask(self, question: Question) -> Answer:  # noqa: ARG002 - whatever it is
+        """Allow it this once."""
+        return Answer("once", seen=False)
 
 
 class Desk:
     """Questions wait here until somebody answers them, from any thread.
 
-    "Always" also answers the waiting questions that ask for the same. Closing the desk rejects all of them,
-    and every later one.
+    "Always" also answers the waiting questions that it covers. Closing the desk rejects all of them, and
+    every later one.
     """
 
     def __init__(self) -> None:
@@ -86,8 +115,9 @@ class Desk:
                 return False
             self._answers[question_id] = answer
             if answer.verdict == "always":
+                covered = _remembered(question)
                 for other in self._waiting.values():
-                    if _same(other.request, question.request):
+                    if _wanted(other) <= covered:
                         self._answers.setdefault(other.id, answer)
             self._changed.notify_all()
             return True
@@ -99,9 +129,20 @@ class Desk:
             self._changed.notify_all()
 
 
-def _same(one: Request, other: Request) -> bool:
-    return (one.permission, set(one.resources), one.skill) == (
-        other.permission,
-        set(other.resources),
-        other.skill,
-    )
+_Exact = tuple[str, str | None, str, str, str]
+
+
+def _wanted(question: Question) -> set[_Exact]:
+    return {
+        (r.permission, r.skill, r.agent, resource, question.digest)
+        for r in question.requests
+        for resource in r.resources
+    }
+
+
+def _remembered(question: Question) -> set[_Exact]:
+    return {
+        (r.permission, r.skill, r.agent, resource, question.digest)
+        for r in question.requests
+        for resource in r.remember or r.resources
+    }

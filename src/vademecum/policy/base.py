@@ -20,19 +20,24 @@ class Effect(IntEnum):
 
 
 class Request(Struct, frozen=True):
-    """What somebody wants: a permission such as ``skill`` or ``resource``, and what it is wanted for."""
+    """What somebody wants: a permission such as ``skill`` or ``resource``, and what it is wanted for.
+
+    ``remember`` is what "always" would allow from then on; where it is empty, just these resources.
+    """
 
     permission: str
     resources: tuple[str, ...]
     origin: Origin = "model"
     agent: str = "default"
     skill: str | None = None
+    remember: tuple[str, ...] = ()
 
 
 class Rule(Struct, frozen=True):
     """One rule, and where it stands: its layer, such as a file, and its number there, from one.
 
-    ``remedy`` says what to do about it where adding a rule of one's own would not help.
+    ``remedy`` says what to do about it where adding a rule of one's own would not help. A bound that nobody
+    wrote as a rule, such as a skill's ``allowed-tools``, has the number 0 and its words instead of a pattern.
     """
 
     permission: str
@@ -44,6 +49,8 @@ class Rule(Struct, frozen=True):
 
     def __str__(self) -> str:
         """The rule as people refer to it."""
+        if not self.number:
+            return f"{self.layer} {self.pattern}"
         says = f"{self.effect.name.lower()} {self.permission} {self.pattern!r}"
         return f"rule {self.number} of {self.layer}: {says}"
 
@@ -64,6 +71,16 @@ class Decision(Struct, frozen=True):
         return str(self.rule)
 
     @property
+    def reasons(self) -> tuple[str, ...]:
+        """All reasons; one rule decides, so there is one."""
+        return (self.reason,)
+
+    @property
+    def layer(self) -> str | None:
+        """Where the rule stands that made it."""
+        return None if self.rule is None else self.rule.layer
+
+    @property
     def remedy(self) -> str:
         """What would allow it; nothing where it is allowed."""
         if self.effect is Effect.ALLOW:
@@ -81,7 +98,7 @@ class Decision(Struct, frozen=True):
             "effect": self.effect.name.lower(),
             "reason": self.reason,
             "rule": None if rule is None else f"{rule.permission} {rule.pattern} {rule.effect.name.lower()}",
-            "layer": None if rule is None else rule.layer,
+            "layer": self.layer,
             "number": None if rule is None else rule.number,
             "remedy": self.remedy,
         }

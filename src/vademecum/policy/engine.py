@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple, cast
 
-from vademecum.config import LoadedConfig, PermissionRule, load_config
+from vademecum.config import AgentSettings, LoadedConfig, PermissionRule, load_config
 from vademecum.context import Context
 from vademecum.policy.base import Decision, Effect, Request, Rule
 from vademecum.policy.table import RuleTable
+from vademecum.policy.trust import Trust
 from vademecum.wildcards import covers, matches
 
+# Whoever may write here decides what is allowed, or what runs next.
+OUR_OWN = tuple(
+    f"{prefix}{name}{rest}" for name in (".git", ".agent") for prefix in ("", "*/") for rest in ("", "/*")
+)
 # What holds where nobody wrote a rule: looking is allowed, doing is asked for.
 _DEFAULTS = (
     ("skill", "*", Effect.ALLOW),
@@ -19,12 +27,27 @@ _DEFAULTS = (
     ("tool", "read_file", Effect.ALLOW),
     ("tool", "list_dir", Effect.ALLOW),
     ("tool", "grep", Effect.ALLOW),
+    ("tool", "run_script", Effect.ALLOW),  # which script is asked for by itself
+    ("read", "*", Effect.ALLOW),
+    ("read", "*.agent/runs/*", Effect.DENY),  # copies of skills, other runs
+    ("read", "*.agent/runs/*/observations/*", Effect.ALLOW),
+    ("write", "*", Effect.ASK),
+    ("delete", "*", Effect.ASK),
+    *((permission, pattern, Effect.DENY) for permission in ("write", "delete") for pattern in OUR_OWN),
     ("network", "*", Effect.ASK),
+    ("private-network", "*", Effect.DENY),
+    ("script-network", "*", Effect.ASK),
 )
 DEFAULTS = "the defaults"
 USER = "the user's configuration"
 PROJECT = "the project's configuration"
 RUN = "this run"
+MAX_TABLES = 1000
+
+
+def grants_file(context: Context) -> Path:
+    """Where the user's answers are remembered."""
+    return context.home / ".agent" / "grants.db"
 
 
 def default_rules() -> list[Rule]:
@@ -43,16 +66,41 @@ def rules_of(written: Iterable[PermissionRule], layer: str) -> list[Rule]:
 
 
 def _remedy(layer: str, number: int) -> str:
-    if layer == PROJECT:
+    if layer.startswith(PROJECT):
         return f"change rule {number} of the permissions in the project's .agent/config.json"
     return "leave out the flag that refuses it" if layer == RUN else ""
+
+
+# What decides, what can only tighten, what has the last word; nothing where there is no rule.
+Tables = tuple[RuleTable | None, RuleTable | None, RuleTable | None]
+_effect_of = attrgetter("effect")
+
+
+class Rules(NamedTuple):
+    """The rules of one file: for everybody, and for agents by their names."""
+
+    everybody: Sequence[Rule] = ()
+    agents: Mapping[str, Sequence[Rule]] = {}
+
+    @classmethod
+    def of(cls, written: Iterable[PermissionRule], agents: Mapping[str, AgentSettings], layer: str) -> Rules:
+        """The rules as a configuration file has them."""
+        by_agent = {
+            name: rules_of(agent.permissions, f"{layer} for agent {name!r}") for name, agent in agents.items()
+        }
+        return cls(rules_of(written, layer), by_agent)
+
+    def for_agent(self, name: str) -> Sequence[Rule]:
+        """The rules that hold for one agent beyond everybody's."""
+        return self.agents.get(name, ())
 
 
 class Policy:
     """Decides by rules: the last that matches wins, no match asks, of several resources the strictest counts.
 
-    ``base`` are the defaults and the user's rules, in this order. ``tightening`` are a project's: they can
-    make an answer stricter, never milder. ``run`` are the words of this very run, and have the last word.
+    The layers, in their order: ``defaults``, the ``user``'s rules, the ``project``'s, those for the agent
+    that asks, and the words of this very ``run``. A project that is not ``trusted`` can make an answer
+    stricter, never milder.
 
     >>> policy = Policy(default_rules())
     >>> [policy.decide(Request(permission, ("x",))).effect.name for permission in ("skill", "script")]
@@ -60,63 +108,105 @@ class Policy:
     """
 
     def __init__(
-        self, base: Sequence[Rule], *, tightening: Sequence[Rule] = (), run: Sequence[Rule] = ()
+        self,
+        defaults: Sequence[Rule],
+        *,
+        user: Rules = Rules(),  # noqa: B008 - it never changes
+        project: Rules = Rules(),  # noqa: B008
+        trusted: bool = False,
+        run: Sequence[Rule] = (),
     ) -> None:
-        self._layers = (tuple(base), tuple(tightening), tuple(run))
-        self._tables: dict[str, tuple[RuleTable, ...]] = {}
+        self._defaults = defaults
+        self._user = user
+        self._project = project
+        self._trusted = trusted
+        self._run = run
+        self._tables: dict[tuple[str, str], Tables] = {}
 
     @classmethod
-    def load(cls, context: Context | None = None) -> Policy:
+    def load(cls, context: Context | None = None, *, run: Sequence[Rule] = ()) -> Policy:
         """The policy of this place."""
-        return cls.of(load_config(context or Context.current()))
+        context = context or Context.current()
+        config = load_config(context)
+        file = config.project_file
+        trusted = bool(config.loosening and file) and Trust(grants_file(context)).holds(cast("Path", file))
+        return cls.of(config, trusted=trusted, run=run)
 
     @classmethod
-    def of(cls, config: LoadedConfig) -> Policy:
+    def of(cls, config: LoadedConfig, *, trusted: bool = False, run: Sequence[Rule] = ()) -> Policy:
         """The policy that the configuration files ask for."""
-        base = [*default_rules(), *rules_of(config.user_rules, USER)]
-        return cls(base, tightening=rules_of(config.project_rules, PROJECT))
+        return cls(
+            default_rules(),
+            user=Rules.of(config.user_rules, config.user_agents, USER),
+            project=Rules.of(config.project_rules, config.project_agents, PROJECT),
+            trusted=trusted,
+            run=run,
+        )
 
     def decide(self, request: Request) -> Decision:
         """Say what may happen to all of the resources together."""
         permission = request.permission
-        tables = self._tables.get(permission) or self._compiled(permission)
-        strictest: Decision | None = None
-        for resource in request.resources:
-            effect, rule = _effect_on(resource, tables)
-            if strictest is None or effect > strictest.effect:
-                strictest = Decision(effect, rule, permission, resource)
-        return strictest or Decision(Effect.DENY, None, permission, "")
+        key = (permission, request.agent)
+        tables = self._tables.get(key) or self._compiled(key)
+        resources = request.resources
+        if len(resources) == 1:
+            effect, rule = _effect_on(resources[0], tables)
+            return Decision(effect, rule, permission, resources[0])
+        decisions = [Decision(*_effect_on(each, tables), permission, each) for each in resources]
+        return max(decisions, key=_effect_of, default=Decision(Effect.DENY, None, permission, ""))
 
     def unreachable(self) -> list[tuple[Rule, Rule]]:
         """Rules that can never win, each with the later one that always wins over it."""
-        found = []
-        for layer in self._layers:
+        agents = sorted({"default", *self._user.agents, *self._project.agents})
+        found: dict[Rule, Rule] = {}
+        for layer in (layer for agent in agents for layer in self._layers(agent)):
             for place, rule in enumerate(layer):
-                later = (r for r in layer[place + 1 :] if _overrides(r, rule))
-                if (winner := next(later, None)) is not None:
-                    found.append((rule, winner))
-        return [pair for pair in found if pair[0].layer != DEFAULTS]
+                later = (other for other in layer[place + 1 :] if _overrides(other, rule))
+                winner = next(later, None)
+                # A rule that some agent still follows is not dead.
+                if winner is not None and (_own(rule) or not _own(winner)):
+                    found.setdefault(rule, winner)
+        return [pair for pair in found.items() if pair[0].layer != DEFAULTS]
 
-    def _compiled(self, permission: str) -> tuple[RuleTable, ...]:
-        tables = tuple(
-            RuleTable([rule for rule in layer if matches(rule.permission, permission)])
-            for layer in self._layers
+    def _layers(self, agent: str) -> tuple[list[Rule], list[Rule], list[Rule]]:
+        """What decides, what can only tighten, and what has the last word."""
+        user, project = self._user, self._project
+        base = [*self._defaults, *user.everybody]
+        if self._trusted:
+            base += [*project.everybody, *user.for_agent(agent), *project.for_agent(agent)]
+            return base, [], list(self._run)
+        base += user.for_agent(agent)
+        return base, [*project.everybody, *project.for_agent(agent)], list(self._run)
+
+    def _compiled(self, key: tuple[str, str]) -> Tables:
+        permission, agent = key
+        layers = (
+            [rule for rule in layer if matches(rule.permission, permission)] for layer in self._layers(agent)
         )
-        self._tables[permission] = tables
+        base, tightening, run = (RuleTable(rules) if rules else None for rules in layers)
+        tables = (base, tightening, run)
+        if len(self._tables) > MAX_TABLES:  # names come from outside
+            self._tables.clear()
+        self._tables[key] = tables
         return tables
 
 
-def _effect_on(resource: str, tables: tuple[RuleTable, ...]) -> tuple[Effect, Rule | None]:
+def _effect_on(resource: str, tables: Tables) -> tuple[Effect, Rule | None]:
     base, tightening, run = tables
-    rule = run.last_match(resource)
+    rule = run.last_match(resource) if run is not None else None
     if rule is not None:
         return rule.effect, rule
-    rule = base.last_match(resource)
+    rule = base.last_match(resource) if base is not None else None
     effect = Effect.ASK if rule is None else rule.effect
-    stricter = tightening.last_match(resource)
-    if stricter is not None and stricter.effect > effect:
-        return stricter.effect, stricter
+    if tightening is not None:
+        stricter = tightening.last_match(resource)
+        if stricter is not None and stricter.effect > effect:
+            return stricter.effect, stricter
     return effect, rule
+
+
+def _own(rule: Rule) -> bool:
+    return " for agent " in rule.layer
 
 
 def _overrides(later: Rule, earlier: Rule) -> bool:

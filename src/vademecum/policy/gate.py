@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
-from vademecum.errors import Denied
-from vademecum.policy.approval import Approver, Nobody, Question
+from msgspec import Struct
+
+from vademecum.errors import Declined, Denied
+from vademecum.policy.approval import Answer, Approver, Nobody, Question
 from vademecum.policy.base import Decider, Decision, Effect, Request
 from vademecum.policy.grants import Grants
 
+By = Literal["rule", "remembered", "once", "always"]
+Key = tuple[str, str, str, str]
+
+
+class Passage(Struct, frozen=True):
+    """What let a request through: the decision, and whether a rule, a memory or a person did it.
+
+    ``seen`` says whether a person looked at what was asked just now.
+    """
+
+    decision: Decision
+    by: By
+    seen: bool = False
+
 
 class Gate:
-    """Lets a request pass, or raises ``Denied`` with the rule and what would allow it.
+    """Lets requests pass together, or raises ``Denied`` with the rule and what would allow it.
 
-    A remembered answer only ever turns ask into allow: a rule that denies is not asked about.
+    A remembered answer only ever turns ask into allow: a rule that denies is not asked about. What a person
+    declined is not asked again in this run, whoever asks.
     """
 
     def __init__(
@@ -30,28 +48,98 @@ class Gate:
         self._project = project
         self._grants = grants
         self._approver = approver or Nobody()
+        self._for_this_run: set[Key] = set()
+        self._declined: dict[frozenset[tuple[str, str]], str] = {}
 
-    def require(self, request: Request, *, digest: Callable[[], str], about: str = "") -> Decision:
-        """Go on only when it is allowed; ``digest`` says what the skill is now, if that is needed."""
-        decision = self._policy.decide(request)
-        if decision.effect is Effect.ALLOW:
-            return decision
-        if decision.effect is Effect.DENY:
-            raise Denied(f"{said(request, decision)}.")
-        content = digest()
-        if self._grants is not None and self._grants.cover(request, digest=content, project=self._project):
-            return decision
-        answer = self._approver.ask(Question(uuid.uuid4().hex, request, decision, about))
+    def decide(self, request: Request) -> Decision:
+        """What the rules say, without asking anybody."""
+        return self._policy.decide(request)
+
+    def require(
+        self,
+        *requests: Request,
+        digest: Callable[[], str],
+        about: Callable[[], str] = str,
+        also: Sequence[Decision] = (),
+    ) -> Passage:
+        """Go on only when all of it is allowed.
+
+        ``digest`` says what the skill is now, ``about`` what a person should see: both only if they are
+        needed. ``also`` are decisions that others made of the same act, such as a bound on a skill's tools.
+        """
+        decided = [(request, self._policy.decide(request)) for request in requests]
+        worst = max((*(decision for _, decision in decided), *also), key=lambda decision: decision.effect)
+        if worst.effect is Effect.ALLOW:
+            return Passage(worst, "rule")
+        asking = [request for request, decision in decided if decision.effect is Effect.ASK]
+        known = {(r.permission, r.resources) for r in asking}
+        asking += [
+            Request(d.permission, (d.resource,), agent=requests[0].agent)
+            for d in also
+            if d.effect is Effect.ASK and (d.permission, (d.resource,)) not in known
+        ]
+        if worst.effect is Effect.DENY:
+            raise Denied(f"{said(requests, worst)}.")
+        return self._ask(tuple(asking), worst, digest(), about)
+
+    def _ask(
+        self, asking: tuple[Request, ...], decision: Decision, digest: str, about: Callable[[], str]
+    ) -> Passage:
+        keys = {(r.permission, each, digest, r.agent) for r in asking for each in r.resources}
+        if keys <= self._for_this_run or self._remembers(asking, digest):
+            return Passage(decision, "remembered")
+        # What was declined stays so, whatever else is wanted with it and whatever the skill is by now.
+        wanted = frozenset((r.permission, each) for r in asking for each in r.resources)
+        for declined, message in self._declined.items():
+            if declined <= wanted:
+                raise Declined(f"{_wanted(asking)} was declined before ({message}).")
+        answer = self._approver.ask(Question(uuid.uuid4().hex, asking, decision, about(), digest))
         if answer.verdict == "reject":
-            message = f" ({answer.message})" if answer.message else ""
-            raise Denied(f"{said(request, decision)}{message}.")
-        if answer.verdict == "always" and self._grants is not None:
-            self._grants.add(request, digest=content, scope="project", project=self._project)
-        return decision
+            self._reject(asking, decision, answer, wanted)
+        if answer.verdict == "always":
+            self._remember(asking, digest, answer)
+        return Passage(decision, "once" if answer.verdict == "once" else "always", answer.seen)
+
+    def _reject(
+        self,
+        asking: tuple[Request, ...],
+        decision: Decision,
+        answer: Answer,
+        wanted: frozenset[tuple[str, str]],
+    ) -> None:
+        message = f" ({answer.message})" if answer.message else ""
+        if isinstance(self._approver, Nobody):
+            raise Denied(f"{said(asking, decision)}{message}.")
+        self._declined[wanted] = answer.message or "the answer was no"
+        raise Declined(f"{_wanted(asking)} was declined{message}: it was not done.", told=answer.message)
+
+    def _remembers(self, asking: Sequence[Request], digest: str) -> bool:
+        return self._grants is not None and all(
+            self._grants.cover(request, digest=digest, project=self._project) for request in asking
+        )
+
+    def _remember(self, asking: Sequence[Request], digest: str, answer: Answer) -> None:
+        for request in asking:
+            exact = request.remember or request.resources
+            if answer.scope == "run" or self._grants is None:
+                self._for_this_run.update((request.permission, each, digest, request.agent) for each in exact)
+            else:
+                self._grants.add(
+                    Request(request.permission, exact, agent=request.agent),
+                    digest=digest,
+                    scope=answer.scope,
+                    project=self._project,
+                    seconds=answer.seconds,
+                )
 
 
-def said(request: Request, decision: Decision) -> str:
+def _wanted(requests: Sequence[Request]) -> str:
+    return "; ".join(f"{r.permission} {', '.join(map(repr, r.resources))}" for r in requests)
+
+
+def said(requests: Request | Sequence[Request], decision: Decision) -> str:
     """A decision in one sentence: what, because of which rule, and what would allow it."""
-    wanted = f"{request.permission} {', '.join(map(repr, request.resources))}"
+    several = (requests,) if isinstance(requests, Request) else requests
+    wanted = _wanted(several)
     remedy = f"; to allow it, {decision.remedy}" if decision.remedy else ""
     return f"{decision.effect.name.lower()} {wanted}, because {decision.reason}{remedy}"

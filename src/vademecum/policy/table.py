@@ -19,29 +19,37 @@ class _Test(NamedTuple):
     pattern: str | None
 
 
+def _latest(test: _Test) -> int:
+    return -test.place
+
+
+_START = 3  # characters; patterns are told apart by so many of them
+
+
 class RuleTable:
     """The rules for one permission, in their order.
 
-    A pattern without wildcards is looked up. The others are kept by the character they begin with, the last
+    A pattern without wildcards is looked up. The others are kept by the characters they begin with, the last
     ones first, so that few are tried, and none that stands before what was found.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = tuple(rules)
         self._plain: dict[str, int] = {}
-        self._by_first: dict[str, list[_Test]] = {}
-        self._anywhere: list[_Test] = []
+        self._by_start: dict[str, list[_Test]] = {}
+        self._short: list[_Test] = []
         for place, rule in enumerate(self._rules):
             self._add(rule.pattern, place)
-        self._anywhere.reverse()
-        for first, tests in self._by_first.items():
-            self._by_first[first] = sorted([*tests, *self._anywhere], key=lambda test: -test.place)
+        self._short.sort(key=_latest)
+        for start, tests in self._by_start.items():
+            others = [test for test in self._short if start.startswith(test.beginning)]
+            self._by_start[start] = sorted([*tests, *others], key=_latest)
 
     def last_match(self, resource: str) -> Rule | None:
         """The last rule whose pattern matches, if any does."""
         found = self._plain.get(resource, -1)
         length = len(resource)
-        for place, beginning, ending, least, pattern in self._by_first.get(resource[:1], self._anywhere):
+        for place, beginning, ending, least, pattern in self._by_start.get(resource[:_START], self._short):
             if place < found:
                 break
             if (
@@ -54,18 +62,18 @@ class RuleTable:
                 break
         return self._rules[found] if found >= 0 else None
 
-    def _add(self, pattern: str, place: int) -> None:
+    def _add(self, pattern: str, place: int, *, whole: bool = True) -> None:
         if is_plain(pattern):
             self._plain[pattern] = place
             return
-        if pattern.endswith(" *"):  # which is optional
-            self._add(pattern[:-2], place)
+        if whole and pattern.endswith(" *"):  # which is optional, once
+            self._add(pattern[:-2], place, whole=False)
         beginning, *_, ending = pattern.split("*") if "*" in pattern else ("", "")
         beginning, ending = beginning.partition("?")[0], ending.rpartition("?")[2]
         simple = pattern.count("*") == 1 and "?" not in pattern
         least = len(pattern) - pattern.count("*")
         test = _Test(place, beginning, ending, least, None if simple else pattern)
-        if beginning:
-            self._by_first.setdefault(beginning[0], []).append(test)
+        if len(beginning) >= _START:
+            self._by_start.setdefault(beginning[:_START], []).append(test)
         else:
-            self._anywhere.append(test)
+            self._short.append(test)

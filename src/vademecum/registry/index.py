@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,7 @@ class SkillIndex:
     roots: tuple[Root, ...]
     options: IndexOptions
     _by_name: dict[str, list[Skill]] = field(default_factory=dict, repr=False, compare=False)
+    _by_place: dict[str, Skill] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         """The number of usable skills."""
@@ -107,6 +109,14 @@ class SkillIndex:
                 self._by_name.setdefault(skill.name.casefold(), []).append(skill)
         return self._by_name
 
+    def at(self, path: Path) -> Skill | None:
+        """The skill whose directory holds a path, if one does."""
+        if not self._by_place:
+            for skill in (*self.shadowed, *self.skills):
+                self._by_place[os.path.realpath(skill.location)] = skill
+        places = (str(place) for place in (path, *path.parents))
+        return next((self._by_place[place] for place in places if place in self._by_place), None)
+
     def select(self, *, source: Source) -> tuple[Skill, ...]:
         """The skills of one source, one a name, including those that another source overrides."""
         chosen: dict[str, Skill] = {}
@@ -123,10 +133,10 @@ class SkillIndex:
         """The skills that a person may call by name."""
         return tuple(skill for skill in self.skills if skill.controls.user_invocable)
 
-    def restricted(self, skills: Iterable[Skill]) -> SkillIndex:
+    def restricted(self, skills: Iterable[Skill], shadowed: Iterable[Skill] = ()) -> SkillIndex:
         """The index as somebody sees it who may know of these skills and of nothing else."""
         report = structs.replace(self.report, ignored=(), conflicts=(), diagnostics=())
-        return SkillIndex(tuple(skills), (), report, self.roots, self.options)
+        return SkillIndex(tuple(skills), tuple(shadowed), report, self.roots, self.options)
 
     def to_json(self) -> dict[str, Any]:
         """The whole snapshot."""

@@ -9,7 +9,8 @@ import tantivy
 from msgspec import Struct
 from tantivy import Document, Index, Occur, Query, SchemaBuilder
 
-from vademecum.search.words import analyzer, prepared
+from vademecum.search.words import analyzer
+from vademecum.skill.words import prepared
 
 # From a grid on six sets of real requests: best without bodies, and near the best with them
 # (docs/decisions/0006-search.md; `python -m bench.search --choose` shows the grid).

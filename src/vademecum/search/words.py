@@ -1,36 +1,10 @@
-"""Text → words: how documents and queries are taken apart, the same way for both."""
+"""Words as the search engine keeps them."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
-
 from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
-from vademecum.skill.text import without_hidden
-
 MAX_WORD_CHARS = 64
-
-# Han, Kana and Hangul are written without spaces: a run of them is indexed as its overlapping pairs.
-UNSPACED = re.compile(
-    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-    "\U00020000-\U0003134f]+"
-)
-# A word with a capital inside, such as JavaScript or PDFForm, and where it is to be cut.
-_MIXED = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
-_CUT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-
-
-def prepared(text: str) -> str:
-    """Text in which every word that can be asked for stands by itself.
-
-    >>> prepared("fillPDFForm in ＪａｖａＳｃｒｉｐｔ 技能说明")
-    'fillPDFForm fill PDF Form in JavaScript Java Script  技能 能说 说明 '
-    """
-    if not text.isascii():
-        whole = text.encode("utf-8", "replace").decode()  # half a character is no text to search for
-        text = UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", without_hidden(whole)[0]))
-    return _MIXED.sub(_with_parts, text)
 
 
 def analyzer() -> TextAnalyzer:
@@ -43,13 +17,3 @@ def analyzer() -> TextAnalyzer:
         .filter(Filter.stemmer("english"))
         .build()
     )
-
-
-def _pairs(run: re.Match[str]) -> str:
-    text = run[0]
-    pairs = [text[n : n + 2] for n in range(max(1, len(text) - 1))]
-    return f" {' '.join(pairs)} "
-
-
-def _with_parts(word: re.Match[str]) -> str:
-    return f"{word[0]} {_CUT.sub(' ', word[0])}"

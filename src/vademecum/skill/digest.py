@@ -15,15 +15,25 @@ _CHUNK = 1024 * 1024
 
 
 def skill_digest(skill: Skill) -> str:
+    """The digest of all files of a skill."""
+    return directory_digest(skill.location)
+
+
+def directory_digest(location: str) -> str:
     """SHA-256 over ``path NUL sha256(content) LF`` of every file, sorted by the bytes of the path.
 
     A link counts with where it leads, and what cannot be read with that fact, so that either changes it.
     """
     whole = hashlib.sha256()
-    for relative in sorted(_files(skill.location), key=os.fsencode):
-        content = _content(f"{skill.location}/{relative}")
+    for relative, content in file_digests(location).items():
         whole.update(os.fsencode(relative) + b"\0" + content.encode() + b"\n")
     return f"sha256:{whole.hexdigest()}"
+
+
+def file_digests(location: str) -> dict[str, str]:
+    """Every file below a directory with the digest of its content, sorted by the bytes of the path."""
+    names = sorted(_files(location), key=os.fsencode)
+    return {relative: _content(f"{location}/{relative}") for relative in names}
 
 
 def _files(base: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ from vademecum.paths import contained, leads_out
 from vademecum.skill.document import parse_document
 from vademecum.skill.fields import KNOWN_FIELDS, OWN_FIELDS
 from vademecum.skill.frontmatter import Block, body_start, find_block
-from vademecum.skill.model import MANIFEST, Problem, Reading
+from vademecum.skill.model import MANIFEST, Document, Problem, Reading
 from vademecum.skill.yaml_subset import Fields, read_fields
 
 MAX_DOCUMENT_BYTES = 10 * 1024 * 1024
@@ -90,6 +90,7 @@ def _verdict(place: Path, manifest: Path, data: bytes, reading: Reading, max_bod
         *(_as_specified(problem) for problem in document.problems),
         *_file_name(manifest),
         *_unknown_fields(data),
+        *_entry(place, document),
         *(_body(place, data, max_body_lines) if document.digest else ()),
         *_links(place),
     ]
@@ -147,6 +148,20 @@ def _unknown_fields(data: bytes) -> Iterator[Problem]:
             advice = "move it under metadata" if key in {"version", "author"} else "other tools may refuse it"
             text = f"Field {key!r} is read here but is not in the specification: {advice}"
             yield Problem("extension-field", "warning", text, key, fields.by_name[key].line)
+
+
+def _entry(place: Path, document: Document) -> Iterator[Problem]:
+    """The script that an agent runs by itself must be there."""
+    entry = document.meta.metadata.get("entry")
+    if entry is None:
+        return
+    try:
+        there = contained(place, entry).is_file() and entry.startswith("scripts/")
+    except (PathRefused, OSError):
+        there = False
+    if not there:
+        text = f"'metadata.entry' names {entry!r}, which is no file below scripts/: correct it"
+        yield Problem("entry-missing", "warning", text, field="metadata")
 
 
 def _body(place: Path, data: bytes, max_lines: int) -> Iterator[Problem]:

@@ -1,0 +1,1 @@
+"""Call → Observation: doing it, with least privilege."""

@@ -1,0 +1,91 @@
+"""A skill → a copy of it that nobody can change between the approval and the run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from vademecum.errors import FileRefused, ToolRefused
+from vademecum.files import open_plain, read_up_to
+from vademecum.skill.digest import MAX_DIGESTED_FILES, directory_digest
+from vademecum.skill.skill import Skill
+
+MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
+_CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Where the copy lies, and the digest of all its files."""
+
+    path: Path
+    digest: str
+
+
+class Snapshots:
+    """The copies of one run; a skill that did not change is copied once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._taken: dict[str, Snapshot] = {}
+
+    def take(self, skill: Skill) -> Snapshot:
+        """A copy of a skill as it is now."""
+        now = directory_digest(skill.location)
+        taken = self._taken.get(now)
+        if taken is not None and directory_digest(str(taken.path)) == taken.digest:
+            return taken
+        place = self._directory / f"{len(self._taken) + 1:03}-{now[7:15]}" / skill.path.name
+        if place.parent.exists():
+            shutil.rmtree(place.parent)
+        place.mkdir(parents=True)
+        _copy(skill.location, str(place), skill.name)
+        # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
+        digest = directory_digest(str(place))
+        snapshot = Snapshot(place, digest)
+        self._taken[digest] = snapshot
+        return snapshot
+
+
+def _copy(source: str, target: str, name: str) -> None:
+    left, files = MAX_SNAPSHOT_BYTES, 0
+    for directory, names, members in os.walk(source):
+        relative = os.path.relpath(directory, source)
+        for entry in (*names, *members):
+            files += 1
+            left -= _copy_entry(f"{directory}/{entry}", os.path.join(target, relative, entry))
+            if left < 0 or files > MAX_DIGESTED_FILES:
+                raise ToolRefused(
+                    f"Skill {name!r} is too large to run: at most {MAX_DIGESTED_FILES:,} files and "
+                    f"{MAX_SNAPSHOT_BYTES:,} bytes.",
+                    code="too-large",
+                )
+
+
+def _copy_entry(source: str, target: str) -> int:
+    """Copy a link, a directory (empty) or a plain file; anything else is left out. Returns its size."""
+    mode = os.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        os.symlink(os.readlink(source), target)
+        return 0
+    if stat.S_ISDIR(mode):
+        os.mkdir(target)
+        return 0
+    try:
+        opened = open_plain(source)
+    except (OSError, FileRefused):
+        return 0
+    size = 0
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    written = os.open(target, flags, 0o755 if mode & stat.S_IXUSR else 0o644)
+    try:
+        while size <= MAX_SNAPSHOT_BYTES and (piece := read_up_to(opened, _CHUNK)):
+            os.write(written, piece)
+            size += len(piece)
+    finally:
+        os.close(opened)
+        os.close(written)
+    return size

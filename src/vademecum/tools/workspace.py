@@ -1,0 +1,163 @@
+"""The directories that tools may touch. Everything else does not exist."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vademecum.errors import FileRefused, PathRefused, ToolRefused
+from vademecum.paths import check_relative, leads_out, open_contained, open_contained_directory
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A path inside one of the directories: which one, and the one spelling of the rest.
+
+    ``name`` is what people and models call it, ``rule`` what rules call it: relative to the project.
+    """
+
+    root: Path
+    relative: str
+    name: str
+    rule: str
+
+    @property
+    def path(self) -> Path:
+        """The absolute path."""
+        return self.root / self.relative
+
+
+class Workspace:
+    """The directories, the first of which is where relative paths begin; rules begin at the ``project``."""
+
+    def __init__(self, *roots: Path, project: Path | None = None) -> None:
+        self._roots = tuple(Path(os.path.abspath(root)) for root in roots)
+        self._project = Path(os.path.abspath(project or roots[0]))
+
+    def locate(self, path: str) -> Located:
+        """Where a path from outside leads; what is not below one of the directories is not there."""
+        for number, root in enumerate(self._roots):
+            relative = _below(root, path, relative_too=number == 0)
+            if relative is not None:
+                check_relative(root, relative)
+                steps = [step for step in relative.split("/") if step not in {"", "."}]
+                plain = "/".join(steps) or "."
+                name = plain if number == 0 else str(root / plain)
+                return Located(root, plain, name, self._rule(root / plain))
+        here = self._roots[0] if self._roots else "nowhere"
+        raise ToolRefused(f"There is no {path[:200]!r} here: name a path relative to {here}.", code="missing")
+
+    def names(self, located: Located) -> tuple[str, ...]:
+        """The names a path has in rules: its own, and where it is a link, that of what it leads to."""
+        if leads_out(located.root, located.path):
+            raise PathRefused(f"The path {located.name!r} follows a link that leads out: name another.")
+        return tuple(dict.fromkeys((located.rule, self._rule(Path(os.path.realpath(located.path))))))
+
+    def rule_names(self, path: Path) -> tuple[str, ...]:
+        """The names that rules have for an absolute path."""
+        return tuple(dict.fromkeys((self._rule(path), self._rule(Path(os.path.realpath(path))))))
+
+    def _rule(self, path: Path) -> str:
+        for base in (self._project, Path(os.path.realpath(self._project))):
+            if path.is_relative_to(base):
+                return path.relative_to(base).as_posix()
+        return str(path)
+
+
+def open_file(located: Located) -> int:
+    """Open a file for reading."""
+    with _said(located):
+        return open_contained(located.root, located.relative)
+
+
+def open_directory(located: Located) -> int:
+    """Open a directory for listing."""
+    with _said(located):
+        return open_contained_directory(located.root, located.relative)
+
+
+@contextlib.contextmanager
+def open_parent(located: Located, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """The directory that a file is in, open, and the file's name; no link is followed on the way.
+
+    With ``make``, directories that are missing are made.
+    """
+    *parents, name = located.relative.split("/")
+    with _said(located):
+        directory = os.open(located.root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for step in parents:
+                entered = _entered(directory, step, make=make)
+                os.close(directory)
+                directory = entered
+            yield directory, name
+        finally:
+            os.close(directory)
+
+
+def files_below(
+    located: Located, *, may_read: Callable[[Path], bool], passed_over: frozenset[str]
+) -> Iterator[tuple[str, int]]:
+    """The plain files below a directory with an open descriptor each, which is closed again afterwards.
+
+    No link is followed, and what may not be read is not there.
+    """
+    prefix = "" if located.name == "." else f"{located.name}/"
+    base = Path(os.path.realpath(located.path))
+    top = open_directory(located)
+    try:
+        for place, directories, files, descriptor in os.fwalk(".", dir_fd=top):
+            directories[:] = sorted(name for name in directories if name not in passed_over)
+            for file in sorted(files):
+                inside = os.path.normpath(f"{place}/{file}")
+                if may_read(base / inside):
+                    yield from _opened(file, descriptor, f"{prefix}{inside}")
+    finally:
+        os.close(top)
+
+
+def _opened(file: str, directory: int, name: str) -> Iterator[tuple[str, int]]:
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    except OSError:
+        return
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            yield name, descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _below(root: Path, path: str, *, relative_too: bool) -> str | None:
+    if not path.startswith("/"):
+        return path if relative_too else None
+    if path.rstrip("/") == str(root):
+        return "."
+    return path[len(str(root)) + 1 :] if path.startswith(f"{root}/") else None
+
+
+def _entered(directory: int, step: str, *, make: bool) -> int:
+    if make:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(step, dir_fd=directory)
+    return os.open(step, _DIRECTORY, dir_fd=directory)
+
+
+@contextlib.contextmanager
+def _said(located: Located) -> Iterator[None]:
+    """Say in one sentence what the system has against a path."""
+    try:
+        yield
+    except FileRefused as error:
+        raise ToolRefused(str(error), code=error.code) from error
+    except FileNotFoundError as error:
+        raise ToolRefused(f"There is no {located.name!r} here.", code="missing") from error
+    except OSError as error:
+        reason = f"{located.name!r} cannot be used ({error.strerror}): name another path."
+        raise ToolRefused(reason, code="unusable") from error

@@ -1,0 +1,115 @@
+"""``write_file`` and ``delete_file``: changing things so that nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from vademecum.errors import ToolRefused
+from vademecum.files import read_up_to
+from vademecum.tools.base import Observation
+from vademecum.tools.calls import DeleteFile, WriteFile
+from vademecum.tools.workspace import Located, Workspace, open_parent
+
+MAX_COMPARED_BYTES = 1024 * 1024
+MAX_DIFF_CHARS = 20_000
+
+
+def difference(before: str, after: str, name: str) -> str:
+    r"""What changes, line by line, in the form that everybody reads.
+
+    >>> print(difference("a\n", "b\n", "x"))
+    --- x (before)
+    +++ x (after)
+    @@ -1 +1 @@
+    -a
+    +b
+    """
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), f"{name} (before)", f"{name} (after)", lineterm=""
+    )
+    text = "\n".join(lines)
+    return text if len(text) <= MAX_DIFF_CHARS else f"{text[:MAX_DIFF_CHARS]}\n[the rest is left out]"
+
+
+def planned_write(call: WriteFile, workspace: Workspace) -> str:
+    """The difference that a write would make."""
+    located = workspace.locate(call.path)
+    before = _content(located)
+    if before is None:
+        return difference("", call.content, located.name)
+    if len(before) > MAX_COMPARED_BYTES or b"\0" in before:
+        return f"replaces {len(before):,} bytes that are not shown"
+    return difference(before.decode("utf-8", "replace"), call.content, located.name)
+
+
+def write_file(call: WriteFile, workspace: Workspace) -> Observation:
+    """Put the whole content in place of what was there, in one step."""
+    located = workspace.locate(call.path)
+    shown = planned_write(call, workspace)
+    data = call.content.encode()
+    with open_parent(located, make=True) as (directory, name):
+        mode = _mode(name, directory, located)
+        temporary = f".vade-{os.urandom(6).hex()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(temporary, flags, mode, dir_fd=directory)
+        try:
+            with os.fdopen(descriptor, "wb") as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
+    facts = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "diff": shown}
+    return Observation("write_file", f"Wrote {located.name} ({len(data):,} bytes).", facts=facts)
+
+
+def delete_file(call: DeleteFile, workspace: Workspace, trash: Path) -> Observation:
+    """Move a file to the trash of this run."""
+    located = workspace.locate(call.path)
+    with open_parent(located) as (directory, name):
+        if stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
+            raise ToolRefused(f"{located.name!r} is a directory: name a file.", code="not-a-file")
+        number = len(os.listdir(trash)) + 1 if trash.exists() else 1
+        kept = trash / f"{number:04}" / located.relative
+        kept.parent.mkdir(parents=True)
+        try:
+            os.rename(name, kept, src_dir_fd=directory)
+        except OSError as error:
+            if error.errno != errno.EXDEV:  # the trash is on another file system
+                raise
+            shutil.copy2(f"/proc/self/fd/{directory}/{name}", kept, follow_symlinks=False)
+            os.unlink(name, dir_fd=directory)
+    return Observation("delete_file", f"Deleted {located.name}; it is kept as {kept}.", files=(str(kept),))
+
+
+def _content(located: Located) -> bytes | None:
+    try:
+        with open_parent(located) as (directory, name):
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+            try:
+                return read_up_to(descriptor, MAX_COMPARED_BYTES + 1)
+            finally:
+                os.close(descriptor)
+    except ToolRefused:
+        return None
+
+
+def _mode(name: str, directory: int, located: Located) -> int:
+    """The mode of what is replaced; only a plain file or nothing may be."""
+    try:
+        mode = os.lstat(name, dir_fd=directory).st_mode
+    except FileNotFoundError:
+        return 0o644
+    if not stat.S_ISREG(mode):
+        raise ToolRefused(f"{located.name!r} is not a plain file: name another.", code="not-a-file")
+    return stat.S_IMODE(mode) & 0o777

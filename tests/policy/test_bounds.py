@@ -1,0 +1,106 @@
+"""F5: a skill's ``allowed-tools`` is an upper bound that holds; F6: risk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import write_skill
+from tests.tools.support import Bench
+from vademecum.policy.bounds import Bound, Bounds
+from vademecum.policy.risk import RISKS, Risk
+from vademecum.tools.calls import TOOLS
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("read_file", [Bound("read_file")]),
+        ("Read", [Bound("read_file")]),
+        ("ReadFile", [Bound("read_file")]),
+        ("Bash", [Bound("run_script")]),
+        ("Bash(*)", [Bound("run_script")]),
+        ("Bash(python:*)", [Bound("run_script", "scripts/*.py")]),
+        ("Bash(python scripts/fill.py:*)", [Bound("run_script", "scripts/fill.py")]),
+        ("Bash(./scripts/fill.sh *)", [Bound("run_script", "scripts/fill.sh")]),
+        ("Bash({baseDir}/scripts/fill.sh)", [Bound("run_script", "scripts/fill.sh")]),
+        ("Bash(git:*)", []),
+        ("Bash(python -c:*)", []),
+        ("Bash(myscripts/x.py)", []),
+        ("WebFetch(domain:example.com)", [Bound("network_request", "example.com")]),
+        ("Read(docs/**)", [Bound("read_file", "docs/*")]),
+        ("Write(./out/*.md)", [Bound("write_file", "out/*.md")]),
+        ("mcp__server__tool", []),
+        ("Task", []),
+        ("Bash(", []),
+        (")", []),
+        ("", []),
+    ],
+)
+def test_entries(entry: str, expected: list[Bound]) -> None:
+    bounds = Bounds.of([entry])
+    assert list(bounds.allowed) == expected
+    assert bool(bounds.unknown) == (not expected)
+
+
+def test_entries_that_were_split_at_blanks() -> None:
+    assert Bounds.of(["Bash(python", "scripts/a.py:*)", "Read"]) == Bounds(
+        (Bound("run_script", "scripts/a.py"), Bound("read_file")), ()
+    )
+
+
+def test_every_tool_has_a_risk() -> None:
+    assert set(TOOLS) == set(RISKS)
+    assert [name for name, risk in RISKS.items() if risk is Risk.HIGH] == [
+        "write_file",
+        "delete_file",
+        "network_request",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "script", "let_through"),
+    [
+        (None, "a.py", True),
+        ("[]", "a.py", False),
+        ("Read", "a.py", False),
+        ("run_script", "a.py", True),
+        ("Bash(python scripts/a.py:*)", "a.py", True),
+        ("Bash(python scripts/a.py:*)", "b.py", False),
+        ("Bash(git:*)", "a.py", False),
+    ],
+)
+def test_the_bound_holds_for_scripts(
+    tmp_path: Path, allowed: str | None, script: str, let_through: bool
+) -> None:
+    bench = Bench(tmp_path)
+    tools = "" if allowed is None else f"allowed-tools: {allowed}\n"
+    write_skill(tmp_path / "root", "tried", f"---\nname: tried\ndescription: y\n{tools}---\n")
+    bench.script("print('ran')", script)
+    seen = bench.run(name=script)
+    assert seen.ok is let_through
+    if not let_through:
+        assert seen.text.startswith("deny tool 'run_script'")
+        assert "because 'allowed-tools' of skill 'tried' does not name 'run_script' for this" in seen.text
+
+
+def test_the_bound_holds_for_tools_on_behalf_of_a_skill(tmp_path: Path) -> None:
+    from tests.support import index_of
+
+    bench = Bench(tmp_path)
+    write_skill(
+        tmp_path / "root",
+        "tried",
+        "---\nname: tried\ndescription: y\nallowed-tools: Read(docs/**) Grep\n---\n",
+    )
+    skill = index_of(tmp_path / "root").get("tried")
+    (bench.project / "docs").mkdir()
+    (bench.project / "docs/a.md").write_text("a")
+    (bench.project / "b.md").write_text("b")
+    outcomes = {
+        path: bench.tools.call("read_file", {"path": path}, skill=skill).ok for path in ("docs/a.md", "b.md")
+    }
+    assert outcomes == {"docs/a.md": True, "b.md": False}
+    assert bench.tools.call("read_file", {"path": "b.md"}).ok
+    assert not bench.tools.call("list_dir", {}, skill=skill).ok

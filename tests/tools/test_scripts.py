@@ -1,0 +1,161 @@
+"""G2: what a script declares, how it is copied, and what the record says of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support import index_of
+from tests.tools.support import Bench
+from vademecum.skill.digest import skill_digest
+from vademecum.tools.inline import Needs, needs_of
+from vademecum.tools.interpreters import own_python
+from vademecum.tools.process import Streams, run_command
+from vademecum.tools.sandbox import seccomp
+from vademecum.tools.sandbox.base import Jail
+from vademecum.tools.sandbox.choose import probe
+from vademecum.tools.sandbox.supervised import Landlock
+from vademecum.tools.snapshot import Snapshots
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("print(1)\n", Needs()),
+        ("# /// script\n# dependencies = []\n# ///\n", Needs()),
+        ("# /// script\n# dependencies = ['click']\n# ///\n", Needs(("click",))),
+        ("# /// script\r\n# dependencies = ['click']\r\n# ///\r\n", Needs(("click",))),
+        (
+            "# /// script\n# dependencies = ['click>=1', 'none-such']\n# ///\n",
+            Needs(("click>=1", "none-such"), ("none-such",)),
+        ),
+        ("# /// script\n# dependencies = ['click>999']\n# ///\n", Needs(("click>999",), ("click>999",))),
+        (
+            "# /// script\n# dependencies = ['x; python_version < \"3\"']\n# ///\n",
+            Needs(('x; python_version < "3"',)),
+        ),
+        ("# /// script\n# dependencies = ['!']\n# ///\n", Needs(("!",), ("!",))),
+        (
+            "# /// script\n# requires-python = '>=3.11'\n#\n# dependencies = ['click']\n# ///\nx\n# ///\n",
+            Needs(("click",)),
+        ),
+        ("# /// script\n# dependencies = ['click']\nx\n", Needs()),
+        ("# /// other\n# dependencies = ['none-such']\n# ///\n", Needs()),
+    ],
+)
+def test_what_a_script_declares(text: str, expected: Needs) -> None:
+    assert needs_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# /// script\n# dependencies = [\n# ///\n",
+        "# /// script\n# dependencies = 'x'\n# ///\n",
+        "# /// script\n# ///\nx\n# /// script\n# ///\n",
+    ],
+)
+def test_a_declaration_that_is_wrong(tmp_path: Path, text: str) -> None:
+    assert needs_of(text).problem
+    bench = Bench(tmp_path)
+    bench.script(text)
+    assert bench.run().code == "dependencies"
+
+
+def test_missing_packages_are_named(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.script("# /// script\n# dependencies = ['none-such>=2']\n# ///\nprint(1)\n")
+    seen = bench.run()
+    assert seen.code == "dependencies"
+    assert "needs none-such>=2, not installed here" in seen.text
+
+
+def test_a_snapshot_is_the_skill_and_is_taken_once(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.script("print(1)")
+    (bench.skill / "run.sh").write_text("exit 0")
+    (bench.skill / "run.sh").chmod(0o755)
+    (bench.skill / "inner").symlink_to("scripts/x.py")
+    (bench.skill / "outer").symlink_to("/etc/passwd")
+    os.mkfifo(bench.skill / "fifo")
+    skill = index_of(tmp_path / "root").get("tried")
+    snapshots = Snapshots(tmp_path / "copies")
+    first = snapshots.take(skill)
+    assert {p.relative_to(first.path).as_posix() for p in first.path.rglob("*")} == {
+        "SKILL.md",
+        "inner",
+        "outer",
+        "run.sh",
+        "scripts",
+        "scripts/x.py",
+    }
+    assert os.access(first.path / "run.sh", os.X_OK)
+    assert os.readlink(first.path / "outer") == "/etc/passwd"
+    (bench.skill / "fifo").unlink()
+    again = snapshots.take(skill)
+    assert again.digest == skill_digest(skill)
+    assert snapshots.take(skill) is again
+    (again.path / "run.sh").write_text("tampered")
+    assert (snapshots.take(skill).path / "run.sh").read_text() == "exit 0"
+    bench.script("print(2)")
+    assert snapshots.take(skill).digest != again.digest
+
+
+def test_the_record_of_a_script(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, env={"MY_TOKEN": "hunter2hunter2"})
+    bench.script("import sys; print(sys.argv[1])")
+    bench.run("hunter2hunter2")
+    (record,) = bench.records
+    assert set(record.hashes) == {"digest", "script_sha256", "stdout_sha256", "stderr_sha256"}
+    assert (record.skill, record.risk, record.result["exit_code"]) == ("tried", "medium", 0)
+    assert "hunter2" not in repr(record)
+    assert Path(record.result["files"][0]).read_text() == "hunter2hunter2\n"
+
+
+def test_output_is_clean_for_a_model(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.script(r"import sys; sys.stdout.buffer.write(b'\x1b[2Jclear \xff \xe2\x80\x8bend')")
+    assert "It printed:\n[2Jclear \ufffd end" in bench.run().text
+
+
+def test_scripts_of_the_skill_only(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.script("print(1)")
+    (bench.skill / "other.py").write_text("print(2)")
+    for name in ("../other.py", "/etc/passwd", "", "x", "scripts/../other.py"):
+        assert not bench.run(name=name).ok
+    (bench.skill / "scripts/way").symlink_to("/bin")
+    assert not bench.run(name="way/true").ok
+    assert bench.tools.call("run_script", {"skill": "none", "script": "x.py"}).code == "skill-not-found"
+
+
+def test_filters_hold_together() -> None:
+    calls = [*seccomp.ADMINISTRATION.values(), *seccomp.METADATA.values(), *seccomp.SIGNALS.values()]
+    for column in (0, 1):
+        numbers = [call[column] for call in calls if call[column] >= 0]
+        assert len(numbers) == len(set(numbers))
+    program = seccomp.filter_program(refused=seccomp.ADMINISTRATION, pretended=seccomp.METADATA, families=())
+    assert len(program) % 8 == 0
+    assert len(program) // 8 < 4096
+
+
+def test_signals_are_refused_where_landlock_cannot_keep_them_inside(tmp_path: Path) -> None:
+    found = probe("landlock")
+    if found.sandbox is None:
+        pytest.skip(found.problem)
+    (tmp_path / "work").mkdir()
+    code = (
+        "import fcntl, os, signal\n"
+        "r, w = os.pipe()\n"
+        "for attempt in (lambda: os.kill(os.getppid(), 0), lambda: fcntl.fcntl(r, fcntl.F_SETOWN, os.getppid())):\n"
+        "    try:\n        attempt(); print('reached')\n    except PermissionError:\n        print('kept in')\n"
+        "print(fcntl.fcntl(r, fcntl.F_GETFD) >= 0, os.path.exists('/usr'))"
+    )
+    python = own_python()
+    jail = Jail(tmp_path / "work", {}, python.readable, (tmp_path / "work",))
+    streams = Streams(tmp_path / "out", tmp_path / "err")
+    ended = run_command(Landlock(version=5), [*python.words, "-c", code], jail, streams=streams)
+    assert ended.exit_code == 0, streams.err.read_text()
+    assert streams.out.read_text().splitlines() == ["kept in", "kept in", "True True"]
