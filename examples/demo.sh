@@ -26,8 +26,14 @@ step "Are they written as the specification wants?" "vade validate examples/skil
 step "A broken one is left out; the others are not" "vade list --root examples/broken | tail -2"
 step "Why, where, and what to write instead" "vade doctor --root examples/broken || true"
 
-printf 'apples 3\npears 5\n' > "$work/monday.txt"
-printf 'apples 4\npears 5\nplums 1\n' > "$work/tuesday.txt"
-step "A built-in skill's script, by hand" \
-    "python3 src/vademecum/builtin/file-diff/scripts/compare.py $work/monday.txt $work/tuesday.txt || true"
-printf '\nNext: .venv/bin/vade new my-skill, and README.md.\n'
+mkdir "$work/project" && cd "$work/project"
+printf 'apples 3\npears 5\n' > monday.txt
+printf 'apples 4\npears 5\nplums 1\n' > tuesday.txt
+step "The whole job: it picks a skill, --yes approves, the script runs in a sandbox" \
+    "vade run 'Compare monday.txt with tuesday.txt' --yes"
+step "The same in Chinese" "vade run '比较 monday.txt 和 tuesday.txt' --yes --quiet | head -3"
+step "Without approval and with nobody to ask, it is refused" \
+    "vade run 'Compare monday.txt with tuesday.txt' --quiet < /dev/null || echo \"exit code \$?\""
+step "What it did, step by step, from its record" "vade runs list && vade runs show \$(vade runs list --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[\"runs\"][0][\"run_id\"])') | head -40"
+step "Would it be the same today?" "vade runs replay"
+printf '\nNext: .venv/bin/vade run "what you want done", .venv/bin/vade chat, and README.md.\n'

@@ -352,24 +352,35 @@ def test_version_help_and_nothing(place: Place) -> None:
     bare = place.vade()
     assert (bare.code, bare.out) == (0, place.vade("--help").out)
     assert [line.split()[0] for line in bare.out.partition("Commands:\n")[2].splitlines()] == [
+        "chat",
         "doctor",
+        "exec",
+        "export",
         "inspect",
+        "install",
         "list",
         "new",
+        "pack",
         "permissions",
         "refresh",
+        "restore",
         "roots",
+        "run",
+        "runs",
         "schema",
         "search",
         "show",
+        "trust",
+        "uninstall",
         "validate",
+        "verify",
     ]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shell_completion(place: Place, shell: str) -> None:
     assert "_VADE_COMPLETE" in place.vade(_VADE_COMPLETE=f"{shell}_source").out
-    words = place.vade(_VADE_COMPLETE="bash_complete", COMP_WORDS="vade in", COMP_CWORD="1").out
+    words = place.vade(_VADE_COMPLETE="bash_complete", COMP_WORDS="vade insp", COMP_CWORD="1").out
     assert words == "plain,inspect\n"
 
 
@@ -696,7 +707,7 @@ def test_asking_at_the_terminal_and_remembering(place: Place) -> None:
     refused = place.vade("show", "mine")
     assert (refused.code, "nobody is there to ask" in refused.err) == (3, True)
     code, shown = answered(place, "\n\nn\n", VADE, "show", "mine")
-    assert (code, shown.count("[o]nce"), "the answer was no" in shown) == (
+    assert (code, shown.count("[o]nce"), "was declined" in shown) == (
         3,
         3,
         True,
@@ -713,3 +724,84 @@ def test_asking_at_the_terminal_and_remembering(place: Place) -> None:
     assert "1 remembered answer" in place.vade("permissions", "list").out
     assert place.vade("permissions", "revoke", str(grant["id"])).out == f"Forgotten: {grant['id']}\n"
     assert place.vade("permissions", "revoke", "77").code == 4
+
+
+def test_exec_asks_and_runs_and_keeps_its_record(place: Place) -> None:
+    (place.cwd / "a.txt").write_text("a\n")
+    (place.cwd / "b.txt").write_text("b\n")
+    words = ("file-diff", "compare.py", "a.txt", "b.txt")
+    refused = place.vade("exec", *words)
+    assert (refused.code, refused.out) == (3, "")
+    assert refused.err.endswith("to allow it this once: vade exec --yes file-diff compare.py a.txt b.txt).\n")
+    done = place.vade("exec", "--yes", *words)
+    assert (done.code, "The files differ" in done.out) == (1, True)
+    found = place.vade("exec", "--yes", "--json", *words).json
+    assert (found["exit_code"], found["reason"]) == (1, "exited")
+    events = place.vade("runs", "show", found["run_id"], "--json").json["events"]
+    record = next(event for event in events if event["type"] == "tool_called")
+    assert (record["tool"], record["approved_by"], record["ok"]) == ("run_script", "once", True)
+    assert (place.cwd / ".agent/runs/.gitignore").read_text() == "*\n"
+    assert place.vade("exec", "--yes", "file-diff", "missing.py").code == 4
+    assert place.vade("exec", "--yes", "no-such-skill", "x.py").code == 4
+
+
+def test_exec_shows_what_will_run_and_what_changed(place: Place) -> None:
+    skill = write_skill(place.cwd, ".agent/skills/mine")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/x.py").write_text("print('first')\n\x1b]0;evil\x07# steer\n")
+    code, shown = answered(place, "\nn too early\n", VADE, "exec", "mine", "x.py")
+    assert code == 3
+    assert "| run mine/scripts/x.py" in shown
+    assert "| risk: medium · sandbox: " in shown
+    assert "| print('first')" in shown
+    assert "\x1b]0;" not in shown
+    assert "too early" in shown
+    (skill / "scripts/x.py").write_text("print('first')\n")
+    assert answered(place, "a\n", VADE, "exec", "mine", "x.py")[0] == 0
+    assert place.vade("exec", "mine", "x.py").out == "first\n"
+    (skill / "scripts/x.py").write_text("print('second')\n")
+    assert place.vade("exec", "mine", "x.py").code == 3  # a changed skill asks again
+    code, shown = answered(place, "o\n", VADE, "exec", "mine", "x.py")
+    assert (code, "second" in shown) == (0, True)
+    assert "| changed since it was last approved:" in shown
+    assert "| -print('first')" in shown
+
+
+def test_trust_is_for_the_file_as_it_is(place: Place) -> None:
+    assert place.vade("trust").code == 2
+    (place.cwd / ".agent").mkdir()
+    config = place.cwd / ".agent/config.json"
+    rule = {"permission": "script", "pattern": "*", "effect": "allow"}
+    config.write_text(json.dumps({"permissions": [rule]}))
+    explain = ("permissions", "explain", "script", "x/scripts/y.py")
+    assert place.vade(*explain).code == 3
+    assert "1 rule of the project would allow something and does not count" in place.vade("doctor").out
+    assert place.vade("trust").out == f"Trusted: {config}\n  allow script *\n"
+    assert place.vade(*explain).code == 0
+    config.write_text(json.dumps({"permissions": [rule, {**rule, "permission": "tool"}]}))
+    assert place.vade(*explain).code == 3
+    assert place.vade("trust", "--json").json["trusted"] is True
+    assert place.vade(*explain).code == 0
+    place.vade("trust", "--remove")
+    assert place.vade(*explain).code == 3
+
+
+def test_rules_for_one_agent(place: Place) -> None:
+    (place.home / ".agent").mkdir()
+    rule = {"permission": "skill", "pattern": "csv-*", "effect": "deny"}
+    (place.home / ".agent/config.json").write_text(
+        json.dumps({"agents": {"reviewer": {"permissions": [rule]}}})
+    )
+    explain = ("permissions", "explain", "skill", "csv-summary")
+    assert place.vade(*explain).code == 0
+    done = place.vade(*explain, "--agent", "reviewer")
+    assert (done.code, "rule 1 of the user's configuration for agent 'reviewer'" in done.out) == (3, True)
+
+
+def test_inspect_names_tools_that_mean_nothing_here(place: Place) -> None:
+    write_skill(
+        place.cwd,
+        ".agent/skills/mine",
+        "---\nname: mine\ndescription: x\nallowed-tools: Read Bash(git:*)\n---\n",
+    )
+    assert "not tools hereBash(git:*)" in place.vade("inspect", "mine").out.replace("  ", "")

@@ -15,7 +15,15 @@ from tests.support import VADE, Place
 from vademecum import BUILTIN_ROOT
 
 TOP = Path(__file__).parents[2]
-PAGES = ["README.md", "README.zh-CN.md", "docs/configuration.md", "docs/permissions.md"]
+PAGES = [
+    "README.md",
+    "README.zh-CN.md",
+    "docs/configuration.md",
+    "docs/permissions.md",
+    "docs/tools.md",
+    "docs/agent.md",
+    "docs/packs.md",
+]
 
 
 @dataclass
@@ -59,6 +67,10 @@ def test_console_blocks(page: str, tmp_path: Path) -> None:
 
 def as_shown(text: str, home: Path) -> str:
     text = text.replace(str(home), "~").replace(str(BUILTIN_ROOT), "builtin")
+    text = re.sub(r"sandbox: .*", "sandbox: here", text)
+    text = re.sub(r"sha256 [0-9a-f]{64}", "sha256 here", text)
+    text = re.sub(r"after \d+\.\d\d s\.", "after 0.05 s.", text)
+    text = re.sub(r"\b\d{8}-\d{6}-[0-9a-f]{7}\b", "RUN", text)
     return re.sub(r"on Python \S+ \(\w+\)", "on Python 3 (here)", text)
 
 
@@ -77,7 +89,11 @@ def test_python_blocks(page: str, place: Place) -> None:
 
 
 def test_python_blocks_of_the_pages(place: Place) -> None:
-    for block in blocks("docs/for-agents.md", "python"):
+    for block in (
+        blocks("docs/for-agents.md", "python")
+        + blocks("docs/tools.md", "python")
+        + blocks("docs/agent.md", "python")
+    ):
         words = [sys.executable, "-c", block]
         assert subprocess.run(words, cwd=place.cwd, env=place.env, check=False).returncode == 0
 
@@ -87,7 +103,22 @@ def test_commands_in_the_text(page: str, place: Place) -> None:
     (place.cwd / "examples").symlink_to(TOP / "examples")
     prose = re.sub(r"(?s)```.*?```", "", (TOP / page).read_text("utf-8"))
     commands = set(re.findall(r"`vade ([^`]+)`", prose))
-    for words in sorted(commands - {"show"}):
+    for words in sorted(
+        commands
+        - {
+            "show",
+            "exec",
+            "inspect",
+            "pack",
+            "export",
+            "install",
+            "trust",
+            "trust --remove",
+            "chat",
+            "runs show",
+            "runs replay",
+        }
+    ):
         if not re.search(r"[A-Z]{4}|acme|validate|claude", words) or "--root examples" in words:
             done = place.vade(*words.split())
             assert done.code == 0, (words, done.err)

@@ -38,5 +38,7 @@ def test_installed_wheel(place: Place, tmp_path: Path) -> None:
     assert vade("list").splitlines()[-1] == "4 skills"
     assert vade("validate", ".agent/skills") == f"✓ {place.cwd}/.agent/skills/mine valid\n"
     assert "Nothing was left out." in vade("doctor")
+    (place.cwd / "data.csv").write_text("a,b\n1,2\n")
+    assert "2 columns" in vade("exec", "--yes", "csv-summary", "summarise.py", "data.csv")
     (place.cwd / ".agent/config.json").write_text('{"lenient": true}')
     assert vade("list").splitlines()[-1] == "4 skills"

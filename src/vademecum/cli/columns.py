@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from vademecum.search.matches import Matches
-from vademecum.search.words import UNSPACED
 from vademecum.skill.text import visible
+from vademecum.skill.words import UNSPACED
 
 MAX_LISTED_DESCRIPTION = 180
 

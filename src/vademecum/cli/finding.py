@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from functools import partial
 from typing import Any
 
 import click
 
 from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
-from vademecum.cli.output import ReadingProgress, json_option, print_json
+from vademecum.cli.output import ReadingProgress, json_option, print_json, yes_option
+from vademecum.context import Context
 from vademecum.search.finder import Finder
 from vademecum.skill.text import visible
 
@@ -45,6 +48,7 @@ def search_command(*, query: str, number: int, as_json: bool, **words: Any) -> N
 @click.option("--source", help="The skill of this source, also when another one overrides it.")
 @click.option("--asset", metavar="PATH", help="A file of the skill instead, such as references/forms.md.")
 @click.option("--section", metavar="HEADING", help="Only this section of the file.")
+@yes_option
 @click.option("--truncate", is_flag=True, help="Cut a body that is too long instead of refusing it.")
 @index_options
 @json_option
@@ -55,25 +59,27 @@ def show_command(  # noqa: PLR0913 - one for each option
     asset: str | None,
     section: str | None,
     truncate: bool,
+    yes: bool,
     as_json: bool,
     **words: Any,
 ) -> None:
     """Show what a model gets: the body of a skill, or one of its files."""
-    from vademecum.cli.permissions import require
-    from vademecum.loader.assets import asset_path
+    from vademecum.cli.permissions import gate_for
     from vademecum.loader.body import BodyLimits, load_body
     from vademecum.loader.resource import load_resource
     from vademecum.policy.base import Request
+    from vademecum.skill.assets import asset_path
     from vademecum.skill.digest import skill_digest
 
     index = IndexWords(**words).build()
     skill = index.get(as_reference(name), source=source)
     digest = partial(skill_digest, skill)
-    require(Request("skill", (skill.name,), origin="user", skill=skill.name), digest=digest)
+    gate = gate_for(Context.current(), yes=yes, replay=shlex.join(["vade", *sys.argv[1:], "--yes"]))
+    gate.require(Request("skill", (skill.name,), origin="user", skill=skill.name), digest=digest)
     if asset is not None:
         relative = asset_path(skill, asset)
         wanted = Request("resource", (f"{skill.name}/{relative}",), origin="user", skill=skill.name)
-        require(wanted, digest=digest)
+        gate.require(wanted, digest=digest)
     if asset is None:
         limits = BodyLimits(index.options.body_lines, excess="truncate" if truncate else "refuse")
         loaded = load_body(skill, limits=limits, section=section)

@@ -11,25 +11,45 @@ from io import TextIOWrapper
 
 import click
 
-from vademecum.errors import ConfigError, Denied, SkillNotFound, SkillRefused, VademecumError
+from vademecum.errors import (
+    ConfigError,
+    Denied,
+    IntegrityFailed,
+    PackRefused,
+    RecordDamaged,
+    SkillNotFound,
+    SkillRefused,
+    VademecumError,
+)
 from vademecum.skill.text import visible
 from vademecum.version import VERSION
 
-FOUND_PROBLEMS, WRONG_USE, REFUSED, NOT_FOUND, INTERRUPTED = 1, 2, 3, 4, 130
+FOUND_PROBLEMS, WRONG_USE, REFUSED, NOT_FOUND, BROKEN, INTERRUPTED = 1, 2, 3, 4, 5, 130
 
 # Each command's module is imported when the command is used.
 _COMMANDS = {
+    "chat": "chat",
     "doctor": "upkeep",
+    "exec": "execution",
+    "export": "packing",
     "inspect": "skills",
+    "install": "packing",
     "list": "skills",
     "new": "authoring",
+    "pack": "packing",
     "permissions": "permissions",
     "refresh": "upkeep",
+    "restore": "packing",
     "roots": "upkeep",
+    "run": "running",
+    "runs": "running",
     "schema": "finding",
     "search": "finding",
     "show": "finding",
+    "trust": "permissions",
+    "uninstall": "packing",
     "validate": "authoring",
+    "verify": "packing",
 }
 
 
@@ -116,6 +136,10 @@ def _exit_code(error: VademecumError) -> int:
             return REFUSED
         case SkillNotFound():
             return NOT_FOUND
+        case PackRefused(code="missing" | "not-installed") | RecordDamaged(code="no-run"):
+            return NOT_FOUND
+        case IntegrityFailed():
+            return BROKEN
     return FOUND_PROBLEMS
 
 
@@ -135,6 +159,8 @@ def _prepare_streams() -> None:
     """Make any text printable wherever the output goes, also into nothing."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -15,6 +15,11 @@ MAX_LISTED_FILES = 1000
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
+yes_option = click.option(
+    "--yes", is_flag=True, help="Answer every question with yes; rules that deny still deny."
+)
+
+
 def print_json(document: Any) -> None:
     """Print a JSON document, readable, and in ASCII where a name on disk is not valid text."""
     text = json.dumps(document, ensure_ascii=False, indent=2)

@@ -17,8 +17,11 @@ from rich.text import Text
 from vademecum.cli.checks import Check
 from vademecum.cli.columns import print_rows
 from vademecum.cli.output import MAX_LISTED_FILES, counted
+from vademecum.policy.bounds import Bounds
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import LeftOut, Report
+from vademecum.runs.reading import PastRun
+from vademecum.runs.timeline import timeline
 from vademecum.search.finder import Hit
 from vademecum.skill.model import Problem
 from vademecum.skill.skill import Skill
@@ -28,6 +31,18 @@ from vademecum.skill.validate import Validation
 MAX_LISTED_REMARKS = 20
 
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
+_SIGNS = {
+    "start": ("▶", "bold"),
+    "model": ("·", "dim"),
+    "action": ("→", "cyan"),
+    "ok": ("✓", "green"),
+    "refused": ("✗", "red"),
+    "failed": ("!", "yellow"),
+    "asked": ("?", "magenta"),
+    "plan": ("≡", "blue"),
+    "end": ("■", "bold"),
+    "note": ("·", "dim"),
+}
 _REASONS = {
     "same-file": "it is the same file, reached by a link",
     "older": "it was changed earlier",
@@ -95,6 +110,7 @@ def _facts(skill: Skill, found: dict[str, Any]) -> list[tuple[str, str]]:
         ("needs", meta.compatibility),
         ("metadata", ", ".join(f"{key}={value}" for key, value in meta.metadata.items())),
         ("tools", tools),
+        ("not tools here", ", ".join(Bounds.of(controls.allowed_tools or ()).unknown)),
         ("models", "may not choose it" if controls.disable_model_invocation else "may choose it"),
         ("people", "may call it" if controls.user_invocable else "do not see it"),
         ("runs", "in a child agent" if controls.run_mode == "subagent" else "in the conversation"),
@@ -159,6 +175,32 @@ def print_doctor(index: SkillIndex | None, found: list[Check]) -> None:
     _print_remarks(out, index)
     if not index.report.ignored:
         out.print("\nNothing was left out.")
+
+
+def print_runs(runs: Sequence[PastRun]) -> None:
+    """The runs, the latest last: when, how they ended, what was asked."""
+    out = _console()
+    for run in runs:
+        status = Text(f"{run.status:<12}", style="green" if run.status == "done" else "yellow")
+        row = f"  {run.seconds:6.1f} s  {run.request}"
+        out.print(f"{run.run_id}  ", status, _plain(row), sep="", overflow="ellipsis", no_wrap=True)
+    if not runs:
+        out.print('No runs yet: vade run "what is to be done"')
+
+
+def print_timeline(run: PastRun) -> None:
+    """One run, step by step."""
+    out = _console()
+    out.print(_plain(f"{run.run_id}  {run.status}  {run.seconds:.1f} s", style="bold"))
+    for entry in timeline(run):
+        sign, style = _SIGNS[entry.mark]
+        head = Text(f"{entry.seconds:7.2f}  {sign} ", style=style)
+        out.print(head, _plain(entry.title), sep="", soft_wrap=True)
+        if entry.mark in {"plan", "end", "asked"} and entry.detail:
+            for line in entry.detail.splitlines():
+                out.print(
+                    "           ", Text(escaped(line.expandtabs(4)), style="dim"), sep="", soft_wrap=True
+                )
 
 
 def _print_remarks(out: Console, index: SkillIndex) -> None:

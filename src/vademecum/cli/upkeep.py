@@ -55,11 +55,13 @@ def refresh_command(*, as_json: bool, **words: Any) -> None:
 @json_option
 def doctor_command(*, as_json: bool, **words: Any) -> int:
     """Say what is wrong here, and what to do about it. Exit code 1: something is."""
-    found = [checks.python(), checks.configuration(Context.current())]
+    context = Context.current()
+    found = [checks.python(), checks.configuration(context)]
     index = IndexWords(**words).build() if found[-1].status == "ok" else None
     if index is not None:
-        config = load_config(Context.current())
-        found += [checks.rules(config), checks.roots(index.report), checks.cache(index)]
+        config = load_config(context)
+        found += [checks.rules(config, context), checks.sandbox(config.settings.execution.sandbox)]
+        found += [checks.roots(index.report), checks.cache(index)]
     left_out = index is not None and index.report.ignored
     healthy = not left_out and all(check.status != "problem" for check in found)
     if as_json:

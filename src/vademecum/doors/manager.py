@@ -7,13 +7,13 @@ from pathlib import Path
 from vademecum.context import Context
 from vademecum.errors import SkillNotFound, VademecumError
 from vademecum.files import write_atomic
-from vademecum.loader.assets import list_assets, script_path
 from vademecum.loader.body import load_document
 from vademecum.loader.resource import load_resource
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.roots import Root
 from vademecum.search.finder import Finder
+from vademecum.skill.assets import list_assets, script_path
 from vademecum.skill.skill import Skill
 
 README = """# Skills

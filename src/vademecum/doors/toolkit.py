@@ -12,7 +12,6 @@ import msgspec
 
 from vademecum.doors import tools
 from vademecum.errors import SkillNotFound, VademecumError
-from vademecum.loader.assets import MAX_ASSETS, asset_path, list_assets, script_name, script_path
 from vademecum.loader.body import BodyLimits, load_body
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
 from vademecum.loader.reading import LoadReport
@@ -20,6 +19,7 @@ from vademecum.loader.resource import load_resource
 from vademecum.policy.base import AllowAll, Decider, Effect, Origin, Request
 from vademecum.registry.index import SkillIndex
 from vademecum.search.finder import Finder, Hit
+from vademecum.skill.assets import MAX_ASSETS, asset_path, list_assets, script_name, script_path
 from vademecum.skill.skill import Skill
 
 MAX_ARGUMENT_CHARS = 200_000

@@ -1,0 +1,1 @@
+"""Request → Run: the loop that plans, chooses, acts and observes."""

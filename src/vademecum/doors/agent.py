@@ -1,0 +1,323 @@
+"""The agent, put together: a model, skills, the rules of this place, tools and a record for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from vademecum.agent.budget import Budget
+from vademecum.agent.doing import Doer, Done, Parts
+from vademecum.agent.loop import Loop, Outcome, Settings
+from vademecum.agent.mentions import Mentions, called_in, commanded, files_in
+from vademecum.agent.prompt import State, request_section, untrusted
+from vademecum.config import load_config
+from vademecum.context import Context
+from vademecum.errors import Declined, SkillNotFound, VademecumError
+from vademecum.loader.body import BodyLimits, load_body
+from vademecum.loader.catalogue import render_catalogue
+from vademecum.masking import Secrets
+from vademecum.models import sections
+from vademecum.models.base import Model
+from vademecum.models.choose import choose_model
+from vademecum.policy.approval import Answer, Approver, Nobody, Question
+from vademecum.policy.base import Decider, Effect, Request, Rule
+from vademecum.policy.engine import RUN, Policy, grants_file
+from vademecum.policy.gate import Gate
+from vademecum.policy.grants import Grants
+from vademecum.policy.trust import ApprovedTexts
+from vademecum.registry.index import SkillIndex
+from vademecum.runs.place import new_run, runs_directory
+from vademecum.runs.record import Listener, Record
+from vademecum.search.finder import Finder
+from vademecum.skill.skill import Skill
+from vademecum.tools.base import AuditRecord
+from vademecum.tools.runtime import Surroundings, Tools
+from vademecum.tools.sandbox.choose import choose_sandbox
+from vademecum.tools.workspace import Workspace
+
+MAX_REQUEST_CHARS = 100_000
+MAX_SUMMARY_CHARS = 4000
+RANKED = 5
+CHARS_A_SKILL = 80  # at least: its name, its source and a few words
+CATALOGUE_SHARE = 4  # of the prompt, at most a quarter
+
+
+def allowing(tools: Iterable[str]) -> list[Rule]:
+    """The rules of a run that was started with ``--allow``, one tool after the other."""
+    finer = {
+        "run_script": "script",
+        "write_file": "write",
+        "delete_file": "delete",
+        "network_request": "network",
+    }
+    wanted: list[tuple[str, str, Effect]] = []
+    for tool in tools:
+        wanted.append(("tool", tool, Effect.ALLOW))
+        if tool in finer:
+            wanted.append((finer[tool], "*", Effect.ALLOW))
+    # What nobody may write stays so: a flag for writing means the project's own files.
+    kept = (".git/*", "*/.git/*", ".agent/*", "*/.agent/*")
+    wanted += [("write", pattern, Effect.DENY) for pattern in kept]
+    return (
+        [Rule(*rule, RUN, number) for number, rule in enumerate(wanted, 1)] if len(wanted) > len(kept) else []
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent with skills. Each ``run`` is one request, from the first prompt to the answer, on the record.
+
+    Without an approver nobody is asked, and what would need approval is refused.
+    """
+
+    model: Model | str
+    index: SkillIndex
+    policy: Decider | None = None
+    approver: Approver | None = None
+    name: str = "default"
+    budget: Budget = Budget()
+    settings: Settings | None = None
+    context: Context | None = None
+    listener: Listener | None = None
+    runs: Path | None = None
+
+    def run(self, request: str, *, skills: Sequence[str] = (), before: str = "") -> Outcome:
+        """Do what is asked.
+
+        ``skills`` are loaded first, as the person named them. ``before`` is what was said earlier: the model
+        reads it, and nothing in it is a command.
+        """
+        text = request.encode("utf-8", "replace").decode()
+        if not text.strip():
+            raise VademecumError("The request is empty: say what is to be done.", code="request")
+        if len(text) > MAX_REQUEST_CHARS:
+            most = f"{MAX_REQUEST_CHARS:,} characters"
+            raise VademecumError(
+                f"The request is longer than {most}: put it into a file and name it.", code="request"
+            )
+        context = self.context or Context.current()
+        model = choose_model(self.model) if isinstance(self.model, str) else self.model
+        named = list(dict.fromkeys([*skills, *self._called(text)]))
+        return _Session(self, model, context).start(text, named, before)
+
+    def _called(self, request: str) -> list[str]:
+        """Skills that the request calls by name; a first word ``/name`` that is none is said to be none."""
+        first = commanded(request)
+        if first is not None:
+            self.index.get(first)
+        return [name for name in called_in(request) if self._is_known(name)]
+
+    def _is_known(self, name: str) -> bool:
+        try:
+            return self.index.get(name).controls.user_invocable
+        except SkillNotFound:
+            return False
+
+
+class _Session:
+    """The parts of one run, and of the children it may have."""
+
+    def __init__(self, agent: Agent, model: Model, context: Context) -> None:
+        self._agent = agent
+        self._model = model
+        self._context = context
+        self._config = load_config(context).settings
+        project = (context.project_directories() or [context.cwd])[-1]
+        self._workspace = Workspace(context.cwd, project=project)
+        self._secrets = Secrets(context.env)
+        policy = agent.policy or Policy.load(context)
+        self._approver = _OnRecord(agent.approver or Nobody())
+        grants = Grants(grants_file(context))
+        self._gate = Gate(policy, project=project, grants=grants, approver=self._approver)
+
+    def start(self, request: str, named: Sequence[str], before: str) -> Outcome:
+        """Run the request from its first prompt on."""
+        record = self._record()
+        offered = self._offered()
+        mentions = files_in(request, self._is_file)
+        self._begin(record, request, self._agent.budget, skills=len(offered), skills_named=list(named))
+        state = State(
+            request_section(request, mentions.files, mentions.absent),
+            self._catalogue(offered, mentions),
+            self._agent.budget,
+            before=untrusted(before, kind="conversation") if before else "",
+        )
+        return self._loop_and_doer(record, state, offered)[0].run(named)
+
+    def _begin(self, record: Record, request: str, budget: Budget, **more: Any) -> None:
+        index = self._agent.index
+        record.snapshot(index.hash, index.to_json)
+        record.add(
+            "run_started",
+            request=request,
+            model=self._model.name,
+            agent=self._agent.name,
+            index_hash=index.hash,
+            budget=_as_json(budget),
+            **more,
+        )
+
+    def _child(self, parent: Record, skill: Skill, state: State) -> Done:
+        """A run of its own for one skill, with its own context, half of what is left, and the same gate."""
+        budget = state.budget.share(state.spent)
+        if min(budget.turns, budget.tool_calls, budget.script_runs) < 1:
+            return Done(f"Too little is left of the budget to run {skill.name}.", code="budget")
+        loaded = load_body(skill, limits=self._limits())
+        record = self._record()
+        parent.add("child_started", run=record.run_id, skill=skill.skill_id, budget=_as_json(budget))
+        self._begin(record, state.request, budget, skills=1, parent=parent.run_id)
+        inner = State(state.request, "This is a run of its own, for the loaded skill alone.", budget)
+        loop, doer = self._loop_and_doer(record, inner, self._agent.index.restricted([]))
+        doer.keep(skill, loaded.text, inner)
+        record.add(
+            "skill_loaded",
+            skill=skill.skill_id,
+            origin="nested",
+            effect="allow",
+            report=loaded.report.to_json(),
+        )
+        outcome = loop.run()
+        state.spent.add(inner.spent)
+        parent.add("child_finished", run=record.run_id, status=outcome.status)
+        self._approver.record = parent
+        if outcome.status == "declined":  # a no to the child is a no to its parent
+            raise Declined(outcome.answer)
+        if outcome.status == "interrupted":
+            raise KeyboardInterrupt
+        code = "" if outcome.status == "done" else outcome.status
+        return Done(
+            f"{skill.name} ran by itself:\n{outcome.answer[:MAX_SUMMARY_CHARS]}", code=code, kind="tool"
+        )
+
+    def _loop_and_doer(self, record: Record, state: State, offered: SkillIndex) -> tuple[Loop, Doer]:
+        agent = self._agent
+        self._approver.record = record
+        known: dict[str, Skill] = {}
+        parts = Parts(
+            index=agent.index,
+            offered=offered,
+            gate=self._gate,
+            tools=self._tools(record, known),
+            known=known,
+            record=record,
+            workspace=self._workspace,
+            child=partial(self._child, record),
+            agent=agent.name,
+            limits=self._limits(),
+        )
+        doer = Doer(parts)
+        return Loop(self._model, doer, record, state, settings=self._settings()), doer
+
+    def _tools(self, record: Record, known: dict[str, Skill]) -> Tools:
+        """The tools of one run; of scripts they know only those of skills that were loaded."""
+        execution = self._config.execution
+
+        def observe(audit: AuditRecord) -> None:
+            record.add("tool_called", **audit.to_json())
+
+        around = Surroundings(
+            workspace=self._workspace,
+            record=record.place,
+            skill=partial(_known, known),
+            sandbox=partial(choose_sandbox, execution.sandbox),
+            execution=execution,
+            env=self._context.env,
+            skill_at=self._agent.index.at,
+            approved=ApprovedTexts(grants_file(self._context)),
+            observer=observe,
+            agent=self._agent.name,
+        )
+        return Tools(self._gate, around)
+
+    def _record(self) -> Record:
+        place = new_run(self._agent.runs or runs_directory(self._context))
+        return Record(place, secrets=self._secrets, listener=self._agent.listener)
+
+    def _settings(self) -> Settings:
+        return self._agent.settings or Settings(keep_model_text=self._config.runs.keep_model_text)
+
+    def _limits(self) -> BodyLimits:
+        return BodyLimits(self._agent.index.options.body_lines)
+
+    def _offered(self) -> SkillIndex:
+        """The skills that the model may know of: what is denied does not exist."""
+        index = self._agent.index
+        shadowed = [skill for skill in index.shadowed if not skill.controls.disable_model_invocation]
+        return index.restricted(
+            filter(self._is_offered, index.for_model()), filter(self._is_offered, shadowed)
+        )
+
+    def _is_offered(self, skill: Skill) -> bool:
+        request = Request("skill", (skill.name,), "model", self._agent.name, skill.name)
+        return self._gate.decide(request).effect is not Effect.DENY
+
+    def _catalogue(self, offered: SkillIndex, mentions: Mentions) -> str:
+        """The skills to choose from, and those that search puts first; of too many, the first ones."""
+        if not offered.skills:
+            return ""
+        endings = " ".join(Path(file).suffix.lstrip(".") for file in mentions.files)
+        hits = Finder(self._agent.index, skills=offered.skills).search(f"{mentions.rest} {endings}", RANKED)
+        room = self._agent.budget.context_chars // CATALOGUE_SHARE
+        first = {hit.name for hit in hits}
+        ordered = sorted(offered.skills, key=lambda skill: skill.name not in first)
+        listed = ordered[: max(RANKED, room // CHARS_A_SKILL)]
+        text = sections.safe(render_catalogue(sorted(listed, key=lambda s: s.name), budget=room).text)
+        if len(listed) < len(ordered):
+            text += (
+                f"\n({len(ordered) - len(listed):,} more skills are not listed; name the task to find them)"
+            )
+        return text + (f"\nranked first by search: {', '.join(hit.name for hit in hits)}" if hits else "")
+
+    def _is_file(self, word: str) -> bool:
+        try:
+            return self._workspace.locate(word).path.is_file()
+        except (VademecumError, OSError, ValueError):
+            return False
+
+
+class _OnRecord:
+    """Asks whoever answers, and writes both down."""
+
+    def __init__(self, approver: Approver) -> None:
+        self._approver = approver
+        self.record: Record | None = None
+
+    def ask(self, question: Question) -> Answer:
+        """Ask, and write down what was asked and what was answered."""
+        if self.record is not None:
+            self.record.add(
+                "approval_asked",
+                id=question.id,
+                wanted=question.wanted,
+                reason=question.decision.reason,
+                about=question.about,
+            )
+        try:
+            answer = self._approver.ask(question)
+        except BaseException:
+            if self.record is not None:
+                self.record.add("approval_answered", id=question.id, verdict="interrupted", message="")
+            raise
+        if self.record is not None:
+            self.record.add(
+                "approval_answered",
+                id=question.id,
+                verdict=answer.verdict,
+                scope=answer.scope if answer.verdict == "always" else None,
+                message=answer.message,
+            )
+        return answer
+
+
+def _known(known: dict[str, Skill], location: str) -> Skill:
+    skill = known.get(location)
+    if skill is None:
+        raise SkillNotFound("No skill that was loaded is meant: select it first.")
+    return skill
+
+
+def _as_json(budget: Budget) -> dict[str, int]:
+    return {name: getattr(budget, name) for name in Budget.__slots__}

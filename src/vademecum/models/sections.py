@@ -1,0 +1,44 @@
+"""A prompt in sections: written by the agent, read by whoever decides, be it a model or a rule."""
+
+from __future__ import annotations
+
+import re
+
+_HEAD = re.compile(r"^=== ([a-z ]+) ===$", re.MULTILINE)
+_SPOOF = re.compile(r"^(\s*===)", re.MULTILINE)
+
+
+def safe(text: str) -> str:
+    r"""Text in which nothing can pass for the head of a section.
+
+    >>> safe("=== plan ===")
+    '\\=== plan ==='
+    """
+    return _SPOOF.sub(r"\\\1", text) if "===" in text else text
+
+
+def written(sections: dict[str, str]) -> str:
+    """The sections one after the other; what comes from outside was made safe before.
+
+    >>> print(written({"request": "do it", "plan": "none"}))
+    === request ===
+    do it
+    <BLANKLINE>
+    === plan ===
+    none
+    """
+    return "\n\n".join(f"=== {name} ===\n{text}" for name, text in sections.items())
+
+
+def read(text: str) -> dict[str, str]:
+    """The sections of a prompt.
+
+    >>> read(written({"request": "do it", "plan": "none"}))
+    {'request': 'do it', 'plan': 'none'}
+    """
+    heads = list(_HEAD.finditer(text))
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    found: dict[str, str] = {}
+    for head, end in zip(heads, ends, strict=True):  # the first of a name is ours
+        found.setdefault(head[1], text[head.end() + 1 : end].rstrip("\n"))
+    return found

@@ -1,0 +1,1 @@
+"""Events ↔ disk: the record of what was done."""

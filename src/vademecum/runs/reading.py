@@ -1,0 +1,115 @@
+"""Reading runs back: whatever was finished is there, whatever was cut short is left out."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vademecum.errors import FileRefused, RecordDamaged
+from vademecum.files import read_capped
+from vademecum.paths import contained
+from vademecum.runs.place import check_place
+from vademecum.runs.record import EVENTS, SUMMARY, Event
+
+MAX_EVENTS_BYTES = 512 * 1024 * 1024
+MAX_SUMMARY_BYTES = 4 * 1024 * 1024
+
+
+_RUN_ID = re.compile(r"[\w-]{1,100}")
+_HEAD = frozenset({"n", "time", "type"})
+
+
+class _Head(msgspec.Struct):
+    """What every event begins with."""
+
+    n: int
+    time: float
+    type: str
+
+
+class PastRun(msgspec.Struct, frozen=True):
+    """One run as its record tells it."""
+
+    run_id: str
+    place: str
+    events: tuple[Event, ...]
+
+    def first(self, type_: str) -> Event | None:
+        """The first event of a type, if there is one."""
+        return next((event for event in self.events if event.type == type_), None)
+
+    @property
+    def request(self) -> str:
+        """What was asked."""
+        started = self.first("run_started")
+        return str(started.data.get("request", "")) if started else ""
+
+    @property
+    def status(self) -> str:
+        """How it ended; ``unfinished`` when it did not get that far."""
+        ended = self.first("run_finished")
+        return str(ended.data.get("status", "")) if ended else "unfinished"
+
+    @property
+    def answer(self) -> str:
+        """The answer, if there is one."""
+        ended = self.first("run_finished")
+        return str(ended.data.get("answer", "")) if ended else ""
+
+    @property
+    def seconds(self) -> float:
+        """From the first event to the last."""
+        return self.events[-1].time - self.events[0].time if self.events else 0.0
+
+
+def run_ids(directory: Path) -> list[str]:
+    """The ids of all runs in a directory, the oldest first."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    return sorted(
+        name
+        for name in names
+        if _RUN_ID.fullmatch(name)
+        and not (directory / name).is_symlink()
+        and (directory / name / EVENTS).exists()
+    )
+
+
+def read_run(directory: Path, run_id: str) -> PastRun:
+    """One run; a last line that was cut short is left out."""
+    place = contained(directory, run_id)
+    check_place(directory)
+    try:
+        data = read_capped(place / EVENTS, cap=MAX_EVENTS_BYTES)
+    except (OSError, FileRefused) as error:
+        known = run_ids(directory)
+        advice = f"the latest is {known[-1]}" if known else "there are none"
+        raise RecordDamaged(f"There is no run {run_id!r} in {directory}: {advice}.", code="no-run") from error
+    whole, _, _ = data.rpartition(b"\n")
+    events = [_event(line, number, place) for number, line in enumerate(whole.splitlines(), 1)]
+    return PastRun(run_id, str(place), tuple(events))
+
+
+def read_summary(directory: Path, run_id: str) -> dict[str, Any] | None:
+    """The summary of a run, if it was finished."""
+    try:
+        data = read_capped(contained(directory, run_id) / SUMMARY, cap=MAX_SUMMARY_BYTES)
+        found: dict[str, Any] = msgspec.json.decode(data)
+    except (OSError, FileRefused, msgspec.DecodeError):
+        return None
+    return found
+
+
+def _event(line: bytes, number: int, place: Path) -> Event:
+    try:
+        found = msgspec.json.decode(line, type=dict[str, Any])
+        head = msgspec.convert(found, type=_Head)
+        return Event(head.n, head.time, head.type, {k: v for k, v in found.items() if k not in _HEAD})
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise RecordDamaged(f"Line {number} of {place / EVENTS} is damaged ({error}).") from error

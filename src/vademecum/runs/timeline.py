@@ -1,0 +1,113 @@
+"""A run's events → what a person reads: one entry for each thing that mattered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vademecum.runs.reading import PastRun
+from vademecum.runs.record import Event
+
+Mark = Literal["start", "model", "action", "ok", "refused", "failed", "asked", "plan", "end", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the timeline: when, how it is marked, what it says, and what can be unfolded below it."""
+
+    number: int
+    seconds: float
+    mark: Mark
+    title: str
+    detail: str = ""
+    kept: str = ""
+
+
+def timeline(run: PastRun) -> list[Entry]:
+    """The entries of a run, in order."""
+    start = run.events[0].time if run.events else 0.0
+    return [
+        Entry(event.number, event.time - start, mark, title, detail, str(event.data.get("kept", "")))
+        for event in run.events
+        for mark, title, detail in _shown(event)
+    ]
+
+
+def _shown(event: Event) -> list[tuple[Mark, str, str]]:
+    try:
+        return list(_entries(event))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        return [("failed", f"event {event.number} ({event.type}) is damaged", repr(error))]
+
+
+def _entries(event: Event) -> Iterator[tuple[Mark, str, str]]:  # noqa: PLR0912 - one for each type
+    data = event.data
+    match event.type:
+        case "run_started":
+            yield "start", f"asked: {data['request']}", f"model {data['model']}, {data['skills']} skills"
+        case "model_replied":
+            tokens = f"{data.get('input_tokens', 0)} + {data.get('output_tokens', 0)} tokens"
+            detail = data.get("text") or f"sha256 {data.get('sha256', '')}"
+            yield "model", f"the model replied in {data['seconds']:.2f} s ({tokens})", str(detail)
+        case "reply_wrong" | "model_failed":
+            yield "failed", str(data["problem"]).splitlines()[0], str(data["problem"])
+        case "action":
+            yield "action", f"{data['action']} {_about(data)}", _written(data["payload"])
+        case "plan":
+            steps = data["plan"]["steps"]
+            done = sum(step["status"] == "completed" for step in steps)
+            lines = "\n".join(f"[{step['status']}] {step['title']}" for step in steps)
+            yield "plan", f"plan: {data['plan']['goal']} ({done} of {len(steps)} steps done)", lines
+        case "skill_loaded":
+            yield "ok", f"loaded skill {data['skill']}", _written(data["report"])
+        case "resource_loaded":
+            yield "ok", f"read {data['path']} of {data['skill']}", _written(data["report"])
+        case "approval_asked":
+            yield "asked", f"asked for approval: {data['wanted']}", f"{data['reason']}\n{data['about']}"
+        case "approval_answered":
+            mark: Mark = "refused" if data["verdict"] == "reject" else "ok"
+            yield mark, f"answered: {data['verdict']}", str(data.get("message") or "")
+        case "tool_called":
+            yield from _called(data)
+        case "observation" if data["code"]:
+            yield "failed", str(data["line"]), ""
+        case "child_started":
+            yield "note", f"a run of its own for {data['skill']}: {data['run']}", ""
+        case "child_finished":
+            yield "note", f"that run ended: {data['status']}", ""
+        case "compacted":
+            yield "note", f"left out of the prompt: {data['line']}", ""
+        case "run_finished":
+            yield "end", f"{data['status']} ({data['stop_reason']})", str(data["answer"])
+
+
+def _called(data: dict[str, Any]) -> Iterator[tuple[Mark, str, str]]:
+    decision = data.get("decision") or {}
+    rule = f"{decision.get('effect', '?')}: {decision.get('reason', '')}"
+    by = f", approved: {data['approved_by']}" if data.get("approved_by") else ""
+    result = data["result"]
+    if data["code"] in {"denied", "declined"}:
+        yield "refused", f"{data['tool']} was refused ({rule})", str(result["text"])
+    elif not data["ok"]:
+        yield "failed", f"{data['tool']} failed: {data['code']}", str(result["text"])
+    else:
+        code = f", exit code {result['exit_code']}" if "exit_code" in result else ""
+        title = f"{data['tool']} ran in {data['seconds']:.2f} s{code} (risk {data['risk']}{by})"
+        yield "ok", title, f"{rule}\n\n{result['text']}"
+
+
+def _about(data: dict[str, Any]) -> str:
+    payload = data["payload"]
+    skills = (
+        payload.get("skills") or [payload["skill"]] if payload.get("skill") or payload.get("skills") else []
+    )
+    names = ", ".join(
+        str(skill.get("name", skill)) if isinstance(skill, dict) else str(skill) for skill in skills
+    )
+    rest = payload.get("relative_path") or payload.get("tool") or ""
+    return f"{names}{'/' if names and rest else ''}{rest}".strip()
+
+
+def _written(value: dict[str, Any]) -> str:
+    return "\n".join(f"{key}: {item}" for key, item in value.items())

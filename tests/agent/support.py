@@ -1,0 +1,97 @@
+"""An agent in a place of its own, with a scripted model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support import Place, write_skill
+from vademecum import Agent, Budget, Outcome
+from vademecum.agent.loop import Settings
+from vademecum.errors import ModelFailed
+from vademecum.models.by_script import Scripted
+from vademecum.policy.approval import Approver, Consent
+from vademecum.policy.base import Decider
+from vademecum.runs.reading import PastRun, read_run
+from vademecum.runs.record import Event
+
+
+def final(text: str = "done") -> dict[str, Any]:
+    return {"action": {"type": "final_answer", "payload": {"text": text}}}
+
+
+def select(*names: str, **more: Any) -> dict[str, Any]:
+    return {
+        "action": {"type": "select_skills", "payload": {"skills": [{"name": name} for name in names]}},
+        **more,
+    }
+
+
+def run_script(skill: str, path: str, *args: str) -> dict[str, Any]:
+    payload = {"skill": {"name": skill}, "relative_path": path, "args": list(args)}
+    return {"action": {"type": "run_script", "payload": payload}}
+
+
+def tool(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"action": {"type": "call_tool", "payload": {"tool": name, "arguments": arguments}}}
+
+
+@dataclass
+class Stage:
+    """Runs requests with given turns, and gives what came of them."""
+
+    place: Place
+    approver: Approver | None = field(default_factory=Consent)
+    policy: Decider | None = None
+    budget: Budget = field(default_factory=Budget)
+    settings: Settings | None = None
+    piece: int = 0
+    heard: list[Event] = field(default_factory=list)
+
+    @property
+    def runs(self) -> Path:
+        return self.place.cwd / ".agent" / "runs"
+
+    def skill(self, name: str, fields: str = "", body: str = "# Body\n") -> Path:
+        text = f"---\nname: {name}\ndescription: What {name} does.\n{fields}---\n{body}"
+        return write_skill(self.place.cwd, f".agent/skills/{name}", text)
+
+    def script(self, skill: str, text: str, name: str = "x.py", fields: str = "") -> Path:
+        place = self.skill(skill, fields)
+        (place / "scripts").mkdir(exist_ok=True)
+        (place / "scripts" / name).write_text(text)
+        return place
+
+    def run(
+        self,
+        *turns: str | Mapping[str, Any] | ModelFailed,
+        request: str = "do it",
+        skills: tuple[str, ...] = (),
+    ) -> Outcome:
+        self.model = Scripted(list(turns), piece=self.piece)
+        self.heard.clear()
+        agent = Agent(
+            model=self.model,
+            index=self.place.build(),
+            policy=self.policy,
+            approver=self.approver,
+            budget=self.budget,
+            settings=self.settings,
+            context=self.place.context,
+            listener=self.heard.append,
+        )
+        return agent.run(request, skills=skills)
+
+    def past(self, outcome: Outcome) -> PastRun:
+        return read_run(self.runs, outcome.run_id)
+
+    def types(self, outcome: Outcome) -> list[str]:
+        return [event.type for event in self.past(outcome).events]
+
+    def lines(self, outcome: Outcome) -> list[str]:
+        return [event.data["line"] for event in self.past(outcome).events if event.type == "observation"]
+
+    def prompt(self, number: int = -1) -> str:
+        return self.model.seen[number][1].content

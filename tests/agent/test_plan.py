@@ -1,0 +1,52 @@
+"""I2: a plan is made, replaced and patched; what does not fit is said, and changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from vademecum.agent.plan import PLAN_UPDATE, Plan, Step, updated
+from vademecum.errors import VademecumError
+
+PLAN = Plan(goal="g", steps=(Step(id="a", title="A"), Step(id="b", title="B"), Step(id="c", title="C")))
+
+
+def patched(*patches: dict[str, object]) -> Plan:
+    return updated(PLAN, PLAN_UPDATE.validate_python(list(patches)))
+
+
+def test_replace() -> None:
+    new = PLAN_UPDATE.validate_python(
+        {"goal": "h", "steps": [{"id": "x", "title": "X", "status": "completed"}]}
+    )
+    assert updated(PLAN, new) == Plan(goal="h", steps=(Step(id="x", title="X", status="completed"),))
+
+
+def test_patches() -> None:
+    plan = patched(
+        {"op": "update", "id": "a", "status": "completed"},
+        {"op": "add", "step": {"id": "d", "title": "D"}, "after": "a"},
+        {"op": "move", "id": "c"},
+        {"op": "remove", "id": "b"},
+        {"op": "assume", "text": "that it holds"},
+    )
+    assert [(step.id, step.status) for step in plan.steps] == [
+        ("c", "pending"),
+        ("a", "completed"),
+        ("d", "pending"),
+    ]
+    assert plan.assumptions == ("that it holds",)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"op": "update", "id": "z", "status": "completed"},
+        {"op": "remove", "id": "z"},
+        {"op": "add", "step": {"id": "a", "title": "again"}},
+        {"op": "add", "step": {"id": "z", "title": "Z"}, "after": "y"},
+        {"op": "move", "id": "a", "after": "a"},
+    ],
+)
+def test_what_does_not_fit(patch: dict[str, object]) -> None:
+    with pytest.raises(VademecumError, match="plan"):
+        patched(patch)

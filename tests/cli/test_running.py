@@ -1,0 +1,353 @@
+"""`vade run`, `vade runs`, `vade chat`: as a person uses them, and when something goes wrong in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.support import final, run_script, select
+from tests.cli.test_commands import answered
+from tests.support import VADE, Place, write_skill
+from vademecum.runs.reading import read_run, run_ids
+
+
+@pytest.fixture
+def files(place: Place) -> Place:
+    (place.cwd / "a.txt").write_text("a\nb\n")
+    (place.cwd / "b.txt").write_text("a\nc\n")
+    return place
+
+
+def test_run(files: Place) -> None:
+    done = files.vade("run", "Compare a.txt with b.txt", "--yes")
+    assert (done.code, "The files differ: 1 line removed, 1 line added" in done.out) == (0, True)
+    assert "… wants to run file-diff/scripts/compare.py" in done.err
+    assert "vade: done · 3 turns, 1 tool call" in done.err
+    quiet = files.vade("run", "Compare a.txt with b.txt", "--yes", "--quiet")
+    assert (quiet.code, quiet.err) == (0, "")
+    found = files.vade("run", "比较 a.txt 和 b.txt", "--allow", "run_script", "--json")
+    assert found.err == ""
+    assert list(found.json) == ["run_id", "status", "answer", "stop_reason", "stats"]
+    assert (found.json["status"], found.json["stats"]["script_runs"]) == ("done", 1)
+
+
+def test_run_without_anybody_to_ask(files: Place) -> None:
+    done = files.vade("run", "Compare a.txt with b.txt")
+    assert done.code == 3
+    assert "to allow it this once: vade run 'Compare a.txt with b.txt' --yes" in done.out
+
+
+def test_run_asks_at_the_terminal(files: Place) -> None:
+    code, shown = answered(files, "\no\n", VADE, "run", "Compare a.txt with b.txt")
+    assert (code, "risk: medium" in shown, "The files differ" in shown) == (0, True, True)
+    code, shown = answered(files, "n\n", VADE, "run", "Compare a.txt with b.txt")
+    assert (code, "The files differ" in shown) == (3, False)
+
+
+def test_run_with_what_is_wrong(files: Place) -> None:
+    assert files.vade("run", "").code == 2
+    assert files.vade("run", "/no-such-skill").code == 4
+    assert files.vade("run", "what is the weather?").code == 1
+    assert files.vade("run", "x", "--model", "nonsense").code == 2
+    assert files.vade("run", "x", "--skill", "no-such").code == 4
+    assert files.vade("run", "x", "--allow", "everything").code == 2
+
+
+def scripted(place: Place, *turns: dict[str, Any]) -> str:
+    file = place.cwd / "turns.json"
+    file.write_text(json.dumps(list(turns)))
+    return f"scripted:{file}"
+
+
+def test_giving_up_is_exit_code_one(files: Place) -> None:
+    turn = {"action": {"type": "call_tool", "payload": {"tool": "list_dir"}}}
+    done = files.vade("run", "x", "--model", scripted(files, turn), "--max-turns", "2")
+    assert (done.code, "stopped before it was finished (max turns)" in done.out) == (1, True)
+
+
+def test_runs(files: Place) -> None:
+    assert "No runs yet" in files.vade("runs", "list").out
+    assert files.vade("runs", "show").code == 4
+    assert files.vade("runs", "show", "nope").code == 4
+    assert files.vade("runs").out.startswith("Usage: vade runs")
+    files.vade("run", "Compare a.txt with b.txt", "--yes")
+    (run,) = files.vade("runs", "list", "--json").json["runs"]
+    assert (run["status"], run["request"]) == ("done", "Compare a.txt with b.txt")
+    assert "done" in files.vade("runs", "list").out
+    shown = files.vade("runs", "show", run["run_id"]).out
+    for part in (
+        "▶ asked: Compare a.txt with b.txt",
+        "✓ loaded skill builtin:file-diff",
+        "? asked for approval",
+        "■ done",
+    ):
+        assert part in shown
+    events = files.vade("runs", "show", "--json").json["events"]
+    assert [event["n"] for event in events] == list(range(1, len(events) + 1))
+    assert files.vade("runs", "show", "--html", "page.html").out == "Wrote page.html\n"
+    assert files.vade("runs", "show", "--html", "no/page.html").code == 2
+    assert "<h1>Compare a.txt with b.txt</h1>" in (files.cwd / "page.html").read_text()
+    assert files.vade("runs", "show", "../../x").code == 1
+    assert files.vade("runs", "prune", "--keep", "1").out == "Deleted 0 runs\n"
+    assert files.vade("runs", "prune", "--keep", "0", "--json").json["deleted"] == [run["run_id"]]
+
+
+def test_replay_says_what_would_differ_now(files: Place) -> None:
+    skill = write_skill(files.cwd, ".agent/skills/mine")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/x.py").write_text("print(1)")
+    model = scripted(files, select("mine"), run_script("mine", "scripts/x.py"), final())
+    assert files.vade("run", "x", "--model", model, "--yes").code == 0
+    same = files.vade("runs", "replay")
+    assert (same.code, "none would differ now" in same.out) == (0, True)
+    (skill / "scripts/x.py").write_text("print(2)")
+    (files.cwd / ".agent/config.json").write_text(
+        '{"permissions": [{"permission": "script", "pattern": "mine/*", "effect": "deny"}]}'
+    )
+    found = files.vade("runs", "replay", "--json")
+    assert found.code == 1
+    assert [difference["what"] for difference in found.json["differences"]] == [
+        "script mine/scripts/x.py",
+        "the files of mine",
+    ]
+    (skill / "SKILL.md").unlink()
+    assert "No skill is called" in files.vade("runs", "replay").out or files.vade("runs", "replay").code == 1
+
+
+def chatting(place: Place, text: str, *words: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [VADE, "chat", *words],
+        cwd=place.cwd,
+        env=place.env,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_chat(files: Place) -> None:
+    code, out, err = chatting(
+        files, "/help\n/skills\nCompare a.txt with b.txt\n/plan\n/runs\n/nope\n\n/quit\nnever\n", "--yes"
+    )
+    assert code == 0
+    assert "/skills lists the skills" in out
+    assert "/file-diff  Compare two files" in out
+    assert "The files differ" in out
+    assert "[completed] Run its script" in out
+    assert "offline · 3 skills" in err
+    assert len(run_ids(files.cwd / ".agent/runs")) == 1  # "never" was after the end
+    assert "No skill is called 'nope'" in err
+
+
+def test_a_chat_remembers_and_survives_mistakes(files: Place) -> None:
+    model = scripted(files, final("first answer"), final("second answer"))
+    code, out, _ = chatting(
+        files, "/no-such-skill at all\nfirst question\nsecond question\n", "--model", model
+    )
+    assert (code, "second answer" in out) == (0, True)
+    last = read_run(files.cwd / ".agent/runs", run_ids(files.cwd / ".agent/runs")[-1])
+    assert last.request == "second question"
+
+
+SLOW = (
+    "import sys, time\nfor n in range(1000):\n    open('heartbeat', 'a').write('x')\n    time.sleep(0.01)\n"
+)
+
+
+def slow_run(place: Place) -> subprocess.Popen[bytes]:
+    skill = write_skill(place.cwd, ".agent/skills/mine")
+    (skill / "scripts").mkdir(exist_ok=True)
+    (skill / "scripts/x.py").write_text(SLOW)
+    model = scripted(place, select("mine"), run_script("mine", "scripts/x.py"), final())
+    return subprocess.Popen(
+        [VADE, "run", "x", "--model", model, "--yes"],
+        cwd=place.cwd,
+        env=place.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def beating(place: Place) -> Path:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for found in place.cwd.glob(".agent/runs/*/calls/*/work/heartbeat"):
+            return found
+        time.sleep(0.01)
+    raise AssertionError("the script never ran")
+
+
+def test_ctrl_c_ends_it_cleanly(files: Place) -> None:
+    started = slow_run(files)
+    heartbeat = beating(files)
+    started.send_signal(signal.SIGINT)
+    assert started.wait(timeout=20) == 130
+    size = heartbeat.stat().st_size
+    time.sleep(0.2)
+    assert heartbeat.stat().st_size == size
+    (run_id,) = run_ids(files.cwd / ".agent/runs")
+    assert read_run(files.cwd / ".agent/runs", run_id).status == "interrupted"
+
+
+def processes_of(place: Place) -> list[str]:
+    """Processes that have to do with this place, whoever started them."""
+    found = []
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{number}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(place.cwd).encode() in words and int(number) != os.getpid():
+            found.append(words.decode(errors="replace"))
+    return found
+
+
+def test_killed_at_any_moment(files: Place) -> None:
+    chance = random.Random(7)
+    for _ in range(50):
+        started = slow_run(files)
+        time.sleep(chance.uniform(0.0, 0.6))
+        started.kill()
+        started.wait(timeout=10)
+    deadline = time.monotonic() + 10
+    while processes_of(files) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_of(files) == []
+    runs = files.cwd / ".agent/runs"
+    known = run_ids(runs)
+    assert len(known) > 5
+    for run_id in known:
+        run = read_run(runs, run_id)
+        assert [event.number for event in run.events] == list(range(1, len(run.events) + 1))
+        assert run.status == "unfinished"
+    assert files.vade("runs", "list").code == 0
+
+
+def test_two_runs_at_once_do_not_disturb_each_other(files: Place) -> None:
+    words = [VADE, "run", "Compare a.txt with b.txt", "--yes", "--json"]
+    both = [
+        subprocess.Popen(words, cwd=files.cwd, env=files.env, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    found = [json.loads(one.communicate(timeout=60)[0]) for one in both]
+    assert [one["status"] for one in found] == ["done"] * 4
+    assert len({one["run_id"] for one in found}) == 4
+
+
+def test_ctrl_c_stops_a_turn_of_a_chat_and_not_the_chat(files: Place) -> None:
+    skill = write_skill(files.cwd, ".agent/skills/mine")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/x.py").write_text(SLOW)
+    model = scripted(files, select("mine"), run_script("mine", "scripts/x.py"), final("after all"))
+    started = subprocess.Popen(
+        [VADE, "chat", "--model", model, "--yes"],
+        cwd=files.cwd,
+        env=files.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert started.stdin is not None
+    started.stdin.write("first\n")
+    started.stdin.flush()
+    beating(files)
+    started.send_signal(signal.SIGINT)
+    out, _ = started.communicate("second\n/quit\n", timeout=30)
+    assert (started.returncode, "The run was interrupted." in out, "after all" in out) == (0, True, True)
+
+
+def test_what_the_model_wrote_may_stay_out_of_the_record(files: Place) -> None:
+    (files.home / ".agent").mkdir()
+    (files.home / ".agent/config.json").write_text('{"runs": {"keep_model_text": false}}')
+    files.vade("run", "Compare a.txt with b.txt", "--yes")
+    events = files.vade("runs", "show", "--json").json["events"]
+    assert all("text" not in event for event in events if event["type"] == "model_replied")
+
+
+def test_a_chat_goes_on_with_the_offline_model(files: Place) -> None:
+    (files.cwd / "x.csv").write_text("a,b\n1,2\n")
+    code, out, _ = chatting(
+        files, "Compare a.txt with b.txt\nCompare a.txt with b.txt\n/csv-summary x.csv\n", "--yes"
+    )
+    assert (code, out.count("The files differ"), "2 columns" in out) == (0, 2, True)
+
+
+def test_ctrl_c_at_a_question(files: Place) -> None:
+    code, _ = answered(files, "\x04", VADE, "run", "Compare a.txt with b.txt")
+    assert code == 130
+    (run,) = files.vade("runs", "list", "--json").json["runs"]
+    assert run["status"] == "interrupted"
+
+
+def test_damaged_and_hostile_records(files: Place) -> None:
+    files.vade("run", "Compare a.txt with b.txt", "--yes")
+    runs = files.cwd / ".agent/runs"
+    lines = {
+        "20260101-000000-0000001": "not json\n",
+        "20260101-000000-0000002": "[1]\n",
+        "20260101-000000-0000003": '{"n": 1, "time": "x", "type": "run_started"}\n',
+        "20260101-000000-0000004": '{"n": 1, "time": 1, "type": "plan", "plan": {"steps": [{}]}}\n{"n": 2, "time": 1, "type": "run_finished", "stats": []}\n',
+        "9\x1b]0;PWN\x07": '{"n": 1, "time": 1, "type": "run_started"}\n',
+    }
+    for name, text in lines.items():
+        (runs / name).mkdir()
+        (runs / name / "events.jsonl").write_text(text)
+    done = files.vade("runs", "list")
+    assert (done.code, done.out.count("  damaged "), "PWN" in done.out) == (0, 3, False)
+    assert "is damaged" in files.vade("runs", "show", "20260101-000000-0000004").out
+    assert files.vade("runs", "show", "20260101-000000-0000004", "--html", "x.html").code == 0
+
+
+def test_runs_that_are_links_are_left_alone(files: Place) -> None:
+    precious = files.home / "precious"
+    (precious / "20260101-000000-0000001").mkdir(parents=True)
+    (precious / "20260101-000000-0000001/events.jsonl").write_text("")
+    (files.cwd / ".agent").mkdir()
+    (files.cwd / ".agent/runs").symlink_to(precious)
+    assert files.vade("runs", "prune", "--keep", "0").code == 2
+    assert (precious / "20260101-000000-0000001").is_dir()
+
+
+def test_replay_asks_everything_again(files: Place) -> None:
+    read = {"action": {"type": "call_tool", "payload": {"tool": "read_file", "arguments": {"path": "a.txt"}}}}
+    write = {
+        "action": {
+            "type": "call_tool",
+            "payload": {"tool": "write_file", "arguments": {"path": ".git/x", "content": "y"}},
+        }
+    }
+    assert files.vade("run", "x", "--model", scripted(files, read, write, final()), "--yes").code == 3
+    assert files.vade("runs", "replay").code == 0
+    (files.cwd / ".agent/config.json").write_text(
+        '{"permissions": [{"permission": "read", "pattern": "a.txt", "effect": "deny"}]}'
+    )
+    found = files.vade("runs", "replay", "--json")
+    assert [one["what"] for one in found.json["differences"]] == ["read a.txt"]
+
+
+def test_exec_is_among_the_runs(files: Place) -> None:
+    files.vade("exec", "--yes", "file-diff", "compare.py", "a.txt", "b.txt")
+    files.vade("exec", "file-diff", "compare.py", "a.txt", "b.txt")
+    assert [run["status"] for run in files.vade("runs", "list", "--json").json["runs"]] == ["done", "refused"]
+    assert (
+        "run_script ran"
+        in files.vade("runs", "show", files.vade("runs", "list", "--json").json["runs"][0]["run_id"]).out
+    )
+
+
+def test_explain_knows_what_is_remembered(files: Place) -> None:
+    assert answered(files, "a\n", VADE, "exec", "file-diff", "compare.py", "a.txt", "b.txt")[0] == 1
+    done = files.vade("permissions", "explain", "script", "file-diff/scripts/compare.py")
+    assert (done.code, "answer 1 is remembered for it" in done.out) == (3, True)
