@@ -52,7 +52,9 @@ bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.awkward $(PEER_PYTHON)
 	$(BIN)/python -m bench.search $(if $(SKILLS),--large $(SKILLS))
 	$(BIN)/python -m bench.load
-	$(BIN)/python -m bench.policy
+	$(BIN)/python -m bench.policy $(PEER_PYTHON)
+	$(BIN)/python -m bench.script
+	$(BIN)/python -m bench.agent
 
 .venv-peers/.ready: bench/peers.txt
 	$(PYTHON) -m venv .venv-peers

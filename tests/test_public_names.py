@@ -12,7 +12,9 @@ import vademecum
 
 def test_names() -> None:
     assert vademecum.__all__ == [
+        "Agent",
         "BUILTIN_ROOT",
+        "Budget",
         "Config",
         "ConfigError",
         "Context",
@@ -22,6 +24,7 @@ def test_names() -> None:
         "IndexOptions",
         "LeftOut",
         "LoadRefused",
+        "Outcome",
         "PathRefused",
         "Policy",
         "Problem",
@@ -38,6 +41,7 @@ def test_names() -> None:
         "Validation",
         "build_index",
         "load_config",
+        "models",
         "refresh_index",
         "validate_skill",
         "__version__",

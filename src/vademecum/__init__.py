@@ -1,4 +1,4 @@
-"""Vademecum: finds, checks and indexes Agent Skills.
+"""Vademecum: the Agent Skills runtime. It finds, checks, searches, loads and runs them with least privilege.
 
 >>> import vademecum as vm
 >>> index = vm.build_index([vm.BUILTIN_ROOT])
@@ -15,9 +15,13 @@ from vademecum.version import VERSION
 TYPE_CHECKING = False  # as `typing` has it; importing that module would take 10 ms
 
 if TYPE_CHECKING:
+    from vademecum import models as models
+    from vademecum.agent.budget import Budget as Budget
+    from vademecum.agent.loop import Outcome as Outcome
     from vademecum.config import Config as Config
     from vademecum.config import load_config as load_config
     from vademecum.context import Context as Context
+    from vademecum.doors.agent import Agent as Agent
     from vademecum.doors.manager import SkillsManager as SkillsManager
     from vademecum.doors.toolkit import Toolkit as Toolkit
     from vademecum.errors import ConfigError as ConfigError
@@ -48,6 +52,10 @@ __version__ = VERSION
 
 # Where each public name lives. It is imported when first used, so that `import vademecum` costs nothing.
 _HOMES = {
+    "Agent": "doors.agent",
+    "Budget": "agent.budget",
+    "Outcome": "agent.loop",
+    "models": "models",
     "BUILTIN_ROOT": "registry.roots",
     "Config": "config",
     "Denied": "errors",
@@ -84,7 +92,8 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    module = import_module(f"{__name__}.{home}")
+    value: object = module if name == home else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -1,0 +1,1 @@
+"""Archive ↔ root: skills that arrive whole, or not at all."""

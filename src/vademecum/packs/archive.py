@@ -1,0 +1,289 @@
+"""An archive → its files, each inspected before any is written; skills → a pack, always the same bytes."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from msgspec import Struct
+
+from vademecum.errors import PackRefused
+from vademecum.packs.content import SkillFile, digest_of
+from vademecum.packs.names import check_name, check_together, refused
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+MAX_PACKED_BYTES = 512 * 1024 * 1024
+MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
+MAX_ENTRIES = 50_000
+MAX_RATIO = 200  # no text shrinks so much
+_RATIO_FROM = 10 * 1024 * 1024
+_CHUNK = 256 * 1024
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_FILE, _EXECUTABLE = 0o100644, 0o100755
+_LOCAL_HEADER = 30
+_MAX_DESCRIPTOR = 24
+
+
+class Entry(Struct, frozen=True):
+    """One file of an archive, and how to read it."""
+
+    name: str
+    size: int
+    executable: bool
+    open: Callable[[], IO[bytes]]
+
+
+class Opened(Struct, frozen=True):
+    """All files of an archive; every name, size and kind was inspected."""
+
+    entries: tuple[Entry, ...]
+    close: Callable[[], None]
+
+
+def open_archive(path: Path) -> Opened:
+    """Open a zip or tar archive and inspect all of it; nothing is written."""
+    size = path.stat().st_size
+    if size > MAX_PACKED_BYTES:
+        raise PackRefused(f"{path} is larger than {MAX_PACKED_BYTES:,} bytes: nothing was installed.")
+    with open(path, "rb") as file:
+        head = file.read(4)
+    try:
+        opened = _open_zip(path, size) if head[:2] == b"PK" else _open_tar(path)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error, struct.error) as error:
+        raise PackRefused(
+            f"{path} is no archive that can be read ({error}): nothing was installed."
+        ) from error
+    except (NotImplementedError, UnicodeDecodeError, ValueError, RuntimeError) as error:
+        raise PackRefused(f"{path} cannot be taken ({error}): nothing was installed.") from error
+    total = sum(entry.size for entry in opened.entries)
+    if total > MAX_UNPACKED_BYTES or (total > _RATIO_FROM and total > size * MAX_RATIO):
+        opened.close()
+        raise PackRefused(f"{path} would unpack to {total:,} bytes: nothing was installed.")
+    return opened
+
+
+def unpacked(entry: Entry, write: Callable[[bytes], object]) -> None:
+    """Read an entry to its end; one that is not as large as it says is refused."""
+    left = entry.size
+    try:
+        with entry.open() as file:
+            while piece := file.read(min(_CHUNK, left + 1)):
+                left -= len(piece)
+                if left < 0:
+                    break
+                write(piece)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, OSError, RuntimeError) as error:
+        raise refused(entry.name, f"cannot be read ({error})") from error
+    if left:
+        raise refused(entry.name, "is not as large as it says")
+
+
+def _open_zip(path: Path, size: int) -> Opened:
+    archive = zipfile.ZipFile(path)
+    try:
+        infos = archive.infolist()
+        _check_count(len(infos), path)
+        for info in infos:
+            _check_zip_entry(info)
+        _check_layout(path, archive, infos, size)
+        files = [info for info in infos if not info.is_dir()]
+        names = [check_name(info.filename) for info in files]
+        check_together(names, [check_name(info.filename) for info in infos if info.is_dir()])
+    except BaseException:
+        archive.close()
+        raise
+    entries = [
+        Entry(name, info.file_size, bool(info.external_attr >> 16 & stat.S_IXUSR), _opener(archive, info))
+        for name, info in zip(names, files, strict=True)
+    ]
+    return Opened(tuple(entries), archive.close)
+
+
+def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], IO[bytes]]:
+    return lambda: archive.open(info)
+
+
+def _check_zip_entry(info: zipfile.ZipInfo) -> None:
+    # `zipfile` cuts a name at NUL; the name as it is stored is what counts.
+    check_name(info.orig_filename)
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind not in {0, stat.S_IFREG, stat.S_IFDIR}:
+        raise refused(info.filename, "is a link" if kind == stat.S_IFLNK else "is no plain file")
+    if info.flag_bits & 0x41:
+        raise refused(info.filename, "is encrypted")
+    if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise refused(info.filename, "is compressed in a way that is not taken")
+    if info.is_dir() and info.file_size:
+        raise refused(info.filename, "is a directory with content")
+
+
+def _check_layout(path: Path, archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], size: int) -> None:
+    """Every byte must belong to exactly one entry or to the one directory at the end.
+
+    Readers that look from the front and readers that look from the back then see the same archive.
+    """
+    with open(path, "rb") as file:
+        place = 0
+        for info in sorted(infos, key=lambda info: info.header_offset):
+            gap = info.header_offset - place
+            if gap < 0 or gap > (_MAX_DESCRIPTOR if place else 0):
+                raise refused(info.filename, "overlaps another one or leaves a gap")
+            file.seek(info.header_offset)
+            header = file.read(_LOCAL_HEADER)
+            if header[:4] != b"PK\x03\x04":
+                raise refused(info.filename, "has no header of its own")
+            name, extra = struct.unpack("<HH", header[26:30])
+            if file.read(name) != info.orig_filename.encode("utf-8" if info.flag_bits & 0x800 else "cp437"):
+                raise refused(info.filename, "has another name in its own header")
+            place = info.header_offset + _LOCAL_HEADER + name + extra + info.compress_size
+        start = archive.start_dir
+        if not 0 <= start - place <= (_MAX_DESCRIPTOR if infos else 0):
+            raise PackRefused(f"{path} holds something beside its entries: nothing was installed.")
+        file.seek(start)
+        tail = file.read(size - start)
+    if tail.count(b"PK\x05\x06") != 1 or tail.find(b"PK\x05\x06") + 22 + len(archive.comment) != len(tail):
+        raise PackRefused(f"{path} has more than one directory: nothing was installed.")
+
+
+def _open_tar(path: Path) -> Opened:
+    archive = tarfile.open(path, "r:*")  # noqa: SIM115 - whoever takes the entries closes it
+    files: list[tarfile.TarInfo] = []
+    directories: list[str] = []
+    try:
+        total = 0
+        for count, member in enumerate(archive, 1):
+            _check_count(count, path)
+            total += member.size
+            _check_total(total, member.name)
+            name = member.name.removeprefix("./")
+            if member.isdir():
+                if name not in {"", "."}:
+                    directories.append(check_name(name))
+                continue
+            _check_tar_member(member)
+            check_name(name)
+            files.append(member)
+        names = [member.name.removeprefix("./") for member in files]
+        check_together(names, directories)
+    except BaseException:
+        archive.close()
+        raise
+    entries = [
+        Entry(name, member.size, bool(member.mode & stat.S_IXUSR), _extractor(archive, member))
+        for name, member in zip(names, files, strict=True)
+    ]
+    return Opened(tuple(entries), archive.close)
+
+
+def _check_count(count: int, path: Path) -> None:
+    if count > MAX_ENTRIES:
+        raise PackRefused(f"{path} has more than {MAX_ENTRIES:,} entries: nothing was installed.")
+
+
+def _check_total(total: int, name: str) -> None:
+    if total > MAX_UNPACKED_BYTES:
+        raise refused(name, "makes the archive too large")
+
+
+def _extractor(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], IO[bytes]]:
+    def extract() -> IO[bytes]:
+        found = archive.extractfile(member)
+        if found is None:
+            raise refused(member.name, "is no plain file")
+        return found
+
+    return extract
+
+
+def _check_tar_member(member: tarfile.TarInfo) -> None:
+    if member.issym() or member.islnk():
+        raise refused(member.name, "is a link")
+    if member.sparse is not None or any(key.startswith("GNU.sparse") for key in member.pax_headers):
+        raise refused(member.name, "is sparse")
+    if not member.isreg():
+        raise refused(member.name, "is no plain file")
+
+
+class PackedSkill(Struct, frozen=True):
+    """A skill as it goes into a pack."""
+
+    name: str
+    version: str | None
+    place: Path
+    files: tuple[SkillFile, ...]
+
+
+def manifest_of(skills: list[PackedSkill]) -> dict[str, Any]:
+    """What a pack says about itself."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "skills": [
+            {
+                "name": skill.name,
+                "version": skill.version,
+                "directory": skill.name,
+                "digest": digest_of(skill.files),
+                "files": [file.to_json() for file in skill.files],
+            }
+            for skill in sorted(skills, key=lambda skill: skill.name)
+        ],
+    }
+
+
+def pack_bytes(skills: list[PackedSkill]) -> Iterator[bytes]:
+    """A zip of skills, each in a folder of its name: the same input gives the same bytes on any machine."""
+    buffer = _Pieces()
+    manifest = json.dumps(manifest_of(skills), ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        archive.writestr(_info(MANIFEST, executable=False), manifest.encode())
+        yield from buffer.taken()
+        for skill in sorted(skills, key=lambda skill: skill.name):
+            for file in skill.files:
+                info = _info(f"{skill.name}/{file.path}", executable=file.executable)
+                archive.writestr(info, (skill.place / file.path).read_bytes())
+                yield from buffer.taken()
+    yield from buffer.taken()
+
+
+def _info(name: str, *, executable: bool) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, _EPOCH)
+    info.create_system = 3
+    info.external_attr = (_EXECUTABLE if executable else _FILE) << 16
+    info.compress_type = zipfile.ZIP_DEFLATED
+    return info
+
+
+class _Pieces(io.RawIOBase):
+    """Takes what `zipfile` writes, so that it can be passed on piece by piece."""
+
+    def __init__(self) -> None:
+        self._written: list[bytes] = []
+        self._place = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seekable(self) -> bool:
+        return False
+
+    def write(self, data: Any) -> int:
+        piece = bytes(data)
+        self._written.append(piece)
+        self._place += len(piece)
+        return len(piece)
+
+    def taken(self) -> list[bytes]:
+        found, self._written = self._written, []
+        return found

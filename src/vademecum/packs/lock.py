@@ -1,0 +1,77 @@
+"""The lock: what is installed, where it came from, and the digest of every file. Sorted, without times."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from vademecum.errors import FileRefused, IntegrityFailed
+from vademecum.files import read_capped
+from vademecum.packs.content import SkillFile
+
+LOCK_FILE = "skills.lock.json"
+LOCK_VERSION = 1
+MAX_LOCK_BYTES = 64 * 1024 * 1024
+
+
+class Locked(msgspec.Struct, frozen=True):
+    """One installed skill: its source, what the source resolved to, its digest and its files."""
+
+    source: str
+    resolved: str
+    digest: str
+    files: tuple[SkillFile, ...]
+    version: str | None = None
+    signer: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As the lock file has it."""
+        return structs.asdict(self) | {"files": [file.to_json() for file in self.files]}
+
+
+class LockFile(msgspec.Struct, frozen=True):
+    """All installed skills of one root, by name."""
+
+    skills: dict[str, Locked] = {}
+    version: int = LOCK_VERSION
+
+    def with_skill(self, name: str, locked: Locked) -> LockFile:
+        """The lock with one skill more, or another version of it."""
+        return LockFile({**self.skills, name: locked})
+
+    def without(self, name: str) -> LockFile:
+        """The lock with one skill less."""
+        return LockFile({key: value for key, value in self.skills.items() if key != name})
+
+    def to_text(self) -> str:
+        """The file's content: the same skills give the same bytes."""
+        skills = {name: self.skills[name].to_json() for name in sorted(self.skills)}
+        document = {"version": self.version, "skills": skills}
+        return json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+
+
+def lock_path(root: Path) -> Path:
+    """Where the lock of a root lies: beside it."""
+    return root.parent / LOCK_FILE
+
+
+def read_lock(root: Path) -> LockFile:
+    """The lock of a root; an empty one where nothing was installed yet."""
+    file = lock_path(root)
+    try:
+        found = msgspec.json.decode(read_capped(file, cap=MAX_LOCK_BYTES), type=LockFile)
+    except FileNotFoundError:
+        return LockFile()
+    except (OSError, FileRefused, msgspec.DecodeError) as error:
+        raise IntegrityFailed(
+            f"{file} cannot be read ({error}): restore it, or remove it and install anew."
+        ) from error
+    if found.version != LOCK_VERSION:
+        raise IntegrityFailed(
+            f"{file} has version {found.version}, which is not known here: update vademecum."
+        )
+    return found

@@ -1,0 +1,191 @@
+"""Changes to a root that happen whole or not at all, even when the machine dies between two of them.
+
+New skills are prepared aside, in ``.staging/`` of the same root. Then one file, the journal, says what is to
+be moved where: once it is on disk, the change happens, now or when the next command finds it; before that, it
+never does. Whatever is replaced goes to ``.trash/``. One process at a time changes a root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from vademecum.errors import ConfigError, FileRefused
+from vademecum.files import read_capped, write_atomic
+
+STAGING, TRASH, JOURNAL, LOCK = ".staging", ".trash", ".journal.json", ".lock"
+MAX_JOURNAL_BYTES = 64 * 1024 * 1024
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One skill's place: what is put there (nothing: it is emptied), and where what was there goes."""
+
+    name: str
+    staged: str | None
+    kept: str | None
+    inode: int = 0
+
+
+class Journal(msgspec.Struct, frozen=True):
+    """A change that will happen; ``lock`` is the lock file's new content, if it changes."""
+
+    moves: tuple[Move, ...]
+    lock: str | None = None
+    lock_file: str | None = None
+
+
+class RootChange:
+    """One change of one root, made by the process that holds the root's lock."""
+
+    def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._root = root
+        now = clock()
+        self._moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now * 1e6) % 1_000_000:06}"
+        self._moves: list[Move] = []
+
+    @property
+    def staging(self) -> Path:
+        """Where new skills are prepared."""
+        return self._root / STAGING / self._moment
+
+    def put(self, name: str, *, keep_old: bool = True) -> None:
+        """Put the staged skill of that name in its place; what is there is kept or deleted."""
+        staged = self.staging / name
+        _sync_tree(staged)
+        self._moves.append(
+            Move(name, str(staged), self._kept(name) if keep_old else None, staged.stat().st_ino)
+        )
+
+    def take_away(self, name: str, *, keep: bool = True) -> None:
+        """Empty a skill's place; what is there is kept or deleted."""
+        self._moves.append(Move(name, None, self._kept(name) if keep else None))
+
+    def commit(self, *, lock_file: Path | None = None, lock: str | None = None) -> None:
+        """Write the journal, which is the point of no return, and carry it out."""
+        journal = Journal(tuple(self._moves), lock, None if lock_file is None else str(lock_file))
+        _write_synced(self._root / JOURNAL, msgspec.json.encode(journal))
+        _carry_out(self._root, journal)
+
+    def _kept(self, name: str) -> str:
+        return str(self._root / TRASH / name / self._moment)
+
+
+@contextlib.contextmanager
+def changing(root: Path, *, clock: Callable[[], float] = time.time) -> Iterator[RootChange]:
+    """Hold a root's lock, finish what was begun before, and clean up afterwards."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigError(f"{root} cannot be changed ({error.strerror}): make it writable.") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        recover(root)
+        change = RootChange(root, clock=clock)
+        try:
+            yield change
+        finally:
+            shutil.rmtree(change.staging, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                os.rmdir(root / STAGING)
+    finally:
+        os.close(descriptor)
+
+
+def needs_recovery(root: Path) -> bool:
+    """Whether a change was cut short, so that the next one has something to finish or to clean."""
+    return (root / JOURNAL).exists() or (root / STAGING).exists()
+
+
+def recover(root: Path) -> str | None:
+    """Finish a change whose journal is there, and remove what was only prepared; says what was done."""
+    done = None
+    journal = _read(root / JOURNAL)
+    if journal is not None:
+        _carry_out(root, journal)
+        done = f"a change of {', '.join(move.name for move in journal.moves)} that was cut short was finished"
+    if (root / STAGING).exists():
+        shutil.rmtree(root / STAGING, ignore_errors=True)
+        done = done or "what an interrupted change had prepared was removed"
+    return done
+
+
+def _carry_out(root: Path, journal: Journal) -> None:
+    """Do all moves, each of which may have happened already."""
+    for move in journal.moves:
+        _move(root, move)
+    if journal.lock is not None and journal.lock_file is not None:
+        write_atomic(Path(journal.lock_file), journal.lock.encode())
+    _sync(root)
+    (root / JOURNAL).unlink(missing_ok=True)
+    _sync(root)
+
+
+def _move(root: Path, move: Move) -> None:
+    target = root / move.name
+    staged = None if move.staged is None else Path(move.staged)
+    if staged is not None and _inode(target) == move.inode:
+        return  # it is in its place already
+    if os.path.lexists(target):
+        _put_away(target, move.kept, root)
+    if staged is not None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(staged, target)
+
+
+def _put_away(target: Path, kept: str | None, root: Path) -> None:
+    if kept is None:
+        kept = str(root / STAGING / f"gone-{os.urandom(6).hex()}")
+    place = Path(kept)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(place):  # kept by the attempt that was cut short
+        place = place.with_name(f"{place.name}-{os.urandom(2).hex()}")
+    os.rename(target, place)
+
+
+def _inode(path: Path) -> int:
+    try:
+        return os.lstat(path).st_ino
+    except OSError:
+        return -1
+
+
+def _read(file: Path) -> Journal | None:
+    try:
+        return msgspec.json.decode(read_capped(file, cap=MAX_JOURNAL_BYTES), type=Journal)
+    except FileNotFoundError:
+        return None
+    except (OSError, FileRefused, msgspec.DecodeError) as error:
+        raise ConfigError(f"{file} cannot be read ({error}): look at it, then remove it.") from error
+
+
+def _write_synced(file: Path, data: bytes) -> None:
+    temporary = file.with_name(f"{file.name}.{os.urandom(4).hex()}")
+    with open(temporary, "xb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(temporary, file)
+    _sync(file.parent)
+
+
+def _sync_tree(directory: Path) -> None:
+    for place, _, files in os.walk(directory):
+        for name in files:
+            _sync(Path(place, name))
+        _sync(Path(place))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,292 @@
+"""O3, K2: archives that mean harm. Each is refused by name, and nothing is written."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vademecum.errors import IntegrityFailed, PackRefused
+from vademecum.packs import archive
+from vademecum.packs.install import Options, Source, install
+
+GOOD = b"---\nname: good\ndescription: What good does.\n---\n# Body\n"
+Build = Callable[[Path], None]
+
+
+def zipped(*entries: tuple[str | zipfile.ZipInfo, bytes], good: bool = True) -> Build:
+    def build(path: Path) -> None:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+            if good:
+                out.writestr("good/SKILL.md", GOOD)
+            for name, data in entries:
+                out.writestr(name, data)
+
+    return build
+
+
+def raw_name(name: bytes) -> Build:
+    """A zip whose entry has exactly these bytes as its name, which `zipfile` would not write."""
+
+    def build(path: Path) -> None:
+        placeholder = "x" * len(name)
+        zipped((placeholder, b"data"))(path)
+        path.write_bytes(path.read_bytes().replace(placeholder.encode(), name))
+
+    return build
+
+
+def with_mode(mode: int, name: str = "good/x", data: bytes = b"/etc/passwd") -> Build:
+    info = zipfile.ZipInfo(name)
+    info.create_system = 3
+    info.external_attr = mode << 16
+    return zipped((info, data))
+
+
+def edited(build: Build, edit: Callable[[bytes], bytes]) -> Build:
+    def again(path: Path) -> None:
+        build(path)
+        path.write_bytes(edit(path.read_bytes()))
+
+    return again
+
+
+def tarred(*members: tuple[tarfile.TarInfo, bytes], mode: str = "w:gz", good: bool = True) -> Build:
+    def build(path: Path) -> None:
+        with tarfile.open(path, mode) as out:  # type: ignore[call-overload]
+            if good:
+                info = tarfile.TarInfo("good/SKILL.md")
+                info.size = len(GOOD)
+                out.addfile(info, io.BytesIO(GOOD))
+            for info, data in members:
+                if info.isreg():
+                    info.size = info.size or len(data)
+                out.addfile(info, io.BytesIO(data))
+
+    return build
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", **pax: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    info.linkname = link
+    info.pax_headers = {key.replace("__", "."): value for key, value in pax.items()}
+    return info
+
+
+def bomb(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("good/SKILL.md", GOOD)
+        with out.open("good/zeros", "w", force_zip64=True) as file:
+            for _ in range(300):
+                file.write(bytes(1_000_000))
+
+
+def many(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as out:
+        out.writestr("good/SKILL.md", GOOD)
+        for number in range(60_000):
+            out.writestr(f"good/{number}", b"")
+
+
+def overlapping(path: Path) -> None:
+    """Two directory entries that share the bytes of one file, as the best bombs do."""
+    zipped(("good/a", b"a" * 1000), ("good/b", b"b" * 1000))(path)
+    data = bytearray(path.read_bytes())
+    start = data.rfind(b"PK\x01\x02")
+    first = data.find(b"PK\x01\x02")
+    second = data.find(b"PK\x01\x02", first + 4)
+    data[start + 42 : start + 46] = data[second + 42 : second + 46]
+    path.write_bytes(bytes(data))
+
+
+def two_directories(path: Path) -> None:
+    zipped(("good/hidden", b"hidden"))(path)
+    first = path.read_bytes()
+    zipped()(path)
+    path.write_bytes(first + path.read_bytes())
+
+
+def end_in_the_comment(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("good/SKILL.md", GOOD)
+        out.comment = b"PK\x05\x06" + bytes(18)
+
+
+def lying_size(path: Path) -> None:
+    zipped(("good/a", b"a" * 5000))(path)
+    data = bytearray(path.read_bytes())
+    place = data.rfind(b"PK\x01\x02")
+    data[place + 24 : place + 28] = struct.pack("<I", 10)
+    path.write_bytes(bytes(data))
+
+
+def encrypted(data: bytes) -> bytes:
+    found = bytearray(data)
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        place = found.rfind(mark)
+        found[place + offset] |= 1
+    return bytes(found)
+
+
+def lying_manifest(**changes: object) -> Build:
+    file = {"path": "SKILL.md", "sha256": "0" * 64, "size": len(GOOD), "executable": False, **changes}
+    skill = {"name": "good", "version": None, "directory": "good", "digest": "x", "files": [file]}
+    return zipped(("manifest.json", json.dumps({"format_version": 1, "skills": [skill]}).encode()))
+
+
+def huge_tar(path: Path) -> None:
+    info = member("good/zeros")
+    info.size = 20 * 1024 * 1024 * 1024
+    header = info.tobuf()
+    path.write_bytes(header + bytes(1024))
+
+
+def zip_bz2(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as out:
+        out.writestr("good/SKILL.md", GOOD)
+
+
+def written(data: bytes) -> Build:
+    def build(path: Path) -> None:
+        path.write_bytes(data)
+
+    return build
+
+
+LONG = "n" * 256
+CASES: dict[str, tuple[Build, str]] = {
+    "traversal": (zipped(("../evil", b"x")), "'../evil'"),
+    "traversal inside": (zipped(("good/../../evil", b"x")), "goes up"),
+    "traversal at the end": (zipped(("good/..", b"x")), "goes up"),
+    "traversal with backslashes": (raw_name(b"good\\..\\..\\evil"), "backslash"),
+    "traversal with a dot step": (zipped(("good/./../evil", b"x")), "evil"),
+    "traversal encoded as it is": (zipped(("good/%2e%2e/../../evil", b"x")), "goes up"),
+    "absolute": (zipped(("/etc/evil", b"x")), "absolute"),
+    "two slashes": (zipped(("//server/evil", b"x")), "absolute"),
+    "drive": (zipped(("C:/evil", b"x")), "absolute"),
+    "drive without a slash": (zipped(("c:evil", b"x")), "absolute"),
+    "stream of another system": (zipped(("good/a:b", b"x")), "not every system"),
+    "link": (with_mode(0o120777), "is a link"),
+    "link as SKILL.md": (with_mode(0o120777, "other/SKILL.md"), "is a link"),
+    "device": (with_mode(0o020666), "no plain file"),
+    "pipe": (with_mode(0o010644), "no plain file"),
+    "socket": (with_mode(0o140644), "no plain file"),
+    "twice": (zipped(("good/a", b"1"), ("good/a", b"2")), "twice"),
+    "same but for case": (zipped(("good/A", b"1"), ("good/a", b"2")), "some systems"),
+    "same directory but for case": (zipped(("good/D/a", b"1"), ("good/d/b", b"2")), "some systems"),
+    "same but for normal form": (zipped(("good/\u00e9", b"1"), ("good/e\u0301", b"2")), "some systems"),
+    "file where a directory must be": (zipped(("good/a", b"1"), ("good/a/b", b"2")), "directory must be"),
+    "NUL": (raw_name(b"good/a\0.py"), "control"),
+    "control character": (zipped(("good/a\x1b[2J", b"x")), "control"),
+    "line break": (zipped(("good/a\nb", b"x")), "control"),
+    "direction override": (zipped(("good/\u202egpj.exe", b"x")), "hidden"),
+    "long name": (zipped((f"good/{LONG}", b"x")), "255 bytes"),
+    "long path": (zipped(("good/" + "d/" * 600 + "x", b"x")), "1024 bytes"),
+    "empty step": (zipped(("good//a", b"x")), "empty step"),
+    "reserved name": (zipped(("good/nul.txt", b"x")), "not every system"),
+    "trailing dot": (zipped(("good/a.", b"x")), "not every system"),
+    "too many entries": (many, "entries"),
+    "bomb": (bomb, "would unpack"),
+    "overlapping entries": (overlapping, "overlaps"),
+    "two directories": (two_directories, "nothing was installed"),
+    "a directory in the comment": (end_in_the_comment, "nothing was installed"),
+    "lying size": (lying_size, "nothing was installed"),
+    "cut short": (edited(zipped(("good/a", b"x" * 5000)), lambda data: data[: len(data) // 2]), "no archive"),
+    "garbage before": (edited(zipped(), lambda data: b"#!/bin/sh\n" + data), "nothing was installed"),
+    "garbage behind": (edited(zipped(), lambda data: data + b"more"), "nothing was installed"),
+    "damaged content": (
+        edited(zipped(("good/a", os.urandom(3000))), lambda data: data[:200] + bytes(50) + data[250:]),
+        "installed",
+    ),
+    "encrypted": (edited(zipped(("good/a", b"x")), encrypted), "encrypted"),
+    "unknown compression": (zip_bz2, "not taken"),
+    "no skill": (zipped(("readme.md", b"x"), good=False), "no SKILL.md"),
+    "empty": (written(b""), "no archive"),
+    "no archive": (written(b"hello" * 100), "no archive"),
+    "invalid skill": (zipped(("bad/SKILL.md", b"---\nname: bad\n---\n")), "not valid"),
+    "SKILL.md that is no text": (zipped(("bad/SKILL.md", b"\xff\xfe\0")), "not valid"),
+    "two of one name": (zipped(("other/SKILL.md", GOOD)), "two skills called 'good'"),
+    "name that leads out": (
+        zipped(("bad/SKILL.md", b"---\nname: ../../evil\ndescription: x\n---\n")),
+        "not valid",
+    ),
+    "tools of high risk": (
+        zipped(("bad/SKILL.md", b"---\nname: bad\ndescription: x\nallowed-tools: Write\n---\n")),
+        "--allow-unsafe",
+    ),
+    "manifest with another hash": (lying_manifest(), "manifest does not match"),
+    "manifest with another size": (lying_manifest(size=1), "manifest does not match"),
+    "manifest without a file": (zipped(("manifest.json", b'{"skills": []}')), "manifest does not match"),
+    "manifest that is nonsense": (zipped(("manifest.json", b"[[[")), "cannot be understood"),
+    "tar: traversal": (tarred((member("../evil"), b"x")), "goes up"),
+    "tar: absolute": (tarred((member("/etc/evil"), b"x")), "absolute"),
+    "tar: link": (tarred((member("good/x", tarfile.SYMTYPE, "/etc/passwd"), b"")), "is a link"),
+    "tar: hard link": (tarred((member("good/x", tarfile.LNKTYPE, "/etc/passwd"), b"")), "is a link"),
+    "tar: device": (tarred((member("good/x", tarfile.CHRTYPE), b"")), "no plain file"),
+    "tar: pipe": (tarred((member("good/x", tarfile.FIFOTYPE), b"")), "no plain file"),
+    "tar: sparse": (
+        tarred((member("good/x", GNU__sparse__major="1", GNU__sparse__name="y"), b"x"), mode="w"),
+        "nothing was installed",
+    ),
+    "tar: path from a PAX header": (
+        tarred((member("good/x", path="../../evil"), b"x"), mode="w"),
+        "nothing was installed",
+    ),
+    "tar: huge": (huge_tar, "too large"),
+    "tar: twice": (tarred((member("good/a"), b"1"), (member("./good/a"), b"2")), "twice"),
+    "tar: cut short": (
+        edited(tarred((member("good/a"), os.urandom(50_000))), lambda data: data[:20_000]),
+        "installed",
+    ),
+    "tar: directory as SKILL.md": (
+        tarred((member("bad/SKILL.md", tarfile.DIRTYPE), b""), good=False),
+        "no SKILL.md",
+    ),
+}
+
+
+def everything(place: Path) -> list[str]:
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.name != ".lock")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", CASES)
+def test_refused_by_name_with_nothing_written(tmp_path: Path, name: str) -> None:
+    build, words = CASES[name]
+    pack = tmp_path / "pack"
+    build(pack)
+    root = tmp_path / "project" / ".agent" / "skills"
+    (root / "there").mkdir(parents=True)
+    (root / "there" / "SKILL.md").write_bytes(GOOD.replace(b"good", b"there"))
+    before = everything(tmp_path)
+    with pytest.raises((PackRefused, IntegrityFailed)) as caught:
+        install(Source("pack", "x", pack), root, Options())
+    assert words in str(caught.value)
+    assert everything(tmp_path) == before
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(CASES) >= 40
+
+
+def test_good_archives_are_taken(tmp_path: Path) -> None:
+    for number, build in enumerate((zipped(), tarred(), tarred(mode="w"), tarred(mode="w:xz"))):
+        pack = tmp_path / f"pack{number}"
+        build(pack)
+        root = tmp_path / str(number) / "skills"
+        (change,) = install(Source("pack", "x", pack), root, Options())
+        assert (change.name, change.action) == ("good", "new")
+        assert (root / "good/SKILL.md").read_bytes() == GOOD
+        assert everything(root) == ["good", "good/SKILL.md"]
+
+
+def test_limits_are_as_documented() -> None:
+    assert (archive.MAX_ENTRIES, archive.MAX_UNPACKED_BYTES) == (50_000, 1024**3)

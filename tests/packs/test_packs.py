@@ -1,0 +1,262 @@
+"""K1-K3: skills are packed the same everywhere, arrive whole or not at all, and are what the lock says."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support import VADE, Place, write_skill
+from vademecum.errors import PackRefused
+from vademecum.packs.content import SkillFile, digest_of, files_of
+from vademecum.packs.install import Options, Source, install, uninstall, verify
+from vademecum.packs.transaction import changing, needs_recovery
+from vademecum.skill.digest import directory_digest
+
+
+def make(place: Path, name: str, text: str = "one") -> Path:
+    skill = write_skill(place, name)
+    (skill / "scripts").mkdir(exist_ok=True)
+    (skill / "scripts/run.sh").write_text(f"echo {text}\n")
+    (skill / "scripts/run.sh").chmod(0o755)
+    return skill
+
+
+def test_a_pack_is_the_same_bytes_every_time(place: Place) -> None:
+    for name in ("a", "b"):
+        skill = make(place.cwd / "src", name)
+        for junk in (
+            "__pycache__/x.pyc",
+            "scripts/y.pyc",
+            ".DS_Store",
+            "evals/evals.json",
+            "node_modules/x/y.js",
+        ):
+            (skill / junk).parent.mkdir(parents=True, exist_ok=True)
+            (skill / junk).write_text("junk")
+    first = place.vade("pack", "src/a", "src/b", "-o", "one.zip", "--json").json
+    os.utime(place.cwd / "src/a/SKILL.md", (1, 1))
+    second = place.vade("pack", "src/b", "src/a", "-o", "two.zip", "--json").json
+    assert first["sha256"] == second["sha256"]
+    assert zipfile.ZipFile(place.cwd / "one.zip").namelist() == [
+        "manifest.json",
+        "a/SKILL.md",
+        "a/scripts/run.sh",
+        "b/SKILL.md",
+        "b/scripts/run.sh",
+    ]
+    manifest = json.loads(zipfile.ZipFile(place.cwd / "one.zip").read("manifest.json"))
+    assert manifest["format_version"] == 1
+    assert manifest["skills"][0]["files"][1]["executable"] is True
+
+
+def test_the_digest_is_the_one_that_others_share(tmp_path: Path) -> None:
+    skill = make(tmp_path, "a")
+    assert digest_of(files_of(skill)) == directory_digest(str(skill))
+    assert digest_of([SkillFile("b", "1", 1), SkillFile("a", "2", 1)]) == digest_of(
+        [SkillFile("a", "2", 9), SkillFile("b", "1", 1)]
+    )
+
+
+@pytest.mark.parametrize("what", ["link", "fifo", "invalid"])
+def test_what_cannot_be_packed(place: Place, what: str) -> None:
+    skill = make(place.cwd, "a")
+    match what:
+        case "link":
+            (skill / "x").symlink_to("/etc/passwd")
+        case "fifo":
+            os.mkfifo(skill / "x")
+        case "invalid":
+            (skill / "SKILL.md").write_text("nothing")
+    done = place.vade("pack", "a", "-o", "x.zip")
+    assert (done.code, (place.cwd / "x.zip").exists()) == (1, False)
+
+
+def test_a_round_trip(place: Place) -> None:
+    make(place.cwd / "src", "mine")
+    place.vade("pack", "src/mine", "-o", "mine.skill")
+    assert place.vade("install", "mine.skill", "--dry-run").out.startswith("Would be installed: mine\n")
+    assert not (place.cwd / ".agent/skills/mine").exists()
+    assert place.vade("install", "mine.skill").out == "Installed: mine\n  it brings scripts: scripts/run.sh\n"
+    assert "mine" in place.vade("list").out  # K3
+    assert os.access(place.cwd / ".agent/skills/mine/scripts/run.sh", os.X_OK)
+    assert place.vade("verify").code == 0
+    assert place.vade("install", "mine.skill").out == "Unchanged: mine\n"
+    lock = (place.cwd / ".agent/skills.lock.json").read_text()
+    make(place.cwd / "src", "mine", "two")
+    place.vade("pack", "src/mine", "-o", "mine.skill")
+    assert "  changed scripts/run.sh\n" in place.vade("install", "mine.skill").out
+    assert lock != (place.cwd / ".agent/skills.lock.json").read_text()
+    assert place.vade("uninstall", "mine").code == 0
+    assert "mine" not in place.vade("list").out
+    assert place.vade("uninstall", "mine").code == 4
+    assert place.vade("restore", "mine").code == 0
+    assert (place.cwd / ".agent/skills/mine/scripts/run.sh").read_text() == "echo two\n"
+    assert place.vade("uninstall", "mine", "--purge", "--json").json == {
+        "uninstalled": ["mine"],
+        "kept": False,
+    }
+    assert place.vade("install", "nope.zip").code == 4
+
+
+def test_local_edits_are_never_lost(place: Place) -> None:
+    make(place.cwd / "src", "mine")
+    place.vade("pack", "src/mine", "-o", "mine.zip")
+    place.vade("install", "mine.zip", "--scope", "user")
+    edited = place.home / ".agent/skills/mine/scripts/run.sh"
+    edited.write_text("echo edited\n")
+    edited.with_name("more.sh").write_text("x")
+    done = place.vade("verify", "--scope", "user", "--json")
+    assert (done.code, done.json["skills"][0]["differences"]) == (
+        5,
+        ["added scripts/more.sh", "changed scripts/run.sh"],
+    )
+    for words in (["install", "mine.zip"], ["uninstall", "mine"]):
+        refused = place.vade(*words, "--scope", "user")
+        assert (refused.code, "was changed since it was installed" in refused.err) == (1, True)
+    assert edited.read_text() == "echo edited\n"
+    assert place.vade("install", "mine.zip", "--scope", "user", "--force").code == 0
+    kept = list((place.home / ".agent/skills/.trash/mine").glob("*/scripts/run.sh"))
+    assert [file.read_text() for file in kept] == ["echo edited\n"]
+    write_skill(place.home, ".agent/skills/by-hand")
+    assert "was not installed by vade" in place.vade("uninstall", "by-hand", "--scope", "user").err
+
+
+def test_an_archive_that_must_have_a_digest(place: Place) -> None:
+    make(place.cwd / "src", "mine")
+    digest = place.vade("pack", "src/mine", "-o", "mine.zip", "--json").json["sha256"]
+    assert place.vade("install", f"mine.zip#sha256={'0' * 64}").code == 5
+    assert place.vade("install", f"mine.zip#sha256={digest}").code == 0
+
+
+def test_some_out_of_many(place: Place) -> None:
+    for name in ("a", "b", "c"):
+        make(place.cwd / "src", name)
+    assert place.vade("install", "src", "--skill", "b").code == 0
+    assert sorted(p.name for p in (place.cwd / ".agent/skills").iterdir() if p.name[0] != ".") == ["b"]
+    assert "it has a, b, c" in place.vade("install", "src", "--skill", "z").err
+
+
+def test_all_or_nothing(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make(tmp_path / "src", name)
+    (tmp_path / "src/b/SKILL.md").write_text("---\nname: b\n---\n")
+    with pytest.raises(PackRefused, match="not valid"):
+        install(Source("src", "x", tmp_path / "src"), tmp_path / "root", Options())
+    assert [p.name for p in (tmp_path / "root").iterdir()] == [".lock"]
+
+
+def test_a_read_only_root_and_a_damaged_lock(place: Place) -> None:
+    make(place.cwd / "src", "mine")
+    (place.cwd / ".agent").mkdir()
+    (place.cwd / ".agent/skills").write_text("a file")
+    assert place.vade("install", "src").code == 2
+    (place.cwd / ".agent/skills").unlink()
+    (place.cwd / ".agent/skills.lock.json").write_text("{")
+    assert place.vade("install", "src").code == 5
+    assert not (place.cwd / ".agent/skills/mine").exists()
+
+
+def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "small"
+    place.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(place)], check=False, capture_output=True
+    ).returncode:
+        pytest.skip("a small file system cannot be made here")
+    try:
+        make(tmp_path / "src", "a")
+        (tmp_path / "src/a/big").write_bytes(os.urandom(500_000))
+        (place / "root/there").mkdir(parents=True)
+        with pytest.raises(OSError, match="No space"):
+            install(Source("src", "x", tmp_path / "src"), place / "root", Options())
+        assert sorted(p.name for p in (place / "root").iterdir()) == [".lock", "there"]
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from vademecum.packs.install import Options, Source, install, uninstall
+root = Path(sys.argv[1])
+if sys.argv[2] == "uninstall":
+    uninstall([f"s{n}" for n in range(6)], root)
+else:
+    install(Source("src", "x", Path(sys.argv[2])), root, Options())
+"""
+
+
+def content(root: Path) -> dict[str, str]:
+    return {
+        place.name: directory_digest(str(place)) for place in sorted(root.iterdir()) if place.name[0] != "."
+    }
+
+
+def test_killed_at_any_point_it_is_the_old_state_or_the_new_one(tmp_path: Path) -> None:
+    versions = []
+    for text in ("one", "two"):
+        for number in range(6):
+            make(tmp_path / text, f"s{number}", text)
+        versions.append(tmp_path / text)
+    chance = random.Random(3)
+    states: list[dict[str, str]] = [{}, *(content(version) for version in versions)]
+    seen: set[int] = set()
+    root = tmp_path / "root"
+    current = 0
+    for step in range(60):
+        wanted = chance.choice([1, 2, 0] if current else [1, 2])
+        target = "uninstall" if wanted == 0 else str(versions[wanted - 1])
+        started = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(root), target], stderr=subprocess.DEVNULL
+        )
+        time.sleep(chance.uniform(0.08, 0.3))
+        started.send_signal(signal.SIGKILL)
+        started.wait(timeout=10)
+        with changing(root):
+            pass  # what any next command does first
+        assert not needs_recovery(root), step
+        found = content(root)
+        assert found in (states[current], states[wanted]), step
+        current = states.index(found)
+        seen.add(current)
+        assert all(verdict.status == "ok" for verdict in verify(root))
+        assert sorted(v.name for v in verify(root)) == sorted(found)
+    assert len(seen) > 1
+
+
+def test_many_at_once(tmp_path: Path) -> None:
+    for number in range(4):
+        make(tmp_path / "src", f"s{number}")
+    root = tmp_path / "root"
+
+    def work(number: int) -> None:
+        for _ in range(5):
+            if number % 2:
+                install(Source("src", "x", tmp_path / "src"), root, Options(force=True))
+            else:
+                with contextlib.suppress(PackRefused):
+                    uninstall([f"s{n}" for n in range(4)], root, purge=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert len(content(root)) in {0, 4}
+    assert all(verdict.status == "ok" for verdict in verify(root))
+    shutil.rmtree(root)
+    words = [VADE, "install", str(tmp_path / "src"), "--scope", "user", "--force"]
+    env = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    (tmp_path / "home").mkdir()
+    both = [subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, cwd=tmp_path) for _ in range(4)]
+    assert [one.wait(timeout=60) for one in both] == [0] * 4
+    assert len(content(tmp_path / "home/.agent/skills")) == 4
