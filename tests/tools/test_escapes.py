@@ -342,6 +342,43 @@ def test_when_we_die_so_does_the_script(tmp_path: Path, sandbox: Real, number: i
     assert stops(heartbeat)
 
 
+def of_place(place: Path) -> list[str]:
+    """The processes that have to do with a place, by what they were started with."""
+    found = []
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{number}/cmdline").read_bytes()
+            words += Path(f"/proc/{number}/environ").read_bytes()
+        except OSError:
+            continue
+        if str(place).encode() in words and int(number) != os.getpid():
+            found.append(f"{number}: {words[:60]!r}")
+    return found
+
+
+def test_when_we_die_while_it_is_being_started(tmp_path: Path, sandbox: Real) -> None:
+    """All that the kernel does of our death is to close what we held, so that is done here, at the worst moment."""
+    jail = Jail(tmp_path, {"OF": str(tmp_path)}, (), (tmp_path,))
+    launch = choose_sandbox(sandbox).launch(["/bin/sleep", "1000"], jail)
+    started = subprocess.Popen(
+        launch.words,
+        env={"OF": str(tmp_path)},
+        stdin=launch.stdin,
+        stderr=subprocess.DEVNULL,
+        pass_fds=launch.pass_on,
+        start_new_session=True,
+    )
+    held = (launch.status, launch.lifeline, launch.release, launch.stdin, *launch.pass_on)
+    for descriptor in held:
+        if descriptor is not None:
+            os.close(descriptor)
+    started.wait(timeout=20)
+    deadline = time.monotonic() + 10
+    while (left := of_place(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+
+
 def test_printing_without_end(bench: Bench) -> None:
     bench.script(
         """

@@ -34,7 +34,7 @@ _LOOK_SECONDS = 0.05
 _PATIENCE_SECONDS = 10.0
 _NICE = 10
 _WORD_OVERHEAD = 9
-_OWN_PROCESSES = 3  # those of the sandbox itself
+_OWN_PROCESSES = 5  # those of the sandbox itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,8 @@ class _Running:
         self._process = process
         self._group = group
         self._release = launch.release
-        self._confirm = launch.confirm
         self._status = launch.status
-        self._lifeline = launch.lifeline
+        self._lifeline: int | None = launch.lifeline
         self._said = b""
         os.set_blocking(self._status, False)
 
@@ -96,55 +95,29 @@ class _Running:
         """Set the limits of the first process inside, where it waits for that, and let it begin."""
         if self._release is None:
             return
-        poll = select.poll()
-        poll.register(self._status, select.POLLIN)
-        while (inside := self._word("child-pid")) is None and self._process.poll() is None:
-            poll.poll(1000)
+        with _watched(self._process.pid, self._status) as poll:
+            while (inside := self._word("child-pid")) is None and self._process.poll() is None:
+                poll.poll(1000)
         # It may be gone by now, which its status will say.
-        with contextlib.suppress(ProcessLookupError, BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(ProcessLookupError):
             if inside is not None:
                 os.setpriority(os.PRIO_PROCESS, inside, _NICE)
                 for name, most in resource_limits(jail.limits):
                     resource.prlimit(inside, getattr(resource, name), (most, most))
                 if self._group is not None:
                     Path(self._group.door).write_text(str(inside))
-                self._begin(inside)
         self._let_go()
 
-    def _begin(self, inside: int) -> None:
-        """Let the command begin, once its first process waits for it, bound to our life by then."""
-        if self._release is None or self._confirm is None:
-            return
-        os.close(self._release)
-        self._release = None
-        ready = b""
-        poll = select.poll()
-        poll.register(self._confirm, select.POLLIN)
-        while not ready.endswith(b"\n"):
-            if not poll.poll(_PATIENCE_SECONDS * 1000):
-                return
-            piece = os.read(self._confirm, 16)
-            if not piece:
-                return  # it ended before it was ready, which its status will say
-            ready += piece
-        while _state(inside) not in {"S", ""}:
-            time.sleep(0.0002)
-        os.write(self._confirm, b"go\n")
-
     def _let_go(self) -> None:
-        for descriptor in (self._release, self._confirm):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._release = self._confirm = None
+        if self._release is not None:
+            os.close(self._release)
+            self._release = None
 
     def watch(self, jail: Jail, *, started: float, clock: Callable[[], float]) -> Reason:
         """Wait for the end, and look now and then whether it keeps to its limits."""
         if self._process.poll() is not None:
             return "exited"
-        descriptor = os.pidfd_open(self._process.pid)
-        try:
-            poll = select.poll()
-            poll.register(descriptor, select.POLLIN)
+        with _watched(self._process.pid) as poll:
             pause = _LOOK_SECONDS
             while True:
                 left = started + jail.limits.seconds - clock()
@@ -158,26 +131,30 @@ class _Running:
                     return beyond
                 # Looking must never cost more than a tenth of the time.
                 pause = max(_LOOK_SECONDS, 10 * (clock() - looked))
-        finally:
-            os.close(descriptor)
 
     def end(self, *, forced: bool) -> None:
         """Make sure that it is gone, with everything that it started."""
         if self._group is not None and forced:
             self._group.shut()
+        inside = self._word("child-pid")
+        if forced and inside is not None and self._process.poll() is None:
+            # The first process inside takes all others with it, and is waited for by the sandbox.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(inside, signal.SIGKILL)
+            self._await_end()
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
-        elif forced and self._process.poll() is None:
-            # The first process of the sandbox takes all others with it, and is waited for by its parent.
-            inside = self._word("child-pid")
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(inside or self._process.pid, signal.SIGKILL)
+        if not self._await_end():
+            self._process.kill()
+            self._process.wait()
+
+    def _await_end(self) -> bool:
         try:
             self._process.wait(_PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            return False
+        return True
 
     def exit_code(self) -> int | None:
         """The command's own exit code; none when it was never started."""
@@ -247,7 +224,7 @@ def _started(
                 start_new_session=True,
             )
     except (OSError, ValueError) as error:
-        for descriptor in (launch.status, launch.lifeline, launch.release, launch.confirm):
+        for descriptor in (launch.status, launch.lifeline, launch.release):
             if descriptor is not None:
                 os.close(descriptor)
         raise SandboxFailed(f"{sandbox.name} could not be started ({error}): nothing ran.") from error
@@ -261,12 +238,17 @@ def _started(
         running.close()
 
 
-def _state(pid: int) -> str:
-    """What a process does now: R runs, S sleeps; nothing when it is gone."""
+@contextlib.contextmanager
+def _watched(pid: int, *descriptors: int) -> Iterator[select.poll]:
+    """Waits for the end of a process, or for something to read from the descriptors."""
+    process = os.pidfd_open(pid)
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+        poll = select.poll()
+        for descriptor in (process, *descriptors):
+            poll.register(descriptor, select.POLLIN)
+        yield poll
+    finally:
+        os.close(process)
 
 
 def _beyond(pid: int, jail: Jail) -> Reason | None:

@@ -75,19 +75,17 @@ class Launch:
 
     ``status`` is the end of a pipe from which the sandbox's own words come: whether the command was started,
     and its exit code. They never mix with the command's output. ``lifeline`` is held open as long as the
-    command may live. ``release`` is closed to let the sandbox go on, once the limits of its first process are
-    set. The command says that it is ready on ``stdin``, whose other end is ``confirm``, and begins only when
-    it reads a line there: if we die in between, it never does.
+    command may live, so that everything ends when we do. ``release`` is closed to let the sandbox go on, once
+    the limits of its first process are set. ``stdin`` is for the sandbox itself; a command gets none.
     """
 
     words: list[str]
     environment: dict[str, str]
     pass_on: tuple[int, ...]
     status: int
-    lifeline: int | None = None
+    lifeline: int
     release: int | None = None
     stdin: int | None = None
-    confirm: int | None = None
 
 
 class Sandbox(Protocol):

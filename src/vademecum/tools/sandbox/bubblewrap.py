@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from dataclasses import replace
 
 from vademecum.errors import SandboxFailed
@@ -20,8 +19,18 @@ from vademecum.tools.sandbox.base import (
 )
 
 MAX_WORDS = 8000
-# The end of a pipe is no word: without us there is nothing to run for.
-_WHEN_CONFIRMED = 'echo ready >&0 && read -r go && exec "$@" </dev/null'
+# bwrap's own way to die with its parent leaves a moment in which one half of it outlives the other. So a
+# guard beside it, in the same process group, reads from our lifeline and ends the group when that does; so
+# does the end of either half.
+_GUARDED = """
+exec {n}<&0 </dev/null
+(read -r word <&{n}; kill -9 0) &
+guard=$!
+"$@" {n}<&-
+kill $guard 2>/dev/null
+wait $guard 2>/dev/null
+kill -9 0
+"""
 # Others, such as those of virtual machines, are not bound to a network of one's own.
 _FAMILIES = (seccomp.AF_UNIX, seccomp.AF_INET, seccomp.AF_INET6, seccomp.AF_NETLINK)
 _BECOME = (
@@ -48,7 +57,7 @@ class Bubblewrap:
             argv, jail, *passed = _shortened(argv, jail)
         status, speak = os.pipe()
         wait, release = os.pipe()
-        stdin, confirm = (end.detach() for end in socket.socketpair())
+        lifeline, hold = os.pipe()
         program = nameless(seccomp.filter_program(refused=seccomp.ADMINISTRATION, families=_FAMILIES))
         words = [
             *(
@@ -66,11 +75,18 @@ class Bubblewrap:
             *_system(network=jail.network),
             *_binds(jail),
             *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
-            *("--chdir", str(jail.directory), "--", "/bin/sh", "-c", _WHEN_CONFIRMED, "sh", *argv),
+            *("--chdir", str(jail.directory), "--", *argv),
         ]
+        passed = [speak, wait, program, *passed]
         return Launch(
-            words, jail.environment, (speak, wait, program, *passed), status, None, release, stdin, confirm
+            [*_guard(passed), *words], jail.environment, tuple(passed), status, hold, release, lifeline
         )
+
+
+def _guard(passed: list[int]) -> list[str]:
+    """The words before bwrap's that put a guard beside it; a shell can name only descriptors of one digit."""
+    free = next(number for number in range(3, 10) if number not in passed)
+    return ["/bin/sh", "-c", _GUARDED.format(n=free), "guard"]
 
 
 def _shortened(argv: list[str], jail: Jail) -> tuple[list[str], Jail, int]:

@@ -79,15 +79,23 @@ def main() -> None:
     with os.fdopen(fault, "rb") as words:
         fault_words = words.read()  # ends when the command was started
     if fault_words:
-        os.write(status, b'{"error": "%s"}\n' % fault_words.translate(_PLAIN))
+        _say(status, b'{"error": "%s"}\n' % fault_words.translate(_PLAIN))
         os._exit(1)
-    os.write(status, b'{"started": true}\n')
+    _say(status, b'{"started": true}\n')
     code = _wait(child, lifeline)
     while end_all_below(os.getpid()):
         _reap()
     if code is not None:
-        os.write(status, b'{"exit-code": %d}\n' % code)
+        _say(status, b'{"exit-code": %d}\n' % code)
     os._exit(0)
+
+
+def _say(status: int, words: bytes) -> None:
+    """Say it to whoever wanted the command; if nobody is there any more, the lifeline will tell."""
+    try:
+        os.write(status, words)
+    except BrokenPipeError:
+        return
 
 
 def _wait(child: int, lifeline: int) -> int | None:
