@@ -124,6 +124,7 @@ class SecuritySettings:
     __pydantic_config__ = _STRICT
     max_skill_body_lines: int = 500
     block_angle_brackets_in_frontmatter: bool = True
+    require_signatures: tuple[Literal["project", "user"], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a limit that no body could keep."""
@@ -310,13 +311,20 @@ def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
             merged[section] = {**user.get(section, {}), **project.get(section, {})}
     for key, value in project.get("security", {}).items():
         limit = user.get("security", {}).get(key, getattr(SecuritySettings(), key))
-        merged["security"][key] = (value or limit) if isinstance(value, bool) else min(value, limit)
+        merged["security"][key] = _stricter(value, limit)
     if "execution" in merged:
         merged["execution"] = _merged_execution(user.get("execution", {}), project.get("execution", {}))
     # A project may ask for more care. What it would allow waits until somebody trusts the folder.
     careful = [rule for rule in project.get("permissions", ()) if rule["effect"] != "allow"]
     merged["permissions"] = [*user.get("permissions", ()), *careful]
     return merged
+
+
+def _stricter(value: Any, limit: Any) -> Any:
+    """The stricter of two settings: what one of them blocks or demands, and the lower number."""
+    if isinstance(value, bool):
+        return value or limit
+    return list(dict.fromkeys([*limit, *value])) if isinstance(value, list) else min(value, limit)
 
 
 def _merged_execution(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,10 @@ import pytest
 
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs import archive
-from vademecum.packs.install import Options, Source, install
+from vademecum.packs.arrivals import Options
+from vademecum.packs.fetching import local_source
+from vademecum.packs.install import install
+from vademecum.packs.shelf import Shelf
 
 GOOD = b"---\nname: good\ndescription: What good does.\n---\n# Body\n"
 Build = Callable[[Path], None]
@@ -254,7 +257,7 @@ CASES: dict[str, tuple[Build, str]] = {
 
 
 def everything(place: Path) -> list[str]:
-    return sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.name != ".lock")
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.name[0] != ".")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -268,7 +271,7 @@ def test_refused_by_name_with_nothing_written(tmp_path: Path, name: str) -> None
     (root / "there" / "SKILL.md").write_bytes(GOOD.replace(b"good", b"there"))
     before = everything(tmp_path)
     with pytest.raises((PackRefused, IntegrityFailed)) as caught:
-        install(Source("pack", "x", pack), root, Options())
+        install(local_source(pack), Shelf(root), Options())
     assert words in str(caught.value)
     assert everything(tmp_path) == before
 
@@ -282,7 +285,7 @@ def test_good_archives_are_taken(tmp_path: Path) -> None:
         pack = tmp_path / f"pack{number}"
         build(pack)
         root = tmp_path / str(number) / "skills"
-        (change,) = install(Source("pack", "x", pack), root, Options())
+        (change,) = install(local_source(pack), Shelf(root), Options())
         assert (change.name, change.action) == ("good", "new")
         assert (root / "good/SKILL.md").read_bytes() == GOOD
         assert everything(root) == ["good", "good/SKILL.md"]

@@ -19,9 +19,13 @@ import pytest
 
 from tests.support import VADE, Place, write_skill
 from vademecum.errors import PackRefused
+from vademecum.packs.arrivals import Options
 from vademecum.packs.content import SkillFile, digest_of, files_of
-from vademecum.packs.install import Options, Source, install, uninstall, verify
+from vademecum.packs.fetching import local_source
+from vademecum.packs.install import install, uninstall
+from vademecum.packs.shelf import Shelf
 from vademecum.packs.transaction import changing, needs_recovery
+from vademecum.packs.verifying import verify
 from vademecum.skill.digest import directory_digest
 
 
@@ -153,7 +157,7 @@ def test_all_or_nothing(tmp_path: Path) -> None:
         make(tmp_path / "src", name)
     (tmp_path / "src/b/SKILL.md").write_text("---\nname: b\n---\n")
     with pytest.raises(PackRefused, match="not valid"):
-        install(Source("src", "x", tmp_path / "src"), tmp_path / "root", Options())
+        install(local_source(tmp_path / "src"), Shelf(tmp_path / "root"), Options())
     assert [p.name for p in (tmp_path / "root").iterdir()] == [".lock"]
 
 
@@ -179,8 +183,8 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
         make(tmp_path / "src", "a")
         (tmp_path / "src/a/big").write_bytes(os.urandom(500_000))
         (place / "root/there").mkdir(parents=True)
-        with pytest.raises(OSError, match="No space"):
-            install(Source("src", "x", tmp_path / "src"), place / "root", Options())
+        with pytest.raises(PackRefused, match="No space left on device.: nothing was changed"):
+            install(local_source(tmp_path / "src"), Shelf(place / "root"), Options())
         assert sorted(p.name for p in (place / "root").iterdir()) == [".lock", "there"]
     finally:
         subprocess.run(["umount", str(place)], check=True)
@@ -189,12 +193,15 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from vademecum.packs.install import Options, Source, install, uninstall
+from vademecum.packs.arrivals import Options
+from vademecum.packs.fetching import local_source
+from vademecum.packs.install import install, uninstall
+from vademecum.packs.shelf import Shelf
 root = Path(sys.argv[1])
 if sys.argv[2] == "uninstall":
-    uninstall([f"s{n}" for n in range(6)], root)
+    uninstall([f"s{n}" for n in range(6)], Shelf(root))
 else:
-    install(Source("src", "x", Path(sys.argv[2])), root, Options())
+    install(local_source(Path(sys.argv[2])), Shelf(root), Options())
 """
 
 
@@ -244,10 +251,10 @@ def test_many_at_once(tmp_path: Path) -> None:
     def work(number: int) -> None:
         for _ in range(5):
             if number % 2:
-                install(Source("src", "x", tmp_path / "src"), root, Options(force=True))
+                install(local_source(tmp_path / "src"), Shelf(root), Options(force=True))
             else:
                 with contextlib.suppress(PackRefused):
-                    uninstall([f"s{n}" for n in range(4)], root, purge=True)
+                    uninstall([f"s{n}" for n in range(4)], Shelf(root), purge=True)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))

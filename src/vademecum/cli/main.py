@@ -29,27 +29,36 @@ FOUND_PROBLEMS, WRONG_USE, REFUSED, NOT_FOUND, BROKEN, INTERRUPTED = 1, 2, 3, 4,
 # Each command's module is imported when the command is used.
 _COMMANDS = {
     "chat": "chat",
+    "diff": "installing",
     "doctor": "upkeep",
     "exec": "execution",
     "export": "packing",
     "inspect": "skills",
-    "install": "packing",
+    "install": "installing",
+    "keygen": "packing",
     "list": "skills",
+    "lock": "installing",
     "new": "authoring",
+    "outdated": "installing",
     "pack": "packing",
     "permissions": "permissions",
+    "publish": "packing",
     "refresh": "upkeep",
-    "restore": "packing",
+    "restore": "installing",
     "roots": "upkeep",
     "run": "running",
     "runs": "running",
     "schema": "finding",
     "search": "finding",
     "show": "finding",
+    "sign": "packing",
+    "sync": "installing",
     "trust": "permissions",
-    "uninstall": "packing",
+    "uninstall": "installing",
+    "update": "installing",
     "validate": "authoring",
-    "verify": "packing",
+    "verify": "installing",
+    "verify-pack": "packing",
 }
 
 
@@ -61,7 +70,7 @@ class _LazyGroup(click.Group):
         if name not in _COMMANDS:
             return None
         module = import_module(f"vademecum.cli.{_COMMANDS[name]}")
-        command: click.Command = getattr(module, f"{name}_command")
+        command: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
         return command
 
     def resolve_command(

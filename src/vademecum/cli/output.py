@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 MAX_LISTED_FILES = 1000
+_BAR_CHARS = 24
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -58,3 +59,36 @@ class ReadingProgress:
         """Remove the line."""
         if self._shown:
             click.echo("\r\x1b[K", nl=False, err=True)
+
+
+class Bar:
+    """Shows on a terminal how far something came, once that takes longer than a second."""
+
+    def __init__(
+        self, verb: str, *, bytes_: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._verb = verb
+        self._bytes = bytes_
+        self._clock = clock
+        self._started = clock()
+        self._drawn = 0.0
+        self._shown = False
+
+    def __call__(self, done: int, total: int) -> None:
+        """Draw it, ten times a second at most, where anybody can see it."""
+        now = self._clock()
+        if not sys.stderr.isatty() or now - self._started <= 1 or now - self._drawn < 0.1:
+            return
+        self._drawn, self._shown = now, True
+        amount = f"{done / 1e6:,.1f} MB" if self._bytes else f"{done:,}"
+        if total:
+            filled = min(_BAR_CHARS, done * _BAR_CHARS // total)
+            drawn = "█" * filled + "░" * (_BAR_CHARS - filled)
+            amount = f"{drawn} {min(100, done * 100 // total)} % ({amount})"
+        click.echo(f"\r\x1b[K{self._verb} … {amount}", nl=False, err=True)
+
+    def done(self) -> None:
+        """Remove the line."""
+        if self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+            self._shown = False

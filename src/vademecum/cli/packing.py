@@ -1,9 +1,10 @@
-"""``vade pack``, ``export``, ``install``, ``uninstall``, ``restore``, ``verify``: skills that travel."""
+"""``vade pack``, ``export``, ``publish``, ``keygen``, ``sign``, ``verify-pack``: skills that go out."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,50 +12,37 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
-from vademecum.cli.output import counted, json_option, print_json
+from vademecum.cli.output import Bar, counted, json_option, print_json
 from vademecum.context import Context
-from vademecum.errors import IntegrityFailed, PackRefused
-from vademecum.packs.archive import PackedSkill, pack_bytes
-from vademecum.packs.content import digest_of, files_of
-from vademecum.packs.install import Change, Options, Source, install, uninstall, verify
-from vademecum.packs.transaction import TRASH, changing
+from vademecum.errors import PackRefused
+from vademecum.files import write_atomic
+from vademecum.packs.content import SkillFile, digest_of, files_of
+from vademecum.packs.fetching import SIGNATURE_SUFFIX, Fetching
+from vademecum.packs.keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, new_key, private_key, trusted_keys
+from vademecum.packs.packing import PackedSkill, pack_bytes
+from vademecum.packs.publishing import publish
+from vademecum.packs.signatures import best_of, pack_signer, skill_signer
+from vademecum.packs.signing import SIGNATURE, SIGNATURES, signed
+from vademecum.packs.sources import LocalSource
+from vademecum.packs.staging import stage
+from vademecum.packs.trees import open_source
+from vademecum.skill.document import parse_document
+from vademecum.skill.frontmatter import read_opening
+from vademecum.skill.model import MANIFEST, Document
 from vademecum.skill.text import visible
 from vademecum.skill.validate import validate_skill
 
-scope_option = click.option(
-    "--scope",
-    type=click.Choice(["project", "user"]),
-    default="project",
-    show_default=True,
-    help="Into .agent/skills of the project, or of the home directory.",
-)
 _OUT = click.option("-o", "--output", "out", required=True, type=click.Path(dir_okay=False), metavar="FILE")
-
-
-def root_of(scope: str) -> Path:
-    """The root that a scope means."""
-    context = Context.current()
-    if scope == "user":
-        return context.home / ".agent" / "skills"
-    places = context.project_directories() or [context.cwd]
-    nearest = next((place for place in places if (place / ".agent").is_dir()), places[-1])
-    return nearest / ".agent" / "skills"
+_DIRECTORY = click.Path(exists=True, file_okay=False)
 
 
 @click.command("pack")
-@click.argument("directories", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False))
+@click.argument("directories", nargs=-1, required=True, type=_DIRECTORY)
 @_OUT
 @json_option
 def pack_command(*, directories: tuple[str, ...], out: str, as_json: bool) -> None:
     """Put skills into one zip, byte for byte the same for the same files. Each must be valid."""
-    skills = []
-    for directory in directories:
-        verdict = validate_skill(directory)
-        if not verdict.valid or verdict.name is None:
-            problem = next(problem for problem in verdict.problems if problem.severity == "error")
-            raise PackRefused(f"{directory} is not valid ({problem.message}): vade validate {directory}")
-        skills.append(_packed(Path(directory), verdict.name))
-    _write(skills, Path(out), as_json=as_json)
+    _write([skill for skill, _ in map(_valid, map(Path, directories))], Path(out), as_json=as_json)
 
 
 @click.command("export")
@@ -70,29 +58,71 @@ def export_command(*, names: tuple[str, ...], out: str, as_json: bool, **words: 
     _write(packed, Path(out), as_json=as_json)
 
 
-def _packed(directory: Path, name: str) -> PackedSkill:
-    from vademecum.skill.document import parse_document
-    from vademecum.skill.model import MANIFEST, Reading
+@click.command("publish")
+@click.argument("directories", nargs=-1, required=True, type=_DIRECTORY)
+@click.option("--to", "folder", required=True, type=click.Path(file_okay=False), metavar="FOLDER")
+@json_option
+def publish_command(*, directories: tuple[str, ...], folder: str, as_json: bool) -> None:
+    """Write a folder that any web server can hand out: people install from its address.
 
-    document = parse_document((directory / MANIFEST).read_bytes(), directory=name, reading=Reading())
-    return PackedSkill(name, document.meta.version, directory, files_of(directory))
+    Each DIRECTORY is a skill, or holds skills.
+    """
+    skills = [_valid(place) for directory in directories for place in _skills_in(Path(directory))]
+    _check_once(skill.name for skill, _ in skills)
+    found = publish(((skill, document.description) for skill, document in skills), Path(folder))
+    if as_json:
+        print_json({"folder": folder, "skills": [skill.to_json() for skill in found]})
+        return
+    for skill in found:
+        click.echo(f"Published: {visible(skill.name)} ({skill.type}, {skill.digest[:19]}…)")
+    click.echo(f"Serve {visible(folder)} on the web, then: vade install https://your.site/")
+
+
+def _skills_in(directory: Path) -> list[Path]:
+    if (directory / MANIFEST).is_file():
+        return [directory]
+    found = sorted(place for place in directory.iterdir() if (place / MANIFEST).is_file())
+    if not found:
+        raise PackRefused(f"{directory} has no {MANIFEST} in it, and nothing right below it has.")
+    return found
+
+
+def _valid(directory: Path) -> tuple[PackedSkill, Document]:
+    verdict = validate_skill(str(directory))
+    if not verdict.valid or verdict.name is None:
+        problem = next(problem for problem in verdict.problems if problem.severity == "error")
+        raise PackRefused(f"{directory} is not valid ({problem.message}): vade validate {directory}")
+    document = parse_document(read_opening(directory / MANIFEST), directory=verdict.name)
+    return PackedSkill(verdict.name, document.meta.version, directory, files_of(directory)), document
+
+
+def _check_once(names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise PackRefused(f"Two of these skills are called {name!r}: there can be one of a name.")
+        seen.add(name)
 
 
 def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
-    twice = [skill.name for skill in skills if sum(other.name == skill.name for other in skills) > 1]
-    if twice:
-        raise PackRefused(f"Two of these skills are called {twice[0]!r}: a pack holds one of a name.")
+    _check_once(skill.name for skill in skills)
+    total = sum(file.size for skill in skills for file in skill.files)
+    bar = Bar("packing", bytes_=True)
     temporary = out.with_name(f".{out.name}.{os.urandom(4).hex()}")
-    digest = hashlib.sha256()
+    digest, written = hashlib.sha256(), 0
     try:
         with open(temporary, "xb") as file:
             for piece in pack_bytes(skills):
                 digest.update(piece)
                 file.write(piece)
+                written += len(piece)
+                bar(written, total)
         os.replace(temporary, out)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    finally:
+        bar.done()
     if as_json:
         rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
         print_json({"file": str(out), "sha256": digest.hexdigest(), "skills": rows})
@@ -100,116 +130,107 @@ def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
         click.echo(f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest.hexdigest()})")
 
 
-@click.command("install")
-@click.argument("sources", nargs=-1, required=True)
-@scope_option
-@click.option("--skill", "only", multiple=True, metavar="NAME", help="Only this one out of many; repeatable.")
-@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-@click.option("--force", is_flag=True, help="Replace what was edited by hand; it is kept in .trash.")
-@click.option("--allow-unsafe", is_flag=True, help="Take skills that want tools of high risk.")
+@click.command("keygen")
+@click.argument("name", default="default")
+@click.option("--trust", is_flag=True, help="Also trust it here, as others would by copying the .pub file.")
 @json_option
-def install_command(
-    *, sources: tuple[str, ...], scope: str, only: tuple[str, ...], as_json: bool, **allowed: bool
-) -> None:
-    """Install the skills of a zip, a tar or a directory: all of them, or nothing.
+def keygen_command(*, name: str, trust: bool, as_json: bool) -> None:
+    """Make a key to sign with: ~/.agent/keys/NAME.pem, and NAME.pub to give to others.
 
-    SOURCE may end in #sha256=… for an archive that must have this digest.
+    They trust it by putting NAME.pub into ~/.agent/trusted-keys/.
     """
-    options = Options(only=only, **allowed)
-    changes: list[Change] = []
-    for typed in sources:
-        changes += install(source_of(typed), root_of(scope), options)
+    home = Context.current().home / ".agent"
+    private, public, key_id = new_key(home / KEY_DIRECTORY, name)
+    trusted = home / TRUSTED_DIRECTORY / public.name if trust else None
+    if trusted is not None:
+        write_atomic(trusted, public.read_bytes())
     if as_json:
-        print_json({"dry_run": options.dry_run, "changes": [change.to_json() for change in changes]})
+        print_json({"private": str(private), "public": str(public), "id": key_id, "trusted": trust})
         return
-    for change in changes:
-        _show(change, dry_run=options.dry_run)
+    click.echo(f"Wrote {private} (keep it to yourself) and {public} (give it to others)")
+    click.echo(f"Its id is {key_id}")
+    if trusted is not None:
+        click.echo(f"It is trusted here: {trusted}")
 
 
-def source_of(typed: str) -> Source:
-    """What a person typed as the place that skills come from."""
-    name, _, wanted = typed.partition("#sha256=")
-    path = Context.current().expand(name)
+@click.command("sign")
+@click.argument("target", type=click.Path(exists=True), metavar="PACK|DIR")
+@click.option("--key", default="default", show_default=True, help="A key's name, or the path of a .pem file.")
+@json_option
+def sign_command(*, target: str, key: str, as_json: bool) -> None:
+    """Sign a skill (skill.sig in its directory), or a pack (PACK.sig beside it)."""
+    home = Context.current().home
+    named = home / ".agent" / KEY_DIRECTORY / f"{key}.pem"
+    secret = private_key(Path(key) if "/" in key or key.endswith(".pem") else named)
+    path = Path(target)
     if path.is_dir():
-        return Source(typed, digest_of(files_of(path)), path)
-    if not path.is_file():
-        raise PackRefused(
-            f"There is no {name!r} to install from: name a zip, a tar or a directory.", code="missing"
-        )
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if wanted and wanted.lower() != digest:
-        raise IntegrityFailed(f"{name} has sha256 {digest}, not {wanted}: nothing was installed.")
-    return Source(typed, f"sha256:{digest}", path)
-
-
-def _show(change: Change, *, dry_run: bool) -> None:
-    verb = {"new": "Installed", "replace": "Replaced", "same": "Unchanged"}[change.action]
-    words = f"Would be {verb.lower()}" if dry_run else verb
-    click.echo(f"{words}: {visible(change.name)}")
-    for kind in ("added", "removed", "changed"):
-        files: Iterable[str] = getattr(change, kind)
-        if change.action == "replace":
-            for file in files:
-                click.echo(f"  {kind} {visible(file)}")
-    if change.scripts and change.action != "same":
-        click.echo(f"  it brings scripts: {visible(', '.join(change.scripts))}")
-    for remark in change.remarks:
-        click.echo(f"  {visible(remark)}")
-
-
-@click.command("uninstall")
-@click.argument("names", nargs=-1, required=True, shell_complete=complete_names)
-@scope_option
-@click.option("--purge", is_flag=True, help="Delete it instead of keeping it in .trash.")
-@click.option("--force", is_flag=True, help="Also what was edited by hand, or not installed by vade.")
-@json_option
-def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool, as_json: bool) -> None:
-    """Take skills out; vade restore brings them back."""
-    done = uninstall(names, root_of(scope), purge=purge, force=force)
-    if as_json:
-        print_json({"uninstalled": done, "kept": not purge})
+        skill, _ = _valid(path)
+        out = path / SIGNATURE
+        files: tuple[SkillFile, ...] = tuple(file for file in skill.files if file.path not in SIGNATURES)
     else:
+        out = path.with_name(path.name + SIGNATURE_SUFFIX)
+        files = _files_of_pack(path)
+    write_atomic(out, signed(files, secret))
+    if as_json:
+        print_json({"signature": str(out), "files": len(files)})
+    else:
+        click.echo(f"Signed {counted(len(files), 'file')}: {visible(str(out))}")
+
+
+def _files_of_pack(path: Path) -> tuple[SkillFile, ...]:
+    """The files of a pack's skills as its signature names them: the pack must be whole and right."""
+    with tempfile.TemporaryDirectory(prefix="vade-") as aside:
+        opened = open_source(path)
+        try:
+            staged = stage(opened, Path(aside, "pack"), label=str(path), progress=lambda done, total: None)  # noqa: ARG005
+        finally:
+            opened.close()
+    return tuple(
+        SkillFile(
+            f"{skill.inside}/{file.path}" if skill.inside else file.path,
+            file.sha256,
+            file.size,
+            file.executable,
+        )
+        for skill in staged
+        for file in skill.files
+    )
+
+
+@click.command("verify-pack")
+@click.argument("pack", type=click.Path(exists=True, dir_okay=False))
+@json_option
+def verify_pack_command(*, pack: str, as_json: bool) -> None:
+    """Check a pack without installing it: every entry, the manifest, every signature."""
+    trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
+    rows = []
+    with Fetching().fetched(LocalSource(Path(pack)), pack) as source, tempfile.TemporaryDirectory() as aside:
+        opened = source.open()
+        try:
+            staged = stage(opened, Path(aside, "pack"), label=pack, progress=lambda done, total: None)  # noqa: ARG005
+        finally:
+            opened.close()
+        whole = pack_signer(source.signature, staged, trusted)
+        for skill in staged:
+            signer = best_of((whole, skill_signer(Path(aside, "pack", skill.name), skill.files, trusted)))
+            rows.append((skill, signer))
+    if as_json:
+        skills = [
+            {
+                "name": skill.name,
+                "digest": digest_of(skill.files),
+                "files": len(skill.files),
+                "signer": signer.identity if signer else None,
+                "trusted_as": signer.trusted_as if signer else None,
+            }
+            for skill, signer in rows
+        ]
+        print_json({"pack": pack, "sha256": source.resolved.removeprefix("sha256:"), "skills": skills})
+        return
+    for skill, signer in rows:
+        by = f"signed by {signer.words}" if signer else "not signed"
         click.echo(
-            f"Uninstalled: {visible(', '.join(done))}{'' if purge else ' (vade restore brings it back)'}"
+            visible(
+                f"{skill.name}: {counted(len(skill.files), 'file')}, {digest_of(skill.files)[:19]}…, {by}"
+            )
         )
-
-
-@click.command("restore")
-@click.argument("name")
-@scope_option
-@json_option
-def restore_command(*, name: str, scope: str, as_json: bool) -> None:
-    """Bring back the version of a skill that was uninstalled or replaced last."""
-    root = root_of(scope)
-    kept = sorted((root / TRASH / name).iterdir()) if (root / TRASH / name).is_dir() else []
-    if not kept:
-        raise PackRefused(f"Nothing called {name!r} is kept in {root / TRASH}.", code="missing")
-    install(Source(f"{TRASH}/{name}", kept[-1].name, kept[-1]), root, Options(force=True, allow_unsafe=True))
-    with changing(root):
-        import shutil
-
-        shutil.rmtree(kept[-1])
-    if as_json:
-        print_json({"restored": name, "from": str(kept[-1])})
-    else:
-        click.echo(f"Restored: {visible(name)}")
-
-
-@click.command("verify")
-@click.argument("names", nargs=-1)
-@scope_option
-@json_option
-def verify_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
-    """Compare every installed file with the lock. Exit code 5: something differs."""
-    verdicts = verify(root_of(scope), names)
-    wrong = [verdict for verdict in verdicts if verdict.status != "ok"]
-    if as_json:
-        print_json({"verified": not wrong, "skills": [verdict.to_json() for verdict in verdicts]})
-        return 5 if wrong else 0
-    for verdict in wrong:
-        click.echo(f"{visible(verdict.name)}: {verdict.status}")
-        for difference in verdict.differences:
-            click.echo(f"  {visible(difference)}")
-    click.echo(f"{counted(len(verdicts), 'skill')} compared, {len(wrong) or 'none'} not as locked")
-    return 5 if wrong else 0

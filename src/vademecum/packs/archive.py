@@ -1,9 +1,8 @@
-"""An archive → its files, each inspected before any is written; skills → a pack, always the same bytes."""
+"""An archive → its files, each inspected before any is written."""
 
 from __future__ import annotations
 
-import io
-import json
+import contextlib
 import stat
 import struct
 import tarfile
@@ -11,42 +10,39 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from msgspec import Struct
 
 from vademecum.errors import PackRefused
-from vademecum.packs.content import SkillFile, digest_of
 from vademecum.packs.names import check_name, check_together, refused
 
-FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
 MAX_PACKED_BYTES = 512 * 1024 * 1024
 MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
 MAX_ENTRIES = 50_000
 MAX_RATIO = 200  # no text shrinks so much
 _RATIO_FROM = 10 * 1024 * 1024
 _CHUNK = 256 * 1024
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-_FILE, _EXECUTABLE = 0o100644, 0o100755
 _LOCAL_HEADER = 30
 _MAX_DESCRIPTOR = 24
 
 
 class Entry(Struct, frozen=True):
-    """One file of an archive, and how to read it."""
+    """One file of a source, and how to read it; with an objection, no skill may hold it."""
 
     name: str
     size: int
     executable: bool
     open: Callable[[], IO[bytes]]
+    objection: str = ""
 
 
 class Opened(Struct, frozen=True):
-    """All files of an archive; every name, size and kind was inspected."""
+    """All files of a source; those that came packed were all inspected, by name, size and kind."""
 
     entries: tuple[Entry, ...]
     close: Callable[[], None]
+    packed: bool = False
 
 
 def open_archive(path: Path) -> Opened:
@@ -71,20 +67,29 @@ def open_archive(path: Path) -> Opened:
     return opened
 
 
-def unpacked(entry: Entry, write: Callable[[bytes], object]) -> None:
+def pieces_of(entry: Entry) -> Iterator[bytes]:
     """Read an entry to its end; one that is not as large as it says is refused."""
     left = entry.size
-    try:
-        with entry.open() as file:
-            while piece := file.read(min(_CHUNK, left + 1)):
-                left -= len(piece)
-                if left < 0:
-                    break
-                write(piece)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, OSError, RuntimeError) as error:
-        raise refused(entry.name, f"cannot be read ({error})") from error
+    with _read_errors(entry):
+        file = entry.open()
+    with file:
+        while True:
+            with _read_errors(entry):
+                piece = file.read(min(_CHUNK, left + 1))
+            left -= len(piece)
+            if not piece or left < 0:
+                break
+            yield piece
     if left:
         raise refused(entry.name, "is not as large as it says")
+
+
+@contextlib.contextmanager
+def _read_errors(entry: Entry) -> Iterator[None]:
+    try:
+        yield
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, OSError, RuntimeError) as error:
+        raise refused(entry.name, f"cannot be read ({error})") from error
 
 
 def _open_zip(path: Path, size: int) -> Opened:
@@ -105,7 +110,7 @@ def _open_zip(path: Path, size: int) -> Opened:
         Entry(name, info.file_size, bool(info.external_attr >> 16 & stat.S_IXUSR), _opener(archive, info))
         for name, info in zip(names, files, strict=True)
     ]
-    return Opened(tuple(entries), archive.close)
+    return Opened(tuple(entries), archive.close, packed=True)
 
 
 def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], IO[bytes]]:
@@ -181,7 +186,7 @@ def _open_tar(path: Path) -> Opened:
         Entry(name, member.size, bool(member.mode & stat.S_IXUSR), _extractor(archive, member))
         for name, member in zip(names, files, strict=True)
     ]
-    return Opened(tuple(entries), archive.close)
+    return Opened(tuple(entries), archive.close, packed=True)
 
 
 def _check_count(count: int, path: Path) -> None:
@@ -211,79 +216,3 @@ def _check_tar_member(member: tarfile.TarInfo) -> None:
         raise refused(member.name, "is sparse")
     if not member.isreg():
         raise refused(member.name, "is no plain file")
-
-
-class PackedSkill(Struct, frozen=True):
-    """A skill as it goes into a pack."""
-
-    name: str
-    version: str | None
-    place: Path
-    files: tuple[SkillFile, ...]
-
-
-def manifest_of(skills: list[PackedSkill]) -> dict[str, Any]:
-    """What a pack says about itself."""
-    return {
-        "format_version": FORMAT_VERSION,
-        "skills": [
-            {
-                "name": skill.name,
-                "version": skill.version,
-                "directory": skill.name,
-                "digest": digest_of(skill.files),
-                "files": [file.to_json() for file in skill.files],
-            }
-            for skill in sorted(skills, key=lambda skill: skill.name)
-        ],
-    }
-
-
-def pack_bytes(skills: list[PackedSkill]) -> Iterator[bytes]:
-    """A zip of skills, each in a folder of its name: the same input gives the same bytes on any machine."""
-    buffer = _Pieces()
-    manifest = json.dumps(manifest_of(skills), ensure_ascii=False, indent=2, sort_keys=True) + "\n"
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        archive.writestr(_info(MANIFEST, executable=False), manifest.encode())
-        yield from buffer.taken()
-        for skill in sorted(skills, key=lambda skill: skill.name):
-            for file in skill.files:
-                info = _info(f"{skill.name}/{file.path}", executable=file.executable)
-                archive.writestr(info, (skill.place / file.path).read_bytes())
-                yield from buffer.taken()
-    yield from buffer.taken()
-
-
-def _info(name: str, *, executable: bool) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name, _EPOCH)
-    info.create_system = 3
-    info.external_attr = (_EXECUTABLE if executable else _FILE) << 16
-    info.compress_type = zipfile.ZIP_DEFLATED
-    return info
-
-
-class _Pieces(io.RawIOBase):
-    """Takes what `zipfile` writes, so that it can be passed on piece by piece."""
-
-    def __init__(self) -> None:
-        self._written: list[bytes] = []
-        self._place = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seekable(self) -> bool:
-        return False
-
-    def write(self, data: Any) -> int:
-        piece = bytes(data)
-        self._written.append(piece)
-        self._place += len(piece)
-        return len(piece)
-
-    def taken(self) -> list[bytes]:
-        found, self._written = self._written, []
-        return found

@@ -19,7 +19,7 @@ MAX_SKILL_BYTES = 512 * 1024 * 1024
 
 _JUNK_DIRECTORIES = frozenset({"__pycache__", "node_modules", ".git"})
 _JUNK_FILES = frozenset({".DS_Store"})
-SIGNATURE = "skill.sig"
+_JUNK_AT_TOP = "evals"
 
 
 class SkillFile(Struct, frozen=True, order=True):
@@ -35,12 +35,27 @@ class SkillFile(Struct, frozen=True, order=True):
         return structs.asdict(self)
 
 
+def is_junk(path: str) -> bool:
+    """Whether a path in a skill is one that nobody would ship.
+
+    >>> [is_junk(path) for path in ("evals/a.json", "scripts/evals/a", "scripts/__pycache__/x.pyc")]
+    [True, False, True]
+    """
+    *directories, name = path.split("/")
+    return (
+        not _JUNK_DIRECTORIES.isdisjoint(directories)
+        or directories[:1] == [_JUNK_AT_TOP]
+        or name in _JUNK_FILES
+        or name.endswith(".pyc")
+    )
+
+
 def files_of(directory: Path) -> tuple[SkillFile, ...]:
     """The files of a skill, sorted by the bytes of their paths, without what nobody would ship.
 
     A link, a device or a name that is no text is refused: none of them arrives the same elsewhere.
     """
-    found = [_described(directory, relative) for relative in _walk(directory, "", top=True)]
+    found = [_described(directory, relative) for relative in _walk(directory, "")]
     if len(found) > MAX_FILES or sum(file.size for file in found) > MAX_SKILL_BYTES:
         most = f"{MAX_FILES:,} files and {MAX_SKILL_BYTES:,} bytes"
         raise PackRefused(f"{directory} is too large for a skill: at most {most}.")
@@ -48,28 +63,26 @@ def files_of(directory: Path) -> tuple[SkillFile, ...]:
 
 
 def digest_of(files: Iterable[SkillFile]) -> str:
-    """The digest of a whole skill; its own signature is not part of what it signs.
+    """The digest of a whole skill, as others compute it too; executable bits are outside of it.
 
     >>> digest_of([SkillFile("SKILL.md", "ab", 2)])[:19]
     'sha256:0f0567d026db'
     """
     whole = hashlib.sha256()
     for file in sorted(files, key=lambda file: file.path.encode()):
-        if file.path != SIGNATURE:
-            whole.update(f"{file.path}\0{file.sha256}\n".encode())
+        whole.update(f"{file.path}\0{file.sha256}\n".encode())
     return f"sha256:{whole.hexdigest()}"
 
 
-def _walk(base: Path, place: str, *, top: bool = False) -> Iterator[str]:
+def _walk(base: Path, place: str) -> Iterator[str]:
     with os.scandir(base / place) as listing:
         entries = sorted(listing, key=lambda entry: entry.name)
     for entry in entries:
-        name = entry.name
-        relative = f"{place}/{name}" if place else name
+        relative = f"{place}/{entry.name}" if place else entry.name
         if entry.is_dir(follow_symlinks=False):
-            if name not in _JUNK_DIRECTORIES and not (top and name == "evals"):
+            if not is_junk(f"{relative}/"):
                 yield from _walk(base, relative)
-        elif name not in _JUNK_FILES and not name.endswith(".pyc"):
+        elif not is_junk(relative):
             yield relative
 
 

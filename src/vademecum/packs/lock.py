@@ -15,6 +15,7 @@ from vademecum.packs.content import SkillFile
 
 LOCK_FILE = "skills.lock.json"
 LOCK_VERSION = 1
+HERE = "here"  # the source of skills that live in the root itself
 MAX_LOCK_BYTES = 64 * 1024 * 1024
 
 
@@ -27,6 +28,11 @@ class Locked(msgspec.Struct, frozen=True):
     files: tuple[SkillFile, ...]
     version: str | None = None
     signer: str | None = None
+
+    @property
+    def is_kept_here(self) -> bool:
+        """Whether there is no other place that it comes from."""
+        return self.source == HERE
 
     def to_json(self) -> dict[str, Any]:
         """As the lock file has it."""

@@ -12,7 +12,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -34,18 +34,18 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """A change that will happen; ``lock`` is the lock file's new content, if it changes."""
+    """A change that will happen; ``files`` are those beside the skills that it writes, with their content."""
 
     moves: tuple[Move, ...]
-    lock: str | None = None
-    lock_file: str | None = None
+    files: dict[str, str] = {}
 
 
 class RootChange:
     """One change of one root, made by the process that holds the root's lock."""
 
-    def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, root: Path, *, clock: Callable[[], float], durable: bool) -> None:
         self._root = root
+        self._durable = durable
         now = clock()
         self._moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now * 1e6) % 1_000_000:06}"
         self._moves: list[Move] = []
@@ -58,7 +58,8 @@ class RootChange:
     def put(self, name: str, *, keep_old: bool = True) -> None:
         """Put the staged skill of that name in its place; what is there is kept or deleted."""
         staged = self.staging / name
-        _sync_tree(staged)
+        if self._durable:
+            _sync_tree(staged)
         self._moves.append(
             Move(name, str(staged), self._kept(name) if keep_old else None, staged.stat().st_ino)
         )
@@ -67,9 +68,9 @@ class RootChange:
         """Empty a skill's place; what is there is kept or deleted."""
         self._moves.append(Move(name, None, self._kept(name) if keep else None))
 
-    def commit(self, *, lock_file: Path | None = None, lock: str | None = None) -> None:
+    def commit(self, files: Mapping[Path, str]) -> None:
         """Write the journal, which is the point of no return, and carry it out."""
-        journal = Journal(tuple(self._moves), lock, None if lock_file is None else str(lock_file))
+        journal = Journal(tuple(self._moves), {str(path): text for path, text in files.items()})
         _write_synced(self._root / JOURNAL, msgspec.json.encode(journal))
         _carry_out(self._root, journal)
 
@@ -78,25 +79,53 @@ class RootChange:
 
 
 @contextlib.contextmanager
-def changing(root: Path, *, clock: Callable[[], float] = time.time) -> Iterator[RootChange]:
-    """Hold a root's lock, finish what was begun before, and clean up afterwards."""
+def changing(
+    root: Path, *, clock: Callable[[], float] = time.time, durable: bool = True
+) -> Iterator[RootChange]:
+    """Hold a root's lock, finish what was begun before, and clean up afterwards.
+
+    What is not ``durable`` survives the death of a process, but perhaps not that of the machine.
+    """
     try:
         root.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        held = _locked(root, fcntl.LOCK_EX)
     except OSError as error:
         raise ConfigError(f"{root} cannot be changed ({error.strerror}): make it writable.") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         recover(root)
-        change = RootChange(root, clock=clock)
+        change = RootChange(root, clock=clock, durable=durable)
         try:
             yield change
         finally:
-            shutil.rmtree(change.staging, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                os.rmdir(root / STAGING)
+            shutil.rmtree(root / STAGING, ignore_errors=True)
     finally:
+        os.close(held)
+
+
+def tidied(root: Path) -> str | None:
+    """Finish or clean up what was cut short, unless somebody is at work there; says what was done."""
+    if not needs_recovery(root):
+        return None
+    try:
+        held = _locked(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return None
+    try:
+        return recover(root)
+    except OSError:
+        return None  # a place where we may only read
+    finally:
+        os.close(held)
+
+
+def _locked(root: Path, how: int) -> int:
+    descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, how)
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor
 
 
 def needs_recovery(root: Path) -> bool:
@@ -110,10 +139,11 @@ def recover(root: Path) -> str | None:
     journal = _read(root / JOURNAL)
     if journal is not None:
         _carry_out(root, journal)
-        done = f"a change of {', '.join(move.name for move in journal.moves)} that was cut short was finished"
+        names = ", ".join(move.name for move in journal.moves) or "the lock"
+        done = f"A change of {names} that was cut short was finished."
     if (root / STAGING).exists():
         shutil.rmtree(root / STAGING, ignore_errors=True)
-        done = done or "what an interrupted change had prepared was removed"
+        done = done or "What an interrupted change had prepared was removed."
     return done
 
 
@@ -121,8 +151,8 @@ def _carry_out(root: Path, journal: Journal) -> None:
     """Do all moves, each of which may have happened already."""
     for move in journal.moves:
         _move(root, move)
-    if journal.lock is not None and journal.lock_file is not None:
-        write_atomic(Path(journal.lock_file), journal.lock.encode())
+    for path, text in journal.files.items():
+        write_atomic(Path(path), text.encode())
     _sync(root)
     (root / JOURNAL).unlink(missing_ok=True)
     _sync(root)

@@ -1,0 +1,323 @@
+"""``vade install`` and what follows: uninstall, restore, verify, diff, lock, sync, outdated, update."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vademecum.cli.indexing import IndexWords, complete_names
+from vademecum.cli.output import Bar, counted, json_option, print_json
+from vademecum.config import Config, load_config
+from vademecum.context import Context
+from vademecum.errors import PackRefused, VademecumError
+from vademecum.packs.arrivals import Change, Options
+from vademecum.packs.comparing import diff_of
+from vademecum.packs.fetching import Fetching
+from vademecum.packs.install import install, restore, uninstall
+from vademecum.packs.keys import TRUSTED_DIRECTORY, trusted_keys
+from vademecum.packs.lock import lock_path, read_lock
+from vademecum.packs.shelf import Shelf
+from vademecum.packs.sources import reference_to, remembered
+from vademecum.packs.store import Store
+from vademecum.packs.syncing import Sources, lock_here, sync
+from vademecum.packs.transaction import tidied
+from vademecum.packs.updating import Update, outdated, update
+from vademecum.packs.verifying import verify
+from vademecum.skill.text import escaped, visible
+
+BROKEN, FOUND_PROBLEMS = 5, 1
+
+scope_option = click.option(
+    "--scope",
+    type=click.Choice(["project", "user"]),
+    default="project",
+    show_default=True,
+    help="The .agent/skills of the project, or of the home directory.",
+)
+_force = click.option("--force", is_flag=True, help="Replace what was edited by hand; it is kept in .trash.")
+_backup = click.option("--backup", is_flag=True, help="Keep what is replaced in .trash, edited or not.")
+_unsafe = click.option("--allow-unsafe", is_flag=True, help="Take skills that want tools of high risk.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+_names = click.argument("names", nargs=-1, shell_complete=complete_names)
+
+
+def root_of(scope: str, context: Context) -> Path:
+    """The root that a scope means."""
+    if scope == "user":
+        return context.home / ".agent" / "skills"
+    places = context.project_directories() or [context.cwd]
+    nearest = next((place for place in places if (place / ".agent").is_dir()), places[-1])
+    return nearest / ".agent" / "skills"
+
+
+class Desk:
+    """Everything that a command about installed skills needs of this place."""
+
+    def __init__(self, scope: str, *, names: bool = False) -> None:
+        """Look around; ``names`` also looks at which skills there are, for names that could be mistaken."""
+        self.context = Context.current()
+        self.settings: Config = load_config(self.context).settings
+        self.scope = scope
+        cache = self.context.cache_directory()
+        self.bar = Bar("fetching", bytes_=True)
+        fetching = Fetching(None if cache is None else cache / "fetch", self.bar)
+        self.sources = Sources(self.context, fetching)
+        self.shelf = Shelf(
+            root_of(scope, self.context),
+            trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY),
+            Store(None if cache is None else cache / "packs"),
+            _known_names() if names else (),
+        )
+        done = tidied(self.shelf.root)
+        if done is not None:
+            click.echo(f"vade: {visible(done)}", err=True)
+
+    def options(self, *, require_signature: bool = False, **allowed: Any) -> Options:
+        """What was asked for, and what the configuration asks for beyond it."""
+        required = self.scope in self.settings.security.require_signatures
+        return Options(require_signature=require_signature or required, **allowed)
+
+
+def _known_names() -> tuple[str, ...]:
+    try:
+        index = IndexWords((), no_default_roots=False, lenient=False).build()
+    except VademecumError:
+        return ()
+    return tuple(skill.name for skill in index.skills)
+
+
+@click.command("install")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@scope_option
+@click.option("--skill", "only", multiple=True, metavar="NAME", help="Only this one out of many; repeatable.")
+@click.option("--require-signature", is_flag=True, help="Refuse what no trusted key signed.")
+@_dry_run
+@_force
+@_backup
+@_unsafe
+@json_option
+def install_command(
+    *, sources: tuple[str, ...], scope: str, only: tuple[str, ...], as_json: bool, **allowed: bool
+) -> None:
+    """Install the skills of a source: all of them, or nothing.
+
+    SOURCE is a zip, a tar or a directory; https://…/x.zip (#sha256=… demands a digest); git+https://…@ref#dir
+    or owner/repo; https://site/ that lists its skills; or a marketplace.json.
+    """
+    desk = Desk(scope, names=True)
+    options = desk.options(only=only, **allowed)
+    changes: list[Change] = []
+    remarks: list[str] = []
+    for typed in sources:
+        reference = reference_to(typed, context=desk.context)
+        name = remembered(reference, base=desk.shelf.base)
+        with desk.sources.fetching.fetched(reference, name, only=only) as source:
+            desk.bar.done()
+            unpacking = Bar("unpacking")
+            changes += install(source, desk.shelf, options, progress=unpacking)
+            unpacking.done()
+            remarks += source.remarks
+    if as_json:
+        shown = [change.to_json() for change in changes]
+        print_json({"dry_run": options.dry_run, "changes": shown, "remarks": remarks})
+        return
+    for change in changes:
+        _show(change, dry_run=options.dry_run)
+    for remark in remarks:
+        click.echo(visible(f"Left out: {remark}"))
+
+
+def _show(change: Change, *, dry_run: bool) -> None:
+    verb = {"new": "Installed", "replace": "Replaced", "same": "Unchanged"}[change.action]
+    click.echo(f"{f'Would be {verb.lower()}' if dry_run else verb}: {visible(change.name)}")
+    if change.action == "replace":
+        for kind in ("added", "removed", "changed"):
+            for file in getattr(change, kind):
+                click.echo(f"  {kind} {visible(file)}")
+    if change.scripts and change.action != "same":
+        click.echo(f"  it brings scripts: {visible(', '.join(change.scripts))}")
+    if change.signer:
+        click.echo(f"  signed by {visible(change.signer)}")
+    for remark in change.remarks:
+        click.echo(f"  {visible(remark)}")
+
+
+@click.command("uninstall")
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_names)
+@scope_option
+@click.option("--purge", is_flag=True, help="Delete it instead of keeping it in .trash.")
+@click.option("--force", is_flag=True, help="Also what was edited by hand, or not installed by vade.")
+@json_option
+def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool, as_json: bool) -> None:
+    """Take skills out; vade restore brings them back."""
+    done = uninstall(names, Desk(scope).shelf, purge=purge, force=force)
+    if as_json:
+        print_json({"uninstalled": done, "kept": not purge})
+        return
+    for name in done:
+        back = "" if purge else f" (vade restore {name} brings it back)"
+        click.echo(visible(f"Uninstalled: {name}{back}"))
+
+
+@click.command("restore")
+@click.argument("name")
+@scope_option
+@json_option
+def restore_command(*, name: str, scope: str, as_json: bool) -> None:
+    """Bring back the version of a skill that was uninstalled or replaced last."""
+    kept = restore(name, Desk(scope).shelf)
+    if as_json:
+        print_json({"restored": name, "from": str(kept)})
+    else:
+        click.echo(f"Restored: {visible(name)}")
+
+
+@click.command("verify")
+@_names
+@scope_option
+@json_option
+def verify_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
+    """Compare every installed file with the lock. Exit code 5: something differs."""
+    verdicts = verify(Desk(scope).shelf.root, names)
+    wrong = [verdict for verdict in verdicts if verdict.status != "ok"]
+    if as_json:
+        print_json({"verified": not wrong, "skills": [verdict.to_json() for verdict in verdicts]})
+        return BROKEN if wrong else 0
+    for verdict in wrong:
+        click.echo(f"{visible(verdict.name)}: {verdict.status}")
+        for difference in verdict.differences:
+            click.echo(f"  {visible(difference)}")
+    click.echo(f"{counted(len(verdicts), 'skill')} compared, {len(wrong) or 'none'} not as locked")
+    return BROKEN if wrong else 0
+
+
+@click.command("diff")
+@click.argument("name", shell_complete=complete_names)
+@scope_option
+@json_option
+def diff_command(*, name: str, scope: str, as_json: bool) -> int:
+    """Show what was edited in a skill since it was installed. Exit code 1: something was."""
+    desk = Desk(scope)
+    locked = read_lock(desk.shelf.root).skills.get(name)
+    if locked is None or not (desk.shelf.root / name).is_dir():
+        raise PackRefused(f"{name!r} was not installed here: vade list shows what is.", code="not-installed")
+    with tempfile.TemporaryDirectory(prefix="vade-") as aside:
+        original = desk.sources.stage_again(name, locked, desk.shelf, Path(aside, "then"))
+        desk.bar.done()
+        lines = diff_of(original, desk.shelf.root / name)
+    if as_json:
+        print_json({"name": name, "diff": lines})
+    else:
+        _print_diff(lines)
+        if not lines:
+            click.echo(f"{visible(name)} is as it was installed")
+    return FOUND_PROBLEMS if lines else 0
+
+
+def _print_diff(lines: list[str], indent: str = "") -> None:
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    for line in lines:
+        heading = line.startswith(("+++", "---"))
+        text = f"{indent}{escaped(line.expandtabs(4))}"
+        click.echo(click.style(text, fg=None if heading else colours.get(line[:1]), bold=heading))
+
+
+@click.command("lock")
+@_names
+@scope_option
+@click.option("--npm", is_flag=True, help="Also write skills-lock.json, for users of the npm tool skills.")
+@json_option
+def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool) -> None:
+    """Lock what is in the root as it is now, edits and skills of your own included."""
+    desk = Desk(scope)
+    changed = lock_here(desk.shelf, names, npm=npm)
+    file = lock_path(desk.shelf.root)
+    if as_json:
+        print_json(
+            {"file": str(file), "changed": changed, "skills": sorted(read_lock(desk.shelf.root).skills)}
+        )
+        return
+    for name in changed:
+        click.echo(f"Locked as it is: {visible(name)}")
+    click.echo(f"{counted(len(read_lock(desk.shelf.root).skills), 'skill')} in {visible(str(file))}")
+
+
+@click.command("sync")
+@scope_option
+@click.option("--frozen", is_flag=True, help="Change nothing: exit code 5 where anything would.")
+@_force
+@json_option
+def sync_command(*, scope: str, frozen: bool, force: bool, as_json: bool) -> None:
+    """Make the root equal to the lock: fetch what is missing, take away what vade put there before."""
+    desk = Desk(scope)
+    steps = sync(desk.shelf, desk.sources, frozen=frozen, force=force)
+    desk.bar.done()
+    if as_json:
+        print_json({"frozen": frozen, "steps": [step.to_json() for step in steps]})
+        return
+    for step in steps:
+        words = {
+            "restored": "Restored",
+            "removed": "Removed (it is in .trash)",
+            "not-locked": "Not in the lock",
+        }
+        click.echo(f"{words[step.action]}: {visible(step.name)}")
+    if all(step.action == "not-locked" for step in steps):
+        click.echo("Everything is as the lock says")
+
+
+@click.command("outdated")
+@_names
+@scope_option
+@json_option
+def outdated_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
+    """Ask the sources what is newer. Exit code 1: a source is gone or cannot be reached."""
+    desk = Desk(scope)
+    ages = outdated(desk.shelf, desk.sources, names)
+    desk.bar.done()
+    problems = any(age.status in {"gone", "unreachable"} for age in ages)
+    if as_json:
+        print_json({"skills": [age.to_json() for age in ages]})
+        return FOUND_PROBLEMS if problems else 0
+    for age in ages:
+        if age.status not in {"current", "here"}:
+            new = f" ({age.locked[:19]} → {age.newest[:19]})" if age.status == "outdated" else ""
+            click.echo(visible(f"{age.name}: {age.status}{new}{f' ({age.problem})' if age.problem else ''}"))
+    fresh = sum(age.status in {"current", "here"} for age in ages)
+    click.echo(f"{counted(len(ages), 'skill')} asked for, {fresh} up to date")
+    return FOUND_PROBLEMS if problems else 0
+
+
+@click.command("update")
+@_names
+@scope_option
+@click.option("--require-signature", is_flag=True, help="Refuse what no trusted key signed.")
+@_dry_run
+@_force
+@_backup
+@_unsafe
+@json_option
+def update_command(*, names: tuple[str, ...], scope: str, as_json: bool, **allowed: bool) -> None:
+    """Install what the sources have now, and show what differs."""
+    desk = Desk(scope, names=True)
+    options = desk.options(**allowed)
+    updates = update(desk.shelf, desk.sources, options, names)
+    desk.bar.done()
+    if as_json:
+        print_json({"dry_run": options.dry_run, "updates": [one.to_json() for one in updates]})
+        return
+    for one in updates:
+        _show_update(one, dry_run=options.dry_run)
+
+
+def _show_update(one: Update, *, dry_run: bool) -> None:
+    if one.change.action == "same":
+        click.echo(f"Up to date: {visible(one.change.name)}")
+        return
+    click.echo(f"{'Would be updated' if dry_run else 'Updated'}: {visible(one.change.name)}")
+    _print_diff(list(one.diff), "  ")
+    for remark in one.change.remarks:
+        click.echo(f"  {visible(remark)}")

@@ -1,0 +1,217 @@
+"""A repository → one commit's files. Git itself fetches; nothing is checked out, and nothing of it runs.
+
+Objects are read from git's store by their names. There is no work tree, so no hook, filter or attribute of
+the repository takes part, and links are only entries in a list.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from vademecum.errors import PackRefused
+from vademecum.packs.sources import GitSource
+
+MAX_FETCHED_BYTES = 2 * 1024 * 1024 * 1024
+MAX_SECONDS = 600.0
+MAX_ENTRIES = 200_000
+MAX_COMPLAINT_CHARS = 300
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+_EXECUTABLE, _FILES = "100755", frozenset({"100644", "100755", "100664"})
+_LOOK_SECONDS = 0.05
+# The user's own settings (keys, proxies, other names for hosts) count; what could run something does not.
+_SETTINGS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "protocol.ext.allow=never",
+    "fetch.recurseSubmodules=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+)
+# Set by git for its hooks: they would lead us into somebody else's repository.
+_OF_ANOTHER = frozenset(
+    {
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_NAMESPACE",
+        "GIT_COMMON_DIR",
+        "GIT_PREFIX",
+    }
+)
+
+
+class TreeEntry(Struct, frozen=True):
+    """One entry of a commit's tree."""
+
+    name: str
+    blob: str
+    size: int
+    mode: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a plain file, and no link or other repository."""
+        return self.mode in _FILES
+
+    @property
+    def executable(self) -> bool:
+        """Whether it can be executed."""
+        return self.mode == _EXECUTABLE
+
+
+class Repository:
+    """A repository of ours, aside, that others are fetched into."""
+
+    def __init__(self, place: Path, *, seconds: float = MAX_SECONDS) -> None:
+        git = shutil.which("git")
+        if git is None:
+            raise PackRefused("git is not installed, and this source needs it: install git.")
+        place.mkdir(parents=True, exist_ok=True)
+        self._place = place
+        self._seconds = seconds
+        self._words = [git, *(word for setting in _SETTINGS for word in ("-c", setting)), "-C", str(place)]
+        self._reader: subprocess.Popen[bytes] | None = None
+        self._run("init", "--quiet", "--bare", "--template=", ".")
+
+    def fetch(self, source: GitSource, *, commit: str | None = None) -> str:
+        """Fetch one commit, without its history, and return its name."""
+        wanted = commit or source.ref or "HEAD"
+        try:
+            self._fetch(source.url, wanted)
+        except PackRefused:
+            if commit is None:
+                raise
+            # Not every server hands out a commit by its name; its branch may still lead there.
+            self._fetch(source.url, source.ref or "HEAD")
+        found = self._run("rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}").strip()
+        if not _COMMIT.match(found):
+            raise PackRefused(f"{source.url} has no commit at {wanted!r}: nothing was installed.")
+        return found
+
+    def newest(self, source: GitSource) -> str | None:
+        """The commit that a source leads to now, without fetching it; none where the server does not say."""
+        if source.ref is not None and _COMMIT.match(source.ref):
+            return source.ref
+        names = (source.ref, f"{source.ref}^{{}}") if source.ref else ("HEAD",)
+        found = self._run("ls-remote", "--quiet", "--", source.url, *names)
+        lines = [line.split("\t") for line in found.splitlines() if "\t" in line]
+        # An annotated tag is followed by the commit that it leads to.
+        return lines[-1][0] if lines and _COMMIT.match(lines[-1][0]) else None
+
+    def entries(self, commit: str, directory: str) -> list[TreeEntry]:
+        """All files, links and submodules of a commit below a directory, named from there."""
+        listed = self._run("ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{directory}")
+        found = []
+        for line in filter(None, listed.split("\0")):
+            about, _, name = line.partition("\t")
+            mode, _, blob, size = about.split()
+            found.append(TreeEntry(name, blob, int(size) if size.isdigit() else 0, mode))
+            if len(found) > MAX_ENTRIES:
+                raise PackRefused(
+                    f"The repository has more than {MAX_ENTRIES:,} files: name a directory of it."
+                )
+        return found
+
+    def read(self, entry: TreeEntry) -> IO[bytes]:
+        """The content of an entry, byte for byte as it was committed."""
+        if self._reader is None:
+            self._reader = subprocess.Popen(  # noqa: S603 - git, told object names only
+                [*self._words, "cat-file", "--batch"],
+                env=_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        asked, answered = self._reader.stdin, self._reader.stdout
+        assert asked is not None
+        assert answered is not None
+        asked.write(f"{entry.blob}\n".encode())
+        asked.flush()
+        head = answered.readline().split()
+        if len(head) != 3 or head[1] != b"blob":
+            raise PackRefused(f"{entry.name!r} cannot be read from the repository: nothing was installed.")
+        data = answered.read(int(head[2]))
+        answered.read(1)
+        return io.BytesIO(data)
+
+    def close(self) -> None:
+        """End what still reads."""
+        if self._reader is not None:
+            with self._reader:
+                self._reader.kill()
+            self._reader = None
+
+    def _fetch(self, url: str, wanted: str) -> None:
+        self._run("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", url, wanted)
+
+    def _run(self, *words: str) -> str:
+        """What git says; it is ended when it takes too long or fetches too much."""
+        deadline = time.monotonic() + self._seconds
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = subprocess.Popen(  # noqa: S603 - git, with addresses behind a "--"
+                [*self._words, *words],
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+            try:
+                self._watch(process, words[0], deadline)
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            out.seek(0)
+            err.seek(0)
+            if process.returncode:
+                said = err.read(8192).decode("utf-8", "replace").strip().splitlines()
+                reason = (said[-1] if said else "it said nothing")[:MAX_COMPLAINT_CHARS]
+                raise PackRefused(f"git {words[0]} failed ({reason}): nothing was installed.")
+            return os.fsdecode(out.read())
+
+    def _watch(self, process: subprocess.Popen[bytes], verb: str, deadline: float) -> None:
+        while True:
+            try:
+                process.wait(_LOOK_SECONDS)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    raise PackRefused(
+                        f"git {verb} took longer than {self._seconds:.0f} seconds: nothing was installed."
+                    ) from None
+                if _size_of(self._place) > MAX_FETCHED_BYTES:
+                    raise PackRefused(
+                        f"The repository is larger than {MAX_FETCHED_BYTES:,} bytes: nothing was installed."
+                    ) from None
+            else:
+                return
+
+
+def _size_of(place: Path) -> int:
+    total = 0
+    for directory, _, names in os.walk(place):
+        for name in names:
+            try:
+                total += os.lstat(f"{directory}/{name}").st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
+    return kept | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}

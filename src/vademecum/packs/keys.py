@@ -1,0 +1,154 @@
+"""Keys: making them, reading them, and which of them the user trusts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from vademecum.errors import ConfigError, FileRefused, PackRefused
+from vademecum.files import read_capped
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.x509 import Certificate
+
+    PublicKey = Ed25519PublicKey | EllipticCurvePublicKey
+
+MAX_KEY_BYTES = 64 * 1024
+MAX_TRUSTED = 1000
+TRUSTED_DIRECTORY = "trusted-keys"
+KEY_DIRECTORY = "keys"
+KEY_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}\Z")
+
+
+class Trusted(Struct, frozen=True):
+    """The keys and certificates in ``~/.agent/trusted-keys``, each with its file's name."""
+
+    keys: tuple[tuple[str, PublicKey], ...] = ()
+    certificates: tuple[tuple[str, Certificate], ...] = ()
+
+    def key(self, key_id: str) -> tuple[str, PublicKey] | None:
+        """The trusted key of that id."""
+        return next((found for found in self.keys if id_of(found[1]) == key_id), None)
+
+
+def new_key(directory: Path, name: str) -> tuple[Path, Path, str]:
+    """Make a key pair: ``name.pem`` is private, for its owner's eyes only, and ``name.pub`` is for others."""
+    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415 - 30 ms, here alone
+    from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
+
+    if not KEY_NAME.match(name):
+        raise ConfigError(f"{name!r} is no name for a key: use letters, digits, '.', '_' and '-'.")
+    key = ed25519.Ed25519PrivateKey.generate()
+    secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+    private, public = directory / f"{name}.pem", directory / f"{name}.pub"
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _write_new(private, secret, mode=0o600)
+    _write_new(public, public_text(key.public_key()), mode=0o644)
+    return private, public, id_of(key.public_key())
+
+
+def private_key(path: Path) -> Ed25519PrivateKey:
+    """The private key in a file."""
+    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
+
+    try:
+        found = form.load_pem_private_key(read_capped(path, cap=MAX_KEY_BYTES), None)
+    except FileNotFoundError as error:
+        raise ConfigError(f"There is no key {path}: make one with vade keygen.") from error
+    except (OSError, FileRefused, ValueError, TypeError) as error:
+        raise ConfigError(f"{path} is no private key that can be used ({error}).") from error
+    if not isinstance(found, ed25519.Ed25519PrivateKey):
+        raise ConfigError(f"{path} is no Ed25519 key: make one with vade keygen.")
+    return found
+
+
+def trusted_keys(directory: Path) -> Trusted:
+    """Everything in the directory of trusted keys; a file that is none of them is an error."""
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
+
+    keys: list[tuple[str, PublicKey]] = []
+    certificates: list[tuple[str, Certificate]] = []
+    try:
+        names = sorted(name for name in os.listdir(directory) if not name.startswith("."))[:MAX_TRUSTED]
+    except FileNotFoundError:
+        return Trusted()
+    for name in names:
+        stem = name.rpartition(".")[0] or name
+        try:
+            data = read_capped(directory / name, cap=MAX_KEY_BYTES)
+            if b"BEGIN CERTIFICATE" in data:
+                certificates += [(stem, found) for found in x509.load_pem_x509_certificates(data)]
+            else:
+                keys.append((stem, _usable(form.load_pem_public_key(data))))
+        except (OSError, FileRefused, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"{directory / name} is no public key or certificate in PEM form ({error}): remove it."
+            ) from error
+    return Trusted(tuple(keys), tuple(certificates))
+
+
+def public_key(text: bytes) -> PublicKey:
+    """A public key in PEM form; ``ValueError`` where it is none that can be used."""
+    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
+
+    return _usable(form.load_pem_public_key(text))
+
+
+def public_text(key: PublicKey) -> bytes:
+    """A public key in PEM form."""
+    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
+
+    return key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+
+
+def id_of(key: PublicKey) -> str:
+    """A key's name: the sha256 of its usual binary form."""
+    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
+
+    data = key.public_bytes(form.Encoding.DER, form.PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(data).hexdigest()
+
+
+def is_signed_by(key: PublicKey, signature: bytes, message: bytes) -> bool:
+    """Whether this key made this signature of this message."""
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
+
+    try:
+        if isinstance(key, ed25519.Ed25519PublicKey):
+            key.verify(signature, message)
+        else:
+            by_size = {256: hashes.SHA256(), 384: hashes.SHA384()}
+            key.verify(signature, message, ec.ECDSA(by_size.get(key.curve.key_size, hashes.SHA512())))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _usable(key: object) -> PublicKey:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
+
+    if isinstance(key, (ed25519.Ed25519PublicKey, ec.EllipticCurvePublicKey)):
+        return key
+    raise ValueError("only Ed25519 and elliptic curves are taken")
+
+
+def _write_new(path: Path, data: bytes, *, mode: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError as error:
+        raise PackRefused(
+            f"{path} exists already: a key is never overwritten. Choose another name."
+        ) from error
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(data)

@@ -1,0 +1,90 @@
+"""What a person would not notice: names that look like others, characters that nobody sees."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from pathlib import Path
+
+from vademecum.skill.text import HIDDEN_CHARACTERS
+
+MAX_LOOKED_AT_BYTES = 2 * 1024 * 1024
+
+# Letters and digits that many fonts draw alike, by what they are taken for.
+_DRAWN_LIKE = {
+    "a": "аαɑ",
+    "b": "в",
+    "c": "с",
+    "d": "ԁđ",
+    "e": "е3",
+    "g": "ɡ",
+    "h": "һ",
+    "i": "іι1ıl",
+    "j": "ј",
+    "k": "кκ",
+    "m": "м",
+    "n": "п",
+    "o": "оο0",
+    "p": "рρ",
+    "q": "ԛ",
+    "r": "г",
+    "s": "ѕ5",
+    "t": "тτ",
+    "u": "υ",
+    "v": "ν",
+    "w": "ԝ",
+    "x": "хχ",
+    "y": "у",
+}
+_ALIKE = str.maketrans({odd: plain for plain, odds in _DRAWN_LIKE.items() for odd in odds})
+_ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
+
+
+def looks_like(name: str, others: Iterable[str]) -> str | None:
+    """Another name that this one could be taken for.
+
+    >>> looks_like("раypal-tools", ["paypal-tools"]), looks_like("file-dlff", ["file-diff"])
+    ('paypal-tools', 'file-diff')
+    >>> looks_like("pdf", ["pdf", "docx"]) is None
+    True
+    """
+    own = _skeleton(name)
+    return next((other for other in others if other != name and _skeleton(other) == own), None)
+
+
+def mixed_scripts(name: str) -> bool:
+    """Whether one word of a name mixes alphabets that are not written together.
+
+    >>> mixed_scripts("pаypal"), mixed_scripts("文件-diff"), mixed_scripts("pdf-工具")
+    (True, False, False)
+    """
+    return any(len(_scripts(word)) > 1 for word in name.split("-"))
+
+
+def hidden_in(place: Path, files: Iterable[str]) -> list[str]:
+    """The text files that hold characters nobody sees, each with the first of them and its line."""
+    found = []
+    for file in files:
+        with open(place / file, "rb") as opened:
+            data = opened.read(MAX_LOOKED_AT_BYTES)
+        if data.isascii() or b"\0" in data:
+            continue  # what ASCII can hide, the loader takes out
+        text = data.decode("utf-8", "ignore").removeprefix("\ufeff")
+        hit = HIDDEN_CHARACTERS.search(text)
+        if hit:
+            line = text.count("\n", 0, hit.start()) + 1
+            found.append(f"{file} holds hidden characters (U+{ord(hit[0]):04X} on line {line})")
+    return found
+
+
+def _skeleton(name: str) -> str:
+    plain = unicodedata.normalize("NFKC", name).casefold().translate(_ALIKE)
+    for pair, one in _ALIKE_PAIRS:
+        plain = plain.replace(pair, one)
+    return plain.replace("-", "").replace("_", "")
+
+
+def _scripts(word: str) -> set[str]:
+    """The alphabets of a word, by the first word of each letter's name; Han and Kana go with any."""
+    found = {unicodedata.name(char, "?").split()[0] for char in word if char.isalpha()}
+    return found & {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"}

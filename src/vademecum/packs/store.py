@@ -1,0 +1,72 @@
+"""Packs that were installed before, in the cache: to show what was edited since, and to restore offline.
+
+Anything in it may be gone, and what comes out of it is checked against the lock like any source.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from vademecum.errors import VademecumError
+from vademecum.files import write_atomic
+from vademecum.packs.content import files_of
+from vademecum.packs.packing import PackedSkill, pack_bytes
+
+MAX_STORE_BYTES = 512 * 1024 * 1024
+
+
+class Store:
+    """A directory of packs, each named by a digest: its own, or that of the one skill in it."""
+
+    def __init__(self, place: Path | None) -> None:
+        self._place = place
+
+    def find(self, *digests: str) -> Path | None:
+        """The pack of the first of these digests that is here."""
+        if self._place is None:
+            return None
+        files = [self._file(digest) for digest in digests if digest.startswith("sha256:")]
+        return next((file for file in files if file.is_file()), None)
+
+    def keep_pack(self, path: Path, digest: str) -> None:
+        """Keep a whole archive by the digest of its bytes."""
+        if self._place is None or self.find(digest):
+            return
+        temporary = self._file(f"{digest}.{os.urandom(4).hex()}")
+        try:
+            self._place.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, temporary)
+            os.replace(temporary, self._file(digest))
+            self._prune()
+        except OSError:
+            temporary.unlink(missing_ok=True)  # it is only a cache
+
+    def keep_skill(self, directory: Path, digest: str) -> None:
+        """Keep one installed skill by the digest of its files."""
+        if self._place is None or self.find(digest):
+            return
+        try:
+            skill = PackedSkill(directory.name, None, directory, files_of(directory))
+            write_atomic(self._file(digest), b"".join(pack_bytes([skill])))
+            self._prune()
+        except (OSError, VademecumError):
+            return  # it is only a cache
+
+    def _file(self, digest: str) -> Path:
+        assert self._place is not None
+        return self._place / f"{digest.removeprefix('sha256:')}.zip"
+
+    def _prune(self) -> None:
+        """Let go of what was kept longest ago, once it is too much."""
+        assert self._place is not None
+        found = sorted(
+            (entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(self._place)
+        )
+        total = sum(size for _, size, _ in found)
+        for _, size, path in found:
+            if total <= MAX_STORE_BYTES:
+                return
+            os.unlink(path)
+            total -= size

@@ -1,0 +1,165 @@
+"""The lock → the root: bring the root to what the lock says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct, structs
+
+from vademecum.context import Context
+from vademecum.errors import IntegrityFailed, PackRefused
+from vademecum.packs.arrivals import Options, Reception
+from vademecum.packs.content import digest_of, files_of
+from vademecum.packs.fetching import Fetching, Source, local_source
+from vademecum.packs.installed import read_installed
+from vademecum.packs.lock import HERE, Locked, LockFile
+from vademecum.packs.shelf import Shelf
+from vademecum.packs.sources import Reference, reference_to
+from vademecum.packs.verifying import Verdict, verdict_of
+from vademecum.skill.frontmatter import read_opening
+from vademecum.skill.model import MANIFEST as SKILL_FILE
+
+
+class Sources(Struct, frozen=True):
+    """How the sources that a lock names are reached again."""
+
+    context: Context
+    fetching: Fetching = Fetching()
+
+    def reference(self, source: str, shelf: Shelf) -> Reference:
+        """Where locked skills come from."""
+        return reference_to(source, context=self.context, base=shelf.base)
+
+    @contextmanager
+    def again(self, name: str, locked: Locked, shelf: Shelf) -> Iterator[Source]:
+        """The very thing that was locked: from the cache, or from its source, at the same commit."""
+        kept = shelf.store.find(locked.digest, locked.resolved)
+        if kept is not None:
+            yield local_source(kept, locked.source)
+            return
+        if locked.is_kept_here:
+            raise IntegrityFailed(
+                f"{name!r} is locked as it was here, and is gone or changed: take it from version control."
+            )
+        commit = None if locked.resolved.startswith("sha256:") else locked.resolved
+        reference = self.reference(locked.source, shelf)
+        with self.fetching.fetched(reference, locked.source, only=(name,), at=commit) as source:
+            yield source
+
+    def stage_again(self, name: str, locked: Locked, shelf: Shelf, aside: Path) -> Path:
+        """Unpack what was locked, and nothing else, whatever the source has now."""
+        options = Options(only=(name,), allow_unsafe=True, force=True)
+        with self.again(name, locked, shelf) as source:
+            (found,) = Reception(shelf, options, LockFile(), aside).arrivals(source)
+        if found.staged.files != locked.files:
+            raise IntegrityFailed(
+                f"{locked.source} no longer has the {name!r} that is locked ({locked.digest[:19]}…): "
+                "nothing was changed."
+            )
+        return aside / name
+
+
+class Step(Struct, frozen=True):
+    """What making a root equal to its lock does to one skill."""
+
+    name: str
+    action: Literal["restored", "removed", "not-locked"]
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``vade sync`` prints it."""
+        return structs.asdict(self)
+
+
+def sync(shelf: Shelf, sources: Sources, *, frozen: bool = False, force: bool = False) -> list[Step]:
+    """Make a root equal to its lock, all or nothing; ``frozen`` refuses where anything would change.
+
+    Skills that vade installed and the lock no longer names go to the trash; those that somebody wrote stay.
+    """
+    with shelf.changing() as change:
+        lock = change.lock
+        verdicts = [verdict_of(name, shelf.root, lock) for name in sorted(lock.skills)]
+        wrong = [verdict for verdict in verdicts if verdict.status != "ok"]
+        removed, others = _beyond(shelf.root, lock)
+        steps = [Step(verdict.name, "restored") for verdict in wrong]
+        steps += [Step(name, "removed") for name in removed]
+        if frozen and steps:
+            raise IntegrityFailed(
+                f"{shelf.root} is not as its lock says ({steps[0].name!r} would be {steps[0].action}): "
+                "run vade sync."
+            )
+        for number, verdict in enumerate(wrong):
+            if not force:
+                _refuse_edits(verdict, shelf.root)
+            locked = lock.skills[verdict.name]
+            staged = sources.stage_again(verdict.name, locked, shelf, change.staging / f".{number}")
+            staged.rename(change.staging / verdict.name)
+            change.put(verdict.name, locked, keep_old=verdict.status == "changed")
+        for name in removed:
+            change.take_away(name, keep=True)
+        if steps:
+            change.commit()
+    return [*steps, *(Step(name, "not-locked") for name in others)]
+
+
+def lock_here(shelf: Shelf, names: tuple[str, ...] = (), *, npm: bool = False) -> list[str]:
+    """Lock what is in the root as it is now; what was edited or written there has no other source then."""
+    with shelf.changing() as change:
+        wanted = list(names) or sorted({*_skills_in(shelf.root), *change.lock.skills})
+        changed = []
+        for name in wanted:
+            if not (shelf.root / name / SKILL_FILE).is_file():
+                if names:
+                    raise PackRefused(f"There is no skill {name!r} in {shelf.root}.", code="not-installed")
+                change.forget(name)
+                changed.append(name)
+                continue
+            if verdict_of(name, shelf.root, change.lock).status == "ok":
+                change.remember(name, change.lock.skills[name])
+                continue
+            change.remember(name, _as_it_is(shelf.root / name))
+            changed.append(name)
+        change.commit(npm=npm)
+    return changed
+
+
+def _as_it_is(place: Path) -> Locked:
+    from vademecum.skill.document import parse_document  # noqa: PLC0415 - YAML, for this alone
+
+    files = files_of(place)
+    digest = digest_of(files)
+    document = parse_document(read_opening(place / SKILL_FILE), directory=place.name)
+    return Locked(HERE, digest, digest, files, document.meta.version)
+
+
+def _skills_in(root: Path) -> list[str]:
+    if not root.is_dir():
+        return []
+    places = sorted(place for place in root.iterdir() if not place.name.startswith("."))
+    return [place.name for place in places if (place / SKILL_FILE).is_file()]
+
+
+def _beyond(root: Path, lock: LockFile) -> tuple[list[str], list[str]]:
+    """Skills that the lock does not name: those we put there, untouched since, and all others."""
+    installed = read_installed(root)
+    beyond = [name for name in _skills_in(root) if name not in lock.skills]
+    ours = [name for name in beyond if name in installed and _is_untouched(name, root)]
+    return ours, [name for name in beyond if name not in ours]
+
+
+def _is_untouched(name: str, root: Path) -> bool:
+    """Whether a skill is as we installed it, whatever the lock wants by now."""
+    try:
+        return digest_of(files_of(root / name)) == read_installed(root).get(name)
+    except PackRefused:
+        return False
+
+
+def _refuse_edits(verdict: Verdict, root: Path) -> None:
+    if verdict.status == "changed" and not _is_untouched(verdict.name, root):
+        raise PackRefused(
+            f"{root / verdict.name} was changed since it was installed: vade diff {verdict.name} shows it, "
+            "--force replaces it (it is kept in .trash)."
+        )
