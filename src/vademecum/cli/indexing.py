@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -15,9 +16,11 @@ from vademecum.cli.output import ReadingProgress
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
+from vademecum.packs.transaction import tidied
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.roots import default_roots
+from vademecum.skill.text import visible
 
 SOURCES = click.Choice(["project", "user", "builtin", "extra", "package"])
 
@@ -44,6 +47,9 @@ class IndexWords:
         if self.lenient:
             options = replace(options, reading=structs.replace(options.reading, lenient=True))
         roots = default_roots(context, config, extra=self.root, defaults=not self.no_default_roots)
+        for root in roots:
+            if root.source in {"project", "user"} and (done := tidied(Path(root.path))):
+                click.echo(f"vade: {visible(done)}", err=True)
         progress = ReadingProgress()
         try:
             return build_index(roots, options, context=context, progress=progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import stat
 import struct
 import tarfile
@@ -10,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from msgspec import Struct
 
@@ -25,6 +24,8 @@ _RATIO_FROM = 10 * 1024 * 1024
 _CHUNK = 256 * 1024
 _LOCAL_HEADER = 30
 _MAX_DESCRIPTOR = 24
+
+Kind = TypeVar("Kind")
 
 
 class Entry(Struct, frozen=True):
@@ -70,24 +71,20 @@ def open_archive(path: Path) -> Opened:
 def pieces_of(entry: Entry) -> Iterator[bytes]:
     """Read an entry to its end; one that is not as large as it says is refused."""
     left = entry.size
-    with _read_errors(entry):
-        file = entry.open()
-    with file:
-        while True:
-            with _read_errors(entry):
-                piece = file.read(min(_CHUNK, left + 1))
+    with _whatever_fails(entry, entry.open) as file:
+        while piece := _whatever_fails(entry, file.read, min(_CHUNK, left + 1)):
             left -= len(piece)
-            if not piece or left < 0:
+            if left < 0:
                 break
             yield piece
     if left:
         raise refused(entry.name, "is not as large as it says")
 
 
-@contextlib.contextmanager
-def _read_errors(entry: Entry) -> Iterator[None]:
+def _whatever_fails(entry: Entry, read: Callable[..., Kind], *words: int) -> Kind:
+    """Read; what goes wrong with that is told of the entry, and nothing else is."""
     try:
-        yield
+        return read(*words)
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, OSError, RuntimeError) as error:
         raise refused(entry.name, f"cannot be read ({error})") from error
 
@@ -101,8 +98,8 @@ def _open_zip(path: Path, size: int) -> Opened:
             _check_zip_entry(info)
         _check_layout(path, archive, infos, size)
         files = [info for info in infos if not info.is_dir()]
-        names = [check_name(info.filename) for info in files]
-        check_together(names, [check_name(info.filename) for info in infos if info.is_dir()])
+        names = [info.filename for info in files]
+        check_together(names, [info.filename.rstrip("/") for info in infos if info.is_dir()])
     except BaseException:
         archive.close()
         raise
@@ -119,7 +116,8 @@ def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], IO[
 
 def _check_zip_entry(info: zipfile.ZipInfo) -> None:
     # `zipfile` cuts a name at NUL; the name as it is stored is what counts.
-    check_name(info.orig_filename)
+    if check_name(info.orig_filename) != info.filename.rstrip("/"):
+        raise refused(info.filename, "has a name that is read in two ways")
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind not in {0, stat.S_IFREG, stat.S_IFDIR}:
         raise refused(info.filename, "is a link" if kind == stat.S_IFLNK else "is no plain file")

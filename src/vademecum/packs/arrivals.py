@@ -132,7 +132,7 @@ class Reception(Struct, frozen=True):
         for problem in skill.document.problems:
             if skill.inside or problem.code != "name-directory-mismatch":
                 yield problem.message
-        yield from hidden_in(self.staging / skill.name, (file.path for file in skill.files))
+        yield from hidden_in(self.staging / skill.name, skill.beyond_ascii)
         other = looks_like(skill.name, self.shelf.known)
         if other is not None:
             yield f"its name could be taken for {other!r}, which is another skill"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -11,8 +12,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from vademecum.errors import FileRefused, PackRefused
-from vademecum.files import open_plain
+from vademecum.errors import PackRefused
 
 MAX_FILES = 10_000
 MAX_SKILL_BYTES = 512 * 1024 * 1024
@@ -20,6 +20,9 @@ MAX_SKILL_BYTES = 512 * 1024 * 1024
 _JUNK_DIRECTORIES = frozenset({"__pycache__", "node_modules", ".git"})
 _JUNK_FILES = frozenset({".DS_Store"})
 _JUNK_AT_TOP = "evals"
+# O_NOFOLLOW: a link is refused; O_NONBLOCK: a FIFO is not waited for.
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK = 256 * 1024
 
 
 class SkillFile(Struct, frozen=True, order=True):
@@ -55,7 +58,8 @@ def files_of(directory: Path) -> tuple[SkillFile, ...]:
 
     A link, a device or a name that is no text is refused: none of them arrives the same elsewhere.
     """
-    found = [_described(directory, relative) for relative in _walk(directory, "")]
+    base = str(directory)
+    found = [_described(base, relative) for relative in _walk(base, "")]
     if len(found) > MAX_FILES or sum(file.size for file in found) > MAX_SKILL_BYTES:
         most = f"{MAX_FILES:,} files and {MAX_SKILL_BYTES:,} bytes"
         raise PackRefused(f"{directory} is too large for a skill: at most {most}.")
@@ -74,29 +78,43 @@ def digest_of(files: Iterable[SkillFile]) -> str:
     return f"sha256:{whole.hexdigest()}"
 
 
-def _walk(base: Path, place: str) -> Iterator[str]:
-    with os.scandir(base / place) as listing:
-        entries = sorted(listing, key=lambda entry: entry.name)
+def _walk(base: str, place: str) -> Iterator[str]:
+    with os.scandir(f"{base}/{place}") as listing:
+        entries = list(listing)
     for entry in entries:
-        relative = f"{place}/{entry.name}" if place else entry.name
+        relative = f"{place}{entry.name}"
         if entry.is_dir(follow_symlinks=False):
             if not is_junk(f"{relative}/"):
-                yield from _walk(base, relative)
+                yield from _walk(base, f"{relative}/")
         elif not is_junk(relative):
             yield relative
 
 
-def _described(base: Path, relative: str) -> SkillFile:
+def _described(base: str, relative: str) -> SkillFile:
     try:
         relative.encode()
-        descriptor = open_plain(base / relative) if not (base / relative).is_symlink() else -1
+        descriptor = os.open(f"{base}/{relative}", _FLAGS)
     except UnicodeEncodeError as error:
         raise PackRefused(f"{relative!r} in {base} has a name that is no text: rename it.") from error
-    except (OSError, FileRefused) as error:
-        raise PackRefused(f"{relative!r} in {base} cannot be packed ({error}).") from error
-    if descriptor < 0:
-        raise PackRefused(f"{relative!r} in {base} is a link: put the file itself in its place.")
-    with os.fdopen(descriptor, "rb") as file:
-        mode = os.fstat(descriptor)
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return SkillFile(relative, digest, mode.st_size, bool(mode.st_mode & stat.S_IXUSR))
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise PackRefused(
+                f"{relative!r} in {base} is a link: put the file itself in its place."
+            ) from error
+        raise PackRefused(f"{relative!r} in {base} cannot be read ({error.strerror}).") from error
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise PackRefused(f"{relative!r} in {base} is no plain file: remove it.")
+        return SkillFile(relative, _digest(descriptor), about.st_size, bool(about.st_mode & stat.S_IXUSR))
+    finally:
+        os.close(descriptor)
+
+
+def _digest(descriptor: int) -> str:
+    whole = hashlib.sha256()
+    while piece := os.read(descriptor, _CHUNK):
+        whole.update(piece)
+        if len(piece) < _CHUNK:  # the end of a plain file
+            break
+    return whole.hexdigest()

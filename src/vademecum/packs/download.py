@@ -86,11 +86,14 @@ class Web:
             raise PackRefused(f"{url} answered with HTTP {answer.status_code}: try again later.")
         said = answer.headers.get("content-length", "")
         total = int(said) if said.isascii() and said.isdigit() else 0
+        too_large = PackRefused(f"{url} is larger than {cap:,} bytes: nothing was installed.")
+        if total > cap:
+            raise too_large
         digest, size = hashlib.sha256(), 0
         for piece in answer.iter_raw():
             size += len(piece)
-            if max(size, total) > cap:
-                raise PackRefused(f"{url} is larger than {cap:,} bytes: nothing was installed.")
+            if size > cap:
+                raise too_large
             if self.clock() > deadline:
                 raise PackRefused(
                     f"{url} took longer than {self.seconds:.0f} seconds: nothing was installed."

@@ -134,8 +134,8 @@ class _Errand(Struct, frozen=True):
     def _archive(self, url: str, sha256: str | None) -> Source:
         parts = urlsplit(url)
         beside = urlunsplit(parts._replace(path=parts.path + SIGNATURE_SUFFIX))
-        signature = self.web.read(beside, self.aside, cap=MAX_SIGNATURE_BYTES)
         self.web.download(url, self.aside / "archive", sha256=sha256)
+        signature = self.web.read(beside, self.aside, cap=MAX_SIGNATURE_BYTES)
         return self._opened(self.aside / "archive", sha256, signature)
 
     def _opened(self, path: Path, wanted: str | None, signature: bytes | None) -> Source:

@@ -6,11 +6,14 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from vademecum.errors import PackRefused
 from vademecum.packs.arrivals import Arrival, Change, Options, Reception, is_edited, refuse_edits
+from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.fetching import Source, local_source
-from vademecum.packs.lock import HERE
-from vademecum.packs.shelf import Shelf
+from vademecum.packs.lock import HERE, read_lock_file
+from vademecum.packs.shelf import Shelf, note_of
 from vademecum.packs.staging import Progress
 from vademecum.packs.transaction import TRASH
 from vademecum.skill.model import MANIFEST as SKILL_FILE
@@ -53,13 +56,23 @@ def uninstall(names: Sequence[str], shelf: Shelf, *, purge: bool = False, force:
 def restore(name: str, shelf: Shelf) -> Path:
     """Bring back the version of a skill that was put into the trash last."""
     trash = shelf.root / TRASH / name
-    kept = sorted(trash.iterdir()) if "/" not in name and trash.is_dir() else []
+    kept = sorted(filter(Path.is_dir, trash.iterdir())) if "/" not in name and trash.is_dir() else []
     if not kept:
         raise PackRefused(f"Nothing called {name!r} is kept in {shelf.root / TRASH}.", code="missing")
     options = Options(force=True, allow_unsafe=True, backup=True)
-    install(local_source(kept[-1], HERE), shelf, options)
+    install(_from_trash(kept[-1], name), shelf, options)
     shutil.rmtree(kept[-1])
+    note_of(kept[-1]).unlink(missing_ok=True)
     return kept[-1]
+
+
+def _from_trash(place: Path, name: str) -> Source:
+    """A skill in the trash, with the source it came from unless it was edited since."""
+    source = local_source(place, HERE)
+    locked = read_lock_file(note_of(place)).skills.get(name)
+    if locked is not None and digest_of(files_of(place)) == locked.digest:
+        return structs.replace(source, name=locked.source, resolved=locked.resolved)
+    return source
 
 
 def _keep(source: Source, shelf: Shelf, found: list[Arrival]) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
-from msgspec import structs
 
 from vademecum.errors import FileRefused, IntegrityFailed
 from vademecum.files import read_capped
@@ -34,10 +31,6 @@ class Locked(msgspec.Struct, frozen=True):
         """Whether there is no other place that it comes from."""
         return self.source == HERE
 
-    def to_json(self) -> dict[str, Any]:
-        """As the lock file has it."""
-        return structs.asdict(self) | {"files": [file.to_json() for file in self.files]}
-
 
 class LockFile(msgspec.Struct, frozen=True):
     """All installed skills of one root, by name."""
@@ -49,15 +42,18 @@ class LockFile(msgspec.Struct, frozen=True):
         """The lock with one skill more, or another version of it."""
         return LockFile({**self.skills, name: locked})
 
+    def only(self, name: str) -> LockFile:
+        """The lock of one skill alone."""
+        return LockFile({name: self.skills[name]})
+
     def without(self, name: str) -> LockFile:
         """The lock with one skill less."""
         return LockFile({key: value for key, value in self.skills.items() if key != name})
 
     def to_text(self) -> str:
         """The file's content: the same skills give the same bytes."""
-        skills = {name: self.skills[name].to_json() for name in sorted(self.skills)}
-        document = {"version": self.version, "skills": skills}
-        return json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+        data = msgspec.json.encode(self, order="sorted")
+        return msgspec.json.format(data, indent=2).decode() + "\n"
 
 
 def lock_path(root: Path) -> Path:
@@ -67,7 +63,11 @@ def lock_path(root: Path) -> Path:
 
 def read_lock(root: Path) -> LockFile:
     """The lock of a root; an empty one where nothing was installed yet."""
-    file = lock_path(root)
+    return read_lock_file(lock_path(root))
+
+
+def read_lock_file(file: Path) -> LockFile:
+    """A lock, wherever it lies."""
     try:
         found = msgspec.json.decode(read_capped(file, cap=MAX_LOCK_BYTES), type=LockFile)
     except FileNotFoundError:

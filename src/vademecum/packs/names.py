@@ -12,6 +12,9 @@ MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 1024
 
 _DRIVE = re.compile(r"[A-Za-z]:")
+# Nearly all names: seen to be good at a glance.
+_PLAIN = re.compile(r"[A-Za-z0-9_-](?:[\w-]|[./][\w-])*/?\Z", re.ASCII)
+_MAYBE_RESERVED = re.compile(r"(?:\A|/)(?:con|prn|aux|nul|com|lpt)", re.IGNORECASE)
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?\Z", re.IGNORECASE)
 
 
@@ -66,6 +69,8 @@ def _folded(name: str) -> str:
 
 
 def _objection(name: str) -> str | None:
+    if len(name) < MAX_NAME_BYTES and _PLAIN.match(name) and not _MAYBE_RESERVED.search(name):
+        return None
     if not name or name == "/":
         return "has no name"
     if "\\" in name:

@@ -45,6 +45,11 @@ class Shelf(Struct, frozen=True):
             ) from error
 
 
+def note_of(kept: Path) -> Path:
+    """The file with what the lock said of a skill in the trash."""
+    return kept.with_name(f"{kept.name}.lock.json")
+
+
 class ShelfChange:
     """One change: skills that come and go, and the files that remember them."""
 
@@ -55,10 +60,12 @@ class ShelfChange:
         self.staging = change.staging
         self._came: dict[str, tuple[Locked, Path]] = {}
         self._went: set[str] = set()
+        self._notes: dict[Path, str] = {}
 
     def put(self, name: str, locked: Locked, *, keep_old: bool) -> None:
         """Put a staged skill in its place, and into the lock."""
         self._change.put(name, keep_old=keep_old)
+        self._note(name, keep=keep_old)
         self.remember(name, locked, place=self.staging / name)
 
     def remember(self, name: str, locked: Locked, *, place: Path | None = None) -> None:
@@ -74,7 +81,13 @@ class ShelfChange:
     def take_away(self, name: str, *, keep: bool) -> None:
         """Take a skill out of its place, and out of the lock."""
         self._change.take_away(name, keep=keep)
+        self._note(name, keep=keep)
         self.forget(name)
+
+    def _note(self, name: str, *, keep: bool) -> None:
+        """What the lock said of a skill is kept beside it, for the day it comes back."""
+        if keep and name in self.lock.skills:
+            self._notes[note_of(self._change.kept(name))] = self.lock.only(name).to_text()
 
     def commit(self, *, npm: bool = False) -> None:
         """Let all of it happen; a lock of the npm tool is kept in step where there is one, or made."""
@@ -84,6 +97,7 @@ class ShelfChange:
         files = {
             installed_path(self._root): installed_text(kept),
             lock_path(self._root): self.lock.to_text(),
+            **self._notes,
         }
         other = npm_lock_path(self._root)
         if npm or other.is_file():

@@ -34,12 +34,16 @@ Progress = Callable[[int, int], None]
 
 
 class Staged(Struct, frozen=True):
-    """A skill that was unpacked aside; ``inside`` is its directory in the source."""
+    """A skill that was unpacked aside; ``inside`` is its directory in the source.
+
+    ``beyond_ascii`` are the files in which something could hide.
+    """
 
     name: str
     document: Document
     files: tuple[SkillFile, ...]
     inside: str
+    beyond_ascii: tuple[str, ...]
 
 
 def stage(opened: Opened, staging: Path, *, label: str, progress: Progress) -> list[Staged]:
@@ -54,8 +58,7 @@ def stage(opened: Opened, staging: Path, *, label: str, progress: Progress) -> l
     staged: dict[str, Staged] = {}
     for number, (place, entries) in enumerate(by_place.items()):
         target = staging / f".{number}"
-        files = _unpack_all(entries, target, place)
-        skill = _named(staging, target, files, place)
+        skill = _named(staging, target, _unpack_all(entries, target, place), place)
         if skill.name in staged:
             raise PackRefused(f"{label} has two skills called {skill.name!r}: nothing was installed.")
         staged[skill.name] = skill
@@ -81,12 +84,14 @@ def _entries_of(opened: Opened, places: list[str]) -> dict[str, list[Entry]]:
             continue
         if is_junk(_within(entry.name, place)):
             continue
-        check_name(entry.name)
+        if not opened.packed:
+            check_name(entry.name)
         if entry.objection:
             raise refused(entry.name, entry.objection)
         found[place].append(entry)
     for entries in found.values():
-        check_together([entry.name for entry in entries], [])
+        if not opened.packed:
+            check_together([entry.name for entry in entries], [])
         if len(entries) > MAX_FILES or sum(entry.size for entry in entries) > MAX_SKILL_BYTES:
             raise refused(entries[0].name, "belongs to a skill that is too large")
     return found
@@ -96,30 +101,32 @@ def _within(name: str, place: str) -> str:
     return name[len(place) + 1 :] if place else name
 
 
-def _unpack_all(entries: list[Entry], target: Path, place: str) -> tuple[SkillFile, ...]:
+def _unpack_all(entries: list[Entry], target: Path, place: str) -> list[tuple[SkillFile, bool]]:
     made: set[str] = set()
     files = []
     for entry in entries:
         relative = _within(entry.name, place)
         parent = relative.rpartition("/")[0]
         if parent not in made:
-            os.makedirs(target / parent, exist_ok=True)
+            os.makedirs(f"{target}/{parent}", exist_ok=True)
             made.add(parent)
         files.append(_unpack(entry, f"{target}/{relative}", relative))
-    return tuple(sorted(files, key=lambda file: file.path.encode()))
+    return sorted(files, key=lambda found: found[0].path.encode())
 
 
-def _unpack(entry: Entry, target: str, relative: str) -> SkillFile:
-    digest = hashlib.sha256()
+def _unpack(entry: Entry, target: str, relative: str) -> tuple[SkillFile, bool]:
+    """Write one file; says what it is, and whether it is plain ASCII."""
+    digest, plain = hashlib.sha256(), True
     mode = 0o755 if entry.executable else 0o644
     with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as out:
         for piece in pieces_of(entry):
             digest.update(piece)
+            plain = plain and piece.isascii()
             out.write(piece)
-    return SkillFile(relative, digest.hexdigest(), entry.size, entry.executable)
+    return SkillFile(relative, digest.hexdigest(), entry.size, entry.executable), plain
 
 
-def _named(staging: Path, target: Path, files: tuple[SkillFile, ...], place: str) -> Staged:
+def _named(staging: Path, target: Path, files: list[tuple[SkillFile, bool]], place: str) -> Staged:
     """Give an unpacked skill the directory of its own name; it must be as valid as the index wants it."""
     with open(target / SKILL_FILE, "rb") as file:
         data = file.read(MAX_DOCUMENT_BYTES)
@@ -131,7 +138,8 @@ def _named(staging: Path, target: Path, files: tuple[SkillFile, ...], place: str
         raise PackRefused(f"{where} is not valid ({line}{problem.message}): nothing was installed.")
     if not (staging / document.name).exists():
         os.rename(target, staging / document.name)
-    return Staged(document.name, document, files, place)
+    beyond = tuple(file.path for file, plain in files if not plain)
+    return Staged(document.name, document, tuple(file for file, _ in files), place, beyond)
 
 
 def _check_manifest(opened: Opened, staged: Iterable[Staged]) -> None:

@@ -69,7 +69,7 @@ def update(shelf: Shelf, sources: Sources, options: Options, names: Iterable[str
         asked = structs.replace(options, only=tuple(members))
         with sources.fetching.fetched(reference, source, only=members) as fetched:
             done += _updated(fetched, shelf, asked, lock)
-    return done
+    return sorted(done, key=lambda one: one.change.name)
 
 
 def _updated(source: Source, shelf: Shelf, options: Options, lock: LockFile) -> list[Update]:

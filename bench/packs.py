@@ -1,0 +1,105 @@
+"""Packs: `python -m bench.packs`. Installing is a ratio to plain unpacking, verifying to plain hashing."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.measure import best, print_table
+from vademecum.packs.arrivals import Options
+from vademecum.packs.content import files_of
+from vademecum.packs.fetching import local_source
+from vademecum.packs.install import install
+from vademecum.packs.packing import PackedSkill, pack_bytes
+from vademecum.packs.shelf import Shelf
+from vademecum.packs.verifying import verify
+
+FILES = 5
+
+
+def write_skills(place: Path, count: int) -> list[PackedSkill]:
+    """Skills of five files of a few kilobytes, as real ones are."""
+    skills = []
+    for number in range(count):
+        name = f"skill-{number:04}"
+        skill = place / name
+        (skill / "scripts").mkdir(parents=True)
+        (skill / "references").mkdir()
+        head = f"---\nname: {name}\ndescription: What skill {number} does, and when to use it.\n---\n"
+        (skill / "SKILL.md").write_text(head + f"Line {number} of a manual.\n" * 100)
+        for other in range(FILES - 1):
+            folder = "scripts" if other % 2 else "references"
+            (skill / folder / f"file{other}.py").write_text(f"print({number}, {other})\n" * 100)
+        skills.append(PackedSkill(name, None, skill, files_of(skill)))
+    return skills
+
+
+def unpack_plainly(pack: Path, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", str(pack), str(target)], check=True)
+
+
+def hash_plainly(root: Path) -> None:
+    for place, _, names in os.walk(root):
+        for name in names:
+            with open(f"{place}/{name}", "rb") as file:
+                hashlib.file_digest(file, "sha256")
+
+
+def install_afresh(pack: Path, root: Path, *, durable: bool) -> None:
+    shutil.rmtree(root.parent, ignore_errors=True)
+    install(local_source(pack), Shelf(root, durable=durable), Options())
+
+
+def timed(run: object, clean: Path, repeat: int) -> float:
+    """The best time of a run, without the time to clean up before it."""
+    import time
+
+    times = []
+    for _ in range(repeat):
+        shutil.rmtree(clean, ignore_errors=True)
+        started = time.perf_counter()
+        run()  # type: ignore[operator]
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--skills", type=int, default=1000)
+    count = parser.parse_args().skills
+    with tempfile.TemporaryDirectory(prefix="vade-packs-") as name:
+        place = Path(name)
+        skills = write_skills(place / "src", count)
+        pack = place / "all.zip"
+        packing = best(lambda: pack.write_bytes(b"".join(pack_bytes(skills))), 1)
+        plain = timed(lambda: unpack_plainly(pack, place / "plain"), place / "plain", 5)
+        root = place / "project/.agent/skills"
+        loose = timed(lambda: install_afresh(pack, root, durable=False), root.parent, 5)
+        synced = timed(lambda: install_afresh(pack, root, durable=True), root.parent, 2)
+        hashed = best(lambda: hash_plainly(root), 5)
+        verified = best(lambda: verify(root), 5)
+        rows = [
+            ["python -m zipfile -e", f"{plain * 1000:,.0f}", "1.00", ""],
+            ["install, files not synced to disk", f"{loose * 1000:,.0f}", f"{loose / plain:.2f}", "2.5"],
+            ["install, synced to disk (the default)", f"{synced * 1000:,.0f}", f"{synced / plain:.2f}", ""],
+            ["hashing every file plainly", f"{hashed * 1000:,.0f}", "1.00", ""],
+            [
+                "verify: every file against the lock",
+                f"{verified * 1000:,.0f}",
+                f"{verified / hashed:.2f}",
+                "2",
+            ],
+            ["packing", f"{packing * 1000:,.0f}", "", ""],
+        ]
+        print_table(f"{count:,} skills of {FILES} files", ["", "ms", "x plain", "at most"], rows)
+
+
+if __name__ == "__main__":
+    main()

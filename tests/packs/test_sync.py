@@ -1,0 +1,228 @@
+"""The lock: made, kept, followed; and what the cache and the npm tool's own lock have to do with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.packs.support import make
+from tests.support import Place, write_skill
+from vademecum.packs.npm_lock import folder_hash
+
+
+@pytest.fixture
+def packed(place: Place) -> Place:
+    for name in ("a", "b"):
+        make(place.cwd / "src", name)
+    place.vade("pack", "src/a", "src/b", "-o", "both.zip")
+    assert place.vade("install", "both.zip").code == 0
+    return place
+
+
+def skills(place: Place) -> Path:
+    return place.cwd / ".agent/skills"
+
+
+def lock_of(place: Place) -> dict[str, dict[str, str]]:
+    return json.loads((place.cwd / ".agent/skills.lock.json").read_text())["skills"]  # type: ignore[no-any-return]
+
+
+def test_edits_are_shown_and_kept(packed: Place) -> None:
+    assert packed.vade("diff", "a").out == "a is as it was installed\n"
+    (skills(packed) / "a/scripts/run.sh").write_text("echo edited\n")
+    (skills(packed) / "a/scripts/run.sh").chmod(0o644)
+    (skills(packed) / "a/blob").write_bytes(b"\xff\xfe")
+    done = packed.vade("diff", "a")
+    assert done.code == 1
+    for part in (
+        "-echo one\n+echo edited\n",
+        "run.sh is no longer executable\n",
+        "blob differs, and is no text",
+    ):
+        assert part in done.out
+    shutil.rmtree(packed.home / "cache")
+    assert packed.vade("diff", "a", "--json").json["diff"] == done.out.splitlines()  # from the source again
+    assert packed.vade("diff", "nope").code == 4
+    refused = packed.vade("sync")
+    assert (refused.code, "vade diff a" in refused.err) == (1, True)
+    assert packed.vade("sync", "--frozen").code == 5
+    assert packed.vade("sync", "--force").out == "Restored: a\n"
+    assert packed.vade("verify").code == 0
+    assert packed.vade("restore", "a").code == 0
+    assert (skills(packed) / "a/scripts/run.sh").read_text() == "echo edited\n"
+
+
+def test_sync_makes_the_root_equal_to_the_lock(packed: Place) -> None:
+    lock = packed.cwd / ".agent/skills.lock.json"
+    before = lock.read_text()
+    assert packed.vade("sync").out == "Everything is as the lock says\n"
+    shutil.rmtree(skills(packed) / "b")
+    assert packed.vade("sync", "--frozen").code == 5
+    assert packed.vade("sync").out == "Restored: b\n"
+    document = json.loads(before)
+    del document["skills"]["b"]
+    lock.write_text(json.dumps(document))
+    write_skill(skills(packed), "by-hand")
+    steps = packed.vade("sync", "--json").json["steps"]
+    assert [(step["name"], step["action"]) for step in steps] == [("b", "removed"), ("by-hand", "not-locked")]
+    assert sorted(p.name for p in skills(packed).iterdir() if p.name[0] != ".") == ["a", "by-hand"]
+    lock.write_text(before)
+    shutil.rmtree(packed.home / "cache")
+    assert packed.vade("sync").out == "Restored: b\nNot in the lock: by-hand\n"
+    assert lock.read_text() == before
+
+
+def test_a_new_version_in_the_lock_is_taken(packed: Place) -> None:
+    old = (packed.cwd / ".agent/skills.lock.json").read_text()
+    make(packed.cwd / "src", "a", "two")
+    packed.vade("pack", "src/a", "src/b", "-o", "both.zip")
+    assert packed.vade("update", "a").code == 0
+    (packed.cwd / ".agent/skills.lock.json").write_text(old)  # as if a colleague had gone back
+    assert packed.vade("sync").out == "Restored: a\n"
+    assert (skills(packed) / "a/scripts/run.sh").read_text() == "echo one\n"
+
+
+def test_a_source_that_has_something_else_by_now(packed: Place) -> None:
+    make(packed.cwd / "src", "a", "two")
+    packed.vade("pack", "src/a", "src/b", "-o", "both.zip")
+    shutil.rmtree(packed.home / "cache")
+    shutil.rmtree(skills(packed) / "a")
+    done = packed.vade("sync")
+    assert (done.code, "no longer has the 'a' that is locked" in done.err) == (5, True)
+    assert not (skills(packed) / "a").exists()
+    (packed.cwd / "both.zip").unlink()
+    assert packed.vade("sync").code == 4
+    ages = packed.vade("outdated", "--json")
+    assert (ages.code, {age["status"] for age in ages.json["skills"]}) == (1, {"gone"})
+
+
+def test_locking_what_is_here(packed: Place) -> None:
+    write_skill(skills(packed), "by-hand")
+    (skills(packed) / "a/more").write_text("x")
+    done = packed.vade("lock", "--json").json
+    assert (done["changed"], done["skills"]) == (["a", "by-hand"], ["a", "b", "by-hand"])
+    assert packed.vade("verify").code == 0
+    assert lock_of(packed)["by-hand"]["source"] == "here"
+    assert lock_of(packed)["b"]["source"] == "./both.zip"
+    assert packed.vade("outdated").out == "3 skills asked for, 3 up to date\n"
+    assert packed.vade("update", "by-hand").code == 1
+    shutil.rmtree(skills(packed) / "by-hand")
+    done = packed.vade("sync")
+    assert (done.code, "take it from version control" in done.err) == (5, True)
+    assert packed.vade("lock").out.startswith("Locked as it is: by-hand\n")
+    assert "by-hand" not in lock_of(packed)
+    assert packed.vade("lock", "nope").code == 4
+
+
+def test_the_lock_is_the_same_bytes_wherever_the_project_lies(packed: Place, tmp_path: Path) -> None:
+    lock = (packed.cwd / ".agent/skills.lock.json").read_bytes()
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    shutil.copy(packed.cwd / "both.zip", other)
+    assert packed.vade("install", "both.zip", cwd=other).code == 0
+    assert (other / ".agent/skills.lock.json").read_bytes() == lock
+    assert b"time" not in lock
+
+
+def test_restoring_remembers_where_it_came_from(packed: Place) -> None:
+    before = lock_of(packed)["a"]
+    packed.vade("uninstall", "a")
+    assert packed.vade("restore", "a").code == 0
+    assert lock_of(packed)["a"] == before
+    assert packed.vade("restore", "a").code == 4
+
+
+def test_backups_are_made_when_asked_for(packed: Place) -> None:
+    make(packed.cwd / "src", "a", "two")
+    packed.vade("pack", "src/a", "src/b", "-o", "both.zip")
+    assert packed.vade("install", "both.zip").code == 0
+    assert not (skills(packed) / ".trash").exists()
+    make(packed.cwd / "src", "a", "three")
+    packed.vade("pack", "src/a", "src/b", "-o", "both.zip")
+    assert packed.vade("install", "both.zip", "--backup").code == 0
+    packed.vade("restore", "a")
+    assert (skills(packed) / "a/scripts/run.sh").read_text() == "echo two\n"
+
+
+def test_the_lock_of_the_npm_tool(packed: Place) -> None:
+    file = packed.cwd / "skills-lock.json"
+    assert not file.exists()
+    assert packed.vade("lock", "--npm").code == 0
+    document = json.loads(file.read_text())
+    assert (document["version"], sorted(document["skills"])) == (1, ["a", "b"])
+    document["skills"]["theirs"] = {"source": "x/y", "sourceType": "github", "computedHash": "0"}
+    file.write_text(json.dumps(document))
+    packed.vade("uninstall", "a")
+    assert sorted(json.loads(file.read_text())["skills"]) == ["b", "theirs"]
+    file.write_text("{")
+    assert packed.vade("uninstall", "b").code == 5
+    assert (skills(packed) / "b").is_dir()
+
+
+NPM_HASH = """
+const fs = require("fs"), path = require("path"), crypto = require("crypto");
+const base = process.argv[1], found = [];
+(function walk(place) {
+  for (const entry of fs.readdirSync(place, { withFileTypes: true })) {
+    const full = path.join(place, entry.name);
+    if (entry.isDirectory()) walk(full);
+    else found.push(path.relative(base, full));
+  }
+})(base);
+const hash = crypto.createHash("sha256");
+for (const name of found.sort((a, b) => a.localeCompare(b))) hash.update(name).update(fs.readFileSync(path.join(base, name)));
+console.log(hash.digest("hex"));
+"""
+
+
+def test_its_digest_is_the_one_that_tool_computes(tmp_path: Path) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    skill = make(tmp_path, "a")
+    for name in (
+        "README.md",
+        "readme.txt",
+        "a_b",
+        "a-b",
+        "a.b",
+        "ab",
+        "Ab",
+        "a/b",
+        "a1",
+        "a10",
+        "Z",
+        "z/y",
+        "z.y",
+        "技能.md",
+    ):
+        (skill / "references" / name).parent.mkdir(parents=True, exist_ok=True)
+        (skill / "references" / name).write_text(name)
+    done = subprocess.run(["node", "-e", NPM_HASH, str(skill)], capture_output=True, text=True, check=True)
+    assert folder_hash(skill) == done.stdout.strip()
+
+
+def test_what_a_person_would_not_notice_is_said(place: Place) -> None:
+    write_skill(place.cwd / "src", "file-dlff")
+    skill = write_skill(place.cwd / "src", "hidden", "---\nname: hidden\ndescription: x\n---\nA\nB\u200b\n")
+    (skill / "notes.md").write_text("ok\n\U000e0041\n")
+    write_skill(place.cwd / "src", "pаypal")
+    changes = {c["name"]: c["remarks"] for c in place.vade("install", "src", "--json").json["changes"]}
+    assert changes["file-dlff"] == ["its name could be taken for 'file-diff', which is another skill"]
+    assert changes["hidden"] == [
+        "SKILL.md holds hidden characters (U+200B on line 6)",
+        "notes.md holds hidden characters (U+E0041 on line 2)",
+    ]
+    assert changes["pаypal"] == ["its name mixes letters of different alphabets that look alike"]
+
+
+def test_the_next_command_says_what_it_cleaned(packed: Place) -> None:
+    staging = skills(packed) / ".staging/x"
+    staging.mkdir(parents=True)
+    done = packed.vade("list", "--json")
+    assert "What an interrupted change had prepared was removed." in done.err
+    assert not staging.exists()
+    assert packed.vade("list").err == ""
