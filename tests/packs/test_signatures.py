@@ -284,6 +284,26 @@ def test_oms_with_a_certificate() -> None:
         oms_signer(oms(FILES, leaf, material), FILES, trusted, place="x")
 
 
+@pytest.mark.parametrize(("kind", "anchor"), [("by-key", "them.pub"), ("by-cert", "authority.pem")])
+def test_what_model_signing_itself_made(tmp_path: Path, kind: str, anchor: str) -> None:
+    """Signatures by model_signing 1.1.1, made once with its own command."""
+    data = Path(__file__).with_name("data")
+    (tmp_path / "trusted").mkdir()
+    (tmp_path / "trusted" / anchor).write_bytes((data / anchor).read_bytes())
+    (tmp_path / "skill/scripts").mkdir(parents=True)
+    document = "---\nname: signed\ndescription: A skill that another tool signed.\n---\n# Body\n"
+    (tmp_path / "skill/SKILL.md").write_text(document)
+    (tmp_path / "skill/scripts/run.sh").write_text("echo signed\n")
+    signature = (data / f"{kind}.oms.sig").read_bytes()
+    trusted = trusted_keys(tmp_path / "trusted")
+    found = oms_signer(signature, files_of(tmp_path / "skill"), trusted, place="x")
+    assert found is not None
+    assert found.trusted_as == anchor.partition(".")[0]
+    (tmp_path / "skill/SKILL.md").write_text(document + "more\n")
+    with pytest.raises(IntegrityFailed, match=r"does not match 'SKILL.md'"):
+        oms_signer(signature, files_of(tmp_path / "skill"), trusted, place="x")
+
+
 def test_oms_in_a_skill_that_is_installed(place: Place) -> None:
     skill = make(place.cwd / "src", "mine")
     key = private_key(Path(place.vade("keygen", "--trust", "--json").json["private"]))

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 MAX_CHAIN = 8
-_DER_START = 0x30
 
 
 class RawCertificate(Struct, frozen=True, rename="camel"):
@@ -151,10 +150,7 @@ def _by_certificate(
 def _certificate(raw: RawCertificate, place: str) -> Certificate:
     from cryptography import x509  # noqa: PLC0415
 
-    data = bytes_of(raw.raw_bytes, place)
-    if data[:1] != bytes([_DER_START]):  # some signers encode it twice
-        data = bytes_of(data.decode("ascii", "replace"), place)
     try:
-        return x509.load_der_x509_certificate(data)
+        return x509.load_der_x509_certificate(bytes_of(raw.raw_bytes, place))
     except ValueError as error:
         raise mismatch(place, f"brings a certificate that cannot be read ({error})") from error

@@ -209,7 +209,7 @@ def _write_synced(file: Path, data: bytes) -> None:
 
 
 def _sync_trees(directories: list[str], root: Path) -> None:
-    """Bring directories with all their files to disk; many of them at once, with all else that waits there."""
+    """Bring directories with all their files to disk; many of them with all else that waits there."""
     walked = [found for directory in directories for found in os.walk(directory)]
     if sum(len(files) for _, _, files in walked) > _SYNC_ONE_BY_ONE and _synced_whole(root):
         return
