@@ -17,7 +17,7 @@ from vademecum.packs.arrivals import Change, Options
 from vademecum.packs.comparing import diff_of
 from vademecum.packs.fetching import Fetching
 from vademecum.packs.install import install, restore, uninstall
-from vademecum.packs.keys import TRUSTED_DIRECTORY, trusted_keys
+from vademecum.packs.keys import TRUSTED_DIRECTORY, Trusted, trusted_keys
 from vademecum.packs.lock import lock_path, read_lock
 from vademecum.packs.shelf import Shelf
 from vademecum.packs.sources import reference_to, remembered
@@ -56,8 +56,8 @@ def root_of(scope: str, context: Context) -> Path:
 class Desk:
     """Everything that a command about installed skills needs of this place."""
 
-    def __init__(self, scope: str, *, names: bool = False) -> None:
-        """Look around; ``names`` also looks at which skills there are, for names that could be mistaken."""
+    def __init__(self, scope: str, *, arriving: bool = False) -> None:
+        """Look around; where skills are to arrive, also for trusted keys and for names that are taken."""
         self.context = Context.current()
         self.settings: Config = load_config(self.context).settings
         self.scope = scope
@@ -67,9 +67,9 @@ class Desk:
         self.sources = Sources(self.context, fetching)
         self.shelf = Shelf(
             root_of(scope, self.context),
-            trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY),
+            trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY) if arriving else Trusted(),
             Store(None if cache is None else cache / "packs"),
-            _known_names() if names else (),
+            _known_names() if arriving else (),
         )
         done = tidied(self.shelf.root)
         if done is not None:
@@ -107,7 +107,7 @@ def install_command(
     SOURCE is a zip, a tar or a directory; https://…/x.zip (#sha256=… demands a digest); git+https://…@ref#dir
     or owner/repo; https://site/ that lists its skills; or a marketplace.json.
     """
-    desk = Desk(scope, names=True)
+    desk = Desk(scope, arriving=True)
     options = desk.options(only=only, **allowed)
     changes: list[Change] = []
     remarks: list[str] = []
@@ -190,7 +190,8 @@ def verify_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
         click.echo(f"{visible(verdict.name)}: {verdict.status}")
         for difference in verdict.differences:
             click.echo(f"  {visible(difference)}")
-    click.echo(f"{counted(len(verdicts), 'skill')} compared, {len(wrong) or 'none'} not as locked")
+    outcome = f"{len(wrong)} not as locked" if wrong else "all as locked"
+    click.echo(f"{counted(len(verdicts), 'skill')} compared: {outcome}")
     return BROKEN if wrong else 0
 
 
@@ -302,7 +303,7 @@ def outdated_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> in
 @json_option
 def update_command(*, names: tuple[str, ...], scope: str, as_json: bool, **allowed: bool) -> None:
     """Install what the sources have now, and show what differs."""
-    desk = Desk(scope, names=True)
+    desk = Desk(scope, arriving=True)
     options = desk.options(**allowed)
     updates = update(desk.shelf, desk.sources, options, names)
     desk.bar.done()

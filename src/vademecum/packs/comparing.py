@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vademecum.errors import PackRefused
 from vademecum.packs.content import SkillFile, files_of
+from vademecum.packs.signing import SIGNATURES
 
 MAX_COMPARED_BYTES = 1024 * 1024
 MAX_DIFF_LINES = 400
@@ -34,6 +35,9 @@ def _by_path(place: Path) -> dict[str, SkillFile]:
 
 
 def _file_diff(path: str, old: Path | None, new: Path | None) -> Iterator[str]:
+    if path in SIGNATURES and old and new:
+        yield f"{path} differs: it was signed anew"
+        return
     texts = [_lines(place / path) if place else [] for place in (old, new)]
     names = [f"{side}/{path}" if place else "/dev/null" for side, place in (("a", old), ("b", new))]
     if texts[0] is None or texts[1] is None:
