@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.support import VADE, Place, write_skill
-from vademecum.errors import PackRefused
+from tests.support import Place, write_skill
+from vademecum.errors import ConfigError, PackRefused
 from vademecum.packs.arrivals import Options
 from vademecum.packs.content import SkillFile, digest_of, files_of
 from vademecum.packs.fetching import local_source
-from vademecum.packs.install import install, uninstall
+from vademecum.packs.install import install
 from vademecum.packs.shelf import Shelf
 from vademecum.packs.verifying import verify
 from vademecum.skill.digest import directory_digest
@@ -210,27 +208,92 @@ def test_killed_at_any_point_it_is_the_old_state_or_the_new_one(tmp_path: Path) 
     assert sorted(found["said"]) == ["A change", "What an interrupted change"]
 
 
-def test_many_at_once(tmp_path: Path) -> None:
+AT_ONCE = """
+import sys
+from pathlib import Path
+from vademecum.errors import ConfigError, PackRefused
+from vademecum.packs.arrivals import Options
+from vademecum.packs.fetching import local_source
+from vademecum.packs.install import install, uninstall
+from vademecum.packs.shelf import Shelf
+shelf = Shelf(Path(sys.argv[1], "root"))
+for _ in range(10):
+    if int(sys.argv[2]) % 2:
+        install(local_source(Path(sys.argv[1], "src")), shelf, Options(force=True))
+    else:
+        try:
+            uninstall([f"s{n}" for n in range(4)], shelf, purge=True)
+        except PackRefused as error:
+            assert error.code == "not-installed"
+"""
+
+
+def test_eight_processes_at_once(tmp_path: Path) -> None:
     for number in range(4):
         make(tmp_path / "src", f"s{number}")
+    words = [sys.executable, "-c", AT_ONCE, str(tmp_path)]
+    all_of_them = [subprocess.Popen([*words, str(number)]) for number in range(8)]
+    assert [one.wait(timeout=60) for one in all_of_them] == [0] * 8
     root = tmp_path / "root"
-
-    def work(number: int) -> None:
-        for _ in range(5):
-            if number % 2:
-                install(local_source(tmp_path / "src"), Shelf(root), Options(force=True))
-            else:
-                with contextlib.suppress(PackRefused):
-                    uninstall([f"s{n}" for n in range(4)], Shelf(root), purge=True)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
     assert len(content(root)) in {0, 4}
+    assert len(verify(root)) == len(content(root))
     assert all(verdict.status == "ok" for verdict in verify(root))
-    shutil.rmtree(root)
-    words = [VADE, "install", str(tmp_path / "src"), "--scope", "user", "--force"]
-    env = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
-    (tmp_path / "home").mkdir()
-    both = [subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, cwd=tmp_path) for _ in range(4)]
-    assert [one.wait(timeout=60) for one in both] == [0] * 4
-    assert len(content(tmp_path / "home/.agent/skills")) == 4
+
+
+def test_a_read_only_root(tmp_path: Path) -> None:
+    place = tmp_path / "mounted"
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(place)]
+    if subprocess.run(words, check=False, capture_output=True).returncode:
+        pytest.skip("a read-only file system cannot be made here")
+    try:
+        with pytest.raises(ConfigError, match="make it writable"):
+            install(local_source(make(tmp_path / "src", "a")), Shelf(place / "root"), Options())
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_journal_that_came_with_a_project_writes_nothing_anywhere(place: Place) -> None:
+    target = place.home / ".bashrc"
+    skills = place.cwd / ".agent/skills"
+    make(skills, "mine")
+    own = os.stat(skills)
+    journals: list[dict[str, object]] = [
+        {"moves": [], "files": {str(target): "evil"}},
+        {"moves": [], "files": {"../../../home/.bashrc": "evil"}},
+        {"moves": [{"name": "../../../home", "staged": False, "kept": False}], "files": {}},
+        {"moves": [{"name": "mine", "staged": False, "kept": False}], "root": [1, 2]},
+    ]
+    for journal in journals:
+        document = {"moment": "20260101T000000.000000", "root": [own.st_dev, own.st_ino], **journal}
+        (skills / ".journal.json").write_text(json.dumps(document))
+        for words in (["list"], ["verify"], ["install", str(make(place.home / "src", "other"))]):
+            done = place.vade(*words)
+            code = 0 if words == ["list"] else 2
+            assert (done.code, "is none of this place" in done.err) == (code, True), (journal, done.err)
+        assert not target.exists()
+        assert (skills / "mine/SKILL.md").is_file()
+        assert place.home.is_dir()
+
+
+def test_names_and_places_that_lead_out(place: Place) -> None:
+    make(place.cwd / "src", "mine")
+    place.vade("install", "src")
+    outside = make(place.home, "outside")
+    for words in (["uninstall", "--force"], ["restore"], ["diff"], ["lock"]):
+        for name in ("../../../home/outside", "..", ".", ".trash", str(outside)):
+            assert place.vade(*words, name).code == 4, (words, name)
+    assert outside.is_dir()
+    lock = place.cwd / ".agent/skills.lock.json"
+    document = json.loads(lock.read_text())
+    document["skills"]["../../../home/outside"] = document["skills"]["mine"]
+    lock.write_text(json.dumps(document))
+    for words in (["sync"], ["verify"], ["install", "src"], ["update"]):
+        assert place.vade(*words).code == 5
+    lock.unlink()
+    for name in (".trash", ".staging"):
+        shutil.rmtree(place.cwd / ".agent/skills" / name, ignore_errors=True)
+        (place.cwd / ".agent/skills" / name).symlink_to(place.home)
+        done = place.vade("uninstall", "mine", "--force")
+        assert (done.code, "is a link" in done.err) == (2, True)
+        (place.cwd / ".agent/skills" / name).unlink()

@@ -48,7 +48,7 @@ class IndexWords:
             options = replace(options, reading=structs.replace(options.reading, lenient=True))
         roots = default_roots(context, config, extra=self.root, defaults=not self.no_default_roots)
         for root in roots:
-            if root.source in {"project", "user"} and (done := tidied(Path(root.path))):
+            if root.source in {"project", "user"} and (done := _tidied(Path(root.path))):
                 click.echo(f"vade: {visible(done)}", err=True)
         progress = ReadingProgress()
         try:
@@ -61,6 +61,14 @@ class IndexWords:
         words = [word for path in self.root for word in ("--root", path)]
         words += ["--no-default-roots"] * self.no_default_roots + ["--lenient"] * self.lenient
         return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def _tidied(root: Path) -> str | None:
+    """What was done about a change that was cut short, or why nothing was: whoever only reads may go on."""
+    try:
+        return tidied(root)
+    except VademecumError as error:
+        return str(error)
 
 
 def as_reference(name: str) -> str:

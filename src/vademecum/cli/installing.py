@@ -203,12 +203,13 @@ def diff_command(*, name: str, scope: str, as_json: bool) -> int:
     """Show what was edited in a skill since it was installed. Exit code 1: something was."""
     desk = Desk(scope)
     locked = read_lock(desk.shelf.root).skills.get(name)
-    if locked is None or not (desk.shelf.root / name).is_dir():
+    if locked is None:
         raise PackRefused(f"{name!r} was not installed here: vade list shows what is.", code="not-installed")
+    place = desk.shelf.place(name)
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
         original = desk.sources.stage_again(name, locked, desk.shelf, Path(aside, "then"))
         desk.bar.done()
-        lines = diff_of(original, desk.shelf.root / name)
+        lines = diff_of(original, place)
     if as_json:
         print_json({"name": name, "diff": lines})
     else:

@@ -15,8 +15,7 @@ from vademecum.packs.fetching import Source, local_source
 from vademecum.packs.lock import HERE, read_lock_file
 from vademecum.packs.shelf import Shelf, note_of
 from vademecum.packs.staging import Progress
-from vademecum.packs.transaction import TRASH
-from vademecum.skill.model import MANIFEST as SKILL_FILE
+from vademecum.packs.transaction import TRASH, is_plain_name
 
 
 def install(
@@ -44,8 +43,7 @@ def uninstall(names: Sequence[str], shelf: Shelf, *, purge: bool = False, force:
     """Take skills out of a root: to the trash, or away."""
     with shelf.changing() as change:
         for name in names:
-            if name.startswith(".") or "/" in name or not (shelf.root / name / SKILL_FILE).is_file():
-                raise PackRefused(f"There is no skill {name!r} in {shelf.root}.", code="not-installed")
+            shelf.place(name)
             if not force:
                 refuse_edits(name, shelf.root, change.lock)
             change.take_away(name, keep=not purge)
@@ -56,7 +54,8 @@ def uninstall(names: Sequence[str], shelf: Shelf, *, purge: bool = False, force:
 def restore(name: str, shelf: Shelf) -> Path:
     """Bring back the version of a skill that was put into the trash last."""
     trash = shelf.root / TRASH / name
-    kept = sorted(filter(Path.is_dir, trash.iterdir())) if "/" not in name and trash.is_dir() else []
+    there = trash.iterdir() if is_plain_name(name) and trash.is_dir() else ()
+    kept = sorted(place for place in there if place.is_dir() and not place.is_symlink())
     if not kept:
         raise PackRefused(f"Nothing called {name!r} is kept in {shelf.root / TRASH}.", code="missing")
     options = Options(force=True, allow_unsafe=True, backup=True)

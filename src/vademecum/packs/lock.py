@@ -76,6 +76,9 @@ def read_lock_file(file: Path) -> LockFile:
         raise IntegrityFailed(
             f"{file} cannot be read ({error}): restore it, or remove it and install anew."
         ) from error
+    wrong = next((name for name in found.skills if not name or name[0] == "." or "/" in name), None)
+    if wrong is not None:
+        raise IntegrityFailed(f"{file} names {wrong[:100]!r}, which is no skill: correct it.")
     if found.version != LOCK_VERSION:
         raise IntegrityFailed(
             f"{file} has version {found.version}, which is not known here: update vademecum."

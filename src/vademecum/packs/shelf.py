@@ -14,7 +14,8 @@ from vademecum.packs.keys import Trusted
 from vademecum.packs.lock import Locked, lock_path, read_lock
 from vademecum.packs.npm_lock import npm_lock_path, npm_lock_text
 from vademecum.packs.store import Store
-from vademecum.packs.transaction import RootChange, changing, needs_recovery
+from vademecum.packs.transaction import RootChange, changing, is_plain_name, needs_recovery
+from vademecum.skill.model import MANIFEST as SKILL_FILE
 
 
 class Shelf(Struct, frozen=True):
@@ -30,6 +31,12 @@ class Shelf(Struct, frozen=True):
     def base(self) -> Path:
         """The directory that relative sources in the lock start from."""
         return self.root.parent.parent
+
+    def place(self, name: str) -> Path:
+        """Where a skill of that name lies, which must be there."""
+        if not is_plain_name(name) or not (self.root / name / SKILL_FILE).is_file():
+            raise PackRefused(f"There is no skill {name!r} in {self.root}.", code="not-installed")
+        return self.root / name
 
     @contextmanager
     def changing(self) -> Iterator[ShelfChange]:

@@ -110,12 +110,11 @@ def lock_here(shelf: Shelf, names: tuple[str, ...] = (), *, npm: bool = False) -
         wanted = list(names) or sorted({*_skills_in(shelf.root), *change.lock.skills})
         changed = []
         for name in wanted:
-            if not (shelf.root / name / SKILL_FILE).is_file():
-                if names:
-                    raise PackRefused(f"There is no skill {name!r} in {shelf.root}.", code="not-installed")
+            if not names and not (shelf.root / name / SKILL_FILE).is_file():
                 change.forget(name)
                 changed.append(name)
                 continue
+            shelf.place(name)
             if verdict_of(name, shelf.root, change.lock).status == "ok":
                 change.remember(name, change.lock.skills[name])
                 continue

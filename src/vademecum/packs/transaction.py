@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,26 +20,46 @@ import msgspec
 
 from vademecum.errors import ConfigError, FileRefused
 from vademecum.files import read_capped, write_atomic
+from vademecum.packs.installed import INSTALLED
+from vademecum.packs.lock import LOCK_FILE
+from vademecum.packs.npm_lock import NPM_LOCK
 
 STAGING, TRASH, JOURNAL, LOCK = ".staging", ".trash", ".journal.json", ".lock"
 MAX_JOURNAL_BYTES = 64 * 1024 * 1024
 _SYNC_ONE_BY_ONE = 100
+_MOMENT = re.compile(r"\d{8}T\d{6}\.\d{6}\Z")
+_NOTE = re.compile(rf"{re.escape(TRASH)}/[^/.][^/]*/[\dT.]+\.lock\.json\Z")
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One skill's place: what is put there (nothing: it is emptied), and where what was there goes."""
+    """One skill's place: whether something staged is put there, and whether what was there is kept."""
 
     name: str
-    staged: str | None
-    kept: str | None
+    staged: bool
+    kept: bool
     inode: int = 0
 
 
-class Journal(msgspec.Struct, frozen=True):
-    """A change that will happen; ``files`` are those beside the skills that it writes, with their content."""
+class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A change that will happen; ``files`` are those beside the skills that it writes, with their content.
 
+    A journal may come with a project that somebody cloned. So it names no path that is not known beforehand,
+    and the root that it is for.
+    """
+
+    moment: str
+    root: tuple[int, int]
     moves: tuple[Move, ...]
     files: dict[str, str] = {}
+
+    def is_for(self, root: Path) -> bool:
+        """Whether it could be one of ours, and for this very root."""
+        return (
+            self.root == _identity(root)
+            and _MOMENT.match(self.moment) is not None
+            and all(is_plain_name(move.name) for move in self.moves)
+            and all(_may_be_written(relative) for relative in self.files)
+        )
 
 
 class RootChange:
@@ -48,36 +69,36 @@ class RootChange:
         self._root = root
         self._durable = durable
         now = clock()
-        self._moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now * 1e6) % 1_000_000:06}"
+        self.moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now * 1e6) % 1_000_000:06}"
         self._moves: list[Move] = []
 
     @property
     def staging(self) -> Path:
         """Where new skills are prepared."""
-        return self._root / STAGING / self._moment
+        return self._root / STAGING / self.moment
 
     def put(self, name: str, *, keep_old: bool = True) -> None:
         """Put the staged skill of that name in its place; what is there is kept or deleted."""
-        staged = self.staging / name
-        self._moves.append(
-            Move(name, str(staged), str(self.kept(name)) if keep_old else None, staged.stat().st_ino)
-        )
+        inode = (self.staging / name).stat().st_ino
+        self._moves.append(Move(name, staged=True, kept=keep_old, inode=inode))
 
     def take_away(self, name: str, *, keep: bool = True) -> None:
         """Empty a skill's place; what is there is kept or deleted."""
-        self._moves.append(Move(name, None, str(self.kept(name)) if keep else None))
+        self._moves.append(Move(name, staged=False, kept=keep))
 
     def commit(self, files: Mapping[Path, str]) -> None:
         """Write the journal, which is the point of no return, and carry it out."""
         if self._durable:
-            _sync_trees([move.staged for move in self._moves if move.staged is not None], self._root)
-        journal = Journal(tuple(self._moves), {str(path): text for path, text in files.items()})
+            _sync_trees([self.staging / move.name for move in self._moves if move.staged], self._root)
+        texts = {os.path.relpath(path, self._root): text for path, text in files.items()}
+        journal = Journal(self.moment, _identity(self._root), tuple(self._moves), texts)
+        assert journal.is_for(self._root)
         _write_synced(self._root / JOURNAL, msgspec.json.encode(journal))
         _carry_out(self._root, journal)
 
     def kept(self, name: str) -> Path:
         """Where what is in a skill's place would be kept."""
-        return self._root / TRASH / name / self._moment
+        return self._root / TRASH / name / self.moment
 
 
 @contextlib.contextmanager
@@ -93,6 +114,10 @@ def changing(
         held = _locked(root, fcntl.LOCK_EX)
     except OSError as error:
         raise ConfigError(f"{root} cannot be changed ({error.strerror}): make it writable.") from error
+    for name in (STAGING, TRASH, JOURNAL):
+        if os.path.islink(root / name):
+            os.close(held)
+            raise ConfigError(f"{root / name} is a link, which could lead anywhere: remove it.")
     try:
         recover(root)
         change = RootChange(root, clock=clock, durable=durable)
@@ -130,15 +155,22 @@ def _locked(root: Path, how: int) -> int:
     return descriptor
 
 
+def is_plain_name(name: str) -> bool:
+    """Whether a name is that of a directory right in a root, and not one of our own."""
+    return bool(name) and not name.startswith(".") and "/" not in name and "\0" not in name
+
+
 def needs_recovery(root: Path) -> bool:
     """Whether a change was cut short, so that the next one has something to finish or to clean."""
-    return (root / JOURNAL).exists() or (root / STAGING).exists()
+    return (root / JOURNAL).exists() or os.path.isdir(root / STAGING)
 
 
 def recover(root: Path) -> str | None:
     """Finish a change whose journal is there, and remove what was only prepared; says what was done."""
     done = None
     journal = _read(root / JOURNAL)
+    if journal is not None and not journal.is_for(root):
+        raise ConfigError(f"{root / JOURNAL} is none of this place: look at it, then remove it.")
     if journal is not None:
         _carry_out(root, journal)
         names = ", ".join(move.name for move in journal.moves) or "the lock"
@@ -152,30 +184,26 @@ def recover(root: Path) -> str | None:
 def _carry_out(root: Path, journal: Journal) -> None:
     """Do all moves, each of which may have happened already."""
     for move in journal.moves:
-        _move(root, move)
-    for path, text in journal.files.items():
-        write_atomic(Path(path), text.encode())
+        _move(root, move, journal.moment)
+    for relative, text in journal.files.items():
+        write_atomic(Path(os.path.normpath(root / relative)), text.encode())
     _sync(root)
     (root / JOURNAL).unlink(missing_ok=True)
     _sync(root)
 
 
-def _move(root: Path, move: Move) -> None:
+def _move(root: Path, move: Move, moment: str) -> None:
     target = root / move.name
-    staged = None if move.staged is None else Path(move.staged)
-    if staged is not None and _inode(target) == move.inode:
+    if move.staged and _inode(target) == move.inode:
         return  # it is in its place already
     if os.path.lexists(target):
-        _put_away(target, move.kept, root)
-    if staged is not None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.rename(staged, target)
+        gone = root / STAGING / f"gone-{os.urandom(6).hex()}"
+        _put_away(target, root / TRASH / move.name / moment if move.kept else gone)
+    if move.staged:
+        os.rename(root / STAGING / moment / move.name, target)
 
 
-def _put_away(target: Path, kept: str | None, root: Path) -> None:
-    if kept is None:
-        kept = str(root / STAGING / f"gone-{os.urandom(6).hex()}")
-    place = Path(kept)
+def _put_away(target: Path, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(place):  # kept by the attempt that was cut short
         place = place.with_name(f"{place.name}-{os.urandom(2).hex()}")
@@ -208,7 +236,19 @@ def _write_synced(file: Path, data: bytes) -> None:
     _sync(file.parent)
 
 
-def _sync_trees(directories: list[str], root: Path) -> None:
+def _identity(root: Path) -> tuple[int, int]:
+    """What tells this directory from any other, wherever it was copied to."""
+    found = os.stat(root)
+    return found.st_dev, found.st_ino
+
+
+def _may_be_written(relative: str) -> bool:
+    """Whether a file beside the skills is one that a change writes."""
+    fixed = {f"../{LOCK_FILE}", f"../../{NPM_LOCK}", INSTALLED}
+    return relative in fixed or _NOTE.match(relative) is not None
+
+
+def _sync_trees(directories: list[Path], root: Path) -> None:
     """Bring directories with all their files to disk; many of them with all else that waits there."""
     walked = [found for directory in directories for found in os.walk(directory)]
     if sum(len(files) for _, _, files in walked) > _SYNC_ONE_BY_ONE and _synced_whole(root):
