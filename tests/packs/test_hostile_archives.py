@@ -291,5 +291,14 @@ def test_good_archives_are_taken(tmp_path: Path) -> None:
         assert everything(root) == ["good", "good/SKILL.md"]
 
 
+def test_an_archive_in_a_pack_is_a_file_and_stays_one(tmp_path: Path) -> None:
+    """A bomb in a bomb: nothing here ever unpacks what it unpacked."""
+    bomb(tmp_path / "inner")
+    zipped(("good/inner.zip", (tmp_path / "inner").read_bytes()))(tmp_path / "pack")
+    install(local_source(tmp_path / "pack"), Shelf(tmp_path / "root"), Options())
+    assert everything(tmp_path / "root") == ["good", "good/SKILL.md", "good/inner.zip"]
+    assert (tmp_path / "root/good/inner.zip").stat().st_size < 1_000_000
+
+
 def test_limits_are_as_documented() -> None:
     assert (archive.MAX_ENTRIES, archive.MAX_UNPACKED_BYTES) == (50_000, 1024**3)

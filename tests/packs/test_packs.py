@@ -23,14 +23,6 @@ from vademecum.packs.verifying import verify
 from vademecum.skill.digest import directory_digest
 
 
-def make(place: Path, name: str, text: str = "one") -> Path:
-    skill = write_skill(place, name)
-    (skill / "scripts").mkdir(exist_ok=True)
-    (skill / "scripts/run.sh").write_text(f"echo {text}\n")
-    (skill / "scripts/run.sh").chmod(0o755)
-    return skill
-
-
 def test_a_pack_is_the_same_bytes_every_time(place: Place) -> None:
     for name in ("a", "b"):
         skill = make(place.cwd / "src", name)

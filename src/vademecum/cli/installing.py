@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, complete_names
+from vademecum.cli.indexing import Command, IndexWords, complete_names
 from vademecum.cli.output import Bar, counted, json_option, print_json
 from vademecum.config import Config, load_config
 from vademecum.context import Context
@@ -38,10 +38,19 @@ scope_option = click.option(
     help="The .agent/skills of the project, or of the home directory.",
 )
 _force = click.option("--force", is_flag=True, help="Replace what was edited by hand; it is kept in .trash.")
-_backup = click.option("--backup", is_flag=True, help="Keep what is replaced in .trash, edited or not.")
-_unsafe = click.option("--allow-unsafe", is_flag=True, help="Take skills that want tools of high risk.")
-_dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 _names = click.argument("names", nargs=-1, shell_complete=complete_names)
+
+
+def _arriving(command: Command) -> Command:
+    """Give a command the options of one that lets skills in."""
+    for name, words in (
+        ("--allow-unsafe", "Take skills that want tools of high risk."),
+        ("--backup", "Keep what is replaced in .trash, edited or not."),
+        ("--dry-run", "Show what would change, and change nothing."),
+        ("--require-signature", "Refuse what no trusted key signed."),
+    ):
+        command = click.option(name, is_flag=True, help=words)(command)
+    return _force(command)
 
 
 def root_of(scope: str, context: Context) -> Path:
@@ -93,11 +102,7 @@ def _known_names() -> tuple[str, ...]:
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @scope_option
 @click.option("--skill", "only", multiple=True, metavar="NAME", help="Only this one out of many; repeatable.")
-@click.option("--require-signature", is_flag=True, help="Refuse what no trusted key signed.")
-@_dry_run
-@_force
-@_backup
-@_unsafe
+@_arriving
 @json_option
 def install_command(
     *, sources: tuple[str, ...], scope: str, only: tuple[str, ...], as_json: bool, **allowed: bool
@@ -296,11 +301,7 @@ def outdated_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> in
 @click.command("update")
 @_names
 @scope_option
-@click.option("--require-signature", is_flag=True, help="Refuse what no trusted key signed.")
-@_dry_run
-@_force
-@_backup
-@_unsafe
+@_arriving
 @json_option
 def update_command(*, names: tuple[str, ...], scope: str, as_json: bool, **allowed: bool) -> None:
     """Install what the sources have now, and show what differs."""

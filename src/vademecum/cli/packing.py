@@ -21,7 +21,7 @@ from vademecum.packs.fetching import SIGNATURE_SUFFIX, Fetching
 from vademecum.packs.keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, new_key, private_key, trusted_keys
 from vademecum.packs.packing import PackedSkill, pack_bytes
 from vademecum.packs.publishing import publish
-from vademecum.packs.signatures import best_of, pack_signer, skill_signer
+from vademecum.packs.signatures import best_of, named_files, pack_signer, skill_signer
 from vademecum.packs.signing import SIGNATURE, SIGNATURES, signed
 from vademecum.packs.sources import LocalSource
 from vademecum.packs.staging import stage
@@ -180,21 +180,7 @@ def sign_command(*, target: str, key: str, as_json: bool) -> None:
 def _files_of_pack(path: Path) -> tuple[SkillFile, ...]:
     """The files of a pack's skills as its signature names them: the pack must be whole and right."""
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-        opened = open_source(path)
-        try:
-            staged = stage(opened, Path(aside, "pack"), label=str(path), progress=lambda done, total: None)  # noqa: ARG005
-        finally:
-            opened.close()
-    return tuple(
-        SkillFile(
-            f"{skill.inside}/{file.path}" if skill.inside else file.path,
-            file.sha256,
-            file.size,
-            file.executable,
-        )
-        for skill in staged
-        for file in skill.files
-    )
+        return tuple(named_files(stage(open_source(path), Path(aside, "pack"), label=str(path))))
 
 
 @click.command("verify-pack")
@@ -205,11 +191,7 @@ def verify_pack_command(*, pack: str, as_json: bool) -> None:
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
     rows = []
     with Fetching().fetched(LocalSource(Path(pack)), pack) as source, tempfile.TemporaryDirectory() as aside:
-        opened = source.open()
-        try:
-            staged = stage(opened, Path(aside, "pack"), label=pack, progress=lambda done, total: None)  # noqa: ARG005
-        finally:
-            opened.close()
+        staged = stage(source.open(), Path(aside, "pack"), label=pack)
         whole = pack_signer(source.signature, staged, trusted)
         for skill in staged:
             signer = best_of((whole, skill_signer(Path(aside, "pack", skill.name), skill.files, trusted)))

@@ -16,7 +16,7 @@ from vademecum.packs.lookalikes import hidden_in, looks_like, mixed_scripts
 from vademecum.packs.shelf import Shelf
 from vademecum.packs.signatures import best_of, check_signer, pack_signer, skill_signer
 from vademecum.packs.signing import Signer
-from vademecum.packs.staging import Progress, Staged, stage
+from vademecum.packs.staging import Progress, Staged, silently, stage
 from vademecum.packs.verifying import differences_of, verdict_of
 from vademecum.policy.bounds import Bounds
 from vademecum.policy.risk import Risk, risk_of
@@ -80,13 +80,9 @@ class Reception(Struct, frozen=True):
     lock: LockFile
     staging: Path
 
-    def arrivals(self, source: Source, progress: Progress | None = None) -> list[Arrival]:
+    def arrivals(self, source: Source, progress: Progress = silently) -> list[Arrival]:
         """Unpack a source aside and check all of it; what was not asked for is left out."""
-        opened = source.open()
-        try:
-            staged = stage(opened, self.staging, label=source.name, progress=progress or _silently)
-        finally:
-            opened.close()
+        staged = stage(source.open(), self.staging, label=source.name, progress=progress)
         signed = pack_signer(source.signature, staged, self.shelf.trusted)
         only = self.options.only
         missing = sorted(set(only) - {skill.name for skill in staged})
@@ -172,7 +168,3 @@ def _files_there(place: Path) -> Iterable[SkillFile]:
         return files_of(place)
     except PackRefused:
         return ()
-
-
-def _silently(done: int, total: int) -> None:
-    """Show no progress."""

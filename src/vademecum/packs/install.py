@@ -14,13 +14,11 @@ from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.fetching import Source, local_source
 from vademecum.packs.lock import HERE, read_lock_file
 from vademecum.packs.shelf import Shelf, note_of
-from vademecum.packs.staging import Progress
+from vademecum.packs.staging import Progress, silently
 from vademecum.packs.transaction import TRASH, is_plain_name
 
 
-def install(
-    source: Source, shelf: Shelf, options: Options, *, progress: Progress | None = None
-) -> list[Change]:
+def install(source: Source, shelf: Shelf, options: Options, *, progress: Progress = silently) -> list[Change]:
     """Install every skill of a source, all or none; returns what changes, or would."""
     with shelf.changing() as change:
         reception = Reception(shelf, options, change.lock, change.staging)

@@ -27,12 +27,16 @@ def pack_signer(signature: bytes | None, staged: Sequence[Staged], trusted: Trus
     """Who signed a whole pack, every file in it."""
     if signature is None:
         return None
-    files = [
+    return signer_of(signature, named_files(staged), trusted, place="beside the pack")
+
+
+def named_files(staged: Sequence[Staged]) -> list[SkillFile]:
+    """All files of a pack, as they are named in it."""
+    return [
         structs.replace(file, path=f"{skill.inside}/{file.path}" if skill.inside else file.path)
         for skill in staged
         for file in skill.files
     ]
-    return signer_of(signature, files, trusted, place="beside the pack")
 
 
 def skill_signer(place: Path, files: Iterable[SkillFile], trusted: Trusted) -> Signer | None:

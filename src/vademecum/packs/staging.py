@@ -46,8 +46,19 @@ class Staged(Struct, frozen=True):
     beyond_ascii: tuple[str, ...]
 
 
-def stage(opened: Opened, staging: Path, *, label: str, progress: Progress) -> list[Staged]:
-    """Unpack every skill of a source into a directory of its name; all else stays where it is."""
+def silently(done: int, total: int) -> None:
+    """Show no progress."""
+
+
+def stage(opened: Opened, staging: Path, *, label: str, progress: Progress = silently) -> list[Staged]:
+    """Unpack every skill of an opened source into a directory of its name, and close the source."""
+    try:
+        return _staged(opened, staging, label, progress)
+    finally:
+        opened.close()
+
+
+def _staged(opened: Opened, staging: Path, label: str, progress: Progress) -> list[Staged]:
     staging.mkdir(parents=True, exist_ok=True)
     places = skill_places((entry.name for entry in opened.entries), marketplace_of(opened))
     if not places:
