@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.packs.support import make
 from tests.support import Place, write_skill
 from vademecum.errors import ConfigError, PackRefused
 from vademecum.packs.arrivals import Options
