@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.forks import forks
 from vademecum import Context, IndexOptions, Root, SkillIndex, build_index
 
 DATA = Path(os.environ.get("VADE_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -78,10 +79,14 @@ class Place:
         }
 
     def vade(self, *words: str, cwd: Path | None = None, **env: str) -> Result:
+        around = self.env | env
+        if not any(name.startswith(("PYTHON", "LC_", "LANG")) for name in env):
+            return Result(*forks().run(list(words), cwd=str(cwd or self.cwd), env=around, timeout=60))
+        # What an interpreter looks at when it starts needs one that starts.
         done = subprocess.run(
             [VADE, *words],
             cwd=cwd or self.cwd,
-            env=self.env | env,
+            env=around,
             capture_output=True,
             text=True,
             timeout=60,

@@ -353,15 +353,20 @@ def test_version_help_and_nothing(place: Place) -> None:
     assert (bare.code, bare.out) == (0, place.vade("--help").out)
     assert [line.split()[0] for line in bare.out.partition("Commands:\n")[2].splitlines()] == [
         "chat",
+        "diff",
         "doctor",
         "exec",
         "export",
         "inspect",
         "install",
+        "keygen",
         "list",
+        "lock",
         "new",
+        "outdated",
         "pack",
         "permissions",
+        "publish",
         "refresh",
         "restore",
         "roots",
@@ -370,10 +375,14 @@ def test_version_help_and_nothing(place: Place) -> None:
         "schema",
         "search",
         "show",
+        "sign",
+        "sync",
         "trust",
         "uninstall",
+        "update",
         "validate",
         "verify",
+        "verify-pack",
     ]
 
 

@@ -91,7 +91,7 @@ class _LazyGroup(click.Group):
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def vade(context: click.Context, *, debug: bool) -> None:  # noqa: ARG001 - `run` looks for it
-    """Find, check and index Agent Skills (SKILL.md directories).
+    """Find, check, search, run, pack and install Agent Skills (SKILL.md directories).
 
     Every command takes --json and then prints one JSON document. Shell completion:
     eval "$(_VADE_COMPLETE=bash_source vade)", or zsh_source, or fish_source.

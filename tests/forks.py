@@ -1,0 +1,105 @@
+"""The command without the start of an interpreter: a process that imported it forks for each call.
+
+A call is still a process of its own, with its own working directory, environment and streams; only what Python needs
+to begin is done once. The tests in `tests/e2e` start the installed command itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from importlib import import_module
+
+_MODULES = (
+    ["main", "skills", "finding", "upkeep", "authoring", "permissions", "execution", "running", "chat", "packing", "installing"]
+)
+_LIBRARIES = ["yaml", "pydantic", "rich.table", "rich.console", "tantivy", "httpx", "cryptography.x509", "re2"]
+MAX_REQUEST_BYTES = 1024 * 1024
+
+
+class Forks:
+    """The process that forks, and the way to it."""
+
+    def __init__(self) -> None:
+        self._way, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from tests.forks import serve; serve({other.fileno()})"],
+            pass_fds=[other.fileno()],
+        )
+        other.close()
+
+    def run(self, words: list[str], *, cwd: str, env: dict[str, str], timeout: float) -> tuple[int, str, str]:
+        """Run one command line: its exit code, and what it printed on both streams."""
+        request = json.dumps({"words": words, "cwd": cwd, "env": env}).encode()
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull) as nothing:
+            descriptors = [nothing.fileno(), out.fileno(), err.fileno()]
+            socket.send_fds(self._way, [request], descriptors)
+            child = int(self._way.recv(64))
+            self._way.settimeout(timeout)
+            try:
+                code = int(self._way.recv(64))
+            except TimeoutError:
+                os.kill(child, signal.SIGKILL)
+                raise
+            finally:
+                self._way.settimeout(None)
+            out.seek(0)
+            err.seek(0)
+            return code, out.read().decode(), err.read().decode()
+
+
+@cache
+def forks() -> Forks:
+    """One for each process that runs tests."""
+    return Forks()
+
+
+def serve(descriptor: int) -> None:
+    """Fork for every request, until nobody asks any more."""
+    way = socket.socket(fileno=descriptor)
+    for module in _MODULES:
+        import_module(f"vademecum.cli.{module}")
+    for library in _LIBRARIES:
+        with contextlib.suppress(ImportError):
+            import_module(library)
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(way, MAX_REQUEST_BYTES, 3)
+        if not request:
+            return
+        child = os.fork()
+        if child == 0:
+            way.close()
+            _become(json.loads(request), descriptors)
+        for one in descriptors:
+            os.close(one)
+        way.send(str(child).encode())
+        _, status = os.waitpid(child, 0)
+        way.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _become(request: dict[str, object], descriptors: list[int]) -> None:
+    """Be the command: its streams, its place, its environment, its words."""
+    from vademecum.cli.main import run
+
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin = io.TextIOWrapper(os.fdopen(0, "rb"), encoding="utf-8")
+    sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb"), encoding="utf-8")
+    sys.stderr = io.TextIOWrapper(os.fdopen(2, "wb"), encoding="utf-8", line_buffering=True)
+    words, cwd, env = request["words"], request["cwd"], request["env"]
+    assert isinstance(words, list)
+    assert isinstance(env, dict)
+    os.chdir(str(cwd))
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv = ["vade", *words]
+    sys.exit(run(words))
