@@ -18,10 +18,29 @@ import tempfile
 from functools import cache
 from importlib import import_module
 
-_MODULES = (
-    ["main", "skills", "finding", "upkeep", "authoring", "permissions", "execution", "running", "chat", "packing", "installing"]
-)
-_LIBRARIES = ["yaml", "pydantic", "rich.table", "rich.console", "tantivy", "httpx", "cryptography.x509", "re2"]
+_MODULES = [
+    "main",
+    "skills",
+    "finding",
+    "upkeep",
+    "authoring",
+    "permissions",
+    "execution",
+    "running",
+    "chat",
+    "packing",
+    "installing",
+]
+_LIBRARIES = [
+    "yaml",
+    "pydantic",
+    "rich.table",
+    "rich.console",
+    "tantivy",
+    "httpx",
+    "cryptography.x509",
+    "re2",
+]
 MAX_REQUEST_BYTES = 1024 * 1024
 
 

@@ -68,7 +68,7 @@ class Scene:
                 return lambda: update(self.shelf, sources, Options())
             case "sync":
                 lock_path(self.shelf.root).write_text(self.locks[wanted - 1])
-                return lambda: sync(self.shelf, sources)
+                return lambda: sync(self.shelf, sources, Options())
         return lambda: install(local_source(version, "./source"), self.shelf, Options())
 
 

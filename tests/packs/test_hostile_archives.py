@@ -152,6 +152,27 @@ def huge_tar(path: Path) -> None:
     path.write_bytes(header + bytes(1024))
 
 
+def huge_long_name(path: Path) -> None:
+    info = tarfile.TarInfo("././@LongLink")
+    info.type = tarfile.GNUTYPE_LONGNAME
+    info.size = 1 << 30
+    path.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(4096))
+
+
+def flipped(data: bytes) -> bytes:
+    return data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 255]) + data[len(data) // 2 + 1 :]
+
+
+def own_header(offset: int, value: bytes) -> Callable[[bytes], bytes]:
+    """Change the header of the last entry, and leave the directory as it is."""
+
+    def edit(data: bytes) -> bytes:
+        place = data.rfind(b"PK\x03\x04") + offset
+        return data[:place] + value + data[place + len(value) :]
+
+    return edit
+
+
 def zip_bz2(path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as out:
         out.writestr("good/SKILL.md", GOOD)
@@ -192,7 +213,16 @@ CASES: dict[str, tuple[Build, str]] = {
     "line break": (zipped(("good/a\nb", b"x")), "control"),
     "direction override": (zipped(("good/\u202egpj.exe", b"x")), "hidden"),
     "long name": (zipped((f"good/{LONG}", b"x")), "255 bytes"),
-    "long path": (zipped(("good/" + "d/" * 600 + "x", b"x")), "1024 bytes"),
+    "long path": (zipped(("good/" + f"{'d' * 99}/" * 11 + "x", b"x")), "1024 bytes"),
+    "deep path": (zipped(("good/" + "d/" * 40 + "x", b"x")), "directories deep"),
+    "another size in its own header": (
+        edited(zipped(("good/a", b"a" * 99)), own_header(22, b"\1")),
+        "own header",
+    ),
+    "another method in its own header": (
+        edited(zipped(("good/a", b"a" * 99)), own_header(8, b"\0")),
+        "own header",
+    ),
     "empty step": (zipped(("good//a", b"x")), "empty step"),
     "reserved name": (zipped(("good/nul.txt", b"x")), "not every system"),
     "trailing dot": (zipped(("good/a.", b"x")), "not every system"),
@@ -248,6 +278,22 @@ CASES: dict[str, tuple[Build, str]] = {
     "tar: cut short": (
         edited(tarred((member("good/a"), os.urandom(50_000))), lambda data: data[:20_000]),
         "installed",
+    ),
+    "tar: end missing": (edited(tarred(mode="w"), lambda data: data[:1024]), "cut short"),
+    "tar: something after the end": (
+        edited(tarred(mode="w"), lambda data: data + b"x" * 512),
+        "after its end",
+    ),
+    "tar: damaged": (edited(tarred((member("good/a"), os.urandom(5000))), flipped), "be read"),
+    "tar: damaged xz": (
+        edited(tarred((member("good/a"), os.urandom(5000)), mode="w:xz"), flipped),
+        "be read",
+    ),
+    "tar: negative size": (tarred((member("good/a", size="-1024"), b""), mode="w"), "installed"),
+    "tar: a name of a gigabyte": (huge_long_name, "header of"),
+    "tar: a file called like a directory": (
+        tarred((member("good/x/"), b"x"), mode="w"),
+        "name of a directory",
     ),
     "tar: directory as SKILL.md": (
         tarred((member("bad/SKILL.md", tarfile.DIRTYPE), b""), good=False),

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
 from vademecum.cli.indexing import Command, IndexWords, complete_names
 from vademecum.cli.output import Bar, counted, json_option, print_json
 from vademecum.config import Config, load_config
 from vademecum.context import Context
-from vademecum.errors import PackRefused, VademecumError
+from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
 from vademecum.packs.arrivals import Change, Options
 from vademecum.packs.comparing import diff_of
 from vademecum.packs.fetching import Fetching
 from vademecum.packs.install import install, restore, uninstall
 from vademecum.packs.keys import TRUSTED_DIRECTORY, Trusted, trusted_keys
-from vademecum.packs.lock import lock_path, read_lock
+from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.shelf import Shelf
 from vademecum.packs.sources import reference_to, remembered
 from vademecum.packs.store import Store
-from vademecum.packs.syncing import Sources, lock_here, sync
+from vademecum.packs.syncing import Sources, check_frozen, lock_here, sync
 from vademecum.packs.transaction import tidied
 from vademecum.packs.updating import Update, outdated, update
 from vademecum.packs.verifying import verify
@@ -114,17 +116,16 @@ def install_command(
     """
     desk = Desk(scope, arriving=True)
     options = desk.options(only=only, **allowed)
-    changes: list[Change] = []
-    remarks: list[str] = []
-    for typed in sources:
-        reference = reference_to(typed, context=desk.context)
-        name = remembered(reference, base=desk.shelf.base)
-        with desk.sources.fetching.fetched(reference, name, only=only) as source:
-            desk.bar.done()
-            unpacking = Bar("unpacking")
-            changes += install(source, desk.shelf, options, progress=unpacking)
-            unpacking.done()
-            remarks += source.remarks
+    with ExitStack() as stack:
+        fetched = []
+        for reference in [reference_to(typed, context=desk.context) for typed in sources]:
+            name = remembered(reference, base=desk.shelf.base)
+            fetched.append(stack.enter_context(desk.sources.fetching.fetched(reference, name, only=only)))
+        desk.bar.done()
+        unpacking = Bar("unpacking")
+        changes = install(fetched, desk.shelf, options, progress=unpacking)
+        unpacking.done()
+        remarks = [remark for source in fetched for remark in source.remarks]
     if as_json:
         shown = [change.to_json() for change in changes]
         print_json({"dry_run": options.dry_run, "changes": shown, "remarks": remarks})
@@ -212,7 +213,9 @@ def diff_command(*, name: str, scope: str, as_json: bool) -> int:
         raise PackRefused(f"{name!r} was not installed here: vade list shows what is.", code="not-installed")
     place = desk.shelf.place(name)
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-        original = desk.sources.stage_again(name, locked, desk.shelf, Path(aside, "then"))
+        lax = Options(allow_unsafe=True)  # to be looked at only
+        unsigned = LockFile({name: structs.replace(locked, signer=None)})
+        original = desk.sources.stage_again(name, unsigned, desk.shelf, lax, Path(aside, "then"))
         desk.bar.done()
         lines = diff_of(original, place)
     if as_json:
@@ -255,22 +258,20 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool
 @click.command("sync")
 @scope_option
 @click.option("--frozen", is_flag=True, help="Change nothing: exit code 5 where anything would.")
+@click.option("--allow-unsafe", is_flag=True, help="Take skills that want tools of high risk.")
+@click.option("--require-signature", is_flag=True, help="Refuse what no trusted key signed.")
 @_force
 @json_option
-def sync_command(*, scope: str, frozen: bool, force: bool, as_json: bool) -> None:
+def sync_command(*, scope: str, frozen: bool, as_json: bool, **allowed: bool) -> None:
     """Make the root equal to the lock: fetch what is missing, take away what vade put there before."""
-    desk = Desk(scope)
-    steps = sync(desk.shelf, desk.sources, frozen=frozen, force=force)
+    desk = Desk(scope, arriving=not frozen)
+    steps = check_frozen(desk.shelf) if frozen else sync(desk.shelf, desk.sources, desk.options(**allowed))
     desk.bar.done()
     if as_json:
         print_json({"frozen": frozen, "steps": [step.to_json() for step in steps]})
         return
+    words = {"restored": "Restored", "removed": "Removed (it is in .trash)", "not-locked": "Not in the lock"}
     for step in steps:
-        words = {
-            "restored": "Restored",
-            "removed": "Removed (it is in .trash)",
-            "not-locked": "Not in the lock",
-        }
         click.echo(f"{words[step.action]}: {visible(step.name)}")
     if all(step.action == "not-locked" for step in steps):
         click.echo("Everything is as the lock says")
@@ -303,17 +304,24 @@ def outdated_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> in
 @scope_option
 @_arriving
 @json_option
-def update_command(*, names: tuple[str, ...], scope: str, as_json: bool, **allowed: bool) -> None:
+def update_command(*, names: tuple[str, ...], scope: str, as_json: bool, **allowed: bool) -> int:
     """Install what the sources have now, and show what differs."""
     desk = Desk(scope, arriving=True)
     options = desk.options(**allowed)
-    updates = update(desk.shelf, desk.sources, options, names)
+    updates, failures = update(desk.shelf, desk.sources, options, names)
     desk.bar.done()
+    broken = any(isinstance(failure.error, IntegrityFailed) for failure in failures)
+    code = BROKEN if broken else FOUND_PROBLEMS if failures else 0
     if as_json:
-        print_json({"dry_run": options.dry_run, "updates": [one.to_json() for one in updates]})
-        return
+        shown = [one.to_json() for one in updates]
+        problems = [failure.to_json() for failure in failures]
+        print_json({"dry_run": options.dry_run, "updates": shown, "problems": problems})
+        return code
     for one in updates:
         _show_update(one, dry_run=options.dry_run)
+    for failure in failures:
+        click.echo(f"vade: {visible(str(failure.error))}", err=True)
+    return code
 
 
 def _show_update(one: Update, *, dry_run: bool) -> None:

@@ -16,7 +16,7 @@ from vademecum.cli.output import Bar, counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import write_atomic
-from vademecum.packs.content import SkillFile, digest_of, files_of
+from vademecum.packs.content import SkillFile, check_packable, digest_of, files_of
 from vademecum.packs.fetching import SIGNATURE_SUFFIX, Fetching
 from vademecum.packs.keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, new_key, private_key, trusted_keys
 from vademecum.packs.packing import PackedSkill, pack_bytes
@@ -54,7 +54,7 @@ def export_command(*, names: tuple[str, ...], out: str, as_json: bool, **words: 
     """Put skills that are in use here into one zip."""
     index = IndexWords(**words).build()
     skills = [index.get(as_reference(name)) for name in names]
-    packed = [PackedSkill(s.name, s.meta.version, s.path, files_of(s.path)) for s in skills]
+    packed = [PackedSkill(s.name, s.meta.version, s.path, _files(s.path)) for s in skills]
     _write(packed, Path(out), as_json=as_json)
 
 
@@ -93,7 +93,13 @@ def _valid(directory: Path) -> tuple[PackedSkill, Document]:
         problem = next(problem for problem in verdict.problems if problem.severity == "error")
         raise PackRefused(f"{directory} is not valid ({problem.message}): vade validate {directory}")
     document = parse_document(read_opening(directory / MANIFEST), directory=verdict.name)
-    return PackedSkill(verdict.name, document.meta.version, directory, files_of(directory)), document
+    return PackedSkill(verdict.name, document.meta.version, directory, _files(directory)), document
+
+
+def _files(directory: Path) -> tuple[SkillFile, ...]:
+    files = files_of(directory)
+    check_packable(directory, files)
+    return files
 
 
 def _check_once(names: Iterable[str]) -> None:

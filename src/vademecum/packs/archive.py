@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import stat
 import struct
 import tarfile
@@ -9,12 +10,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TypeVar, cast
 
 from msgspec import Struct
 
 from vademecum.errors import PackRefused
 from vademecum.packs.names import check_name, check_together, refused
+from vademecum.packs.streams import open_stream
 
 MAX_PACKED_BYTES = 512 * 1024 * 1024
 MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
@@ -23,7 +25,13 @@ MAX_RATIO = 200  # no text shrinks so much
 _RATIO_FROM = 10 * 1024 * 1024
 _CHUNK = 256 * 1024
 _LOCAL_HEADER = 30
+_LARGE = 0xFFFFFFFF
+_TAR_OVERHEAD = 4096
+_END_RECORD, _MAX_COMMENT, _MAX_DIRECTORY_ENTRY = 22, 65535, 2048
 _MAX_DESCRIPTOR = 24
+
+# What the libraries raise for bytes that are not what they should be.
+_UNREADABLE = (zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError)
 
 Kind = TypeVar("Kind")
 
@@ -55,9 +63,9 @@ def open_archive(path: Path) -> Opened:
         head = file.read(4)
     try:
         opened = _open_zip(path, size) if head[:2] == b"PK" else _open_tar(path)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error, struct.error) as error:
+    except (*_UNREADABLE, struct.error) as error:
         raise PackRefused(
-            f"{path} is no archive that can be read ({error}): nothing was installed."
+            f"{path} is no archive that can be read ({str(error)[:200]}): nothing was installed."
         ) from error
     except (NotImplementedError, UnicodeDecodeError, ValueError, RuntimeError) as error:
         raise PackRefused(f"{path} cannot be taken ({error}): nothing was installed.") from error
@@ -85,11 +93,12 @@ def _whatever_fails(entry: Entry, read: Callable[..., Kind], *words: int) -> Kin
     """Read; what goes wrong with that is told of the entry, and nothing else is."""
     try:
         return read(*words)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, OSError, RuntimeError) as error:
+    except (*_UNREADABLE, RuntimeError) as error:
         raise refused(entry.name, f"cannot be read ({error})") from error
 
 
 def _open_zip(path: Path, size: int) -> Opened:
+    _check_directory_size(path, size)
     archive = zipfile.ZipFile(path)
     try:
         infos = archive.infolist()
@@ -144,6 +153,7 @@ def _check_layout(path: Path, archive: zipfile.ZipFile, infos: list[zipfile.ZipI
             header = file.read(_LOCAL_HEADER)
             if header[:4] != b"PK\x03\x04":
                 raise refused(info.filename, "has no header of its own")
+            _check_header(header, info)
             name, extra = struct.unpack("<HH", header[26:30])
             if file.read(name) != info.orig_filename.encode("utf-8" if info.flag_bits & 0x800 else "cp437"):
                 raise refused(info.filename, "has another name in its own header")
@@ -157,34 +167,66 @@ def _check_layout(path: Path, archive: zipfile.ZipFile, infos: list[zipfile.ZipI
         raise PackRefused(f"{path} has more than one directory: nothing was installed.")
 
 
+def _check_header(header: bytes, info: zipfile.ZipInfo) -> None:
+    """An entry's own header must say what the directory says of it."""
+    flags, method = struct.unpack("<HH", header[6:10])
+    crc, packed, size = struct.unpack("<III", header[14:26])
+    said = (crc, packed, size) == (info.CRC, info.compress_size, info.file_size)
+    later = bool(flags & 8) and (crc, packed, size) == (0, 0, 0)  # in a descriptor behind the content
+    large = _LARGE in {packed, size}  # in an extra field
+    if method != info.compress_type or not (said or later or large):
+        raise refused(info.filename, "is something else in its own header")
+
+
+def _check_directory_size(path: Path, size: int) -> None:
+    """Refuse a directory that is too large, before all of it is read."""
+    with open(path, "rb") as file:
+        file.seek(max(0, size - _END_RECORD - _MAX_COMMENT))
+        tail = file.read()
+    end = tail.rfind(b"PK\x05\x06")
+    if end < 0:
+        return  # no zip at all, as will be said
+    count, directory = struct.unpack("<HI", tail[end + 10 : end + 16].ljust(6, b"\0"))
+    if directory == _LARGE or count == 0xFFFF:
+        directory = _large_directory(tail)
+    if directory > MAX_ENTRIES * _MAX_DIRECTORY_ENTRY:
+        raise PackRefused(f"{path} has more than {MAX_ENTRIES:,} entries: nothing was installed.")
+
+
+def _large_directory(tail: bytes) -> int:
+    end = tail.rfind(b"PK\x06\x06")
+    return int.from_bytes(tail[end + 40 : end + 48], "little") if end >= 0 else 0
+
+
 def _open_tar(path: Path) -> Opened:
-    archive = tarfile.open(path, "r:*")  # noqa: SIM115 - whoever takes the entries closes it
+    stream = open_stream(path, most=MAX_UNPACKED_BYTES + MAX_ENTRIES * _TAR_OVERHEAD)
     files: list[tarfile.TarInfo] = []
     directories: list[str] = []
     try:
+        archive = tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:")  # noqa: SIM115 - closed with it
         total = 0
         for count, member in enumerate(archive, 1):
             _check_count(count, path)
             total += member.size
-            _check_total(total, member.name)
+            _check_total(total, member)
             name = member.name.removeprefix("./")
             if member.isdir():
                 if name not in {"", "."}:
                     directories.append(check_name(name))
                 continue
-            _check_tar_member(member)
-            check_name(name)
+            _check_tar_member(member, name)
             files.append(member)
+        stream.check_end(archive.offset)
         names = [member.name.removeprefix("./") for member in files]
         check_together(names, directories)
     except BaseException:
-        archive.close()
+        stream.close()
         raise
     entries = [
         Entry(name, member.size, bool(member.mode & stat.S_IXUSR), _extractor(archive, member))
         for name, member in zip(names, files, strict=True)
     ]
-    return Opened(tuple(entries), archive.close, packed=True)
+    return Opened(tuple(entries), stream.close, packed=True)
 
 
 def _check_count(count: int, path: Path) -> None:
@@ -192,9 +234,9 @@ def _check_count(count: int, path: Path) -> None:
         raise PackRefused(f"{path} has more than {MAX_ENTRIES:,} entries: nothing was installed.")
 
 
-def _check_total(total: int, name: str) -> None:
-    if total > MAX_UNPACKED_BYTES:
-        raise refused(name, "makes the archive too large")
+def _check_total(total: int, member: tarfile.TarInfo) -> None:
+    if total > MAX_UNPACKED_BYTES or member.size < 0:
+        raise refused(member.name, "makes the archive too large")
 
 
 def _extractor(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], IO[bytes]]:
@@ -207,7 +249,9 @@ def _extractor(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[]
     return extract
 
 
-def _check_tar_member(member: tarfile.TarInfo) -> None:
+def _check_tar_member(member: tarfile.TarInfo, name: str) -> None:
+    if check_name(name) != name:
+        raise refused(name, "is a file with the name of a directory")
     if member.issym() or member.islnk():
         raise refused(member.name, "is a link")
     if member.sparse is not None or any(key.startswith("GNU.sparse") for key in member.pax_headers):

@@ -138,13 +138,16 @@ class Reception(Struct, frozen=True):
 
 def is_edited(name: str, root: Path, lock: LockFile) -> bool:
     """Whether somebody changed a skill since it was installed, or put it there themselves."""
-    return verdict_of(name, root, lock).status in {"changed", "not-locked"}
+    verdict = verdict_of(name, root, lock)
+    own = name in lock.skills and lock.skills[name].is_kept_here
+    return verdict.status in {"changed", "not-locked"} or (verdict.status == "ok" and own)
 
 
 def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
     """Never overwrite what somebody changed by hand, unless they say so; it is kept even then."""
     verdict = verdict_of(name, root, lock)
-    if verdict.status == "not-locked":
+    own = name in lock.skills and lock.skills[name].is_kept_here
+    if verdict.status == "not-locked" or (verdict.status == "ok" and own):
         raise PackRefused(f"{root / name} was not installed by vade: say --force to replace it (it is kept).")
     if verdict.status == "changed":
         raise PackRefused(

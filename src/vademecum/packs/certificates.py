@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -23,7 +23,10 @@ Kind = TypeVar("Kind", bound=x509.ExtensionType)
 
 def key_for_signing(certificate: x509.Certificate) -> PublicKey | None:
     """The key of a certificate that was issued for signing; none for any other."""
-    key = certificate.public_key()
+    try:
+        key = certificate.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        return None
     if not isinstance(key, (ed25519.Ed25519PublicKey, ec.EllipticCurvePublicKey)):
         return None
     usage = _extension(certificate, x509.KeyUsage)
@@ -64,7 +67,7 @@ def _issued(issuer: x509.Certificate, subject: x509.Certificate, *, between: int
         return False
     try:
         subject.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
 

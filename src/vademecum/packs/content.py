@@ -13,11 +13,14 @@ from typing import Any
 from msgspec import Struct, structs
 
 from vademecum.errors import PackRefused
+from vademecum.packs.names import objection
 
 MAX_FILES = 10_000
 MAX_SKILL_BYTES = 512 * 1024 * 1024
 
-_JUNK_DIRECTORIES = frozenset({"__pycache__", "node_modules", ".git"})
+_JUNK_DIRECTORIES = frozenset({"__pycache__", "node_modules"})
+# Git runs commands that a repository's configuration names, and `.git` can be a file that leads to one.
+_GIT = frozenset({".git", "git~1"})
 _JUNK_FILES = frozenset({".DS_Store"})
 _JUNK_AT_TOP = "evals"
 # O_NOFOLLOW: a link is refused; O_NONBLOCK: a FIFO is not waited for.
@@ -38,15 +41,25 @@ class SkillFile(Struct, frozen=True, order=True):
         return structs.asdict(self)
 
 
+def check_packable(directory: Path, files: Iterable[SkillFile]) -> None:
+    """Refuse what could be packed here and not be installed elsewhere."""
+    for file in files:
+        reason = objection(file.path)
+        if reason is not None:
+            raise PackRefused(f"{file.path!r} in {directory} {reason}: rename it.")
+
+
 def is_junk(path: str) -> bool:
     """Whether a path in a skill is one that nobody would ship.
 
     >>> [is_junk(path) for path in ("evals/a.json", "scripts/evals/a", "scripts/__pycache__/x.pyc")]
     [True, False, True]
     """
-    *directories, name = path.split("/")
+    steps = path.split("/")
+    *directories, name = steps
     return (
         not _JUNK_DIRECTORIES.isdisjoint(directories)
+        or any(step.casefold() in _GIT for step in steps)
         or directories[:1] == [_JUNK_AT_TOP]
         or name in _JUNK_FILES
         or name.endswith(".pyc")
@@ -64,6 +77,20 @@ def files_of(directory: Path) -> tuple[SkillFile, ...]:
         most = f"{MAX_FILES:,} files and {MAX_SKILL_BYTES:,} bytes"
         raise PackRefused(f"{directory} is too large for a skill: at most {most}.")
     return tuple(sorted(found, key=lambda file: file.path.encode()))
+
+
+def strays_in(directory: Path, known: Iterable[SkillFile]) -> list[str]:
+    """What lies in a skill's directory beside its files, and was not made by an interpreter or a desktop."""
+    files = {file.path for file in known}
+    found = []
+    for place, directories, names in os.walk(directory):
+        directories[:] = [name for name in directories if name != "__pycache__"]
+        links = [name for name in directories if os.path.islink(f"{place}/{name}")]
+        for name in (*names, *links):
+            relative = os.path.relpath(f"{place}/{name}", directory)
+            if relative not in files and name not in _JUNK_FILES:
+                found.append(relative)
+    return sorted(found)
 
 
 def digest_of(files: Iterable[SkillFile]) -> str:

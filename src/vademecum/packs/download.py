@@ -75,11 +75,13 @@ class Web:
                 except (httpx.HTTPError, httpx.InvalidURL) as error:
                     reason = f"{type(error).__name__}: {error}".rstrip(": ")
                     raise PackRefused(f"{url} could not be fetched ({reason}): try again later.") from error
-                url = _redirected(urljoin(url, target), first)
+                url = led_to(urljoin(url, target), first)
         raise PackRefused(f"{url} redirects more than {MAX_REDIRECTS} times: nothing was installed.")
 
     def _taken(self, answer: httpx.Response, out: IO[bytes], cap: int, deadline: float) -> str:
         url = answer.url
+        if answer.status_code in {401, 403}:
+            raise PackRefused(f"{url} may not be read (HTTP {answer.status_code}).", code="forbidden")
         if answer.status_code in {404, 410}:
             raise PackRefused(f"{url} does not exist (HTTP {answer.status_code}).", code="missing")
         if not answer.is_success:
@@ -115,8 +117,8 @@ def hop_of(url: str) -> Hop:
     return hop
 
 
-def _redirected(url: str, first: Hop) -> str:
-    """A redirect may lead further out into the web, never from there into this machine or its network."""
+def led_to(url: str, first: Hop) -> str:
+    """Where a place leads may be further out in the web, never from there in this machine or its network."""
     hop = hop_of(url)
     if _is_here(first.host) or hop.host == first.host:
         return url
@@ -125,7 +127,7 @@ def _redirected(url: str, first: Hop) -> str:
     except ToolRefused:
         inside = False  # a proxy may know the name
     if inside:
-        raise PackRefused(f"{first.host} redirects to a private address ({hop.host}): nothing was installed.")
+        raise PackRefused(f"{first.host} leads to a private address ({hop.host}): nothing was installed.")
     return url
 
 

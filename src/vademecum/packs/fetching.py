@@ -16,7 +16,7 @@ from msgspec import Struct
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.files import read_capped
 from vademecum.packs.archive import Opened, open_archive
-from vademecum.packs.download import MAX_SECONDS, Progress, Web
+from vademecum.packs.download import MAX_SECONDS, Progress, Web, hop_of
 from vademecum.packs.git import Repository
 from vademecum.packs.places import (
     MARKETPLACE,
@@ -38,6 +38,7 @@ from vademecum.packs.sources import (
     MarketplaceSource,
     Reference,
     SiteSource,
+    checked,
 )
 from vademecum.packs.staging import marketplace_of
 from vademecum.packs.trees import open_commit, open_source
@@ -135,7 +136,12 @@ class _Errand(Struct, frozen=True):
         parts = urlsplit(url)
         beside = urlunsplit(parts._replace(path=parts.path + SIGNATURE_SUFFIX))
         self.web.download(url, self.aside / "archive", sha256=sha256)
-        signature = self.web.read(beside, self.aside, cap=MAX_SIGNATURE_BYTES)
+        try:
+            signature = self.web.read(beside, self.aside, cap=MAX_SIGNATURE_BYTES)
+        except PackRefused as error:
+            if error.code != "forbidden":  # as some servers say of what does not exist
+                raise
+            signature = None
         return self._opened(self.aside / "archive", sha256, signature)
 
     def _opened(self, path: Path, wanted: str | None, signature: bytes | None) -> Source:
@@ -150,6 +156,8 @@ class _Errand(Struct, frozen=True):
         )
 
     def _git(self, source: GitSource, place: Path, *, at: str | None = None) -> tuple[str, Opened]:
+        if source.url.startswith(("http://", "https://")):
+            hop_of(source.url)
         repository = Repository(place, seconds=self.web.seconds)
         self.stack.callback(repository.close)
         commit = repository.fetch(source, commit=at)
@@ -163,7 +171,7 @@ class _Errand(Struct, frozen=True):
         remarks: list[str] = []
         commits: list[str] = []
         for number, plugin in enumerate(read_marketplace(data, place).plugins[:MAX_PLUGINS]):
-            source = _repository_of(plugin)
+            source = _repository_of(plugin, local="://" not in place)
             if source is None:
                 remarks.append(f"the plugin {plugin.name!r} lies beside the list: install its repository")
                 continue
@@ -178,8 +186,11 @@ class _Errand(Struct, frozen=True):
 
 
 def local_source(path: Path, name: str = "") -> Source:
-    """A directory or an archive on this machine as a source."""
-    return Source(name or str(path), "", lambda: open_source(path), pack=None if path.is_dir() else path)
+    """A directory or an archive on this machine as a source, with the signature that lies beside it."""
+    pack = None if path.is_dir() else path
+    return Source(
+        name or str(path), "", lambda: open_source(path), signature=_beside(path) if pack else None, pack=pack
+    )
 
 
 def _beside(path: Path) -> bytes | None:
@@ -198,14 +209,16 @@ def _elsewhere(marketplace: Marketplace | None) -> tuple[str, ...]:
     )
 
 
-def _repository_of(plugin: Plugin) -> GitSource | None:
+def _repository_of(plugin: Plugin, *, local: bool) -> GitSource | None:
+    """Where a plugin lies; only a list of one's own may name places on this machine."""
     source = plugin.source
     if isinstance(source, str):
         return None
     url = f"{GITHUB}/{source.repo}" if source.repo else source.url
-    if not url or not url.startswith(("https://", "ssh://", "file://")):
+    allowed = ("https://", "ssh://", "file://") if local else ("https://",)
+    if not url or not url.startswith(allowed):
         return None
-    return GitSource(url, source.ref, (source.path or "").strip("/"))
+    return checked(GitSource(url, source.ref, (source.path or "").strip("/")))
 
 
 def _offered(opened: Opened, plugin: Plugin) -> Opened:

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -24,7 +25,7 @@ from vademecum.packs.sources import GitSource
 
 MAX_FETCHED_BYTES = 2 * 1024 * 1024 * 1024
 MAX_SECONDS = 600.0
-MAX_ENTRIES = 200_000
+MAX_LISTED_BYTES = 50 * 1024 * 1024
 MAX_COMPLAINT_CHARS = 300
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
@@ -106,24 +107,24 @@ class Repository:
         """The commit that a source leads to now, without fetching it; none where the server does not say."""
         if source.ref is not None and _COMMIT.match(source.ref):
             return source.ref
-        names = (source.ref, f"{source.ref}^{{}}") if source.ref else ("HEAD",)
+        ref = source.ref or "HEAD"
+        # As git itself looks for a name; an annotated tag counts with the commit that it leads to.
+        names = (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref)
         found = self._run("ls-remote", "--quiet", "--", source.url, *names)
         lines = [line.split("\t") for line in found.splitlines() if "\t" in line]
-        # An annotated tag is followed by the commit that it leads to.
-        return lines[-1][0] if lines and _COMMIT.match(lines[-1][0]) else None
+        by_name = {name: commit for commit, name in lines if _COMMIT.match(commit)}
+        return next((by_name[name] for name in names if name in by_name), None)
 
     def entries(self, commit: str, directory: str) -> list[TreeEntry]:
         """All files, links and submodules of a commit below a directory, named from there."""
-        listed = self._run("ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{directory}")
+        listed = self._run(
+            "ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{directory}", most=MAX_LISTED_BYTES
+        )
         found = []
         for line in filter(None, listed.split("\0")):
             about, _, name = line.partition("\t")
             mode, _, blob, size = about.split()
             found.append(TreeEntry(name, blob, int(size) if size.isdigit() else 0, mode))
-            if len(found) > MAX_ENTRIES:
-                raise PackRefused(
-                    f"The repository has more than {MAX_ENTRIES:,} files: name a directory of it."
-                )
         return found
 
     def read(self, entry: TreeEntry) -> IO[bytes]:
@@ -158,8 +159,8 @@ class Repository:
     def _fetch(self, url: str, wanted: str) -> None:
         self._run("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", url, wanted)
 
-    def _run(self, *words: str) -> str:
-        """What git says; it is ended when it takes too long or fetches too much."""
+    def _run(self, *words: str, most: int = MAX_FETCHED_BYTES) -> str:
+        """What git says; it is ended when it takes too long, fetches too much or says too much."""
         deadline = time.monotonic() + self._seconds
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = subprocess.Popen(  # noqa: S603 - git, with addresses behind a "--"
@@ -171,7 +172,7 @@ class Repository:
                 start_new_session=True,
             )
             try:
-                self._watch(process, words[0], deadline)
+                self._watch(process, words[0], deadline, lambda: os.fstat(out.fileno()).st_size > most)
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
@@ -184,7 +185,9 @@ class Repository:
                 raise PackRefused(f"git {words[0]} failed ({reason}): nothing was installed.")
             return os.fsdecode(out.read())
 
-    def _watch(self, process: subprocess.Popen[bytes], verb: str, deadline: float) -> None:
+    def _watch(
+        self, process: subprocess.Popen[bytes], verb: str, deadline: float, is_too_much: Callable[[], bool]
+    ) -> None:
         while True:
             try:
                 process.wait(_LOOK_SECONDS)
@@ -193,9 +196,9 @@ class Repository:
                     raise PackRefused(
                         f"git {verb} took longer than {self._seconds:.0f} seconds: nothing was installed."
                     ) from None
-                if _size_of(self._place) > MAX_FETCHED_BYTES:
+                if is_too_much() or _size_of(self._place) > MAX_FETCHED_BYTES:
                     raise PackRefused(
-                        f"The repository is larger than {MAX_FETCHED_BYTES:,} bytes: nothing was installed."
+                        "The repository holds too much: name a directory of it, or a smaller one."
                     ) from None
             else:
                 return

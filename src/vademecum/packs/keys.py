@@ -73,7 +73,6 @@ def private_key(path: Path) -> Ed25519PrivateKey:
 def trusted_keys(directory: Path) -> Trusted:
     """Everything in the directory of trusted keys; a file that is none of them is an error."""
     from cryptography import x509  # noqa: PLC0415
-    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
 
     keys: list[tuple[str, PublicKey]] = []
     certificates: list[tuple[str, Certificate]] = []
@@ -88,7 +87,7 @@ def trusted_keys(directory: Path) -> Trusted:
             if b"BEGIN CERTIFICATE" in data:
                 certificates += [(stem, found) for found in x509.load_pem_x509_certificates(data)]
             else:
-                keys.append((stem, _usable(form.load_pem_public_key(data))))
+                keys.append((stem, public_key(data)))
         except (OSError, FileRefused, ValueError, TypeError) as error:
             raise ConfigError(
                 f"{directory / name} is no public key or certificate in PEM form ({error}): remove it."
@@ -98,9 +97,13 @@ def trusted_keys(directory: Path) -> Trusted:
 
 def public_key(text: bytes) -> PublicKey:
     """A public key in PEM form; ``ValueError`` where it is none that can be used."""
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
 
-    return _usable(form.load_pem_public_key(text))
+    try:
+        return _usable(form.load_pem_public_key(text))
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from error
 
 
 def public_text(key: PublicKey) -> bytes:

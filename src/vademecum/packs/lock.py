@@ -8,7 +8,8 @@ import msgspec
 
 from vademecum.errors import FileRefused, IntegrityFailed
 from vademecum.files import read_capped
-from vademecum.packs.content import SkillFile
+from vademecum.packs.content import SkillFile, digest_of
+from vademecum.packs.names import MAX_NAME_BYTES
 
 LOCK_FILE = "skills.lock.json"
 LOCK_VERSION = 1
@@ -72,15 +73,21 @@ def read_lock_file(file: Path) -> LockFile:
         found = msgspec.json.decode(read_capped(file, cap=MAX_LOCK_BYTES), type=LockFile)
     except FileNotFoundError:
         return LockFile()
-    except (OSError, FileRefused, msgspec.DecodeError) as error:
+    except (OSError, FileRefused, msgspec.DecodeError, RecursionError) as error:
         raise IntegrityFailed(
             f"{file} cannot be read ({error}): restore it, or remove it and install anew."
         ) from error
-    wrong = next((name for name in found.skills if not name or name[0] == "." or "/" in name), None)
+    wrong = next((name for name, locked in found.skills.items() if not _is_sound(name, locked)), None)
     if wrong is not None:
-        raise IntegrityFailed(f"{file} names {wrong[:100]!r}, which is no skill: correct it.")
+        raise IntegrityFailed(f"{file} has an entry {wrong[:100]!r} that cannot be right: restore it.")
     if found.version != LOCK_VERSION:
         raise IntegrityFailed(
             f"{file} has version {found.version}, which is not known here: update vademecum."
         )
     return found
+
+
+def _is_sound(name: str, locked: Locked) -> bool:
+    """Whether a name is one that a directory can have, and the digest is that of the files."""
+    plain = bool(name) and name[0] != "." and not {"/", "\0"} & set(name)
+    return plain and len(name.encode()) <= MAX_NAME_BYTES and digest_of(locked.files) == locked.digest

@@ -10,6 +10,7 @@ from vademecum.errors import PackRefused
 
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 1024
+MAX_STEPS = 32
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 # Nearly all names: seen to be good at a glance.
@@ -28,7 +29,7 @@ def check_name(name: str) -> str:
     ...
     vademecum.errors.PackRefused: The archive's entry '../x' goes up with '..': nothing was installed.
     """
-    reason = _objection(name)
+    reason = objection(name)
     if reason is not None:
         raise refused(name, reason)
     return name.rstrip("/")
@@ -68,7 +69,10 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _objection(name: str) -> str | None:
+def objection(name: str) -> str | None:
+    """Why a path cannot be that of a file in a pack, if it cannot."""
+    if name.count("/") > MAX_STEPS:
+        return f"lies more than {MAX_STEPS} directories deep"
     if len(name) < MAX_NAME_BYTES and _PLAIN.match(name) and not _MAYBE_RESERVED.search(name):
         return None
     if not name or name == "/":

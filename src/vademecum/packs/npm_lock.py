@@ -12,6 +12,7 @@ from vademecum.errors import FileRefused, IntegrityFailed
 from vademecum.files import read_capped
 from vademecum.packs.content import files_of
 from vademecum.packs.lock import Locked
+from vademecum.packs.sources import GITHUB
 
 NPM_LOCK = "skills-lock.json"
 MAX_BYTES = 16 * 1024 * 1024
@@ -29,38 +30,48 @@ def npm_lock_path(root: Path) -> Path:
 def npm_lock_text(
     path: Path, new: Mapping[str, tuple[Locked, Path]], *, removed: Collection[str] = ()
 ) -> str:
-    """The file with these skills in it, each with the directory it is read from; all others stay."""
-    skills = {name: entry for name, entry in _read(path).items() if name not in removed}
-    skills |= {name: _entry(locked, place) for name, (locked, place) in new.items()}
-    document = {"version": 1, "skills": dict(sorted(skills.items()))}
+    """The file with these skills in it, each with the directory it is read from; all else stays as it is."""
+    document = _read(path)
+    skills = {name: entry for name, entry in document["skills"].items() if name not in removed}
+    for name, (locked, place) in new.items():
+        digest = folder_hash(place)
+        before = skills.get(name, {})
+        if before.get("computedHash") != digest:
+            # What has no source of its own keeps the one that the other tool knows.
+            source = before if locked.is_kept_here and before else _source(locked, name)
+            skills[name] = {**source, "computedHash": digest}
+    document["skills"] = dict(sorted(skills.items()))
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_capped(path, cap=MAX_BYTES))
-        skills = found["skills"]
-        if found["version"] != 1 or not isinstance(skills, dict):
+        sound = found["version"] == 1 and all(isinstance(one, dict) for one in found["skills"].values())
+        if not sound:
             raise ValueError("it has another version")  # noqa: TRY301 - told like any other fault
     except FileNotFoundError:
-        return {}
-    except (OSError, FileRefused, ValueError, KeyError, TypeError, RecursionError) as error:
+        return {"version": 1, "skills": {}}
+    except (OSError, FileRefused, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise IntegrityFailed(
             f"{path} cannot be read ({error}): correct it, or remove it to do without."
         ) from error
-    return skills
+    document: dict[str, Any] = found
+    return document
 
 
-def _entry(locked: Locked, place: Path) -> dict[str, Any]:
+def _source(locked: Locked, name: str) -> dict[str, Any]:
+    if locked.is_kept_here:
+        return {"source": f"./.agent/skills/{name}", "sourceType": "local"}
     source, _, _ = locked.source.partition("#")
     start, at, ref = source.rpartition("@")
     if not at or "/" not in start.partition("://")[2 if "://" in start else 0]:
         start, ref = source, ""
+    on_github = start.removeprefix(f"git+{GITHUB}/")
     return {
-        "source": start.removeprefix("git+"),
+        "source": on_github.removeprefix("git+"),
         **({"ref": ref} if ref else {}),
-        "sourceType": _kind(start),
-        "computedHash": folder_hash(place),
+        "sourceType": "github" if on_github != start else _kind(start),
     }
 
 
@@ -69,7 +80,7 @@ def _kind(source: str) -> str:
         return "git"
     if source.startswith(("http://", "https://")):
         return "well-known" if source.endswith("/") else "url"
-    return "local" if source.startswith((".", "/")) or "/" not in source else "github"
+    return "local"
 
 
 def folder_hash(place: Path) -> str:

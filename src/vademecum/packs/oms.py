@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 MAX_CHAIN = 8
+_HARMLESS = frozenset({".gitignore", ".gitattributes"})
 
 
 class RawCertificate(Struct, frozen=True, rename="camel"):
@@ -104,21 +105,14 @@ def _check_statement(statement: Statement, files: Iterable[SkillFile], place: st
         listed = [Resource(**resource) for resource in statement.predicate["resources"]]
         whole = hashlib.sha256(b"".join(bytes.fromhex(resource.digest) for resource in listed)).hexdigest()
         said = statement.subject[0].digest["sha256"]
-        ignored = _ignored(statement.predicate)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise mismatch(place, f"cannot be understood ({error!r})") from error
     if whole != said or any(resource.algorithm != "sha256" for resource in listed):
         raise mismatch(place, "contradicts itself")
-    counted = [file for file in files if not _is_ignored(file.path, ignored)]
+    # The format lets signers leave files out. Only these can be left out without harm.
+    names = {resource.name for resource in listed}
+    counted = [file for file in files if file.path in names or file.path not in _HARMLESS]
     check_files({resource.name: resource.digest for resource in listed}, counted, place)
-
-
-def _ignored(predicate: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(str(path).removeprefix("./") for path in predicate["serialization"].get("ignore_paths", ()))
-
-
-def _is_ignored(path: str, ignored: tuple[str, ...]) -> bool:
-    return any(path == one or path.startswith(f"{one}/") for one in ignored)
 
 
 def _by_key(signature: bytes, message: bytes, trusted: Trusted, *, named: str, place: str) -> Signer | None:

@@ -50,7 +50,7 @@ def read_marketplace(data: bytes, place: str) -> Marketplace:
     """The list, or why it is none."""
     try:
         return msgspec.json.decode(data, type=Marketplace)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise PackRefused(f"{place} is no list of plugins ({error}): nothing was installed.") from error
 
 

@@ -12,11 +12,13 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from vademecum.files import write_atomic
+from vademecum.errors import FileRefused
+from vademecum.files import read_capped, write_atomic
 from vademecum.packs.packing import PackedSkill, bare_bytes
 from vademecum.packs.sites import SCHEMA, WELL_KNOWN, WELL_KNOWN_BEFORE
 from vademecum.skill.model import MANIFEST as SKILL_FILE
 
+MAX_LISTING_BYTES = 16 * 1024 * 1024
 _ARCHIVE = re.compile(r"(?P<name>.+)-[0-9a-f]{12}\.zip\Z")
 
 
@@ -38,6 +40,7 @@ def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Pub
     """Write skills, each with its description, and both lists: these last, so that they are never ahead."""
     ordered = sorted(skills, key=lambda pair: pair[0].name)
     newer, older = folder / WELL_KNOWN, folder / WELL_KNOWN_BEFORE
+    before_this = _offered_in(newer)
     published = [_published(skill, description, newer.parent) for skill, description in ordered]
     for skill, _ in ordered:
         for file in skill.files:
@@ -48,7 +51,8 @@ def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Pub
     ]
     _write_json(older, {"skills": before})
     _write_json(newer, {"$schema": SCHEMA, "skills": [skill.to_json() for skill in published]})
-    _sweep(newer.parent, older.parent, published, ordered)
+    offered = {skill.url for skill in published} | before_this
+    _sweep(newer.parent, older.parent, offered, {skill.name for skill in published})
     return published
 
 
@@ -76,13 +80,18 @@ def _write_json(path: Path, document: dict[str, Any]) -> None:
     write_atomic(path, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
 
 
-def _sweep(
-    newer: Path, older: Path, published: list[Published], ordered: list[tuple[PackedSkill, str]]
-) -> None:
-    """Remove what earlier lists offered and these do not."""
-    offered = {skill.url for skill in published}
-    names = {skill.name for skill, _ in ordered}
-    documents = {skill.name for skill in published if skill.type == "skill-md"}
+def _offered_in(listing: Path) -> set[str]:
+    """What the list that is there offers: whoever read it may still come for it."""
+    try:
+        skills = json.loads(read_capped(listing, cap=MAX_LISTING_BYTES))["skills"]
+        return {str(skill["url"]) for skill in skills}
+    except (OSError, FileRefused, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _sweep(newer: Path, older: Path, offered: set[str], names: set[str]) -> None:
+    """Remove what neither this list nor the one before it offers."""
+    documents = {url.partition("/")[0] for url in offered if url.endswith(f"/{SKILL_FILE}")}
     for entry in newer.iterdir():
         if entry.is_file() and _ARCHIVE.match(entry.name) and entry.name not in offered:
             entry.unlink()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from vademecum.errors import PackRefused
+from vademecum.packs.content import strays_in
 from vademecum.packs.installed import installed_path, installed_text, read_installed
 from vademecum.packs.keys import Trusted
 from vademecum.packs.lock import Locked, lock_path, read_lock
@@ -37,6 +40,12 @@ class Shelf(Struct, frozen=True):
         if not is_plain_name(name) or not (self.root / name / SKILL_FILE).is_file():
             raise PackRefused(f"There is no skill {name!r} in {self.root}.", code="not-installed")
         return self.root / name
+
+    @contextmanager
+    def aside(self) -> Iterator[Path]:
+        """A directory to look at skills in, for those who change nothing."""
+        with tempfile.TemporaryDirectory(prefix="vade-") as place:
+            yield Path(place, "aside")
 
     @contextmanager
     def changing(self) -> Iterator[ShelfChange]:
@@ -69,11 +78,20 @@ class ShelfChange:
         self._went: set[str] = set()
         self._notes: dict[Path, str] = {}
 
-    def put(self, name: str, locked: Locked, *, keep_old: bool) -> None:
-        """Put a staged skill in its place, and into the lock."""
-        self._change.put(name, keep_old=keep_old)
-        self._note(name, keep=keep_old)
+    def put(self, name: str, locked: Locked, staged: Path, *, keep_old: bool) -> None:
+        """Put a staged skill in its place, and into the lock; what is nowhere else is kept in any case."""
+        staged.rename(self.staging / name)
+        keep = keep_old or self._holds_more(name)
+        self._change.put(name, keep_old=keep)
+        self._note(name, keep=keep)
         self.remember(name, locked, place=self.staging / name)
+
+    def _holds_more(self, name: str) -> bool:
+        """Whether something lies beside the files of a skill, such as evals, or a link is in its place."""
+        place = self._root / name
+        locked = self.lock.skills.get(name)
+        known = () if locked is None else locked.files
+        return os.path.islink(place) or (place.is_dir() and bool(strays_in(place, known)))
 
     def remember(self, name: str, locked: Locked, *, place: Path | None = None) -> None:
         """Put a skill into the lock that is, or will be, in its place."""

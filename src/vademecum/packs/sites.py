@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs.archive import Entry, Opened, open_archive
-from vademecum.packs.download import Web
+from vademecum.packs.download import Web, hop_of, led_to
 from vademecum.packs.names import check_name
 from vademecum.packs.staging import MAX_DOCUMENT_BYTES
 from vademecum.packs.trees import open_directory
@@ -124,7 +124,7 @@ def _fetched(offer: Offer, site: Site, web: Web, aside: Path) -> tuple[str, Open
     scheme, _, digest = offer.digest.partition(":")
     if scheme != "sha256" or len(digest) != 64:
         raise IntegrityFailed(f"{site.url} has no sha256 for {offer.name!r}: nothing was installed.")
-    url = urljoin(site.url, offer.url)
+    url = led_to(urljoin(site.url, offer.url), hop_of(site.url))
     if offer.type == "archive":
         web.download(url, aside / "archive", sha256=digest.lower())
         opened = open_archive(aside / "archive")

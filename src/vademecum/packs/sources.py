@@ -84,7 +84,7 @@ def reference_to(typed: str, *, context: Context, base: Path | None = None) -> R
         return LocalSource(path, wanted)
     shorthand = _SHORTHAND.match(typed)
     if shorthand and not typed.startswith((".", "/", "~")) and not _looks_like_a_file(typed):
-        return _checked(GitSource(f"{GITHUB}/{shorthand['repo']}", shorthand["ref"], shorthand["dir"] or ""))
+        return checked(GitSource(f"{GITHUB}/{shorthand['repo']}", shorthand["ref"], shorthand["dir"] or ""))
     raise PackRefused(
         f"There is no {name!r} to install from: name an archive, a directory, an address or owner/repo.",
         code="missing",
@@ -103,9 +103,7 @@ def remembered(reference: Reference, *, base: Path) -> str:
         case ArchiveSource(url, sha256):
             return url + (f"#sha256={sha256}" if sha256 else "")
         case GitSource(url, ref, directory):
-            short = url.removeprefix(f"{GITHUB}/")
-            start = short if short != url and _SHORTHAND.match(short) else f"git+{url}"
-            return start + (f"@{ref}" if ref else "") + (f"#{directory}" if directory else "")
+            return f"git+{url}" + (f"@{ref}" if ref else "") + (f"#{directory}" if directory else "")
         case SiteSource(url) | MarketplaceSource(url):
             return url
     assert_never(reference)
@@ -117,10 +115,17 @@ def _git(typed: str) -> GitSource:
     # An "@" in front of the host is a user's name.
     if not at or "/" not in start.partition("://")[2]:
         start, ref = address, ""
-    return _checked(GitSource(start, ref or None, directory))
+    return checked(GitSource(start, ref or None, directory))
 
 
-def _checked(source: GitSource) -> GitSource:
+def checked(source: GitSource) -> GitSource:
+    """The source, if nothing in it could be taken for something else."""
+    try:
+        secret = urlsplit(source.url).password
+    except ValueError as error:
+        raise PackRefused(f"The address {source.url[:200]!r} is wrong ({error}): correct it.") from error
+    if secret is not None:
+        raise PackRefused("An address must not hold a password: leave it to git's own credentials.")
     for word in (source.url, source.ref or "", source.directory):
         if word.startswith("-") or any(char.isspace() or ord(char) < 32 for char in word):
             raise PackRefused(f"{word[:200]!r} is no part of a repository's address: correct it.")
@@ -140,9 +145,9 @@ def _web(typed: str) -> Reference:
         raise PackRefused(f"The address {typed[:200]!r} has no host, or a password in it: correct it.")
     on_github = _ON_GITHUB.match(parts.path) if host == "github.com" else None
     if on_github:
-        return _checked(GitSource(f"{GITHUB}/{on_github['repo']}", on_github["ref"], on_github["dir"] or ""))
+        return checked(GitSource(f"{GITHUB}/{on_github['repo']}", on_github["ref"], on_github["dir"] or ""))
     if parts.path.endswith(".git"):
-        return _checked(GitSource(url))
+        return checked(GitSource(url))
     if parts.path.endswith("marketplace.json"):
         return MarketplaceSource(url)
     if wanted is None and (parts.path in {"", "/"} or parts.path.endswith(("/", "/index.json"))):

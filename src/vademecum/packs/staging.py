@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -63,7 +64,8 @@ def _staged(opened: Opened, staging: Path, label: str, progress: Progress) -> li
     places = skill_places((entry.name for entry in opened.entries), marketplace_of(opened))
     if not places:
         raise PackRefused(f"{label} has no {SKILL_FILE} in it, so it holds no skill.")
-    by_place = _entries_of(opened, places)
+    manifest = _manifest_of(opened)
+    by_place = _entries_of(opened, places, manifest=manifest is not None)
     total = sum(map(len, by_place.values()))
     done = 0
     staged: dict[str, Staged] = {}
@@ -75,7 +77,8 @@ def _staged(opened: Opened, staging: Path, label: str, progress: Progress) -> li
         staged[skill.name] = skill
         done += len(entries)
         progress(done, total)
-    _check_manifest(opened, staged.values())
+    if manifest is not None:
+        _check_manifest(manifest, staged.values())
     return list(staged.values())
 
 
@@ -85,13 +88,13 @@ def marketplace_of(opened: Opened) -> Marketplace | None:
     return None if entry is None else read_marketplace(_read(entry, MAX_MARKETPLACE_BYTES), entry.name)
 
 
-def _entries_of(opened: Opened, places: list[str]) -> dict[str, list[Entry]]:
+def _entries_of(opened: Opened, places: list[str], *, manifest: bool) -> dict[str, list[Entry]]:
     """The files of each skill, without what nobody ships; any that it may not hold is refused."""
     known = set(places)
     found: dict[str, list[Entry]] = {place: [] for place in places}
     for entry in opened.entries:
         place = place_of(entry.name, known)
-        if place is None or (place == "" and entry.name == MANIFEST):
+        if place is None or (place == "" and entry.name == MANIFEST and manifest):
             continue
         if is_junk(_within(entry.name, place)):
             continue
@@ -147,23 +150,34 @@ def _named(staging: Path, target: Path, files: list[tuple[SkillFile, bool]], pla
         line = f"line {problem.line}: " if problem.line else ""
         where = f"{place}/{SKILL_FILE}" if place else SKILL_FILE
         raise PackRefused(f"{where} is not valid ({line}{problem.message}): nothing was installed.")
+    check_name(document.name)
     if not (staging / document.name).exists():
         os.rename(target, staging / document.name)
     beyond = tuple(file.path for file, plain in files if not plain)
     return Staged(document.name, document, tuple(file for file, _ in files), place, beyond)
 
 
-def _check_manifest(opened: Opened, staged: Iterable[Staged]) -> None:
-    """A manifest must say of every file what it is, and of no other."""
+def _manifest_of(opened: Opened) -> dict[str, Any] | None:
+    """What a pack says about itself; another file of that name is none of it."""
     entry = next((entry for entry in opened.entries if entry.name == MANIFEST and opened.packed), None)
     if entry is None:
-        return
+        return None
     try:
         document = json.loads(_read(entry, MAX_MANIFEST_BYTES))
         if "skills" not in document and "format_version" not in document:
-            return  # a file of that name, and no manifest of ours
-        if document.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
-            raise refused(MANIFEST, f"has version {document['format_version']!r}, which is not known here")
+            return None
+        version = document.get("format_version", FORMAT_VERSION)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise refused(MANIFEST, f"cannot be understood ({error})") from error
+    if version != FORMAT_VERSION:
+        raise refused(MANIFEST, f"has version {version!r}, which is not known here")
+    found: dict[str, Any] = document
+    return found
+
+
+def _check_manifest(document: dict[str, Any], staged: Iterable[Staged]) -> None:
+    """A manifest must say of every file what it is, and of no other."""
+    try:
         said = {
             f"{skill['directory']}/{file['path']}": (file["sha256"], file["size"], bool(file["executable"]))
             for skill in document["skills"]

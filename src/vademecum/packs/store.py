@@ -5,7 +5,9 @@ Anything in it may be gone, and what comes out of it is checked against the lock
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from vademecum.packs.content import files_of
 from vademecum.packs.packing import PackedSkill, pack_bytes
 
 MAX_STORE_BYTES = 512 * 1024 * 1024
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 
 class Store:
@@ -27,25 +30,33 @@ class Store:
         """The pack of the first of these digests that is here."""
         if self._place is None:
             return None
-        files = [self._file(digest) for digest in digests if digest.startswith("sha256:")]
+        files = [self._file(digest) for digest in digests if _DIGEST.match(digest)]
         return next((file for file in files if file.is_file()), None)
 
-    def keep_pack(self, path: Path, digest: str) -> None:
-        """Keep a whole archive by the digest of its bytes."""
-        if self._place is None or self.find(digest):
+    def keep_pack(self, path: Path, digest: str, signature: bytes | None = None) -> None:
+        """Keep a whole archive by the digest of its bytes, and the signature that lay beside it."""
+        if self._place is None or self.find(digest) or not _DIGEST.match(digest):
             return
-        temporary = self._file(f"{digest}.{os.urandom(4).hex()}")
+        kept = self._file(digest)
+        temporary = kept.with_name(f"{kept.name}.{os.urandom(4).hex()}")
         try:
             self._place.mkdir(parents=True, exist_ok=True)
+            if signature is not None:
+                write_atomic(kept.with_name(f"{kept.name}.sig"), signature)
             shutil.copyfile(path, temporary)
-            os.replace(temporary, self._file(digest))
+            os.replace(temporary, kept)
             self._prune()
         except OSError:
             temporary.unlink(missing_ok=True)  # it is only a cache
 
+    def forget(self, path: Path) -> None:
+        """Let go of a pack that turned out to be damaged."""
+        with contextlib.suppress(OSError):
+            path.unlink()
+
     def keep_skill(self, directory: Path, digest: str) -> None:
         """Keep one installed skill by the digest of its files."""
-        if self._place is None or self.find(digest):
+        if self._place is None or self.find(digest) or not _DIGEST.match(digest):
             return
         try:
             skill = PackedSkill(directory.name, None, directory, files_of(directory))

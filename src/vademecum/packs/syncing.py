@@ -15,7 +15,7 @@ from vademecum.packs.arrivals import Options, Reception
 from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.fetching import Fetching, Source, local_source
 from vademecum.packs.installed import read_installed
-from vademecum.packs.lock import HERE, Locked, LockFile
+from vademecum.packs.lock import HERE, Locked, LockFile, read_lock
 from vademecum.packs.shelf import Shelf
 from vademecum.packs.sources import Reference, reference_to
 from vademecum.packs.verifying import Verdict, verdict_of
@@ -35,11 +35,7 @@ class Sources(Struct, frozen=True):
 
     @contextmanager
     def again(self, name: str, locked: Locked, shelf: Shelf) -> Iterator[Source]:
-        """The very thing that was locked: from the cache, or from its source, at the same commit."""
-        kept = shelf.store.find(locked.digest, locked.resolved)
-        if kept is not None:
-            yield local_source(kept, locked.source)
-            return
+        """The very thing that was locked, from its source, at the same commit."""
         if locked.is_kept_here:
             raise IntegrityFailed(
                 f"{name!r} is locked as it was here, and is gone or changed: take it from version control."
@@ -49,17 +45,31 @@ class Sources(Struct, frozen=True):
         with self.fetching.fetched(reference, locked.source, only=(name,), at=commit) as source:
             yield source
 
-    def stage_again(self, name: str, locked: Locked, shelf: Shelf, aside: Path) -> Path:
-        """Unpack what was locked, and nothing else, whatever the source has now."""
-        options = Options(only=(name,), allow_unsafe=True, force=True)
+    def stage_again(self, name: str, lock: LockFile, shelf: Shelf, options: Options, aside: Path) -> Path:
+        """Unpack what was locked, and nothing else, whatever the source has now; the cache saves the way."""
+        locked = lock.skills[name]
+        asked = structs.replace(options, only=(name,), force=True)
+        reception = Reception(shelf, asked, lock.only(name), aside / "again")
+        kept = shelf.store.find(locked.digest, locked.resolved)
+        if kept is not None:
+            try:
+                cached = structs.replace(reception, staging=aside / "kept")
+                return _staged(local_source(kept, locked.source), name, cached)
+            except (PackRefused, IntegrityFailed):
+                shelf.store.forget(kept)  # the source will tell whether it was the cache's fault
         with self.again(name, locked, shelf) as source:
-            (found,) = Reception(shelf, options, LockFile(), aside).arrivals(source)
-        if found.staged.files != locked.files:
-            raise IntegrityFailed(
-                f"{locked.source} no longer has the {name!r} that is locked ({locked.digest[:19]}…): "
-                "nothing was changed."
-            )
-        return aside / name
+            return _staged(source, name, reception)
+
+
+def _staged(source: Source, name: str, reception: Reception) -> Path:
+    (found,) = reception.arrivals(source)
+    locked = reception.lock.skills[name]
+    if found.staged.files != locked.files:
+        raise IntegrityFailed(
+            f"{locked.source} no longer has the {name!r} that is locked ({locked.digest[:19]}…): "
+            "nothing was changed."
+        )
+    return reception.staging / name
 
 
 class Step(Struct, frozen=True):
@@ -73,35 +83,65 @@ class Step(Struct, frozen=True):
         return structs.asdict(self)
 
 
-def sync(shelf: Shelf, sources: Sources, *, frozen: bool = False, force: bool = False) -> list[Step]:
-    """Make a root equal to its lock, all or nothing; ``frozen`` refuses where anything would change.
+class Plan(Struct, frozen=True):
+    """What there is to do until a root is as its lock says."""
+
+    wrong: tuple[Verdict, ...]
+    removed: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @classmethod
+    def of(cls, root: Path, lock: LockFile) -> Plan:
+        """Compare a root with its lock."""
+        verdicts = [verdict_of(name, root, lock) for name in sorted(lock.skills)]
+        removed, others = _beyond(root, lock)
+        wrong = tuple(verdict for verdict in verdicts if verdict.status != "ok")
+        return cls(wrong, tuple(removed), tuple(others))
+
+    def steps(self) -> list[Step]:
+        """The same in words."""
+        return [
+            *(Step(verdict.name, "restored") for verdict in self.wrong),
+            *(Step(name, "removed") for name in self.removed),
+            *(Step(name, "not-locked") for name in self.others),
+        ]
+
+
+def check_frozen(shelf: Shelf) -> list[Step]:
+    """Refuse where anything would have to change; nothing is touched."""
+    plan = Plan.of(shelf.root, read_lock(shelf.root))
+    steps = plan.steps()
+    if plan.wrong or plan.removed:
+        raise IntegrityFailed(
+            f"{shelf.root} is not as its lock says ({steps[0].name!r} would be {steps[0].action}): "
+            "run vade sync."
+        )
+    return steps
+
+
+def sync(shelf: Shelf, sources: Sources, options: Options) -> list[Step]:
+    """Make a root equal to its lock, all or nothing.
 
     Skills that vade installed and the lock no longer names go to the trash; those that somebody wrote stay.
+    What the lock brings must pass what an installation must: a lock comes with a project, too.
     """
     with shelf.changing() as change:
         lock = change.lock
-        verdicts = [verdict_of(name, shelf.root, lock) for name in sorted(lock.skills)]
-        wrong = [verdict for verdict in verdicts if verdict.status != "ok"]
-        removed, others = _beyond(shelf.root, lock)
-        steps = [Step(verdict.name, "restored") for verdict in wrong]
-        steps += [Step(name, "removed") for name in removed]
-        if frozen and steps:
-            raise IntegrityFailed(
-                f"{shelf.root} is not as its lock says ({steps[0].name!r} would be {steps[0].action}): "
-                "run vade sync."
-            )
-        for number, verdict in enumerate(wrong):
-            if not force:
+        plan = Plan.of(shelf.root, lock)
+        installed = read_installed(shelf.root)
+        for number, verdict in enumerate(plan.wrong):
+            name, locked = verdict.name, lock.skills[verdict.name]
+            if not options.force:
                 _refuse_edits(verdict, shelf.root)
-            locked = lock.skills[verdict.name]
-            staged = sources.stage_again(verdict.name, locked, shelf, change.staging / f".{number}")
-            staged.rename(change.staging / verdict.name)
-            change.put(verdict.name, locked, keep_old=verdict.status == "changed")
-        for name in removed:
+            known = installed.get(name) == locked.digest
+            asked = structs.replace(options, allow_unsafe=options.allow_unsafe or known)
+            staged = sources.stage_again(name, lock, shelf, asked, change.staging / f".{number}")
+            change.put(name, locked, staged, keep_old=verdict.status == "changed")
+        for name in plan.removed:
             change.take_away(name, keep=True)
-        if steps:
+        if plan.wrong or plan.removed:
             change.commit()
-    return [*steps, *(Step(name, "not-locked") for name in others)]
+    return plan.steps()
 
 
 def lock_here(shelf: Shelf, names: tuple[str, ...] = (), *, npm: bool = False) -> list[str]:
@@ -118,19 +158,21 @@ def lock_here(shelf: Shelf, names: tuple[str, ...] = (), *, npm: bool = False) -
             if verdict_of(name, shelf.root, change.lock).status == "ok":
                 change.remember(name, change.lock.skills[name])
                 continue
-            change.remember(name, _as_it_is(shelf.root / name))
+            change.remember(name, _as_it_is(shelf.root / name, change.lock.skills.get(name)))
             changed.append(name)
         change.commit(npm=npm)
     return changed
 
 
-def _as_it_is(place: Path) -> Locked:
+def _as_it_is(place: Path, before: Locked | None) -> Locked:
+    """What is there, to be locked; whoever signed it before stays the one who must sign what comes next."""
     from vademecum.skill.document import parse_document  # noqa: PLC0415 - YAML, for this alone
 
     files = files_of(place)
     digest = digest_of(files)
     document = parse_document(read_opening(place / SKILL_FILE), directory=place.name)
-    return Locked(HERE, digest, digest, files, document.meta.version)
+    signer = before.signer if before else None
+    return Locked(HERE, digest, digest, files, document.meta.version, signer)
 
 
 def _skills_in(root: Path) -> list[str]:

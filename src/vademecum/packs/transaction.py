@@ -48,14 +48,14 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     moment: str
-    root: tuple[int, int]
+    root: int
     moves: tuple[Move, ...]
     files: dict[str, str] = {}
 
     def is_for(self, root: Path) -> bool:
         """Whether it could be one of ours, and for this very root."""
         return (
-            self.root == _identity(root)
+            self.root == _inode(root)
             and _MOMENT.match(self.moment) is not None
             and all(is_plain_name(move.name) for move in self.moves)
             and all(_may_be_written(relative) for relative in self.files)
@@ -79,19 +79,26 @@ class RootChange:
 
     def put(self, name: str, *, keep_old: bool = True) -> None:
         """Put the staged skill of that name in its place; what is there is kept or deleted."""
+        self._check_trash(name)
         inode = (self.staging / name).stat().st_ino
         self._moves.append(Move(name, staged=True, kept=keep_old, inode=inode))
 
     def take_away(self, name: str, *, keep: bool = True) -> None:
         """Empty a skill's place; what is there is kept or deleted."""
+        self._check_trash(name)
         self._moves.append(Move(name, staged=False, kept=keep))
+
+    def _check_trash(self, name: str) -> None:
+        place = self._root / TRASH / name
+        if os.path.islink(place):
+            raise ConfigError(f"{place} is a link, which could lead anywhere: remove it.")
 
     def commit(self, files: Mapping[Path, str]) -> None:
         """Write the journal, which is the point of no return, and carry it out."""
         if self._durable:
             _sync_trees([self.staging / move.name for move in self._moves if move.staged], self._root)
         texts = {os.path.relpath(path, self._root): text for path, text in files.items()}
-        journal = Journal(self.moment, _identity(self._root), tuple(self._moves), texts)
+        journal = Journal(self.moment, _inode(self._root), tuple(self._moves), texts)
         assert journal.is_for(self._root)
         _write_synced(self._root / JOURNAL, msgspec.json.encode(journal))
         _carry_out(self._root, journal)
@@ -124,7 +131,9 @@ def changing(
         try:
             yield change
         finally:
-            shutil.rmtree(root / STAGING, ignore_errors=True)
+            # With a journal the change happens, if not now then next: what it moves must stay.
+            if not (root / JOURNAL).exists():
+                shutil.rmtree(root / STAGING, ignore_errors=True)
     finally:
         os.close(held)
 
@@ -193,14 +202,14 @@ def _carry_out(root: Path, journal: Journal) -> None:
 
 
 def _move(root: Path, move: Move, moment: str) -> None:
-    target = root / move.name
-    if move.staged and _inode(target) == move.inode:
-        return  # it is in its place already
+    target, staged = root / move.name, root / STAGING / moment / move.name
+    if move.staged and (_inode(target) == move.inode or not staged.is_dir()):
+        return  # it is in its place already, or somebody took it away: what is there stays
     if os.path.lexists(target):
         gone = root / STAGING / f"gone-{os.urandom(6).hex()}"
         _put_away(target, root / TRASH / move.name / moment if move.kept else gone)
     if move.staged:
-        os.rename(root / STAGING / moment / move.name, target)
+        os.rename(staged, target)
 
 
 def _put_away(target: Path, place: Path) -> None:
@@ -211,6 +220,7 @@ def _put_away(target: Path, place: Path) -> None:
 
 
 def _inode(path: Path) -> int:
+    """What tells a directory from its copies, and stays the same when the machine starts again."""
     try:
         return os.lstat(path).st_ino
     except OSError:
@@ -222,7 +232,7 @@ def _read(file: Path) -> Journal | None:
         return msgspec.json.decode(read_capped(file, cap=MAX_JOURNAL_BYTES), type=Journal)
     except FileNotFoundError:
         return None
-    except (OSError, FileRefused, msgspec.DecodeError) as error:
+    except (OSError, FileRefused, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{file} cannot be read ({error}): look at it, then remove it.") from error
 
 
@@ -234,12 +244,6 @@ def _write_synced(file: Path, data: bytes) -> None:
         os.fsync(out.fileno())
     os.replace(temporary, file)
     _sync(file.parent)
-
-
-def _identity(root: Path) -> tuple[int, int]:
-    """What tells this directory from any other, wherever it was copied to."""
-    found = os.stat(root)
-    return found.st_dev, found.st_ino
 
 
 def _may_be_written(relative: str) -> bool:

@@ -56,20 +56,37 @@ def outdated(shelf: Shelf, sources: Sources, names: Iterable[str] = ()) -> list[
     return sorted(found, key=lambda age: age.name)
 
 
-def update(shelf: Shelf, sources: Sources, options: Options, names: Iterable[str] = ()) -> list[Update]:
-    """Install what the sources have now, source by source, each all or nothing."""
+class Failure(Struct, frozen=True):
+    """A source that could not be updated from, and why; nothing of it was changed."""
+
+    source: str
+    error: VademecumError
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``vade update`` prints it."""
+        return {"source": self.source, "code": self.error.code, "message": str(self.error)}
+
+
+def update(
+    shelf: Shelf, sources: Sources, options: Options, names: Iterable[str] = ()
+) -> tuple[list[Update], list[Failure]]:
+    """Install what the sources have now, source by source; each all or nothing, whatever comes of others."""
     lock = read_lock(shelf.root)
     done: list[Update] = []
+    failures: list[Failure] = []
     for source, members in _by_source(lock, names).items():
         if lock.skills[members[0]].is_kept_here:
             if names:
                 raise PackRefused(f"{members[0]!r} has no source to update from: it is locked as it is here.")
             continue
-        reference = sources.reference(source, shelf)
         asked = structs.replace(options, only=tuple(members))
-        with sources.fetching.fetched(reference, source, only=members) as fetched:
-            done += _updated(fetched, shelf, asked, lock)
-    return sorted(done, key=lambda one: one.change.name)
+        try:
+            reference = sources.reference(source, shelf)
+            with sources.fetching.fetched(reference, source, only=members) as fetched:
+                done += _updated(fetched, shelf, asked, lock)
+        except VademecumError as error:
+            failures.append(Failure(source, error))
+    return sorted(done, key=lambda one: one.change.name), failures
 
 
 def _updated(source: Source, shelf: Shelf, options: Options, lock: LockFile) -> list[Update]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from vademecum.errors import PackRefused
-from vademecum.packs.content import SkillFile, files_of
+from vademecum.packs.content import SkillFile, files_of, strays_in
 from vademecum.packs.lock import LockFile, read_lock
 
 Status = Literal["ok", "missing", "changed", "not-locked"]
@@ -44,7 +44,8 @@ def verdict_of(name: str, root: Path, lock: LockFile) -> Verdict:
         found = files_of(root / name)
     except PackRefused as error:
         return Verdict(name, "changed", (str(error),))
-    differences = differences_of(locked.files, found)
+    strays = [f"added {path}" for path in strays_in(root / name, found)]
+    differences = (*differences_of(locked.files, found), *strays)
     return Verdict(name, "changed" if differences else "ok", differences)
 
 

@@ -12,6 +12,8 @@ from vademecum.skill.skill import Skill
 
 MAX_DIGESTED_FILES = 10_000
 _CHUNK = 1024 * 1024
+# What an interpreter leaves behind: never part of a skill, and never run as one.
+COMPILED = "__pycache__"
 
 
 def skill_digest(skill: Skill) -> str:
@@ -22,7 +24,8 @@ def skill_digest(skill: Skill) -> str:
 def directory_digest(location: str) -> str:
     """SHA-256 over ``path NUL sha256(content) LF`` of every file, sorted by the bytes of the path.
 
-    A link counts with where it leads, and what cannot be read with that fact, so that either changes it.
+    What an interpreter compiled is no part of it. A link counts with where it leads, and what cannot be read
+    with that fact, so that either changes it.
     """
     whole = hashlib.sha256()
     for relative, content in file_digests(location).items():
@@ -39,6 +42,7 @@ def file_digests(location: str) -> dict[str, str]:
 def _files(base: str) -> Iterator[str]:
     count = 0
     for directory, names, files in os.walk(base):
+        names[:] = [name for name in names if name != COMPILED]
         links = [name for name in names if os.path.islink(f"{directory}/{name}")]
         for name in (*files, *links):
             count += 1

@@ -266,7 +266,10 @@ def _beyond(pid: int, jail: Jail) -> Reason | None:
 
 def _disk_exceeded(jail: Jail, processes: list[int]) -> bool:
     """Whether it wrote too much, or the disk is nearly full, whoever filled it."""
-    free = os.statvfs(jail.directory)
+    try:
+        free = os.statvfs(jail.directory)
+    except FileNotFoundError:
+        return False  # the sandbox will say that it could not start there
     if free.f_bavail * free.f_frsize < MIN_FREE_BYTES:
         return True
     places = [*jail.writable, *([] if jail.shared is None else [jail.shared])]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vademecum.errors import FileRefused, ToolRefused
 from vademecum.files import open_plain, read_up_to
-from vademecum.skill.digest import MAX_DIGESTED_FILES, directory_digest
+from vademecum.skill.digest import COMPILED, MAX_DIGESTED_FILES, directory_digest
 from vademecum.skill.skill import Skill
 
 MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
@@ -54,6 +54,7 @@ def _copy(source: str, target: str, name: str) -> None:
     left, files = MAX_SNAPSHOT_BYTES, 0
     for directory, names, members in os.walk(source):
         relative = os.path.relpath(directory, source)
+        names[:] = [entry for entry in names if entry != COMPILED]  # nobody approved what is in there
         for entry in (*names, *members):
             files += 1
             left -= _copy_entry(f"{directory}/{entry}", os.path.join(target, relative, entry))
