@@ -47,7 +47,7 @@ def charter(text: str, place: Path) -> Charter:
     return load_charter(file)
 
 
-def broker_of(  # noqa: PLR0913
+def broker_of(
     text: str,
     functions: dict[str, Any] | Engine,
     policy: BrokerPolicy | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from tests.governance.support import resident
@@ -196,9 +196,8 @@ def test_compiled_is_what_it_means(
 def test_written_and_read_again(tree: ex.Tree) -> None:
     try:
         again = ex.parse(written(tree))
-    except ConditionWrong as error:
-        assert "nested" in str(error) or "operators" in str(error)
-        return
+    except ConditionWrong:
+        reject()  # nested too deeply
     assert written(again) == written(tree) or "-" in written(tree)
 
 

@@ -72,6 +72,14 @@ class Program:
         self.check: Check = _function(self.clauses)
 
     @cached_property
+    def said(self) -> tuple[str, ...]:
+        """The names of the parameters that conditions and the cost read."""
+        cost = self.rules.constraints.cost
+        trees = [condition.tree for condition in self.rules.conditions]
+        paths = (p for tree in [*trees, *([cost.tree] if cost else [])] for p in ex.paths_of(tree))
+        return tuple(dict.fromkeys(p.parts[1] for p in paths if len(p.parts) > 1 and p.parts[0] == "params"))
+
+    @cached_property
     def said_bits(self) -> int:
         """The bits of the clauses that depend on what an intent says besides the skill's name."""
         found = PARAMETERS
