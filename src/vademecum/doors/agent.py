@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,11 @@ from vademecum.agent.mentions import Mentions, called_in, commanded, files_in
 from vademecum.agent.prompt import State, request_section, untrusted
 from vademecum.config import load_config
 from vademecum.context import Context
+from vademecum.doors.charter import Chartered
 from vademecum.errors import Declined, SkillNotFound, VademecumError
+from vademecum.governance.charter import Charter
+from vademecum.governance.ledger import Ledger
+from vademecum.governance.model import Actor
 from vademecum.loader.body import BodyLimits, load_body
 from vademecum.loader.catalogue import render_catalogue
 from vademecum.masking import Secrets
@@ -70,7 +74,8 @@ def allowing(tools: Iterable[str]) -> list[Rule]:
 class Agent:
     """An agent with skills. Each ``run`` is one request, from the first prompt to the answer, on the record.
 
-    Without an approver nobody is asked, and what would need approval is refused.
+    Without an approver nobody is asked, and what would need approval is refused. A ``charter`` is asked as
+    well, for an agent of this type and in this state; it charges its costs to the state.
     """
 
     model: Model | str
@@ -83,6 +88,9 @@ class Agent:
     context: Context | None = None
     listener: Listener | None = None
     runs: Path | None = None
+    charter: Charter | None = None
+    agent_type: str = "agent"
+    state: dict[str, Any] = field(default_factory=dict)
 
     def run(self, request: str, *, skills: Sequence[str] = (), before: str = "") -> Outcome:
         """Do what is asked.
@@ -128,6 +136,7 @@ class _Session:
         project = (context.project_directories() or [context.cwd])[-1]
         self._workspace = Workspace(context.cwd, project=project)
         self._secrets = Secrets(context.env)
+        self._ledger = Ledger()
         policy = agent.policy or Policy.load(context)
         self._approver = _OnRecord(agent.approver or Nobody())
         grants = Grants(grants_file(context))
@@ -206,10 +215,19 @@ class _Session:
             workspace=self._workspace,
             child=partial(self._child, record),
             agent=agent.name,
+            charter=self._chartered(record),
             limits=self._limits(),
         )
         doer = Doer(parts)
         return Loop(self._model, doer, record, state, settings=self._settings()), doer
+
+    def _chartered(self, record: Record) -> Chartered | None:
+        """The charter at work in one run; its children go on with the same state and past."""
+        agent = self._agent
+        if agent.charter is None:
+            return None
+        actor = Actor(agent.name, agent.agent_type, agent.state)
+        return Chartered(agent.charter, actor, record, secrets=self._secrets, ledger=self._ledger)
 
     def _tools(self, record: Record, known: dict[str, Skill]) -> Tools:
         """The tools of one run; of scripts they know only those of skills that were loaded."""

@@ -27,6 +27,7 @@ class Charter:
     """
 
     def __init__(self, registry: SkillRegistry, roles: RoleEnforcer | None = None) -> None:
+        self.registry = registry
         self.roles = roles
         self.compat = registry.compat
         self.default_skill = registry.get_default_skill()

@@ -6,13 +6,17 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vademecum.errors import CharterRefused, Denied, ToolRefused
+from vademecum.errors import CharterRefused, Denied, FileRefused, ToolRefused
+from vademecum.files import read_capped
 from vademecum.governance.base import Engine
 from vademecum.governance.lint import FUNCTION, SCRIPT
 from vademecum.governance.model import Agent
 from vademecum.skill.skill import Skill
+from vademecum.tools.base import Observation
 from vademecum.tools.calls import RunScript
 from vademecum.tools.runtime import Tools
+
+MAX_PRINTED_BYTES = 1024 * 1024
 
 Function = Callable[..., Any]
 
@@ -69,7 +73,7 @@ class Scripts:
             raise Denied(seen.text)
         if not seen.ok or seen.facts.get("exit_code") != 0:
             raise ToolRefused(seen.text, code=seen.code or "script-failed")
-        agent.state.update(_changes_in(seen.text))
+        agent.state.update(_changes_in(_printed(seen)))
         return seen.text
 
 
@@ -97,6 +101,14 @@ def arguments_of(parameters: Mapping[str, Any]) -> list[str]:
         if name not in {"arguments", "files"}:
             words += [f"--{name}", str(value)]
     return words
+
+
+def _printed(seen: Observation) -> str:
+    """What the script printed, where it is not too much to be a few changes."""
+    try:
+        return read_capped(seen.files[0], cap=MAX_PRINTED_BYTES).decode("utf-8", "replace")
+    except (IndexError, OSError, FileRefused):
+        return ""
 
 
 def _changes_in(text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from vademecum.files import read_capped
 from vademecum.governance.changes import Change
 from vademecum.governance.charter import Charter
 from vademecum.governance.clauses import Seen, facts_of
-from vademecum.governance.evaluate import EMPTY, FAILURES, Facts
+from vademecum.governance.evaluate import EMPTY, Facts
 from vademecum.governance.ledger import NOTHING_DONE, Ledger
 from vademecum.governance.loading import MAX_CHARTER_BYTES, charter_of
 from vademecum.governance.model import MISSING, ValidationResult
@@ -111,13 +111,10 @@ class _Replaying:
         result = program.check(
             data["agent_type"], facts.state, facts.world, facts.params, history, data["step"], self._ledger
         )
+        if not result and not data.get("shadow"):
+            return _said(result)
         assert self._writable is not None
-        charge = None
-        if result.valid and not data.get("shadow"):
-            try:
-                charge = charge_of(program.rules, facts)
-            except FAILURES:
-                charge = None
+        charge = None if data.get("shadow") else charge_of(program.rules, facts)
         changes: tuple[Change, ...] = tuple((key, *pair) for key, pair in data.get("changes", {}).items())
         objections = self._writable.objections(data["agent_type"], program.rules.skill_id, changes, charge)
         return _said(result, *(reason.code for reason in objections))
