@@ -98,7 +98,7 @@ def busy(stage: Stage) -> PastRun:
     broker = stage.broker
     one, two, three = household("h1", budget=500), household("h2", budget=10), household("h3")
     for step in range(6):
-        stage.cheating = step == 4
+        stage.cheating = step == 3
         for agent in (one, two, three):
             agent.state["elevated"] = False
             broker.propose(agent, ("elevate", "move", "claim")[step % 3])
@@ -115,7 +115,7 @@ def test_replay_gives_the_same_outcomes(tmp_path: Path) -> None:
     run = busy(Stage(tmp_path))
     codes = {reason["code"] for event in run.events for reason in event.data.get("reasons", ())}
     assert codes == {
-        "cost", "cooldown", "conflict", "dependency", "parameter", "write-permission", "not-found", "state-change",
+        "precondition", "cost", "cooldown", "conflict", "dependency", "parameter", "write-permission", "not-found", "state-change",
     }  # fmt: skip
     again = replay_outcomes(run)
     assert (again.compared, again.differences) == (54, ())
@@ -141,9 +141,7 @@ def test_replay_notices_what_was_tampered_with(tmp_path: Path) -> None:
     file = stage.runs / "r1" / "events.jsonl"
     text = file.read_text("utf-8").replace('"approved":true,"executed":"elevate","state":{"elevated":false,"budget":500}', '"approved":true,"executed":"elevate","state":{"elevated":false,"budget":5}', 1)  # fmt: skip
     file.write_text(text, "utf-8")
-    assert [d.now for d in replay_outcomes(read_run(stage.runs, "r1")).differences][:1] == [
-        "denied: cost, state-change"
-    ]
+    assert [d.now for d in replay_outcomes(read_run(stage.runs, "r1")).differences][:1] == ["denied: cost"]
     (kept,) = (stage.runs / "r1" / "observations").iterdir()
     kept.write_text(kept.read_text("utf-8").replace('"cost": 50', '"cost": 1'), "utf-8")
     found = replay_outcomes(read_run(stage.runs, "r1"))

@@ -196,10 +196,11 @@ def test_skill_directories_to_a_charter_and_back(tmp_path: Path) -> None:
     text = as_yaml(Charter(SkillRegistry(definitions)).to_json())
     again = charter_of(text)
     assert [*again.skills.values()] == definitions
-    report = spread(
-        charter_of(text + CHARTER.partition("\n")[2].partition("  - skill_id: survey")[0]),
-        {s.name: s for s in index_of(second).skills},
-    )
+    functions = lint_text(CHARTER).registry
+    assert functions is not None
+    rest = functions.skills["rest"]
+    both = Charter(SkillRegistry([*definitions, rest]))
+    report = spread(both, {skill.name: skill for skill in index_of(second).skills})
     assert report.skills == ("survey",)
     assert "function" in report.left_out["rest"]
     assert collect(index_of(second).skills)[0] == definitions
