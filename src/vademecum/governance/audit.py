@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from vademecum.governance.base import Outcome, changes_json
 from vademecum.governance.charter import Charter
@@ -19,15 +21,34 @@ DIGEST_CHARS = 23  # "sha256:" and sixteen digits; the whole of it is in the eve
 _FLAT = frozenset({int, float, bool, type(None)})
 
 
+class _Row(msgspec.Struct, omit_defaults=True, gc=False):
+    """One outcome as it is written; what is empty is left out."""
+
+    charter: str
+    step: int
+    agent: str
+    agent_type: str
+    proposed: str
+    approved: bool
+    executed: str | None
+    parameters: Mapping[str, Any] = {}
+    state: Mapping[str, Any] = {}
+    changes: Mapping[str, Any] = {}
+    reasons: list[Any] = []
+    rolled_back: bool = False
+    shadow: bool = False
+
+
 class Audit:
     """Writes outcomes into a record, many at a time: at the end of each step, or when enough are waiting."""
 
     def __init__(self, record: Record, *, secrets: Secrets) -> None:
         self._record = record
         self._secrets = secrets
-        self._waiting: list[dict[str, Any]] = []
+        self._waiting: list[bytes] = []
         self._digest = ""
         self._masked: dict[tuple[str, str], str] = {}
+        self._names: dict[str, str] = {}
 
     def charter(self, charter: Charter) -> None:
         """Write down which charter holds, and keep its text."""
@@ -38,36 +59,42 @@ class Audit:
 
     def outcome(self, outcome: Outcome, state: Mapping[str, Any]) -> None:
         """Write down what came of an intent, with what the charter looked at."""
-        row: dict[str, Any] = {
-            "charter": self._digest,
-            "step": outcome.step,
-            "agent": self._clean("agent", outcome.agent_id),
-            "agent_type": self._clean("agent_type", outcome.agent_type),
-            "proposed": self._clean("proposed", outcome.proposed.skill_id),
-            "approved": outcome.approved,
-            "executed": outcome.executed,
-        }
-        if outcome.proposed.parameters:
-            row["parameters"] = self._clean("parameters", dict(outcome.proposed.parameters))
-        if state:
-            row["state"] = self._clean("state", state)
-        if outcome.changes:
-            row["changes"] = self._clean("changes", changes_json(outcome.changes))
-        if outcome.result.bits:
-            row["reasons"] = [self._clean("reason", reason.to_json()) for reason in outcome.reasons]
-        if outcome.rolled_back:
-            row["rolled_back"] = True
-        if outcome.shadow:
-            row["shadow"] = True
-        self._waiting.append(row)
+        names, changes = self._names, outcome.changes
+        flat = _FLAT.issuperset(map(type, state.values()))
+        row = _Row(
+            self._digest,
+            outcome.step,
+            names.get(outcome.agent_id) or self._name(outcome.agent_id),
+            names.get(outcome.agent_type) or self._name(outcome.agent_type),
+            names.get(outcome.proposed.skill_id) or self._name(outcome.proposed.skill_id),
+            outcome.approved,
+            outcome.executed,
+            self._clean("parameters", dict(outcome.proposed.parameters))
+            if outcome.proposed.parameters
+            else {},
+            state if flat else self._clean("state", state),
+            self._clean("changes", changes_json(changes)) if changes else {},
+            [self._clean("reason", reason.to_json()) for reason in outcome.reasons]
+            if outcome.result.bits
+            else [],
+            outcome.rolled_back,
+            outcome.shadow,
+        )
+        self._waiting.append(_encoded(row))
         if len(self._waiting) >= MAX_WAITING:
             self.flush()
 
     def flush(self) -> None:
         """Write what is waiting."""
         if self._waiting:
-            self._record.add_masked("outcome", self._waiting)
+            self._record.add_encoded("outcome", self._waiting)
             self._waiting = []
+
+    def _name(self, text: str) -> str:
+        if len(self._names) >= MAX_REMEMBERED:
+            self._names.clear()
+        masked = self._names[text] = self._secrets.mask(text)
+        return masked
 
     def _clean(self, key: str, value: Any) -> Any:
         """A value without secrets; the same few texts come again and again, so they are remembered."""
@@ -77,6 +104,9 @@ class Audit:
         if kind is str:
             known = self._masked.get((key, value))
             return self._mask(key, value) if known is None else known
+        if kind is list:
+            flat = _FLAT.issuperset(map(type, value))
+            return value if flat else [self._clean(key, item) for item in value]
         if isinstance(value, Mapping):
             return {name: self._clean(str(name), item) for name, item in value.items()}
         if isinstance(value, list | tuple):
@@ -89,3 +119,11 @@ class Audit:
             self._masked.clear()
         self._masked[key, text] = masked
         return masked
+
+
+def _encoded(row: _Row) -> bytes:
+    try:
+        return msgspec.json.encode(row)
+    except (UnicodeEncodeError, TypeError):  # half a character, or an object of the simulation's own
+        whole = {key: value for key, value in structs.asdict(row).items() if value not in ({}, [])}
+        return json.dumps(whole, default=str).encode()

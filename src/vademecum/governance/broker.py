@@ -13,13 +13,13 @@ from vademecum.governance.base import Auditor, BrokerPolicy, Engine, Outcome
 from vademecum.governance.changes import Change, State, changed, copied, restore
 from vademecum.governance.charter import Charter
 from vademecum.governance.clauses import CHANGE, ENGINE, UNKNOWN
-from vademecum.governance.evaluate import FAILURES, Facts
+from vademecum.governance.evaluate import Facts
 from vademecum.governance.feedback import feedback
-from vademecum.governance.ledger import Ledger
+from vademecum.governance.ledger import NOTHING_DONE, Ledger
 from vademecum.governance.loading import load_charter
 from vademecum.governance.model import Agent, Intent, Reason, Said, ValidationResult
 from vademecum.governance.program import Program
-from vademecum.governance.registry import SkillRegistry
+from vademecum.governance.registry import SkillRegistry, not_found
 from vademecum.governance.roles import RoleEnforcer
 from vademecum.governance.writable import Charge, Writable, charge_of
 
@@ -141,20 +141,48 @@ class Broker:
         return charter
 
     def _propose(self, agent: Agent, intent: Intent, act: Act | None) -> Outcome:
-        charter = self.charter
-        result = charter.check(
-            intent.skill_id, agent, intent.parameters, world=self.world, step=self.step, ledger=self.ledger
-        )
-        program = charter.program(intent.skill_id)
-        seen = {} if program is None or self._audit is None else self._looked_at(program, agent.state)
+        program = self.charter.program(intent.skill_id)
+        if program is None:
+            return self._told(agent, intent, not_found(intent.skill_id), None, _NOT_DONE, {})
+        state, ledger = agent.state, self.ledger
+        past = ledger.agents.get(agent.id, NOTHING_DONE)
+        result = program.check(agent.type, state, self.world, intent.parameters, past, self.step, ledger)
+        seen = program.look(state, self.world) if self._audit is not None else {}
         done = _NOT_DONE
-        if program is not None and (not result.bits or self.policy.shadow):
+        if not result.bits or self.policy.shadow:
             done = self._execute(agent, intent, program, act)
-        outcome = self._outcome(agent, intent, result, program, done)
-        if self._audit is not None:
-            self._audit.outcome(outcome, seen)
+        outcome = self._told(agent, intent, result, program, done, seen)
         if done.error is not None and act is not None:  # whoever acts says by itself what went wrong
             raise done.error
+        return outcome
+
+    def _told(  # noqa: PLR0913, PLR0917 - all that is known of an intent
+        self,
+        agent: Agent,
+        intent: Intent,
+        result: ValidationResult,
+        program: Program | None,
+        done: _Done,
+        seen: Mapping[str, Any],
+    ) -> Outcome:
+        """The outcome, which the audit is told of."""
+        if not result.bits and not done.bit:
+            outcome = Outcome(
+                self.step,
+                agent.id,
+                agent.type,
+                intent,
+                not result.bits,
+                intent.skill_id,
+                result,
+                done.changes,
+                done.output,
+                shadow=self.policy.shadow,
+            )
+        else:
+            outcome = self._outcome(agent, intent, result, program, done)
+        if self._audit is not None:
+            self._audit.outcome(outcome, seen)
         return outcome
 
     def _outcome(
@@ -192,7 +220,7 @@ class Broker:
         """Charge, carry out, compare, and commit or undo all of it."""
         world, state, shadow = self.world, agent.state, self.policy.shadow
         before, before_world = copied(state), copied(world)
-        charge = None if shadow else self._charge(program, intent, state)
+        charge = None if shadow or program.is_free else self._charge(program, intent, state)
         mapping = self.charter.skills[intent.skill_id].implementation_mapping
         try:
             output = self._engine.call(mapping, agent, intent.parameters) if act is None else act()
@@ -210,7 +238,7 @@ class Broker:
             restore(state, before)
             restore(world, before_world)
             return _Done(changes, output, reasons, CHANGE)
-        window = program.rules.constraints.limits.window(self.step)
+        window = program.rules.constraints.limits.window(self.step) if program.is_limited else None
         self.ledger.add(
             intent.skill_id, agent_id=agent.id, agent_type=agent.type, step=self.step, window=window
         )
@@ -218,21 +246,10 @@ class Broker:
 
     def _charge(self, program: Program, intent: Intent, state: State) -> Charge | None:
         """Take the cost out of the purse before anything happens; what is left in it is what may be used."""
-        charge = charge_of(program.rules, Facts(state, self.world, intent.parameters))
+        charge = charge_of(program, Facts(state, self.world, intent.parameters))
         if charge is not None:
-            *shared, key = program.rules.constraints.purse.parts
-            (self.world if shared else state)[key] = charge.left
+            (self.world if program.is_shared else state)[program.purse_key] = charge.left
         return charge
-
-    def _looked_at(self, program: Program, state: Mapping[str, Any]) -> dict[str, Any]:
-        """What the clauses of a skill read, as it is before anything happens."""
-        found = {}
-        for path in program.reads:
-            try:
-                found[str(path)] = Facts(state, self.world).at(path)
-            except FAILURES:
-                continue
-        return found
 
 
 def _engine_failed(mapping: str, error: Exception) -> Reason:

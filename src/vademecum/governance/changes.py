@@ -19,9 +19,10 @@ _FLAT = frozenset({int, float, bool, str, type(None)})
 def copied(state: State) -> State:
     """A copy that later changes do not reach, however deep they are."""
     before = dict(state)
-    for key, value in before.items():
-        if type(value) not in _FLAT:
-            before[key] = deepcopy(value)
+    if not _FLAT.issuperset(map(type, before.values())):
+        for key, value in before.items():
+            if type(value) not in _FLAT:
+                before[key] = deepcopy(value)
     return before
 
 
@@ -51,9 +52,9 @@ def difference(before: State, after: State, prefix: str = "") -> Iterator[Change
 
 
 def changed(before: State, state: State, prefix: str = "") -> tuple[Change, ...]:
-    """The difference, found quickly where there is none."""
+    """The difference, found quickly where there is none. What is equal has not changed."""
     try:
-        if state == before and [*map(type, state.values())] == [*map(type, before.values())]:
+        if state == before:
             return ()
     except ValueError:  # an array is not simply equal
         pass
@@ -61,13 +62,11 @@ def changed(before: State, state: State, prefix: str = "") -> tuple[Change, ...]
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Whether nothing changed; a number that became true did change."""
-    if type(old) is not type(new):
-        return False
+    """Whether nothing changed."""
     try:
         return bool(old == new) or (old != old and new != new)  # noqa: PLR0124 - not a number stays so
     except ValueError:  # an array, which is not simply equal
-        return bool((old == new).all())
+        return type(old) is type(new) and bool((old == new).all())
 
 
 def covered(key: str, patterns: Sequence[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from vademecum.governance import expression as ex
@@ -34,14 +35,14 @@ class Seen(NamedTuple):
     values: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Clauses:
     """The clauses of a skill, in the order of the gate."""
 
     rules: Rules
     compat: bool = False
 
-    @property
+    @cached_property
     def reads(self) -> tuple[ex.Path, ...]:
         """Every path that a clause reads, the parameters aside."""
         return reads_of(self.rules)

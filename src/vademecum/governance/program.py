@@ -6,10 +6,10 @@ out which clauses failed, and keeps what it saw, so that reasons can be put into
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from vademecum.governance import expression as ex
 from vademecum.governance.clauses import (
@@ -69,7 +69,17 @@ class Program:
         self.clauses = Clauses(rules, compat)
         self.rules = rules
         self.reads = self.clauses.reads
-        self.check: Check = _function(self.clauses)
+        constraints = rules.constraints
+        self.purse = str(constraints.purse)
+        *self.is_shared, self.purse_key = constraints.purse.parts
+        self.is_free = constraints.cost is None
+        self.is_limited = constraints.limits.window(0) is not None
+        names = _compiled(self.clauses)
+        self.check: Check = names["check"]
+        # What the clauses read, by its path, and what the skill costs: of the state, the shared state and,
+        # for the cost, what the intent says.
+        self.look: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] = names["look"]
+        self.cost: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], Any] = names["cost"]
 
     @cached_property
     def said(self) -> tuple[str, ...]:
@@ -94,7 +104,7 @@ def _reads_parameters(tree: ex.Tree) -> bool:
     return any(len(path.parts) > 1 and path.parts[0] == "params" for path in ex.paths_of(tree))
 
 
-def _function(clauses: Clauses) -> Check:
+def _compiled(clauses: Clauses) -> dict[str, Any]:
     names: dict[str, Any] = {
         **NAMES,
         "FAILURES": FAILURES,
@@ -111,9 +121,10 @@ def _function(clauses: Clauses) -> Check:
         "ROLES": clauses.rules.roles.types,
         "TYPES": clauses.rules.types.types,
     }
-    code = compile(_source(clauses), f"<skill {clauses.rules.skill_id!r}>", "exec")
+    text = "\n".join((_source(clauses), _look(clauses), _price(clauses.rules)))
+    code = compile(text, f"<skill {clauses.rules.skill_id!r}>", "exec")
     exec(code, names)  # noqa: S102 - the text is made by this package alone, see `emit`
-    return cast("Check", names["check"])
+    return names
 
 
 def _source(clauses: Clauses) -> str:
@@ -137,6 +148,22 @@ def _source(clauses: Clauses) -> str:
         lines += _counted(test, first, known, compat=clauses.compat)
     lines.append(f"    return Result(bits, clauses, {_seen(clauses, known.values())})")
     return "\n".join(lines)
+
+
+def _look(clauses: Clauses) -> str:
+    lines = ["def look(s, w):", "    found = {}"]
+    for path in clauses.reads:
+        lines += [
+            f"    v = {_value_at(path)}",
+            "    if v is not MISSING:",
+            f"        found[{str(path)!r}] = v",
+        ]
+    return "\n".join([*lines, "    return found"])
+
+
+def _price(rules: Rules) -> str:
+    cost = rules.constraints.cost
+    return f"def cost(s, w, p):\n    return {'0' if cost is None else Emitter().number(cost.tree)}"
 
 
 def _counted(test: _Test, first: _Test, known: Mapping[ex.Path, str], *, compat: bool) -> list[str]:

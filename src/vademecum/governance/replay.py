@@ -114,7 +114,7 @@ class _Replaying:
         if not result and not data.get("shadow"):
             return _said(result)
         assert self._writable is not None
-        charge = None if data.get("shadow") else charge_of(program.rules, facts)
+        charge = None if data.get("shadow") else charge_of(program, facts)
         changes: tuple[Change, ...] = tuple((key, *pair) for key, pair in data.get("changes", {}).items())
         objections = self._writable.objections(data["agent_type"], program.rules.skill_id, changes, charge)
         return _said(result, *(reason.code for reason in objections))

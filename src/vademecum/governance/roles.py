@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from vademecum.governance.model import EVERYBODY, VALID, Agent, Reason, Said, ValidationResult
@@ -69,10 +70,11 @@ class RoleEnforcer:
 
     def view(self, agent: Agent, *, world: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The state that an agent may read: its own keys, and the shared ones below ``world``."""
-        reads = self.role_of(agent.type).reads
-        seen = {key: value for key, value in agent.state.items() if _any(reads, key)}
-        shared = {key: value for key, value in (world or {}).items() if _any(reads, f"{WORLD}.{key}")}
-        return seen | ({WORLD: shared} if shared else {})
+        reads, state = tuple(self.role_of(agent.type).reads), agent.state
+        seen = {key: state[key] for key in _readable(reads, tuple(state), "")}
+        if world:
+            seen[WORLD] = {key: world[key] for key in _readable(reads, tuple(world), f"{WORLD}.")}
+        return seen
 
     def proposers(self, skill_id: str) -> Allowed:
         """The types that may propose a skill."""
@@ -94,4 +96,14 @@ def refusal(*reasons: Reason, bits: int = 1) -> ValidationResult:
 
 
 def _any(patterns: Sequence[str], text: str) -> bool:
+    return _matched(tuple(patterns), text)
+
+
+@lru_cache(maxsize=4096)  # the same keys, asked for every agent at every step
+def _readable(patterns: tuple[str, ...], keys: tuple[str, ...], prefix: str) -> tuple[str, ...]:
+    return tuple(key for key in keys if _matched(patterns, f"{prefix}{key}"))
+
+
+@lru_cache(maxsize=65_536)
+def _matched(patterns: tuple[str, ...], text: str) -> bool:
     return any(matches_exactly(pattern, text) for pattern in patterns)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from vademecum.governance.changes import Change, covered
 from vademecum.governance.charter import Charter
 from vademecum.governance.clauses import shown
-from vademecum.governance.evaluate import Facts, evaluate
+from vademecum.governance.evaluate import Facts
 from vademecum.governance.model import EVERYBODY, Reason
+from vademecum.governance.program import Program
 from vademecum.governance.roles import RoleEnforcer
-from vademecum.governance.rules import Rules
 
 
 class Charge(NamedTuple):
@@ -22,13 +22,13 @@ class Charge(NamedTuple):
     left: Any
 
 
-def charge_of(rules: Rules, facts: Facts) -> Charge | None:
+def charge_of(program: Program, facts: Facts) -> Charge | None:
     """What a skill costs in a state, where it costs anything."""
-    constraints = rules.constraints
-    if constraints.cost is None:
+    if program.is_free:
         return None
-    cost = evaluate(constraints.cost.tree, facts)
-    return Charge(str(constraints.purse), cost, facts.at(constraints.purse) - cost)
+    cost = program.cost(facts.state, facts.world, facts.params)
+    purse = facts.world if program.is_shared else facts.state
+    return Charge(program.purse, cost, purse[program.purse_key] - cost)
 
 
 class Writable:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +71,15 @@ class Record:
         self.tell(event)
         return event
 
-    def add_masked(self, type_: str, rows: Iterable[dict[str, Any]]) -> None:
-        """Append many events in one write; whoever gives them has masked their texts already."""
-        now, lines = self._clock(), []
-        for row in rows:
-            self._number += 1
-            event = Event(self._number, now, type_, row)
-            lines.append(_line(event))
+    def add_encoded(self, type_: str, rows: Sequence[bytes]) -> None:
+        """Append many events in one write: JSON objects that are not empty, their texts masked already."""
+        head = f'"time":{self._clock()!r},"type":"{type_}",'
+        lines = []
+        for number, row in enumerate(rows, self._number + 1):
+            lines.append(f'{{"n":{number},{head}'.encode() + row[1:] + b"\n")
             if self._listener is not None:
-                self._listener(event)
+                self._listener(Event(number, self._clock(), type_, msgspec.json.decode(row)))
+        self._number += len(rows)
         self._append(b"".join(lines))
 
     def _append(self, data: bytes) -> None:
