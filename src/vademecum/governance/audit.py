@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from vademecum.governance.base import Outcome, changes_json
+from vademecum.governance.base import Outcome
+from vademecum.governance.changes import Change
 from vademecum.governance.charter import Charter
+from vademecum.governance.model import MISSING
 from vademecum.masking import Secrets
 from vademecum.runs.record import Record
 
@@ -73,7 +75,7 @@ class Audit:
             if outcome.proposed.parameters
             else {},
             state if flat else self._clean("state", state),
-            self._clean("changes", changes_json(changes)) if changes else {},
+            self._changes(changes) if changes else {},
             [self._clean("reason", reason.to_json()) for reason in outcome.reasons]
             if outcome.result.bits
             else [],
@@ -89,6 +91,15 @@ class Audit:
         if self._waiting:
             self._record.add_encoded("outcome", self._waiting)
             self._waiting = []
+
+    def _changes(self, changes: tuple[Change, ...]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, old, new in changes:
+            if type(old) in _FLAT and type(new) in _FLAT:
+                found[key] = (old, new)
+            else:
+                found[key] = self._clean(key, [None if each is MISSING else each for each in (old, new)])
+        return found
 
     def _name(self, text: str) -> str:
         if len(self._names) >= MAX_REMEMBERED:

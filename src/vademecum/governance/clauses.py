@@ -92,7 +92,7 @@ class Clauses:
             ready = seen.last + constraints.cooldown
             text = f"Cooldown of {constraints.cooldown} not over: used at step {seen.last}, ready at {ready}"
             yield Reason("cooldown", "cooldown", seen.step, ready, text)
-        span = f" in {limits.every} steps" if limits.every else ""
+        span = limits.span
         known = (
             (LIMIT_AGENT, "agent", limits.agent, "this agent"),
             (LIMIT_TYPE, "type", limits.type, f"type {seen.agent_type!r}"),

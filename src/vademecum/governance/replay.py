@@ -64,6 +64,22 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Checked:
     return Checked(compared, tuple(found))
 
 
+def facts_in_event(
+    charter: Charter, run: PastRun, number: int
+) -> tuple[Mapping[str, Any], Facts, Ledger] | None:
+    """What a recorded outcome was decided on: the event, the state it saw, and what was done before it."""
+    replaying = _Replaying(Path(run.place), charter)
+    for event in run.events:
+        if event.type != "outcome":
+            continue
+        if event.number == number:
+            program = charter.program(event.data["proposed"])
+            facts = Facts({}) if program is None else _facts(event.data, program)
+            return event.data, facts, replaying.ledger
+        replaying.again(event)
+    return None
+
+
 class _Replaying:
     """Goes through the events in order, with a ledger that fills as the first one did."""
 
@@ -72,7 +88,7 @@ class _Replaying:
         self._given = charter
         self._charter: Charter | None = charter
         self._writable = None if charter is None else Writable(charter)
-        self._ledger = Ledger()
+        self.ledger = Ledger()
 
     def take(self, event: Event) -> Otherwise | None:
         """Let the recorded charter hold from here on, if it still has its hash."""
@@ -107,9 +123,9 @@ class _Replaying:
 
     def _decided(self, data: Mapping[str, Any], program: Program) -> str:
         facts = _facts(data, program)
-        history = self._ledger.agents.get(data["agent"], NOTHING_DONE)
+        history = self.ledger.agents.get(data["agent"], NOTHING_DONE)
         result = program.check(
-            data["agent_type"], facts.state, facts.world, facts.params, history, data["step"], self._ledger
+            data["agent_type"], facts.state, facts.world, facts.params, history, data["step"], self.ledger
         )
         if not result and not data.get("shadow"):
             return _said(result)
@@ -121,7 +137,7 @@ class _Replaying:
 
     def _note(self, data: Mapping[str, Any], program: Program) -> None:
         window = program.rules.constraints.limits.window(data["step"])
-        self._ledger.add(
+        self.ledger.add(
             data["executed"],
             agent_id=data["agent"],
             agent_type=data["agent_type"],

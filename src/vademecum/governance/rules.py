@@ -36,6 +36,11 @@ class Limits:
     population: int | None = None
     every: int | None = None
 
+    @property
+    def span(self) -> str:
+        """The window in words."""
+        return "" if self.every is None else " in a step" if self.every == 1 else f" in {self.every} steps"
+
     def window(self, step: int) -> int | None:
         """The window that a step lies in; without ``every`` there is only one, without limits none."""
         if self.agent is None and self.type is None and self.population is None:
