@@ -143,7 +143,7 @@ def request(values):
     context = {"type": values["type"], "is_owner": values["is_owner"], "elevated": values["elevated"],
         "income": int(values["income"]), "flood_depth_cm": int(values["flood_depth"] * 100),
         "budget_cents": int(values["budget"] * 100), "waited": values["waited"]}
-    return {"principal": 'Agent::"a"', "action": 'Action::"skill-0"', "resource": 'W::"w"', "context": context}
+    return dict(principal='Agent::"a"', action='Action::"skill-0"', resource='W::"w"', context=context)
 requests = [request(values) for values in agents]
 allowed = [cedarpy.is_authorized(one, policy, []).allowed for one in requests]
 times = []

@@ -14,6 +14,7 @@ from tests.governance.test_broker import VILLAGE
 from tests.support import Place, Result, write_skill
 from vademecum.cli.main import run
 
+TOP = Path(__file__).parents[2]
 STATE = json.dumps({"budget": 10, "elevated": True})
 
 # A simulation in a few lines, without any framework.
@@ -224,6 +225,20 @@ def test_export_there_and_back(village: Here) -> None:
     assert village.vade("govern", "export", "none", "-o", "x.yaml").code == 4
 
 
+def test_every_code_is_documented() -> None:
+    """Each code of a problem or a reason is in `docs/governance.md`."""
+    page = (TOP / "docs" / "governance.md").read_text("utf-8")
+    source = "".join(path.read_text("utf-8") for path in (TOP / "src/vademecum/governance").glob("*.py"))
+    used = set(
+        re.findall(
+            r'(?:wrong|Reason|note)\(\s*(?:key, |"[a-z_]+", )?"([a-z]+(?:-[a-z]+)*)", (?!code)', source
+        )
+    )
+    used -= {"roles", "limits"}
+    assert len(used) > 15
+    assert {code for code in used if f"`{code}`" not in page} == set()
+
+
 def test_help_names_the_commands(place: Here) -> None:
     found = place.vade("govern")
     assert [name for name in ("lint", "check", "explain", "simulate", "export") if name in found.out] == [
@@ -231,7 +246,7 @@ def test_help_names_the_commands(place: Here) -> None:
     ]  # fmt: skip
 
 
-FLOOD = Path(__file__).parents[2] / "examples" / "flood"
+FLOOD = TOP / "examples" / "flood"
 
 
 def test_the_flood_charter_is_without_problems(place: Here) -> None:
