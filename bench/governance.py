@@ -189,7 +189,7 @@ def checks(peers: str | None) -> list[list[str]]:
     agents, ledger = people()
     found = charter(1)
 
-    check = partial(found.check, "skill-0", step=STEP, ledger=ledger)
+    check = partial(found.at(step=STEP, ledger=ledger), "skill-0")
     share = sum(bool(check(agent)) for agent in agents) / len(agents)
     print(f"\n{share:.0%} of the {AGENTS:,} agents may act.")
     naive = plain(ledger)
@@ -198,9 +198,7 @@ def checks(peers: str | None) -> list[list[str]]:
     rows = [["a dictionary and a loop", f"{floor:,.0f}", "1.00", ""]]
     ours = rate(check, agents)
     rows.append(["vademecum, one by one", f"{ours:,.0f}", f"{ours / floor:.2f}", "1,000,000"])
-    worded = rate(
-        lambda agent: found.check("skill-0", agent, step=STEP, ledger=ledger).reasons, agents, 20_000
-    )
+    worded = rate(lambda agent: check(agent).reasons, agents, 20_000)
     rows.append(["the same, every reason in words", f"{worded:,.0f}", f"{worded / floor:.2f}", ""])
     rows.append(_batched(found, floor))
     for name, (speed, allowed) in peer_rates(agents, ledger, peers).items() if peers else ():
@@ -229,7 +227,7 @@ def by_size() -> list[list[str]]:
     for skills in (10, 100, 1000, 10_000):
         found = charter(skills)
         name = f"skill-{skills - 1}"
-        speed = rate(partial(found.check, name, step=STEP, ledger=ledger), agents)
+        speed = rate(partial(found.at(step=STEP, ledger=ledger), name), agents)
         first = first or speed
         rows.append([f"{skills:,} skills", f"{speed:,.0f}", f"{first / speed:.2f}", "1.2"])
     return rows

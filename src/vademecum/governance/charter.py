@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from vademecum.governance.clauses import PARAMETERS
 from vademecum.governance.evaluate import EMPTY
@@ -17,7 +17,15 @@ from vademecum.governance.registry import SkillRegistry, not_found
 from vademecum.governance.roles import RoleEnforcer
 from vademecum.governance.rules import ALL, rules_of
 
-MAX_MESSAGE_SKILLS = 20
+
+class CheckNow(Protocol):
+    """A charter's check at one moment."""
+
+    def __call__(
+        self, skill_id: str, agent: Agent, parameters: Mapping[str, Any] = EMPTY, /
+    ) -> ValidationResult:
+        """Say whether an agent may do a skill."""
+        ...
 
 
 class Charter:
@@ -83,11 +91,22 @@ class Charter:
         """Everything that is asked before a skill is executed: existence, role, type, parameters,
         preconditions, cost, cooldown and limits, conflicts and dependencies.
         """
-        program = self._programs.get(skill_id) or self.program(skill_id)
-        if program is None:
-            return not_found(skill_id)
-        history = ledger.agents.get(agent.id, NOTHING_DONE)
-        return program.check(agent.type, agent.state, world, parameters, history, step, ledger)
+        return self.at(world=world, step=step, ledger=ledger)(skill_id, agent, parameters)
+
+    def at(
+        self, *, world: Mapping[str, Any] = EMPTY, step: int = 0, ledger: Ledger = NOTHING_KNOWN
+    ) -> CheckNow:
+        """The check at one moment, for many agents: what does not change within a step is given once."""
+        programs, compiled, histories = self._programs, self.program, ledger.agents
+
+        def check(skill_id: str, agent: Agent, parameters: Mapping[str, Any] = EMPTY) -> ValidationResult:
+            program = programs.get(skill_id) or compiled(skill_id)
+            if program is None:
+                return not_found(skill_id)
+            history = histories.get(agent.id, NOTHING_DONE)
+            return program.check(agent.type, agent.state, world, parameters, history, step, ledger)
+
+        return check
 
     def feasible(
         self,
@@ -98,9 +117,9 @@ class Charter:
         ledger: Ledger = NOTHING_KNOWN,
     ) -> list[str]:
         """The skills that an agent could carry out now, whatever parameters they may need."""
-        found = []
+        found, check = [], self.at(world=world, step=step, ledger=ledger)
         for skill_id in self.open_to(agent.type):
-            result = self.check(skill_id, agent, world=world, step=step, ledger=ledger)
+            result = check(skill_id, agent)
             if not result.bits or not result.bits & ~self._by_parameters(skill_id):
                 found.append(skill_id)
         return found

@@ -1,7 +1,8 @@
 """The rules of one skill → one Python function that checks all of them.
 
-The first half of the function decides whether everything holds. Only if it does not, the second half finds
-out which clauses failed, and keeps what it saw, so that reasons can be put into words later.
+The first half of the function reads what the clauses need and asks them one after the other. Only if
+something is missing or does not fit, the second half does so with more care. A denial keeps what was seen, so
+that reasons can be put into words later.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from vademecum.governance.ledger import NEVER, History, Ledger, uses_in
 from vademecum.governance.model import MISSING, VALID, ValidationResult
 from vademecum.governance.parameters import fit
 from vademecum.governance.rules import Allowed, Rules
+
+_ANY = ex.Constant(value=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +137,33 @@ def _source(clauses: Clauses) -> str:
         return "def check(t, s, w, p, h, step, ledger):\n    return VALID"
     known = {path: f"v{number}" for number, path in enumerate(clauses.reads)}
     again = _tests(clauses.rules, emit if clauses.compat else Emitter(known=known), Emitter(known=known))
-    lines = [
-        "def check(t, s, w, p, h, step, ledger):",
-        "    try:",
-        f"        if {' and '.join(test.text for test in tests)}:",
-        "            return VALID",
-        "    except FAILURES:",
-        "        pass",
-        *(f"    {name} = {_value_at(path)}" for path, name in known.items()),
-        "    bits = 0",
-    ]
-    for test, first in zip(again, tests, strict=True):
+    both = list(zip(again, tests, strict=True))
+    surely = {
+        path
+        for test in again
+        if _is_plain(test, compat=clauses.compat)
+        for path in ex.paths_of(test.tree or _ANY)
+    }
+    lines = ["def check(t, s, w, p, h, step, ledger):", "    try:"]
+    lines += [f"        {name} = {Emitter().value(path)}" for path, name in known.items() if path in surely]
+    lines.append("        bits = 0")
+    for test, first in both:
+        text = test.text if test.tree is None or _is_plain(test, compat=clauses.compat) else first.text
+        lines += [f"        if not {text}:", f"            bits |= {test.bit}"]
+    lines += ["        if not bits:", "            return VALID"]
+    lines += [f"        {name} = {_value_at(path)}" for path, name in known.items() if path not in surely]
+    lines += ["    except FAILURES:"]
+    lines += [f"        {name} = {_value_at(path)}" for path, name in known.items()]
+    lines += ["        bits = 0"]
+    for test, first in both:
         lines += _counted(test, first, known, compat=clauses.compat)
     lines.append(f"    return Result(bits, clauses, {_seen(clauses, known.values())})")
     return "\n".join(lines)
+
+
+def _is_plain(test: _Test, *, compat: bool) -> bool:
+    """Whether a clause reads all of its paths whatever their values are."""
+    return test.tree is not None and not _branches(test.tree) and (test.is_cost or not compat)
 
 
 def _look(clauses: Clauses) -> str:
@@ -167,19 +183,18 @@ def _price(rules: Rules) -> str:
 
 
 def _counted(test: _Test, first: _Test, known: Mapping[ex.Path, str], *, compat: bool) -> list[str]:
-    """The lines that set the bit of one clause where it does not hold."""
+    """The lines that set the bit of one clause where it does not hold, when something could not be read."""
     if test.tree is None:
-        return [f"    if not {test.text}:", f"        bits |= {test.bit}"]
-    # A missing value is seen without raising, unless the way there may never be gone.
-    plain = not _branches(test.tree) and not (compat and not test.is_cost)
+        return [f"        if not {test.text}:", f"            bits |= {test.bit}"]
+    plain = _is_plain(test, compat=compat)
     paths = [known[path] for path in ex.paths_of(test.tree) if path in known] if plain else []
     absent = "".join(f"{name} is MISSING or " for name in paths)
     return [
-        "    try:",
-        f"        if {absent}not {test.text if plain else first.text}:",
+        "        try:",
+        f"            if {absent}not {test.text if plain else first.text}:",
+        f"                bits |= {test.bit}",
+        "        except FAILURES:",
         f"            bits |= {test.bit}",
-        "    except FAILURES:",
-        f"        bits |= {test.bit}",
     ]
 
 
