@@ -13,7 +13,6 @@ from vademecum.governance.base import Auditor, BrokerPolicy, Engine, Outcome
 from vademecum.governance.changes import Change, State, changed, copied, restore
 from vademecum.governance.charter import Charter
 from vademecum.governance.clauses import CHANGE, ENGINE, UNKNOWN
-from vademecum.governance.evaluate import Facts
 from vademecum.governance.feedback import feedback
 from vademecum.governance.ledger import NOTHING_DONE, Ledger
 from vademecum.governance.loading import load_charter
@@ -21,7 +20,7 @@ from vademecum.governance.model import Agent, Intent, Reason, Said, ValidationRe
 from vademecum.governance.program import Program
 from vademecum.governance.registry import SkillRegistry, not_found
 from vademecum.governance.roles import RoleEnforcer
-from vademecum.governance.writable import Charge, Writable, charge_of
+from vademecum.governance.writable import Charge, Writable
 
 # Carries out an intent in place of the engine.
 Act = Callable[[], Any]
@@ -244,12 +243,12 @@ class Broker:
         )
         return _Done(changes, output, reasons, CHANGE if reasons else 0)
 
-    def _charge(self, program: Program, intent: Intent, state: State) -> Charge | None:
+    def _charge(self, program: Program, intent: Intent, state: State) -> Charge:
         """Take the cost out of the purse before anything happens; what is left in it is what may be used."""
-        charge = charge_of(program, Facts(state, self.world, intent.parameters))
-        if charge is not None:
-            (self.world if program.is_shared else state)[program.purse_key] = charge.left
-        return charge
+        cost = program.cost(state, self.world, intent.parameters)
+        purse, key = (self.world if program.is_shared else state), program.purse_key
+        purse[key] = left = purse[key] - cost
+        return Charge(program.purse, cost, left)
 
 
 def _engine_failed(mapping: str, error: Exception) -> Reason:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Literal
 
 from vademecum.governance.model import EVERYBODY, VALID, Agent, Reason, Said, ValidationResult
@@ -40,6 +39,7 @@ class RoleEnforcer:
     """
 
     roles: Mapping[str, Role] = field(default_factory=dict)
+    _known: dict[tuple[str, str], dict[str, bool]] = field(default_factory=dict, repr=False, compare=False)
 
     def role_of(self, agent_type: str) -> Role:
         """The role that holds for a type."""
@@ -70,11 +70,20 @@ class RoleEnforcer:
 
     def view(self, agent: Agent, *, world: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The state that an agent may read: its own keys, and the shared ones below ``world``."""
-        reads, state = tuple(self.role_of(agent.type).reads), agent.state
-        seen = {key: state[key] for key in _readable(reads, tuple(state), "")}
+        seen = self._readable(agent.type, agent.state, "")
         if world:
-            seen[WORLD] = {key: world[key] for key in _readable(reads, tuple(world), f"{WORLD}.")}
+            seen[WORLD] = self._readable(agent.type, world, f"{WORLD}.")
         return seen
+
+    def _readable(self, agent_type: str, state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        """The part of a state that a type may read; which keys that are is found out once."""
+        known = self._known.setdefault((agent_type, prefix), {})
+        try:
+            return {key: value for key, value in state.items() if known[key]}
+        except KeyError:
+            reads = self.role_of(agent_type).reads
+            known.update({key: _any(reads, f"{prefix}{key}") for key in state})
+            return {key: value for key, value in state.items() if known[key]}
 
     def proposers(self, skill_id: str) -> Allowed:
         """The types that may propose a skill."""
@@ -96,14 +105,4 @@ def refusal(*reasons: Reason, bits: int = 1) -> ValidationResult:
 
 
 def _any(patterns: Sequence[str], text: str) -> bool:
-    return _matched(tuple(patterns), text)
-
-
-@lru_cache(maxsize=4096)  # the same keys, asked for every agent at every step
-def _readable(patterns: tuple[str, ...], keys: tuple[str, ...], prefix: str) -> tuple[str, ...]:
-    return tuple(key for key in keys if _matched(patterns, f"{prefix}{key}"))
-
-
-@lru_cache(maxsize=65_536)
-def _matched(patterns: tuple[str, ...], text: str) -> bool:
     return any(matches_exactly(pattern, text) for pattern in patterns)
