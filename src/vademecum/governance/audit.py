@@ -12,7 +12,7 @@ from msgspec import structs
 from vademecum.governance.base import Outcome
 from vademecum.governance.changes import Change
 from vademecum.governance.charter import Charter
-from vademecum.governance.model import MISSING
+from vademecum.governance.model import MISSING, Reason
 from vademecum.masking import Secrets
 from vademecum.runs.record import Record
 
@@ -76,9 +76,7 @@ class Audit:
             else {},
             state if flat else self._clean("state", state),
             self._changes(changes) if changes else {},
-            [self._clean("reason", reason.to_json()) for reason in outcome.reasons]
-            if outcome.result.bits
-            else [],
+            [self._reason(reason) for reason in outcome.reasons] if outcome.result.bits else [],
             outcome.rolled_back,
             outcome.shadow,
         )
@@ -100,6 +98,11 @@ class Audit:
             else:
                 found[key] = self._clean(key, [None if each is MISSING else each for each in (old, new)])
         return found
+
+    def _reason(self, reason: Reason) -> dict[str, Any]:
+        """A reason as it is written; one about a number is made of that and of the charter's own words."""
+        found = reason.to_json()
+        return found if type(reason.observed) in _FLAT else self._clean("reason", found)
 
     def _name(self, text: str) -> str:
         if len(self._names) >= MAX_REMEMBERED:

@@ -22,6 +22,9 @@ FIRST_CONDITION = 16
 CORRECTABLE = UNKNOWN | PARAMETERS
 
 
+NO_FACTS = Facts(EMPTY)
+
+
 class Seen(NamedTuple):
     """What a check saw, in the order in which the compiled function puts it down."""
 
@@ -49,11 +52,12 @@ class Clauses:
 
     def reasons(self, bits: int, observed: tuple[Any, ...]) -> tuple[Reason, ...]:
         """Every reason behind the bits."""
-        seen = Seen(*observed)
-        return tuple(self._reasons(bits, seen, facts_of(self.reads, seen, compat=self.compat)))
+        return tuple(self._reasons(bits, Seen(*observed)))
 
-    def _reasons(self, bits: int, seen: Seen, facts: Facts) -> Iterator[Reason]:
+    def _reasons(self, bits: int, seen: Seen) -> Iterator[Reason]:
         rules = self.rules
+        reads_state = bits & COST or bits >> FIRST_CONDITION
+        facts = facts_of(self.reads, seen, compat=self.compat) if reads_state else NO_FACTS
         name, type_ = rules.skill_id, seen.agent_type
         if bits & ROLE:
             text = f"Agent type {type_!r} may not propose skill {name!r} in its role"
@@ -154,7 +158,7 @@ def failed_condition(condition: Condition, facts: Facts) -> Reason:
     """What a condition that does not hold says: what is missing, does not fit, or is otherwise."""
     bare = condition.tree.value if isinstance(condition.tree, ex.Not) else condition.tree
     simple = isinstance(bare, ex.Path)
-    found = {str(path): _seen_at(path, facts) for path in ex.paths_of(condition.tree)}
+    found = {name: _seen_at(path, facts) for name, path in condition.paths}
     inside = f"field is {shown(next(iter(found.values())))}" if simple else _listed(found)
     code, required = "precondition", condition.text
     try:

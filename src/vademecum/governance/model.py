@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 EVERYBODY = "*"
 DEFAULT_PURSE = "budget"
@@ -130,8 +130,13 @@ class Reason(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """The reason as every command prints it."""
-        observed = None if self.observed is MISSING else self.observed
-        return structs.asdict(self) | {"observed": observed}
+        return {
+            "code": self.code,
+            "clause": self.clause,
+            "observed": None if self.observed is MISSING else self.observed,
+            "required": self.required,
+            "message": self.message,
+        }
 
 
 class Explains(Protocol):

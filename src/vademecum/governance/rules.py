@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from vademecum.errors import CharterRefused, ConditionWrong
@@ -18,13 +19,18 @@ LIMITS = ("agent", "type", "population", "every")
 Note = Callable[[str, str, str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Condition:
     """One precondition: as it is written, its tree, and its place among the others."""
 
     text: str
     tree: ex.Tree
     number: int = 0
+
+    @cached_property
+    def paths(self) -> tuple[tuple[str, ex.Path], ...]:
+        """What it reads, by name."""
+        return tuple((str(path), path) for path in ex.paths_of(self.tree))
 
 
 @dataclass(frozen=True, slots=True)
