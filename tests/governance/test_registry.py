@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -185,3 +187,13 @@ def test_cost_does_not_depend_on_how_many_skills_there_are() -> None:
     assert not many._programs
     assert many.check("s2999", Actor("1", "x", {"a": True}))
     assert list(many._programs) == ["s2999"]
+
+
+def test_importing_it_loads_no_numpy_and_vademecum_does_not_load_it() -> None:
+    code = (
+        "import sys, vademecum; assert not any('governance' in name for name in sys.modules);"
+        "import vademecum.governance as g; assert all(getattr(g, name) for name in g.__all__);"
+        "print([name for name in ('numpy', 'mesa', 'pandas', 'click') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

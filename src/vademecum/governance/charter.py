@@ -100,9 +100,13 @@ class Charter:
         programs, compiled, histories = self._programs, self.program, ledger.agents
 
         def check(skill_id: str, agent: Agent, parameters: Mapping[str, Any] = EMPTY) -> ValidationResult:
-            program = programs.get(skill_id) or compiled(skill_id)
-            if program is None:
-                return not_found(skill_id)
+            try:
+                program = programs[skill_id]
+            except KeyError:
+                found = compiled(skill_id)
+                if found is None:
+                    return not_found(skill_id)
+                program = found
             history = histories.get(agent.id, NOTHING_DONE)
             return program.check(agent.type, agent.state, world, parameters, history, step, ledger)
 

@@ -45,6 +45,12 @@ class Emitter:
     def test(self, tree: ex.Tree) -> str:
         """An expression that is true exactly where the tree holds."""
         match tree:
+            case ex.Not(value=ex.Path() as path) if path in self._known:
+                name = self._known[path]
+                return f"({name} is False or ({name} is not True and not truth({name})))"
+            case ex.Path() if tree in self._known:
+                name = self._known[tree]
+                return f"({name} is True or ({name} is not False and truth({name})))"
             case ex.Not(value=ex.Path() as path) if not self._compat:
                 return f"((v := {self.value(path)}) is False or (v is not True and not truth(v)))"
             case ex.Not(value=value):

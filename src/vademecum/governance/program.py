@@ -234,7 +234,8 @@ def _cost(rules: Rules, emit: Emitter) -> list[_Test]:
     constraints = rules.constraints
     if constraints.cost is None:
         return []
-    purse, cost = emit.number(constraints.purse), constraints.cost.tree
+    # A purse that is no number cannot be compared with a cost that is one, which is a denial.
+    purse, cost = emit.value(constraints.purse), constraints.cost.tree
     if isinstance(cost, ex.Constant):
         return [_Test(COST, f"({purse} >= {emit.number(cost)})", constraints.purse, is_cost=True)]
     both = ex.Compare("<=", cost, constraints.purse)
