@@ -356,6 +356,7 @@ def test_version_help_and_nothing(place: Place) -> None:
         "doctor",
         "exec",
         "export",
+        "govern",
         "inspect",
         "install",
         "list",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vademecum.agent.budget import Budget
 from vademecum.agent.doing import Doer, Done, Parts
@@ -15,11 +15,7 @@ from vademecum.agent.mentions import Mentions, called_in, commanded, files_in
 from vademecum.agent.prompt import State, request_section, untrusted
 from vademecum.config import load_config
 from vademecum.context import Context
-from vademecum.doors.charter import Chartered
 from vademecum.errors import Declined, SkillNotFound, VademecumError
-from vademecum.governance.charter import Charter
-from vademecum.governance.ledger import Ledger
-from vademecum.governance.model import Actor
 from vademecum.loader.body import BodyLimits, load_body
 from vademecum.loader.catalogue import render_catalogue
 from vademecum.masking import Secrets
@@ -41,6 +37,10 @@ from vademecum.tools.base import AuditRecord
 from vademecum.tools.runtime import Surroundings, Tools
 from vademecum.tools.sandbox.choose import choose_sandbox
 from vademecum.tools.workspace import Workspace
+
+if TYPE_CHECKING:  # what only a run under a charter needs is imported by it
+    from vademecum.doors.charter import Chartered, Past
+    from vademecum.governance.charter import Charter
 
 MAX_REQUEST_CHARS = 100_000
 MAX_SUMMARY_CHARS = 4000
@@ -136,7 +136,7 @@ class _Session:
         project = (context.project_directories() or [context.cwd])[-1]
         self._workspace = Workspace(context.cwd, project=project)
         self._secrets = Secrets(context.env)
-        self._ledger = Ledger()
+        self._past: Past | None = None
         policy = agent.policy or Policy.load(context)
         self._approver = _OnRecord(agent.approver or Nobody())
         grants = Grants(grants_file(context))
@@ -226,8 +226,11 @@ class _Session:
         agent = self._agent
         if agent.charter is None:
             return None
-        actor = Actor(agent.name, agent.agent_type, agent.state)
-        return Chartered(agent.charter, actor, record, secrets=self._secrets, ledger=self._ledger)
+        from vademecum.doors.charter import Chartered, Past  # noqa: PLC0415
+
+        if self._past is None:
+            self._past = Past(agent.name, agent.agent_type, agent.state)
+        return Chartered(agent.charter, self._past, record, secrets=self._secrets)
 
     def _tools(self, record: Record, known: dict[str, Skill]) -> Tools:
         """The tools of one run; of scripts they know only those of skills that were loaded."""

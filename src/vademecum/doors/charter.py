@@ -13,7 +13,7 @@ from vademecum.governance.broker import Broker
 from vademecum.governance.charter import Charter
 from vademecum.governance.feedback import feedback
 from vademecum.governance.ledger import Ledger
-from vademecum.governance.model import Agent, Intent, ValidationResult
+from vademecum.governance.model import Actor, Agent, Intent, ValidationResult
 from vademecum.governance.registry import not_found
 from vademecum.masking import Secrets
 from vademecum.runs.record import Record
@@ -36,6 +36,15 @@ class _NoEngine:
         raise Denied(f"{mapping!r} is not carried out here.")
 
 
+class Past:
+    """Who acts under the charter, and what it did so far; a run and its children share it."""
+
+    def __init__(self, name: str, agent_type: str, state: dict[str, Any]) -> None:
+        self.actor = Actor(name, agent_type, state)
+        self.ledger = Ledger()
+        self.steps = 0
+
+
 class Chartered:
     """Asks a charter at each selection, script and tool call. Every act is a step.
 
@@ -43,19 +52,27 @@ class Chartered:
     definition with the mapping ``skill:NAME/scripts/FILE`` says, a tool what the one with ``tool:NAME`` says.
     """
 
-    def __init__(
-        self, charter: Charter, agent: Agent, record: Record, *, secrets: Secrets, ledger: Ledger
-    ) -> None:
+    def __init__(self, charter: Charter, past: Past, record: Record, *, secrets: Secrets) -> None:
         self._charter = charter
-        self._agent = agent
+        self._agent = past.actor
         self._record = record
         self._audit = Audit(record, secrets=secrets)
-        self._broker = Broker(charter.registry, charter.roles, _NoEngine(), audit=self._audit, ledger=ledger)
+        self._broker = Broker(
+            charter.registry,
+            charter.roles,
+            _NoEngine(),
+            audit=self._audit,
+            ledger=past.ledger,
+            step=past.steps,
+        )
+        self._past = past
         self._by_mapping = {skill.implementation_mapping: name for name, skill in charter.skills.items()}
 
     def act(self, kind: Kind, name: str, parameters: Mapping[str, object], do: Callable[[], T]) -> T:
         """Do it if the charter lets this agent; else raise ``Denied`` with every reason."""
-        self._broker.advance()
+        # A child may have acted meanwhile.
+        self._broker.step = self._past.steps
+        self._past.steps = self._broker.advance()
         if kind == "skill":
             return self._select(name, do)
         skill_id = self._by_mapping.get(f"{'skill' if kind == 'script' else 'tool'}:{name}", name)
