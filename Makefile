@@ -12,7 +12,7 @@ help:
 	@echo "make demo         set up .venv and see what vade does"
 	@echo "make test         set up .venv and run the tests (under three minutes)"
 	@echo "make check        the full gate: format, lint, types, layers, tests"
-	@echo "make test-extras  the heavy tests: the wheel in a clean environment"
+	@echo "make test-extras  the heavy tests: the wheel in a clean environment, the flood on Mesa"
 	@echo "make bench        benchmark tables; PEERS=1 adds other libraries, SKILLS=N sets the size"
 
 $(VENV)/.base: pyproject.toml
@@ -27,13 +27,18 @@ $(VENV)/.dev: $(VENV)/.base
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
+$(VENV)/.mesa: $(VENV)/.dev
+	@echo "adding Mesa for the flood example ..."
+	@$(PIP) -e '.[mesa]'
+	@touch $@
+
 demo: $(VENV)/.base
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 -rs
 
-test-extras: $(VENV)/.dev
+test-extras: $(VENV)/.dev $(VENV)/.mesa
 	$(BIN)/python -m pytest -q -m extras
 
 check: $(VENV)/.dev
@@ -56,6 +61,7 @@ bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.script
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.packs $(if $(SKILLS),--skills $(SKILLS))
+	$(BIN)/python -m bench.governance $(if $(SKILLS),--agents $(SKILLS)) $(PEER_PYTHON)
 
 .venv-peers/.ready: bench/peers.txt
 	$(PYTHON) -m venv .venv-peers

@@ -17,6 +17,8 @@
      │   └─ ModelReplyWrong    it answered with something else than a reply
      ├─ PackRefused        a pack or a source cannot be taken; nothing was changed
      ├─ IntegrityFailed    a hash, a signature or the lock does not match
+     ├─ CharterRefused     a charter, or a definition in it, cannot be used as it is
+     │   └─ ConditionWrong     a condition is not in the language
      ├─ RecordDamaged      the record of a run cannot be read
      ├─ SandboxFailed      the sandbox could not be set up, so nothing ran
      └─ SkillRefused       a skill cannot be made, or is not what it must be
@@ -128,6 +130,18 @@ class IntegrityFailed(VademecumError):
     """What is there is not what was promised: a hash, a signature or the lock does not match."""
 
     code = "integrity"
+
+
+class CharterRefused(VademecumError):
+    """A charter cannot be used as it is; the one that holds stays."""
+
+    code = "charter-refused"
+
+
+class ConditionWrong(CharterRefused):
+    """A condition cannot be read; the text says where and what was expected."""
+
+    code = "condition"
 
 
 class RecordDamaged(VademecumError):

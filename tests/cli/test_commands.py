@@ -357,6 +357,7 @@ def test_version_help_and_nothing(place: Place) -> None:
         "doctor",
         "exec",
         "export",
+        "govern",
         "inspect",
         "install",
         "keygen",

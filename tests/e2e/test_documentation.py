@@ -26,6 +26,7 @@ PAGES = [
     "docs/tools.md",
     "docs/agent.md",
     "docs/packs.md",
+    "docs/governance.md",
 ]
 
 
@@ -104,6 +105,7 @@ def test_python_blocks_of_the_pages(place: Place) -> None:
         blocks("docs/for-agents.md", "python")
         + blocks("docs/tools.md", "python")
         + blocks("docs/agent.md", "python")
+        + blocks("docs/governance.md", "python")
     ):
         words = [sys.executable, "-c", block]
         assert subprocess.run(words, cwd=place.cwd, env=place.env, check=False).returncode == 0
@@ -134,6 +136,7 @@ def test_commands_in_the_text(page: str, place: Place) -> None:
             "chat",
             "runs show",
             "runs replay",
+            "govern simulate",
         }
     ):
         if not re.search(r"[A-Z]{4}|acme|validate|claude", words) or "--root examples" in words:

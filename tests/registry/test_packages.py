@@ -31,7 +31,9 @@ def install(site: Path, name: str, *, entry: str | None = None, metadata: str | 
 def listed(place: Place, site: Path, setting: object) -> list[tuple[str, str]]:
     (place.cwd / ".agent").mkdir(exist_ok=True)
     (place.cwd / ".agent/config.json").write_text(json.dumps({"package_skills": setting}))
-    code = "import vademecum as vm; print([(s.name, s.source) for s in vm.build_index() if s.source != 'builtin'])"
+    # What the test tools themselves bring along is not asked about.
+    here = f"s.source != 'builtin' and (s.source != 'package' or s.root.startswith({str(site)!r}))"
+    code = f"import vademecum as vm; print([(s.name, s.source) for s in vm.build_index() if {here}])"
     env = place.env | {"PYTHONPATH": str(site)}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=place.cwd, env=env, capture_output=True, text=True, check=True
@@ -87,7 +89,8 @@ def test_broken_installations_do_not_stop_the_others(place: Place, tmp_path: Pat
     names = ["good", "bad-top", "bad-record", "bad-entry", "no-metadata"]
     for wanted in (None, names):
         # Straight to the point: pydantic, which checks a configuration, does not survive such a neighbour.
-        code = f"from vademecum.registry.packages import package_roots; print(len(package_roots({wanted})))"
+        ours = f"[r for r in package_roots({wanted}) if {str(site)!r} in str(r)]"
+        code = f"from vademecum.registry.packages import package_roots; print(len({ours}))"
         env = place.env | {"PYTHONPATH": str(site)}
         done = subprocess.run(
             [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Literal, assert_never
 
 from vademecum.agent import actions
+from vademecum.agent.base import Charter
 from vademecum.agent.prompt import State, untrusted
 from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.body import BodyLimits, load_body
@@ -65,6 +66,7 @@ class Parts:
     child: Child
     known: dict[str, Skill]
     agent: str = "default"
+    charter: Charter | None = None
     limits: BodyLimits = BodyLimits()
     bodies: int = MAX_BODIES_A_TURN
 
@@ -138,6 +140,8 @@ class Doer:
             )
         request = Request("skill", (skill.name,), origin, self._parts.agent, skill.name)
         passage = self._parts.gate.require(request, digest=partial(skill_digest, skill))
+        if self._parts.charter is not None:
+            self._parts.charter.act("skill", skill.name, {}, lambda: None)
         if skill.controls.run_mode == "subagent":
             done = self._parts.child(skill, state)
             self._remember(skill)
@@ -195,8 +199,23 @@ class Doer:
         return self._tool("run_script", call, skill)
 
     def _tool(self, tool: str, arguments: dict[str, object], skill: Skill | None) -> Done:
-        seen = self._parts.tools.call(tool, arguments, skill=skill)
-        return Done(seen.text, code=seen.code, kind="error" if seen.code else "tool")
+        def call() -> Done:
+            seen = self._parts.tools.call(tool, arguments, skill=skill)
+            return Done(seen.text, code=seen.code, kind="error" if seen.code else "tool")
+
+        charter = self._parts.charter
+        if charter is None:
+            return call()
+        if tool == "run_script":
+            return charter.act("script", self._script_named(arguments), arguments, call)
+        return charter.act("tool", tool, arguments, call)
+
+    def _script_named(self, arguments: dict[str, object]) -> str:
+        """The skill and the script that a call means; what is not loaded is named as it came."""
+        skill = self._parts.known.get(str(arguments.get("skill")))
+        if skill is None:
+            return f"{arguments.get('skill')}/{arguments.get('script')}"
+        return f"{skill.name}/{script_name(skill, str(arguments.get('script')))}"
 
     def _is_file(self, word: str) -> bool:
         try:

@@ -12,6 +12,7 @@ from io import TextIOWrapper
 import click
 
 from vademecum.errors import (
+    CharterRefused,
     ConfigError,
     Denied,
     IntegrityFailed,
@@ -33,6 +34,7 @@ _COMMANDS = {
     "doctor": "upkeep",
     "exec": "execution",
     "export": "packing",
+    "govern": "governing",
     "inspect": "skills",
     "install": "installing",
     "keygen": "packing",
@@ -143,8 +145,10 @@ def _exit_code(error: VademecumError) -> int:
             return WRONG_USE
         case Denied():
             return REFUSED
-        case SkillNotFound():
+        case SkillNotFound() | CharterRefused(code="no-charter"):
             return NOT_FOUND
+        case CharterRefused():
+            return WRONG_USE
         case PackRefused(code="missing" | "not-installed") | RecordDamaged(code="no-run"):
             return NOT_FOUND
         case IntegrityFailed():

@@ -189,24 +189,31 @@ def show_command(*, run_id: str | None, page: str | None, as_json: bool) -> None
 @json_option
 def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:
     """Go through a run's actions without a model and say what would differ now. Exit code 1: something."""
-    from vademecum.agent.replay import replay
+    from vademecum.agent.replay import Difference, replay
 
     context = Context.current()
     directory = runs_directory(context)
     run = read_run(directory, run_id or _latest(directory))
     done = replay(run, IndexWords(**words).build(), Policy.load(context))
+    compared, found = done.compared, [*done.differences]
+    if run.first("charter") is not None:
+        from vademecum.governance.replay import replay_outcomes
+
+        again = replay_outcomes(run)
+        compared += again.compared
+        found += [Difference(d.event, d.what, d.then, d.now) for d in again.differences]
     if as_json:
-        differences = [difference.to_json() for difference in done.differences]
-        print_json({"run_id": run.run_id, "compared": done.compared, "differences": differences})
+        differences = [difference.to_json() for difference in found]
+        print_json({"run_id": run.run_id, "compared": compared, "differences": differences})
     else:
-        for difference in done.differences:
+        for difference in found:
             said = (
                 f"event {difference.event}: {difference.what}: {difference.then} then, {difference.now} now"
             )
             click.echo(visible(said))
-        steps, differ = counted(done.compared, "step"), len(done.differences)
+        steps, differ = counted(compared, "step"), len(found)
         click.echo(f"{run.run_id}: {steps} compared, {differ or 'none'} would differ now")
-    return 1 if done.differences else 0
+    return 1 if found else 0
 
 
 @runs_command.command("prune")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vademecum.agent.budget import Budget
 from vademecum.agent.doing import Doer, Done, Parts
@@ -37,6 +37,10 @@ from vademecum.tools.base import AuditRecord
 from vademecum.tools.runtime import Surroundings, Tools
 from vademecum.tools.sandbox.choose import choose_sandbox
 from vademecum.tools.workspace import Workspace
+
+if TYPE_CHECKING:  # what only a run under a charter needs is imported by it
+    from vademecum.doors.charter import Chartered, Past
+    from vademecum.governance.charter import Charter
 
 MAX_REQUEST_CHARS = 100_000
 MAX_SUMMARY_CHARS = 4000
@@ -70,7 +74,8 @@ def allowing(tools: Iterable[str]) -> list[Rule]:
 class Agent:
     """An agent with skills. Each ``run`` is one request, from the first prompt to the answer, on the record.
 
-    Without an approver nobody is asked, and what would need approval is refused.
+    Without an approver nobody is asked, and what would need approval is refused. A ``charter`` is asked as
+    well, for an agent of this type and in this state; it charges its costs to the state.
     """
 
     model: Model | str
@@ -83,6 +88,9 @@ class Agent:
     context: Context | None = None
     listener: Listener | None = None
     runs: Path | None = None
+    charter: Charter | None = None
+    agent_type: str = "agent"
+    state: dict[str, Any] = field(default_factory=dict)
 
     def run(self, request: str, *, skills: Sequence[str] = (), before: str = "") -> Outcome:
         """Do what is asked.
@@ -128,6 +136,7 @@ class _Session:
         project = (context.project_directories() or [context.cwd])[-1]
         self._workspace = Workspace(context.cwd, project=project)
         self._secrets = Secrets(context.env)
+        self._past: Past | None = None
         policy = agent.policy or Policy.load(context)
         self._approver = _OnRecord(agent.approver or Nobody())
         grants = Grants(grants_file(context))
@@ -206,10 +215,22 @@ class _Session:
             workspace=self._workspace,
             child=partial(self._child, record),
             agent=agent.name,
+            charter=self._chartered(record),
             limits=self._limits(),
         )
         doer = Doer(parts)
         return Loop(self._model, doer, record, state, settings=self._settings()), doer
+
+    def _chartered(self, record: Record) -> Chartered | None:
+        """The charter at work in one run; its children go on with the same state and past."""
+        agent = self._agent
+        if agent.charter is None:
+            return None
+        from vademecum.doors.charter import Chartered, Past  # noqa: PLC0415
+
+        if self._past is None:
+            self._past = Past(agent.name, agent.agent_type, agent.state)
+        return Chartered(agent.charter, self._past, record, secrets=self._secrets)
 
     def _tools(self, record: Record, known: dict[str, Skill]) -> Tools:
         """The tools of one run; of scripts they know only those of skills that were loaded."""

@@ -70,6 +70,14 @@ def _entries(event: Event) -> Iterator[tuple[Mark, str, str]]:  # noqa: PLR0912 
             yield mark, f"answered: {data['verdict']}", str(data.get("message") or "")
         case "tool_called":
             yield from _called(data)
+        case "charter":
+            yield "note", f"charter {str(data['digest'])[:19]}… holds, {data['skills']} skills", ""
+        case "charter_asked":
+            mark = "ok" if data["allowed"] else "refused"
+            verdict = "lets it be selected" if data["allowed"] else "does not let it be selected"
+            yield mark, f"the charter {verdict}: {data['skill']}", _reasons(data)
+        case "outcome":
+            yield _outcome(data)
         case "observation" if data["code"]:
             yield "failed", str(data["line"]), ""
         case "child_started":
@@ -95,6 +103,18 @@ def _called(data: dict[str, Any]) -> Iterator[tuple[Mark, str, str]]:
         code = f", exit code {result['exit_code']}" if "exit_code" in result else ""
         title = f"{data['tool']} ran in {data['seconds']:.2f} s{code} (risk {data['risk']}{by})"
         yield "ok", title, f"{rule}\n\n{result['text']}"
+
+
+def _outcome(data: dict[str, Any]) -> tuple[Mark, str, str]:
+    who = f"step {data['step']}: {data['agent']} ({data['agent_type']})"
+    if data["executed"]:
+        return "ok", f"{who} did {data['executed']}", _written(data.get("changes", {}))
+    verb = "was rolled back" if data.get("rolled_back") else "was denied"
+    return "refused", f"{who} {verb}: {data['proposed']}", _reasons(data)
+
+
+def _reasons(data: dict[str, Any]) -> str:
+    return "\n".join(str(reason["message"]) for reason in data.get("reasons", ()))
 
 
 def _about(data: dict[str, Any]) -> str:

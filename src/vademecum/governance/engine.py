@@ -1,0 +1,123 @@
+"""Engines: functions of a simulation, scripts of skill directories, and both behind one charter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vademecum.errors import CharterRefused, Denied, FileRefused, ToolRefused
+from vademecum.files import read_capped
+from vademecum.governance.base import Engine
+from vademecum.governance.lint import FUNCTION, SCRIPT
+from vademecum.governance.model import Agent
+from vademecum.skill.skill import Skill
+from vademecum.tools.base import Observation
+from vademecum.tools.calls import RunScript
+from vademecum.tools.runtime import Tools
+
+MAX_PRINTED_BYTES = 1024 * 1024
+
+Function = Callable[..., Any]
+
+
+class Functions:
+    """An engine of Python functions by their names; each gets the agent, and the parameters by name.
+
+    >>> engine = Functions({"rest": lambda agent: agent.id})
+    >>> from vademecum.governance.model import Actor
+    >>> engine.call("rest", Actor("a1", "resident"), {})
+    'a1'
+    """
+
+    def __init__(self, functions: Mapping[str, Function]) -> None:
+        self._functions = dict(functions)
+
+    @classmethod
+    def of(cls, model: object) -> Functions:
+        """The public methods of an object, such as a simulation's model."""
+        names = [name for name in dir(model) if FUNCTION.fullmatch(name) and callable(getattr(model, name))]
+        return cls({name: getattr(model, name) for name in names})
+
+    def call(self, mapping: str, agent: Agent, parameters: Mapping[str, Any]) -> Any:
+        """Call the function of that name."""
+        function = self._functions.get(mapping)
+        if function is None:
+            known = ", ".join(sorted(self._functions)[:20]) or "none"
+            raise CharterRefused(f"The engine has no function {mapping!r}: there are {known}.")
+        return function(agent, **parameters)
+
+
+class Scripts:
+    """An engine of skills' scripts: ``skill:NAME/scripts/x.py`` runs through the tools, in the sandbox.
+
+    The parameter ``arguments`` is the script's command line and ``files`` are what it may read; every other
+    parameter becomes ``--name value``. A last line of output that is a JSON object with ``state_changes``
+    changes the agent's state; the charter checks these changes as any others.
+    """
+
+    def __init__(self, tools: Tools, skill: Callable[[str], Skill]) -> None:
+        self._tools = tools
+        self._skill = skill
+
+    def call(self, mapping: str, agent: Agent, parameters: Mapping[str, Any]) -> Any:
+        """Run the script, or raise with what went wrong."""
+        found = SCRIPT.fullmatch(mapping)
+        if found is None:
+            raise CharterRefused(f"{mapping!r} names no script: write skill:NAME/scripts/FILE.")
+        skill = self._skill(found["skill"])
+        files = [str(path) for path in parameters.get("files", ())]
+        call = RunScript(skill.location, found["script"], arguments_of(parameters), files)
+        seen = self._tools.run(call)
+        if seen.code in {"denied", "declined"}:
+            raise Denied(seen.text)
+        if not seen.ok or seen.facts.get("exit_code") != 0:
+            raise ToolRefused(seen.text, code=seen.code or "script-failed")
+        agent.state.update(_changes_in(_printed(seen)))
+        return seen.text
+
+
+class Engines:
+    """Two engines as one: mappings that begin with ``skill:`` are scripts, all others functions."""
+
+    def __init__(self, functions: Engine, scripts: Engine) -> None:
+        self._functions = functions
+        self._scripts = scripts
+
+    def call(self, mapping: str, agent: Agent, parameters: Mapping[str, Any]) -> Any:
+        """Call the one that the mapping is for."""
+        engine = self._scripts if mapping.startswith("skill:") else self._functions
+        return engine.call(mapping, agent, parameters)
+
+
+def arguments_of(parameters: Mapping[str, Any]) -> list[str]:
+    """The command line that parameters become.
+
+    >>> arguments_of({"arguments": ["a.csv"], "limit": 5, "files": []})
+    ['a.csv', '--limit', '5']
+    """
+    words = [str(word) for word in parameters.get("arguments", ())]
+    for name, value in parameters.items():
+        if name not in {"arguments", "files"}:
+            words += [f"--{name}", str(value)]
+    return words
+
+
+def _printed(seen: Observation) -> str:
+    """What the script printed, where it is not too much to be a few changes."""
+    try:
+        return read_capped(seen.files[0], cap=MAX_PRINTED_BYTES).decode("utf-8", "replace")
+    except (IndexError, OSError, FileRefused):
+        return ""
+
+
+def _changes_in(text: str) -> dict[str, Any]:
+    last = text.rstrip().rpartition("\n")[2]
+    if not last.startswith("{"):
+        return {}
+    try:
+        found = json.loads(last)
+    except ValueError:
+        return {}
+    changes = found.get("state_changes", {})
+    return changes if isinstance(changes, dict) else {}

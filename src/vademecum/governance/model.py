@@ -1,0 +1,200 @@
+"""The values of this package: definitions, intents, agents, and why something may not happen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+EVERYBODY = "*"
+DEFAULT_PURSE = "budget"
+MAX_CONDITIONS = 48  # a condition has one bit of a 64-bit number, and the stages have sixteen
+
+Kind = Literal["number", "integer", "string", "boolean", "list"]
+
+
+@dataclass(frozen=True, slots=True)
+class SkillDefinition:
+    """What the charter says of one skill: whether it exists, for whom, when, at what cost, changing what.
+
+    >>> levee = SkillDefinition("build_levee", "Build.", ["government"], ["has_budget"], {"cost": 500})
+    >>> levee.skill_id, levee.institutional_constraints["cost"]
+    ('build_levee', 500)
+    """
+
+    skill_id: str
+    description: str = ""
+    eligible_agent_types: Sequence[str] = (EVERYBODY,)
+    preconditions: Sequence[str] = ()
+    institutional_constraints: Mapping[str, Any] = field(default_factory=dict)
+    allowed_state_changes: Sequence[str] = ()
+    implementation_mapping: str = ""
+    output_schema: Mapping[str, Parameter] = field(default_factory=dict)
+    conflicts_with: Sequence[str] = ()
+    depends_on: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The definition as a charter file has it; what is empty is left out."""
+        schema = {name: parameter.to_json() for name, parameter in self.output_schema.items()}
+        whole = {
+            "skill_id": self.skill_id,
+            "description": self.description,
+            "eligible_agent_types": list(self.eligible_agent_types),
+            "preconditions": list(self.preconditions),
+            "institutional_constraints": dict(self.institutional_constraints),
+            "allowed_state_changes": list(self.allowed_state_changes),
+            "implementation_mapping": self.implementation_mapping,
+            "output_schema": schema,
+            "conflicts_with": list(self.conflicts_with),
+            "depends_on": list(self.depends_on),
+        }
+        return {key: value for key, value in whole.items() if value not in ("", [], {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What an intent may say under one name: its type, its bounds, its choices."""
+
+    type: Kind = "string"
+    min: float | None = None
+    max: float | None = None
+    enum: tuple[Any, ...] = ()
+    required: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The parameter as a charter file has it."""
+        whole = {"type": self.type, "min": self.min, "max": self.max, "required": self.required or None}
+        found = {key: value for key, value in whole.items() if value is not None}
+        return found | ({"enum": list(self.enum)} if self.enum else {})
+
+
+class Intent(Struct, frozen=True):
+    """What an agent wants: a skill by its id, and what it says with it. It is not an action yet."""
+
+    skill_id: str
+    parameters: Mapping[str, Any] = {}
+
+
+class Agent(Protocol):
+    """Whoever proposes: an id of its own, a type that roles and eligibility go by, and a state.
+
+    The state is a dictionary of the agent's own; nobody else changes it while a proposal is decided.
+    """
+
+    @property
+    def id(self) -> str:
+        """Who it is."""
+        ...
+
+    @property
+    def type(self) -> str:
+        """What kind of agent it is."""
+        ...
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What is true of it now."""
+        ...
+
+
+@dataclass(slots=True)
+class Actor:
+    """An agent that is nothing but its id, type and state."""
+
+    id: str
+    type: str
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+class Missing(Struct, frozen=True):
+    """Stands for a value that is not there."""
+
+    def __repr__(self) -> str:
+        """As messages say it."""
+        return "missing"
+
+
+MISSING = Missing()
+
+
+class Reason(Struct, frozen=True):
+    """One thing that speaks against an intent: which clause, what was found, what it would take."""
+
+    code: str
+    clause: str
+    observed: Any
+    required: Any
+    message: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The reason as every command prints it."""
+        return {
+            "code": self.code,
+            "clause": self.clause,
+            "observed": None if self.observed is MISSING else self.observed,
+            "required": self.required,
+            "message": self.message,
+        }
+
+
+class Explains(Protocol):
+    """Turns the bits of a check into reasons, from what was observed when it was made."""
+
+    def reasons(self, bits: int, observed: tuple[Any, ...]) -> tuple[Reason, ...]:
+        """Every reason, in the order of the gate."""
+        ...
+
+
+class ValidationResult(Struct, frozen=True):
+    """Whether it may be, and every reason why not. True or false in a condition.
+
+    The reasons are put into words when somebody asks for them, from what was observed at the check.
+    """
+
+    bits: int = 0
+    explains: Explains | None = None
+    observed: tuple[Any, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether it is valid."""
+        return not self.bits
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.bits
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Everything that speaks against it, in the order of the gate."""
+        if self.explains is None:
+            return ()
+        return self.explains.reasons(self.bits, self.observed)
+
+    @property
+    def message(self) -> str:
+        """All reasons in words; empty where it is valid."""
+        return "; ".join(reason.message for reason in self.reasons)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as the commands print it."""
+        return {
+            "valid": self.valid,
+            "message": self.message,
+            "reasons": [reason.to_json() for reason in self.reasons],
+        }
+
+
+class Said(Struct, frozen=True):
+    """Reasons that are known already."""
+
+    known: tuple[Reason, ...]
+
+    def reasons(self, bits: int, observed: tuple[Any, ...]) -> tuple[Reason, ...]:  # noqa: ARG002 - as asked
+        """The reasons, as they are."""
+        return self.known
+
+
+VALID = ValidationResult()

@@ -1,0 +1,103 @@
+"""A directory with a charter and a ``simulation.py`` → runs of it, with and without the charter."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from vademecum.errors import CharterRefused
+from vademecum.governance.base import Auditor, BrokerPolicy
+from vademecum.governance.charter import Charter
+from vademecum.models.base import Model
+
+PROGRAM = "simulation.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a simulation is to do: how many agents, how long, from which seed, under which charter.
+
+    ``enforced`` false is the same world with the charter looking on: it decides, records, and enforces
+    nothing. ``model`` decides for the agents; without one they follow their own rules.
+    """
+
+    charter: Charter
+    agents: int = 100
+    steps: int = 50
+    seed: int = 1
+    enforced: bool = True
+    model: Model | None = None
+    audit: Auditor | None = None
+    progress: Callable[[], None] = lambda: None
+
+    @property
+    def policy(self) -> BrokerPolicy:
+        """How the broker of this run deals with denials."""
+        return BrokerPolicy(shadow=not self.enforced, feedback=self.model is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One plot: what it shows, in which unit, one value a step for each line."""
+
+    title: str
+    unit: str
+    lines: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What a run came to: figures for a table, and plots."""
+
+    figures: Mapping[str, str | int | float]
+    charts: Sequence[Chart] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``vade govern simulate`` prints it."""
+        return {
+            "figures": dict(self.figures),
+            "charts": [
+                {
+                    "title": chart.title,
+                    "unit": chart.unit,
+                    "lines": {k: list(v) for k, v in chart.lines.items()},
+                }
+                for chart in self.charts
+            ],
+        }
+
+
+class Simulate(Protocol):
+    """The function ``simulate`` of a ``simulation.py``: the same setting gives the same result."""
+
+    def __call__(self, setting: Setting, /) -> Simulated:
+        """Run it."""
+        ...
+
+
+def load_simulation(directory: Path) -> Simulate:
+    """The simulation of a directory. Its Python code is run: it is the caller who named it."""
+    file = directory / PROGRAM
+    if not file.is_file():
+        raise CharterRefused(
+            f"There is no {PROGRAM} in {directory}: name a simulation's directory.", code="no-charter"
+        )
+    name = f"vademecum_simulation_{directory.name}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look for their module there
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise CharterRefused(
+            f"{file} needs {error.name!r}, which is not installed: pip install {error.name}"
+        ) from error
+    if not callable(getattr(module, "simulate", None)):
+        raise CharterRefused(f"{file} has no function simulate(setting): write one.")
+    return cast("Simulate", module.simulate)

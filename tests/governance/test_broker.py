@@ -1,0 +1,436 @@
+"""M3, M4, M5: an intent never acts unchecked; cost, cooldown and state changes are enforced."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.governance.support import broker_of, charter, resident, skill
+from vademecum.errors import CharterRefused
+from vademecum.governance import (
+    Actor,
+    Agent,
+    BrokerPolicy,
+    Charter,
+    Intent,
+    Role,
+    RoleEnforcer,
+    SkillDefinition,
+    SkillRegistry,
+)
+
+VILLAGE = """\
+default_skill: rest
+skills:
+  - skill_id: rest
+    eligible_agent_types: ["*"]
+    implementation_mapping: rest
+  - skill_id: elevate
+    eligible_agent_types: [household]
+    preconditions: ["not elevated"]
+    institutional_constraints: {cost: 50, cooldown: 3}
+    allowed_state_changes: [elevated]
+    implementation_mapping: lift
+  - skill_id: set_premium
+    eligible_agent_types: [insurer, government]
+    allowed_state_changes: [world.premium_rate]
+    output_schema: {rate: {type: number, min: 0, max: 1, required: true}}
+    implementation_mapping: premium
+  - skill_id: move
+    eligible_agent_types: [household]
+    conflicts_with: [elevate]
+    allowed_state_changes: [place]
+    implementation_mapping: move
+  - skill_id: claim
+    eligible_agent_types: [household]
+    depends_on: [elevate]
+    implementation_mapping: rest
+roles:
+  household: {skills: ["*"], reads: [budget, elevated, world.premium_rate], writes: [elevated, place]}
+  insurer: {skills: [set_premium, rest], reads: ["*"], writes: [world.premium_rate]}
+  government: {skills: [set_premium, rest], reads: ["*", "world.*"], writes: [world.subsidy_rate]}
+"""
+
+
+class Village:
+    """An engine that does what it is told, and notes it."""
+
+    def __init__(self) -> None:
+        self.world: dict[str, Any] = {"premium_rate": 0.1, "subsidy_rate": 0.5}
+        self.called: list[str] = []
+
+    def rest(self, agent: Agent) -> None:
+        self.called.append("rest")
+
+    def lift(self, agent: Agent) -> str:
+        self.called.append("lift")
+        agent.state["elevated"] = True
+        return "lifted"
+
+    def premium(self, agent: Agent, rate: float) -> None:
+        self.called.append("premium")
+        self.world["premium_rate"] = rate
+
+    def move(self, agent: Agent) -> None:
+        self.called.append("move")
+        agent.state["place"] = "hill"
+
+
+def village(policy: BrokerPolicy | None = None) -> tuple[Any, Village]:
+    engine = Village()
+    functions = {name: getattr(engine, name) for name in ("rest", "lift", "premium", "move")}
+    return broker_of(VILLAGE, functions, policy, world=engine.world), engine
+
+
+def household(**state: Any) -> Actor:
+    return Actor("h1", "household", {"budget": 120, "elevated": False, **state})
+
+
+def codes(outcome: Any) -> list[str]:
+    return [reason.code for reason in outcome.reasons]
+
+
+def test_the_whole_way_of_an_approved_intent() -> None:  # M3, M5
+    broker, engine = village()
+    agent = household()
+    outcome = broker.propose(agent, "elevate")
+    assert (outcome.approved, outcome.executed, outcome.output) == (True, "elevate", "lifted")
+    assert outcome.proposed == Intent("elevate")
+    assert agent.state == {"budget": 70, "elevated": True}
+    assert outcome.changes == (("budget", 120, 70), ("elevated", False, True))
+    assert engine.called == ["lift"]
+
+
+def test_an_intent_never_acts_unchecked() -> None:  # M5
+    broker, engine = village()
+    agent = household()
+    before = dict(agent.state)
+    for intent, code in (("fly", "not-found"), ("set_premium", "type"), ("claim", "dependency")):
+        outcome = broker.propose(agent, intent)
+        assert code in codes(outcome)
+        assert (outcome.approved, outcome.executed, outcome.rolled_back) == (False, None, False)
+    assert (engine.called, agent.state) == ([], before)
+
+
+def test_cost_must_be_affordable_and_is_charged_once() -> None:  # M3
+    broker, _ = village()
+    poor = household(budget=49)
+    outcome = broker.propose(poor, "elevate")
+    assert [reason.to_json() for reason in outcome.reasons] == [
+        {
+            "code": "cost",
+            "clause": "cost",
+            "observed": 49,
+            "required": 50,
+            "message": "Cost 50 exceeds 'budget' (49)",
+        }
+    ]
+    assert poor.state["budget"] == 49
+
+
+def test_a_cost_can_be_an_expression_out_of_any_purse() -> None:  # M3
+    text = skill(
+        institutional_constraints={"cost": "params.metres * world.price", "pays_with": "world.treasury"},
+        output_schema={"metres": {"type": "number", "min": 0, "required": True}},
+    )
+    world = {"treasury": 100, "price": 20}
+    broker = broker_of(text, {"act": lambda agent, metres: None}, world=world)
+    assert broker.propose(resident(), Intent("act", {"metres": 3})).executed == "act"
+    assert world["treasury"] == 40
+    outcome = broker.propose(resident(), Intent("act", {"metres": 3}))
+    assert outcome.reasons[0].message == "Cost 60 exceeds 'world.treasury' (40)"
+    assert outcome.correctable  # less would do
+
+
+def test_cooldown_counts_steps() -> None:  # M3
+    broker = broker_of(skill(institutional_constraints={"cooldown": 3}), {"act": lambda agent: None})
+    agent, other = resident(), Actor("r2", "resident")
+    done = []
+    for _ in range(7):
+        outcome = broker.propose(agent, "act")
+        done.append(outcome.executed is not None)
+        broker.advance()
+    assert done == [True, False, False, True, False, False, True]
+    assert broker.propose(other, "act").executed
+    assert broker.propose(other, "act").reasons[0].message == (
+        "Cooldown of 3 not over: used at step 7, ready at 10"
+    )
+
+
+def test_a_denied_intent_starts_no_cooldown() -> None:  # M3
+    text = skill(institutional_constraints={"cooldown": 5}, preconditions=["ready"])
+    broker = broker_of(text, {"act": lambda agent: None})
+    agent = resident(ready=False)
+    broker.propose(agent, "act")
+    agent.state["ready"] = True
+    assert broker.propose(agent, "act").executed
+
+
+def test_limits_for_an_agent_a_type_and_all() -> None:
+    text = skill(institutional_constraints={"limits": {"agent": 1, "type": 2, "population": 3, "every": 2}})
+    broker = broker_of(text, {"act": lambda agent: None})
+    agents = [Actor(name, name[0]) for name in ("a1", "a2", "a3", "b1", "b2")]
+    assert [broker.propose(agent, "act").executed for agent in agents] == ["act", "act", None, "act", None]
+    again = broker.propose(agents[0], "act")
+    assert [reason.clause for reason in again.reasons] == ["limits.agent", "limits.type", "limits.population"]
+    assert again.reasons[1].message == "Limit of 2 in 2 steps reached by type 'a'"
+    broker.advance()
+    assert not broker.propose(agents[4], "act").executed
+    broker.advance()
+    assert broker.propose(agents[4], "act").executed
+
+
+def test_conflicts_hold_both_ways_within_a_step() -> None:
+    for first, second in (("elevate", "move"), ("move", "elevate")):
+        broker, _ = village()
+        agent = household()
+        assert broker.propose(agent, first).executed
+        assert "conflict" in codes(broker.propose(agent, second))
+        broker.advance()
+        assert "conflict" not in codes(broker.propose(agent, second))
+
+
+def test_what_depends_on_another() -> None:
+    broker, _ = village()
+    agent = household()
+    assert codes(broker.propose(agent, "claim")) == ["dependency"]
+    broker.propose(agent, "elevate")
+    assert broker.propose(agent, "claim").executed == "claim"
+
+
+def test_a_change_that_is_not_allowed_is_rolled_back_whole() -> None:  # M3
+    def cheat(agent: Actor) -> None:
+        agent.state["elevated"] = True
+        agent.state["budget"] += 1000
+        agent.state["rooms"].append("attic")
+        del agent.state["debt"]
+
+    text = skill(institutional_constraints={"cost": 50, "cooldown": 9}, allowed_state_changes=["elevated"])
+    broker = broker_of(text, {"act": cheat})
+    agent = resident(budget=120, elevated=False, debt=7, rooms=["hall"])
+    state = agent.state
+    outcome = broker.propose(agent, "act")
+    assert agent.state is state
+    assert agent.state == {"budget": 120, "elevated": False, "debt": 7, "rooms": ["hall"]}
+    assert (outcome.approved, outcome.executed, outcome.rolled_back) == (True, None, True)
+    assert [(reason.code, reason.observed) for reason in outcome.reasons] == [
+        ("state-change", "budget"),
+        ("state-change", "debt"),
+        ("state-change", "rooms"),
+    ]
+    assert outcome.reasons[0].message == "State change not allowed: 'budget' (120 → 1070)"
+    assert broker.ledger.of("r1").last == {}
+
+
+def test_nested_and_new_keys_are_changes_too() -> None:  # M3
+    def build(agent: Actor) -> None:
+        agent.state["house"]["floor"] = 2
+        agent.state["extra"] = 1
+
+    broker = broker_of(skill(allowed_state_changes=["house.floor", "extra"]), {"act": build})
+    assert broker.propose(resident(house={"floor": 0, "roof": 1}), "act").executed
+    broker = broker_of(skill(allowed_state_changes=["house.roof", "ext*"]), {"act": build})
+    agent = resident(house={"floor": 0, "roof": 1})
+    assert broker.propose(agent, "act").reasons[0].observed == "house.floor"
+    assert agent.state == {"house": {"floor": 0, "roof": 1}}
+
+
+def test_the_role_bounds_what_may_be_written() -> None:  # M3, M4
+    broker, engine = village()
+    assert broker.propose(Actor("i", "insurer"), Intent("set_premium", {"rate": 0.2})).executed
+    outcome = broker.propose(Actor("g", "government"), Intent("set_premium", {"rate": 0.9}))
+    assert outcome.rolled_back
+    assert [(reason.code, reason.message) for reason in outcome.reasons] == [
+        ("write-permission", "Agent type 'government' may not write 'world.premium_rate' (0.2 → 0.9)")
+    ]
+    assert engine.world["premium_rate"] == 0.2
+
+
+def test_an_engine_that_fails_changes_nothing() -> None:  # M3
+    def fail(agent: Actor) -> None:
+        agent.state["elevated"] = True
+        raise RuntimeError("no bricks")
+
+    text = skill(institutional_constraints={"cost": 50}, allowed_state_changes=["elevated"])
+    agent = resident(budget=60, elevated=False)
+    outcome = broker_of(text, {"act": fail}).propose(agent, "act")
+    assert agent.state == {"budget": 60, "elevated": False}
+    assert outcome.reasons[0].message == "The engine failed in 'act' (RuntimeError: no bricks)"
+    unknown = broker_of(skill(implementation_mapping="gone"), {"act": fail}).propose(agent, "act")
+    assert "The engine has no function 'gone': there are act." in unknown.reasons[0].message
+
+
+def test_an_interruption_changes_nothing() -> None:
+    def stop(agent: Actor) -> None:
+        agent.state["elevated"] = True
+        raise KeyboardInterrupt
+
+    agent = resident(elevated=False)
+    with pytest.raises(KeyboardInterrupt):
+        broker_of(skill(allowed_state_changes=["*"]), {"act": stop}).propose(agent, "act")
+    assert agent.state == {"elevated": False}
+
+
+def test_of_many_threads_only_those_are_served_that_the_money_is_for() -> None:  # M3
+    text = skill(institutional_constraints={"cost": 30}, allowed_state_changes=["done"])
+
+    def work(agent: Actor) -> None:
+        agent.state["done"] = agent.state.get("done", 0) + 1
+
+    broker = broker_of(text, {"act": work})
+    agent = resident(budget=100)
+    threads = [
+        threading.Thread(target=lambda: [broker.propose(agent, "act") for _ in range(50)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert agent.state == {"budget": 10, "done": 3}
+
+
+def test_roles_come_from_the_caller() -> None:  # M4
+    roles = RoleEnforcer({"a": Role(["build_*"], reads=["x", "world.y"], writes=["x"]), "*": Role(["rest"])})
+    assert roles.check_skill("a", "build_levee")
+    assert roles.check_skill("b", "rest")
+    assert not roles.check_skill("a", "rest")
+    assert roles.check_read("a", "x")
+    assert not roles.check_read("b", "x")
+    assert not roles.check_write("a", "world.y")
+    view = roles.view(Actor("1", "a", {"x": 1, "secret": 2}), world={"y": 3, "z": 4})
+    assert view == {"x": 1, "world": {"y": 3}}
+    assert not RoleEnforcer().check_skill("a", "rest")
+    registry = SkillRegistry([SkillDefinition("rest"), SkillDefinition("build_x")])
+    found = Charter(registry, roles)
+    assert [found.open_to(name) for name in "ab"] == [("build_x",), ("rest",)]
+
+
+def test_a_view_is_what_the_role_may_read() -> None:  # M4
+    broker, _ = village()
+    assert broker.view(household(place="valley")) == {
+        "budget": 120,
+        "elevated": False,
+        "world": {"premium_rate": 0.1},
+    }
+
+
+def test_feasible_is_what_is_possible_now() -> None:  # M5
+    broker, _ = village()
+    agent = household()
+    assert broker.feasible(agent) == ["rest", "elevate", "move"]
+    assert broker.feasible(Actor("i", "insurer")) == ["rest", "set_premium"]  # whatever its parameter
+    broker.propose(agent, "elevate")
+    assert broker.feasible(agent) == ["rest", "claim"]
+
+
+def test_feedback_names_reasons_and_alternatives() -> None:  # M5
+    broker, _ = village()
+    outcome = broker.propose(household(budget=10, elevated=True), "elevate")
+    assert outcome.feedback == (
+        "'elevate' was not done:\n"
+        "- Precondition failed: 'not elevated' (field is True)\n"
+        "- Cost 50 exceeds 'budget' (10)\n"
+        "Possible now: rest, move."
+    )
+
+
+def test_what_the_state_alone_decides_is_asked_once() -> None:  # M5
+    broker, engine = village(BrokerPolicy(retries=4))
+    asked: list[str] = []
+
+    def ask(said: str) -> str:
+        asked.append(said)
+        return "elevate"
+
+    outcome = broker.negotiate(household(elevated=True), ask)
+    assert asked == [""]
+    assert (outcome.proposed.skill_id, outcome.approved, outcome.executed) == ("elevate", False, "rest")
+    assert engine.called == ["rest"]
+    assert codes(outcome) == ["precondition"]
+
+
+def test_what_can_be_corrected_is_asked_again_within_bounds() -> None:  # M5
+    broker, _ = village(BrokerPolicy(retries=2))
+    answers: list[str | Intent] = ["elevte", "elevate"]
+    asked: list[str] = []
+
+    def ask(said: str) -> str | Intent:
+        asked.append(said)
+        return answers[len(asked) - 1] if len(asked) <= len(answers) else "nonsense"
+
+    assert broker.negotiate(household(), ask).executed == "elevate"
+    assert "Skill 'elevte' not found in registry" in asked[1]
+    answers.clear()
+    asked.clear()
+    assert broker.negotiate(household(), ask).executed == "rest"
+    assert len(asked) == 3
+    wrong = broker.propose(Actor("i", "insurer"), Intent("set_premium", {"rate": 3}))
+    assert wrong.correctable
+    strict, _ = village(BrokerPolicy(retries=0, fallback=False))
+    assert strict.negotiate(household(), lambda said: "nonsense").executed is None
+
+
+def test_shadow_mode_decides_and_enforces_nothing() -> None:
+    broker, engine = village(BrokerPolicy(shadow=True))
+    agent = household(budget=10, elevated=True)
+    outcome = broker.propose(agent, "elevate")
+    assert (outcome.approved, outcome.executed, outcome.rolled_back) == (False, "elevate", False)
+    assert codes(outcome) == ["precondition", "cost"]
+    assert (engine.called, agent.state["budget"]) == (["lift"], 10)
+    government = Actor("g", "government")
+    assert codes(broker.propose(government, Intent("set_premium", {"rate": 0.9}))) == ["write-permission"]
+    assert engine.world["premium_rate"] == 0.9
+
+
+def test_a_new_charter_holds_from_the_next_step(tmp_path: Path) -> None:
+    broker, _ = village()
+    agent = household(budget=55)
+    file = tmp_path / "skill_registry.yaml"
+    file.write_text(VILLAGE.replace("cost: 50", "cost: 500"), "utf-8")
+    first = broker.charter.digest
+    broker.reload(file)
+    assert broker.propose(agent, "elevate").executed
+    assert broker.charter.digest == first
+    broker.advance()
+    assert broker.charter.digest == charter(file.read_text("utf-8"), tmp_path).digest != first
+    assert "cost" in codes(broker.propose(household(), "elevate"))
+
+
+def test_a_broken_charter_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
+    broker, _ = village()
+    file = tmp_path / "skill_registry.yaml"
+    file.write_text("skills: [", "utf-8")
+    first = broker.charter
+    with pytest.raises(CharterRefused):
+        broker.reload(file)
+    broker.advance()
+    assert broker.charter is first
+
+
+def test_what_is_registered_holds_from_the_next_step() -> None:
+    registry = SkillRegistry([SkillDefinition("rest", implementation_mapping="rest")])
+    from vademecum.governance import Broker, Functions
+
+    broker = Broker(registry, None, Functions({"rest": lambda agent: None}))
+    registry.register(SkillDefinition("nap", implementation_mapping="rest"))
+    assert not broker.propose(resident(), "nap").executed
+    broker.advance()
+    assert broker.propose(resident(), "nap").executed
+
+
+def test_chinese_all_the_way() -> None:
+    text = skill(
+        skill_id="搬迁",
+        eligible_agent_types=["居民"],
+        preconditions=["not 已搬迁"],
+        institutional_constraints={"cost": 50, "pays_with": "预算"},
+    )
+    broker = broker_of(text, {"act": lambda agent: None})
+    outcome = broker.propose(Actor("张三", "居民", {"已搬迁": True, "预算": 10}), "搬迁")
+    assert outcome.feedback == (
+        "'搬迁' was not done:\n- Precondition failed: 'not 已搬迁' (field is True)\n"
+        "- Cost 50 exceeds '预算' (10)\nNothing else is possible now."
+    )

@@ -1,0 +1,310 @@
+"""The language of conditions: read by us, compiled, and the same as what it is defined to mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from tests.governance.support import resident
+from vademecum.errors import ConditionWrong
+from vademecum.governance import Charter, SkillDefinition, SkillRegistry
+from vademecum.governance import expression as ex
+from vademecum.governance.evaluate import FAILURES, Facts, holds
+from vademecum.governance.rules import Condition, Rules
+
+STATE: dict[str, Any] = {
+    "budget": 120,
+    "rate": 0.5,
+    "elevated": False,
+    "owner": True,
+    "kind": "farm",
+    "tags": ["old", "wet"],
+    "house": {"floor": 2, "roof": {"age": 30}},
+    "预算": 10,
+    "nothing": None,
+}
+
+
+def check(text: str, state: dict[str, Any] = STATE, *, compat: bool = False, **more: Any) -> bool:
+    """Whether a charter lets it pass: through the registry, compiled."""
+    registry = SkillRegistry([SkillDefinition("act", preconditions=[text])], compat=compat)
+    result = Charter(registry).check("act", resident(**state), **more)
+    return bool(result)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "owner", "not elevated", "!elevated", "budget > 100", "budget >= 120 and budget <= 120",
+        "budget > 200 or owner", "budget > 200 || owner", "owner && !elevated", "not (owner and elevated)",
+        "budget != 5", "kind == 'farm'", 'kind == "farm"', "kind in ['farm', 'town']", "kind not in ['town']",
+        "'wet' in tags", "house.floor == 2", "house.roof.age - 10 > 5 * 3", "budget * rate == 60",
+        "budget / 7 > 17.1", "budget % 7 == 1", "-budget < 0", "- -budget > 0", "has(house.roof)", "not has(pool)",
+        "has(house.roof.age) and house.roof.age > 20", "true", "not false", "True and not False", "budget",
+        "预算 > 5", "1e2 < budget", ".4 < rate", "not elevated == true", "(!elevated) == true", "!elevated == true",
+        "budget - 20 - 50 == 50", "2 + 3 * 4 == 14", "(2 + 3) * 4 == 20", "100 / 10 / 5 == 2", "[1, 2] == [1, 2]",
+        "owner or missing", "has(missing) and missing > 3 or owner", "not elevated and not elevated", "nothing != 3",
+        "'a\\'b' == \"a'b\"",
+    ],
+)  # fmt: skip
+def test_holds(text: str) -> None:
+    assert check(text), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "elevated", "not owner", "budget < 100", "kind == 'town'", "missing", "not missing", "missing > 3",
+        "missing or owner", "not (missing and owner)", "kind > 3", "kind", "not kind", "tags", "house", "nothing",
+        "budget / 0 > 1", "budget % 0 == 0", "kind * 3 == 'farmfarmfarm'", "kind + 'x' == 'farmx'",
+        "kind % 3 == 1", "tags * 2 == tags", "house.floor.up", "house.cellar == 1", "'x' in budget", "false", "0",
+        "budget in 5", "world.flood > 1", "params.x == 1", "has(missing)", "not has(budget)",
+    ],
+)  # fmt: skip
+def test_does_not_hold(text: str) -> None:
+    assert not check(text), text
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("missing > 3", "missing"),
+        ("kind > 3", "wrong-type"),
+        ("budget / 0 > 1", "arithmetic"),
+        ("budget < 3", "precondition"),
+        ("kind", "wrong-type"),
+        ("house.cellar == 1", "missing"),
+        ("owner and missing == 1", "missing"),
+    ],
+)
+def test_codes(text: str, code: str) -> None:
+    registry = SkillRegistry([SkillDefinition("act", preconditions=[text])])
+    assert [reason.code for reason in registry.check_preconditions("act", STATE).reasons] == [code]
+
+
+def test_the_shared_state_and_what_an_intent_says() -> None:
+    assert check("world.flood > 1 and budget > world.flood", world={"flood": 3})
+    registry = SkillRegistry([SkillDefinition("act", preconditions=["params.amount <= budget"])])
+    assert not Charter(registry).check("act", resident(budget=3), {"amount": 4})
+    assert registry.check_preconditions("act", {"budget": 3}).reasons[0].code == "missing"
+    shared = SkillRegistry([SkillDefinition("act", preconditions=["world.flood > 1"])])
+    assert shared.check_preconditions("act", {"world": {"flood": 2}})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "empty"), ("   ", "empty"), ("a b", "goes on with 'b'"), ("a >", "ends where a value"),
+        ("(a", "where '\\)' should be"), ("a < b < c", "compares twice"), ("a = 1", "'='"), ("f(x)", "no functions"),
+        ("__import__('os')", "no functions"), ("a[0]", "goes on"), ("a.b()", "no functions"), ("lambda: 1", "':'"),
+        ("a if b else c", "goes on"), ("a; b", "';'"), ("a and", "ends"), ("a.", "field's name"), ("has(1)", "name"),
+        ("'open", "'"), ("a not b", "'in'"), ("a ** 2", "has '\\*'"), ("1" * 50, "characters"), ("1e999", "too large"),
+        ("a @ b", "'@'"), ("{}", "'{'"), ("a\nb", "goes on"), ("f'x'", "goes on"), ("a is b", "goes on"),
+        ("(" * 100 + "a" + ")" * 100, "nested"), ("+".join(["a"] * 100), "operators"), ("a" * 3000, "2000 characters"),
+        ("not " * 100 + "a", "nested"), ("and", "field's name"), ("a in", "ends"), ("`a`", "'`'"),
+    ],
+)  # fmt: skip
+def test_what_is_not_in_the_language(text: str, words: str) -> None:
+    with pytest.raises(ConditionWrong, match=words):
+        ex.parse(text)
+
+
+NAMES = ["a", "b", "c", "d.e", "world.w", "params.p"]
+numbers = st.integers(-9, 9) | st.floats(-9, 9, allow_nan=False).map(lambda x: round(x, 2))
+constants = st.builds(ex.Constant, numbers | st.booleans() | st.sampled_from(["x", "y", ""]))
+paths = st.sampled_from(NAMES).map(lambda name: ex.Path(tuple(name.split("."))))
+leaves = constants | paths | st.builds(ex.Has, paths)
+
+
+def larger(trees: st.SearchStrategy[ex.Tree]) -> st.SearchStrategy[ex.Tree]:
+    return (
+        st.builds(ex.Not, trees)
+        | st.builds(ex.Both, trees, trees)
+        | st.builds(ex.Either, trees, trees)
+        | st.builds(ex.Compare, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), trees, trees)
+        | st.builds(
+            ex.Compare,
+            st.sampled_from(["in", "not in"]),
+            trees,
+            st.lists(constants, max_size=3).map(lambda v: ex.Items(tuple(v))),
+        )
+        | st.builds(ex.Compute, st.sampled_from(["+", "-", "*", "/", "%"]), trees, trees)
+    )
+
+
+trees = st.recursive(leaves, larger, max_leaves=8)
+values = st.none() | st.booleans() | numbers | st.sampled_from(["x", "y", "no"]) | st.just([1, "x"])
+states = st.fixed_dictionaries(
+    {},
+    optional={"a": values, "b": values, "c": values, "d": st.fixed_dictionaries({}, optional={"e": values})},
+)
+shared = st.fixed_dictionaries({}, optional={"w": values})
+
+
+def written(tree: ex.Tree) -> str:
+    """A tree as somebody could have written it."""
+    match tree:
+        case ex.Constant(value=bool() as value):
+            return str(value).lower()
+        case ex.Constant(value=value):
+            return repr(value)
+        case ex.Path():
+            return str(tree)
+        case ex.Has(path=path):
+            return f"has({path})"
+        case ex.Items(values=items):
+            return f"[{', '.join(map(written, items))}]"
+        case ex.Not(value=value):
+            return f"(not {written(value)})"
+        case ex.Both(left=left, right=right):
+            return f"({written(left)} and {written(right)})"
+        case ex.Either(left=left, right=right):
+            return f"({written(left)} or {written(right)})"
+        case ex.Compare(by=by, left=left, right=right) | ex.Compute(by=by, left=left, right=right):
+            return f"({written(left)} {by} {written(right)})"
+
+
+def meant(tree: ex.Tree, facts: Facts) -> bool:
+    try:
+        return holds(tree, facts)
+    except FAILURES:
+        return False
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees, states, shared, shared, st.booleans())
+def test_compiled_is_what_it_means(
+    tree: ex.Tree, state: dict[str, Any], world: dict[str, Any], said: dict[str, Any], compat: bool
+) -> None:
+    """The compiled function and the meaning of the tree agree on every state, and so do their reasons."""
+    from vademecum.governance.ledger import NOTHING_DONE, NOTHING_KNOWN
+    from vademecum.governance.program import Program
+
+    params = {"p": said["w"]} if said else {}
+    program = Program(Rules("act", conditions=(Condition("it", tree),)), compat=compat)
+    result = program.check("t", state, world, params, NOTHING_DONE, 0, NOTHING_KNOWN)
+    expected = meant(tree, Facts(state, world, params, compat=compat))
+    assert bool(result) is expected
+    assert len(result.reasons) == (0 if expected else 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees)
+def test_written_and_read_again(tree: ex.Tree) -> None:
+    try:
+        again = ex.parse(written(tree))
+    except ConditionWrong:
+        reject()  # nested too deeply
+    assert written(again) == written(tree) or "-" in written(tree)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.text(alphabet="ab.()[]'\"\\ <>=!&|+-*/%,1 enotrandihs_{}:;@\n预", max_size=40) | st.text(max_size=20)
+)
+def test_any_text_is_read_or_refused_and_never_run(text: str) -> None:
+    """Fuzz: nothing but a tree or ``ConditionWrong`` comes out, and what is read decides without harm."""
+    try:
+        tree = ex.parse(text)
+    except ConditionWrong:
+        return
+    assert check(text) is meant(tree, Facts(STATE))
+
+
+class Trap(dict[str, Any]):
+    """A state that notes every name that is asked for."""
+
+    asked: list[object]
+
+    def __getitem__(self, key: str) -> Any:
+        self.asked.append(key)
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["__class__", "a.__class__", "a.__class__.__base__", "print", "exit", "v", "s", "w", "truth", "MISSING"],
+)
+def test_names_are_fields_and_nothing_else(text: str) -> None:
+    registry = SkillRegistry([SkillDefinition("act", preconditions=[text])])
+    state = Trap(a={"x": 1})
+    state.asked = []
+    assert registry.check_preconditions("act", state).reasons[0].code == "missing"
+    assert set(state.asked) <= set(text.split("."))
+
+
+def test_hostile_ids_and_texts_are_only_texts() -> None:
+    name = "x'] or __import__('os').system('false') #\n"
+    text = "kind == 'x\\' or 1 #'"
+    found = Charter(
+        SkillRegistry(
+            [SkillDefinition(name, preconditions=[text], institutional_constraints={"cooldown": 1})]
+        )
+    )
+    assert [reason.code for reason in found.check(name, resident(kind="y")).reasons] == ["precondition"]
+    assert found.check(name, resident(kind="x' or 1 #"))
+
+
+cel_numbers = st.integers(-20, 20)
+cel_paths = st.sampled_from(["a", "b", "d.e"]).map(lambda name: ex.Path(tuple(name.split("."))))
+cel_sums = st.recursive(
+    cel_paths | cel_numbers.map(ex.Constant),
+    lambda inner: st.builds(ex.Compute, st.sampled_from(["+", "-", "*"]), inner, inner),
+    max_leaves=4,
+)
+cel_tests = (
+    st.builds(ex.Compare, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), cel_sums, cel_sums)
+    | st.builds(
+        ex.Compare,
+        st.just("in"),
+        cel_paths,
+        st.lists(cel_numbers.map(ex.Constant), min_size=1, max_size=3).map(lambda v: ex.Items(tuple(v))),
+    )
+    | st.just(ex.Has(ex.Path(("d", "e"))))
+    | st.sampled_from(["yes", "no"]).map(lambda name: ex.Path((name,)))
+    | st.builds(
+        ex.Compare,
+        st.sampled_from(["==", "!="]),
+        st.just(ex.Path(("text",))),
+        st.sampled_from(["x", "y"]).map(ex.Constant),
+    )
+)
+cel_trees = st.recursive(
+    cel_tests,
+    lambda inner: (
+        st.builds(ex.Not, inner) | st.builds(ex.Both, inner, inner) | st.builds(ex.Either, inner, inner)
+    ),
+    max_leaves=6,
+)
+
+
+def as_cel(tree: ex.Tree) -> str:
+    return written(tree).replace("(not ", "(!").replace(" and ", " && ").replace(" or ", " || ")
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    cel_trees,
+    st.fixed_dictionaries(
+        {"yes": st.just(True), "no": st.just(False), "text": st.sampled_from(["x", "y"]), "a": cel_numbers},
+        optional={"b": cel_numbers},
+    ),
+    st.fixed_dictionaries({}, optional={"e": cel_numbers}),
+)
+def test_agrees_with_another_implementation(
+    tree: ex.Tree, state: dict[str, Any], inner: dict[str, Any]
+) -> None:
+    """What has a value here has the same in the Common Expression Language; what has none is denied."""
+    cel = pytest.importorskip("cel", reason="common-expression-language is not installed")
+    state = {**state, "d": inner}
+    assert ex.parse(as_cel(tree)) == ex.parse(written(tree))
+    try:
+        ours = holds(ex.parse(as_cel(tree)), Facts(state))
+    except FAILURES:
+        assert not check(as_cel(tree), state)
+        return
+    assert cel.evaluate(as_cel(tree), state) is ours
+    assert check(as_cel(tree), state) is ours

@@ -1,0 +1,199 @@
+"""M1, M2: definitions as the design has them, its API, its messages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.governance.support import D1, charter, resident
+from vademecum.errors import CharterRefused
+from vademecum.governance import (
+    Actor,
+    Charter,
+    Parameter,
+    Reason,
+    Role,
+    RoleEnforcer,
+    SkillDefinition,
+    SkillRegistry,
+    ValidationResult,
+    lint_charter,
+)
+from vademecum.governance.model import MISSING
+
+
+def registry(*preconditions: str, compat: bool = False) -> SkillRegistry:
+    skill = SkillDefinition(
+        "elevate", "Raise it.", ["resident"], list(preconditions), {"cost": 5}, ["up"], "lift"
+    )
+    return SkillRegistry([skill], default_skill="elevate", compat=compat)
+
+
+def test_the_design_s_own_file(tmp_path: Path) -> None:  # M1
+    skills = charter(D1, tmp_path).skills
+    assert list(skills) == ["do_nothing", "relocate", "build_levee"]
+    assert skills["relocate"] == SkillDefinition(
+        skill_id="relocate",
+        description="永久搬遷到更安全的區域。",
+        eligible_agent_types=("resident",),
+        preconditions=("is_active",),
+        institutional_constraints={"cost": 50},
+        allowed_state_changes=("location", "budget"),
+        implementation_mapping="execute_relocation",
+    )
+
+
+def test_the_workflow_of_the_design(tmp_path: Path) -> None:  # M2
+    (tmp_path / "skill_registry.yaml").write_text(D1, "utf-8")
+    found = lint_charter(tmp_path).registry
+    assert found is not None
+    assert found.check_eligibility("relocate", "resident").valid
+    assert found.check_eligibility("do_nothing", "anybody").valid
+    assert found.check_preconditions("relocate", {"is_active": True}).valid
+    assert not found.check_preconditions("relocate", {"is_active": False})
+    assert found.get_execution_mapping("relocate") == "execute_relocation"
+
+
+def test_messages_are_those_of_the_origin() -> None:  # M2
+    found = registry("not elevated")
+    assert found.check_eligibility("X", "T").message == "Skill 'X' not found in registry"
+    assert found.check_preconditions("X", {}).message == "Skill 'X' not found in registry"
+    assert (
+        found.check_eligibility("elevate", "T").message == "Agent type 'T' not eligible for skill 'elevate'"
+    )
+    result = found.check_preconditions("elevate", {"elevated": True})
+    assert result.message == "Precondition failed: 'not elevated' (field is True)"
+
+
+def test_a_result_is_true_or_false_and_carries_every_reason() -> None:  # M2
+    result = registry("is_owner", "not elevated", "savings >= 100", "house.floor < 2").check_preconditions(
+        "elevate", {"is_owner": 0, "savings": 12.5, "house": {"floor": 3}, "elevated": False}
+    )
+    assert not result
+    assert result.valid is False
+    assert result.reasons == (
+        Reason("precondition", "is_owner", 0, "is_owner", "Precondition failed: 'is_owner' (field is 0)"),
+        Reason(
+            "precondition",
+            "savings >= 100",
+            12.5,
+            "savings >= 100",
+            "Precondition failed: 'savings >= 100' (savings is 12.5)",
+        ),
+        Reason(
+            "precondition",
+            "house.floor < 2",
+            3,
+            "house.floor < 2",
+            "Precondition failed: 'house.floor < 2' (house.floor is 3)",
+        ),
+    )
+    assert [set(reason) for reason in result.to_json()["reasons"]] == [
+        {"code", "clause", "observed", "required", "message"}
+    ] * 3
+    good = registry("is_owner").check_preconditions("elevate", {"is_owner": True})
+    assert (bool(good), good.message, good) == (True, "", ValidationResult())
+
+
+def test_a_missing_field_is_a_denial_unless_compat() -> None:  # M2
+    result = registry("not elevated").check_preconditions("elevate", {})
+    assert [(reason.code, reason.observed) for reason in result.reasons] == [("missing", MISSING)]
+    assert result.message == "Precondition failed: 'not elevated' (field is missing)"
+    assert registry("not elevated", compat=True).check_preconditions("elevate", {})
+    assert not registry("elevated", compat=True).check_preconditions("elevate", {})
+
+
+def test_a_text_is_not_true_unless_compat() -> None:  # M2
+    state = {"insured": "no"}
+    result = registry("insured").check_preconditions("elevate", state)
+    assert [reason.code for reason in result.reasons] == ["wrong-type"]
+    assert registry("insured", compat=True).check_preconditions("elevate", state)
+
+
+def test_reasons_are_what_was_seen_at_the_check() -> None:
+    state = {"savings": 3}
+    result = registry("savings > 5").check_preconditions("elevate", state)
+    state["savings"] = 100
+    assert result.reasons[0].observed == 3
+
+
+def test_register_and_get() -> None:  # M2
+    found = registry()
+    found.register(SkillDefinition("rest", "", ["*"], [], {}, [], "pass_turn"))
+    rest = found.get("rest")
+    assert rest is not None
+    assert rest.implementation_mapping == "pass_turn"
+    assert (found.get("nope"), found.get_execution_mapping("nope")) == (None, None)
+    assert found.get_default_skill() == "elevate"
+
+
+@pytest.mark.parametrize(
+    ("definition", "words"),
+    [
+        (SkillDefinition("elevate"), "there already"),
+        (SkillDefinition("x", preconditions=["a >"]), "ends where a value should be"),
+        (SkillDefinition("x", institutional_constraints={"cost": -1}), "not negative"),
+        (SkillDefinition("x", institutional_constraints={"cooldown": 1.5}), "whole number"),
+        (SkillDefinition("x", institutional_constraints={"costs": 1}), "no constraint 'costs'"),
+        (SkillDefinition(""), "no skill_id"),
+    ],
+)
+def test_what_cannot_be_used_is_not_registered(definition: SkillDefinition, words: str) -> None:
+    found = registry()
+    with pytest.raises(CharterRefused, match=words):
+        found.register(definition)
+    assert list(found.skills) == ["elevate"]
+
+
+def test_parameters() -> None:  # M1
+    schema = {
+        "amount": Parameter("number", min=1, max=10, required=True),
+        "how": Parameter("string", enum=("fast", "慢")),
+        "often": Parameter("integer"),
+    }
+    found = Charter(SkillRegistry([SkillDefinition("pay", output_schema=schema)]))
+    agent = resident()
+    assert found.check("pay", agent, {"amount": 2.5, "how": "慢", "often": 3})
+    wrong = found.check("pay", agent, {"amount": 11, "how": "slow", "often": 1.5, "x": 1})
+    assert [(reason.code, reason.clause, reason.message) for reason in wrong.reasons] == [
+        ("parameter", "x", "Parameter 'x' is unknown (there are: amount, how, often)"),
+        ("parameter", "amount", "Parameter 'amount' must be at most 10 (it is 11)"),
+        ("parameter", "how", "Parameter 'how' must be one of 'fast', '慢' (it is 'slow')"),
+        ("parameter", "often", "Parameter 'often' must be an integer (it is 1.5)"),
+    ]
+    assert [reason.message for reason in found.check("pay", agent).reasons] == [
+        "Parameter 'amount' is missing"
+    ]
+    assert not found.check("pay", agent, {"amount": True})
+    assert not found.check("pay", agent, {"amount": float("nan")})
+
+
+def test_the_hash_is_that_of_everything_that_decides() -> None:
+    plain = Charter(registry("a"))
+    assert plain.digest == Charter(registry("a")).digest
+    others = [
+        Charter(registry("b")),
+        Charter(registry("a", compat=True)),
+        Charter(registry("a"), RoleEnforcer({"resident": Role(["*"])})),
+    ]
+    assert len({each.digest for each in [plain, *others]}) == 4
+
+
+def test_cost_does_not_depend_on_how_many_skills_there_are() -> None:
+    many = Charter(SkillRegistry(SkillDefinition(f"s{n}", preconditions=["a"]) for n in range(3000)))
+    assert not many._programs
+    assert many.check("s2999", Actor("1", "x", {"a": True}))
+    assert list(many._programs) == ["s2999"]
+
+
+def test_importing_it_loads_no_numpy_and_vademecum_does_not_load_it() -> None:
+    code = (
+        "import sys, vademecum; assert not any('governance' in name for name in sys.modules);"
+        "import vademecum.governance as g; assert all(getattr(g, name) for name in g.__all__);"
+        "print([name for name in ('numpy', 'mesa', 'pandas', 'click') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
