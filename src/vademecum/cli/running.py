@@ -17,7 +17,7 @@ from vademecum.cli.permissions import TerminalApprover
 from vademecum.cli.progress import Progress
 from vademecum.config import load_config
 from vademecum.context import Context
-from vademecum.doors.agent import Agent, allowing
+from vademecum.assembly import Agent, allowing
 from vademecum.errors import RecordDamaged
 from vademecum.models.base import Model
 from vademecum.models.choose import choose_model

@@ -67,10 +67,32 @@ def allowing(tools: Iterable[str]) -> list[Rule]:
 
 
 @dataclass(frozen=True, slots=True)
+class Library:
+    """The skills that a model may know of, and search over them: made once, and used by any number of runs."""
+
+    offered: SkillIndex
+    finder: Finder
+    snapshot: dict[str, Any]
+
+    @classmethod
+    def of(cls, index: SkillIndex, policy: Decider, *, agent: str = "default") -> Library:
+        """What the rules let this agent know of: what is denied does not exist."""
+
+        def is_offered(skill: Skill) -> bool:
+            request = Request("skill", (skill.name,), "model", agent, skill.name)
+            return policy.decide(request).effect is not Effect.DENY
+
+        shadowed = [skill for skill in index.shadowed if not skill.controls.disable_model_invocation]
+        offered = index.restricted(filter(is_offered, index.for_model()), filter(is_offered, shadowed))
+        return cls(offered, Finder(index, skills=offered.skills), index.to_json())
+
+
+@dataclass(frozen=True, slots=True)
 class Agent:
     """An agent with skills. Each ``run`` is one request, from the first prompt to the answer, on the record.
 
-    Without an approver nobody is asked, and what would need approval is refused.
+    Without an approver nobody is asked, and what would need approval is refused. ``library`` is for those who
+    run many requests with the same index, rules and name.
     """
 
     model: Model | str
@@ -83,6 +105,7 @@ class Agent:
     context: Context | None = None
     listener: Listener | None = None
     runs: Path | None = None
+    library: Library | None = None
 
     def run(self, request: str, *, skills: Sequence[str] = (), before: str = "") -> Outcome:
         """Do what is asked.
@@ -129,6 +152,7 @@ class _Session:
         self._workspace = Workspace(context.cwd, project=project)
         self._secrets = Secrets(context.env)
         policy = agent.policy or Policy.load(context)
+        self._library = agent.library or Library.of(agent.index, policy, agent=agent.name)
         self._approver = _OnRecord(agent.approver or Nobody())
         grants = Grants(grants_file(context))
         self._gate = Gate(policy, project=project, grants=grants, approver=self._approver)
@@ -136,12 +160,20 @@ class _Session:
     def start(self, request: str, named: Sequence[str], before: str) -> Outcome:
         """Run the request from its first prompt on."""
         record = self._record()
-        offered = self._offered()
+        offered = self._library.offered
         mentions = files_in(request, self._is_file)
-        self._begin(record, request, self._agent.budget, skills=len(offered), skills_named=list(named))
+        ranked = self._ranked(mentions)
+        self._begin(
+            record,
+            request,
+            self._agent.budget,
+            skills=len(offered),
+            skills_named=list(named),
+            ranked=ranked,
+        )
         state = State(
             request_section(request, mentions.files, mentions.absent),
-            self._catalogue(offered, mentions),
+            self._catalogue(ranked),
             self._agent.budget,
             before=untrusted(before, kind="conversation") if before else "",
         )
@@ -149,7 +181,7 @@ class _Session:
 
     def _begin(self, record: Record, request: str, budget: Budget, **more: Any) -> None:
         index = self._agent.index
-        record.snapshot(index.hash, index.to_json)
+        record.snapshot(index.hash, lambda: self._library.snapshot)
         record.add(
             "run_started",
             request=request,
@@ -242,34 +274,26 @@ class _Session:
     def _limits(self) -> BodyLimits:
         return BodyLimits(self._agent.index.options.body_lines)
 
-    def _offered(self) -> SkillIndex:
-        """The skills that the model may know of: what is denied does not exist."""
-        index = self._agent.index
-        shadowed = [skill for skill in index.shadowed if not skill.controls.disable_model_invocation]
-        return index.restricted(
-            filter(self._is_offered, index.for_model()), filter(self._is_offered, shadowed)
-        )
-
-    def _is_offered(self, skill: Skill) -> bool:
-        request = Request("skill", (skill.name,), "model", self._agent.name, skill.name)
-        return self._gate.decide(request).effect is not Effect.DENY
-
-    def _catalogue(self, offered: SkillIndex, mentions: Mentions) -> str:
-        """The skills to choose from, and those that search puts first; of too many, the first ones."""
-        if not offered.skills:
-            return ""
+    def _ranked(self, mentions: Mentions) -> list[str]:
+        """The skills that search puts first; what files are called says little, what they end in more."""
         endings = " ".join(Path(file).suffix.lstrip(".") for file in mentions.files)
-        hits = Finder(self._agent.index, skills=offered.skills).search(f"{mentions.rest} {endings}", RANKED)
+        return [hit.name for hit in self._library.finder.search(f"{mentions.rest} {endings}", RANKED)]
+
+    def _catalogue(self, ranked: Sequence[str]) -> str:
+        """The skills to choose from, and those that search puts first; of too many, the first ones."""
+        offered = self._library.offered.skills
+        if not offered:
+            return ""
         room = self._agent.budget.context_chars // CATALOGUE_SHARE
-        first = {hit.name for hit in hits}
-        ordered = sorted(offered.skills, key=lambda skill: skill.name not in first)
+        first = set(ranked)
+        ordered = sorted(offered, key=lambda skill: skill.name not in first)
         listed = ordered[: max(RANKED, room // CHARS_A_SKILL)]
         text = sections.safe(render_catalogue(sorted(listed, key=lambda s: s.name), budget=room).text)
         if len(listed) < len(ordered):
             text += (
                 f"\n({len(ordered) - len(listed):,} more skills are not listed; name the task to find them)"
             )
-        return text + (f"\nranked first by search: {', '.join(hit.name for hit in hits)}" if hits else "")
+        return text + (f"\nranked first by search: {', '.join(ranked)}" if ranked else "")
 
     def _is_file(self, word: str) -> bool:
         try:
