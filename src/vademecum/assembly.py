@@ -68,7 +68,7 @@ def allowing(tools: Iterable[str]) -> list[Rule]:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The skills that a model may know of, and search over them: made once, and used by any number of runs."""
+    """The skills that a model may know of, and search over them: made once, used by any number of runs."""
 
     offered: SkillIndex
     finder: Finder

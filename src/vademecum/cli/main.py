@@ -12,6 +12,7 @@ from io import TextIOWrapper
 import click
 
 from vademecum.errors import (
+    CaseRefused,
     ConfigError,
     Denied,
     IntegrityFailed,
@@ -30,6 +31,7 @@ FOUND_PROBLEMS, WRONG_USE, REFUSED, NOT_FOUND, BROKEN, INTERRUPTED = 1, 2, 3, 4,
 _COMMANDS = {
     "chat": "chat",
     "doctor": "upkeep",
+    "eval": "evaluating",
     "exec": "execution",
     "export": "packing",
     "inspect": "skills",
@@ -137,6 +139,8 @@ def _exit_code(error: VademecumError) -> int:
         case SkillNotFound():
             return NOT_FOUND
         case PackRefused(code="missing" | "not-installed") | RecordDamaged(code="no-run"):
+            return NOT_FOUND
+        case CaseRefused(code="no-suite"):
             return NOT_FOUND
         case IntegrityFailed():
             return BROKEN
