@@ -12,7 +12,7 @@ from vademecum.cli.show import console, plain
 from vademecum.evals.comparing import Change, Comparison
 from vademecum.evals.markdown import MAX_TABLE_NAMES, confusion, notes, shown, why_of
 from vademecum.evals.summary import CaseRow, Column, Summary
-from vademecum.evals.triggers import Triggers
+from vademecum.evals.triggers import Triggers, is_right
 
 MAX_LISTED = 40
 MAX_WHY_CHARS = 300
@@ -143,7 +143,7 @@ def _print_triggers(out: Console, name: str, found: Triggers) -> None:
     for column in taken:
         table.add_column(plain(column), justify="right")
     for row in wanted:
-        cells = [_cell(counts.get((row, column), 0), right=row == column) for column in taken]
+        cells = [_cell(counts.get((row, column), 0), right=is_right(row, column)) for column in taken]
         table.add_row(plain(row, style="bold"), *cells)
     out.print(table)
 

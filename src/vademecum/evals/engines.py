@@ -13,7 +13,7 @@ from vademecum.evals.performing import Cancelled, Performer, timed_out
 from vademecum.evals.plan import Unit
 from vademecum.evals.results import Result
 
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
 
 
@@ -100,4 +100,4 @@ class _Crew:
                 self._running.pop(unit.key, None)
                 self.expected.discard(unit.key)
                 self.hire()
-                yield timed_out(unit, self._clock() - started)
+                yield timed_out(unit, limit)

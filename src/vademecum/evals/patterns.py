@@ -109,6 +109,8 @@ def _value_test(wanted: Any) -> Callable[[Any], bool]:
 
 
 def _short(text: str) -> Pattern:
+    if text.startswith("re:"):
+        return Pattern(text)
     kind, colon, name = text.partition(":")
     if kind in RISKS and kind != "run_script" and not colon:
         return Pattern("call_tool", kind)

@@ -304,5 +304,5 @@ def _empty(unit: Unit, outcome: Verdict, error: str) -> Result:
 
 def timed_out(unit: Unit, seconds: float) -> Result:
     """The result of a unit that does not come back."""
-    said = f"It was not done after {seconds:.0f} s and did not stop."
+    said = f"It was not done after {seconds:g} s, and did not stop when it was told to."
     return structs.replace(_empty(unit, "timeout", said), seconds=seconds)

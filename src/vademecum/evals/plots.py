@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vademecum.evals.markdown import confusion
 from vademecum.evals.summary import Column, Summary
-from vademecum.evals.triggers import Triggers
+from vademecum.evals.triggers import Triggers, is_right
 
 MAX_NAMES = 24
 WIDTH = 640
@@ -63,7 +63,7 @@ def heat_map(found: Triggers) -> str:
             count = counts.get((row, column), 0)
             share = count / weight[row] if weight[row] else 0.0
             box = _Box(_LABEL + size * x, top + size * y, size)
-            parts += _cell(box, count, share, right=row == column)
+            parts += _cell(box, count, share, right=is_right(row, column))
     return _svg(round(top + size * len(rows) + 10), "Which skill took whose request", parts)
 
 

@@ -78,12 +78,9 @@ class _Collected:
             self.malformed.append(Malformed(shown, "-", "", str(error)))
             return
         self.skill = self.skill or found.skill
-        for number, (fields, field) in enumerate(found.cases, 1):
-            said = _said(fields, number)
-            if isinstance(fields, str):  # what is wrong with it, in words
-                self.malformed.append(Malformed(shown, said, field, fields))
-                continue
-            self.malformed += [Malformed(shown, said, *problem) for problem in self._add(fields, file)]
+        for number, entry in enumerate(found.cases, 1):
+            wrong = [(entry.field, entry.problem)] if entry.problem else self._add(entry.fields, file)
+            self.malformed += [Malformed(shown, _said(entry.fields, number), *each) for each in wrong]
 
     def _add(self, fields: Any, file: Path) -> list[tuple[str, str]]:
         try:

@@ -14,7 +14,6 @@ from vademecum.evals.results import Evaluation, Result
 from vademecum.evals.statistics import Interval, failure_bound, pass_at_k, pass_hat_k, wilson
 from vademecum.evals.triggers import Triggers, triggers_of
 
-
 LEAST_FOR_A_BOUND = 10
 
 

@@ -55,6 +55,11 @@ class Triggers(Struct, frozen=True):
     unknown: int
 
 
+def is_right(wanted: str, taken: str) -> bool:
+    """Whether a cell of the table is where requests should be."""
+    return wanted == taken or (wanted.startswith("not ") and wanted != f"not {taken}")
+
+
 def triggers_of(cases: Sequence[CaseLine], results: Sequence[Result]) -> Triggers | None:
     """The table of the cases that say which skill is right; nothing where none does."""
     lines = {case.id: case for case in cases if case.about_skills}

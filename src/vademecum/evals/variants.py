@@ -18,14 +18,20 @@ _NAME = re.compile(rb"^name:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
-    """What a file holds: the skill it is about, and each case as fields, or as words that say what is wrong.
+class Entry:
+    """One case as fields, or what is wrong with it: in which field, and how."""
 
-    Beside words stands the field that they are about.
-    """
+    fields: Any
+    problem: str = ""
+    field: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What a file holds: the skill it is about, and its cases."""
 
     skill: str
-    cases: list[tuple[Any, str]]
+    cases: list[Entry]
 
 
 def entries(document: Any, file: Path) -> Entries:
@@ -47,7 +53,7 @@ def entries(document: Any, file: Path) -> Entries:
         return _listed(document["cases"], skill, file)
     if not document:
         raise CaseRefused("the file is empty: write a case, or remove it.")
-    return Entries(skill, [(_with_id(document, file), "")])
+    return Entries(skill, [Entry(_with_id(document, file))])
 
 
 def _listed(found: list[Any], skill: str, file: Path) -> Entries:
@@ -55,7 +61,7 @@ def _listed(found: list[Any], skill: str, file: Path) -> Entries:
     if any(isinstance(entry, Mapping) and _is_trigger(entry) for entry in found):
         return _triggers(found, skill or _skill_around(file), file)
     return Entries(
-        skill, [(entry if isinstance(entry, Mapping) else "a case is an object.", "") for entry in found]
+        skill, [Entry(entry, "" if isinstance(entry, Mapping) else "a case is an object.") for entry in found]
     )
 
 
@@ -75,19 +81,20 @@ def _triggers(found: list[Any], skill: str, file: Path) -> Entries:
     )
 
 
-def _from_trigger(entry: Any, number: int, skill: str, file: Path) -> tuple[Any, str]:
+def _from_trigger(entry: Any, number: int, skill: str, file: Path) -> Entry:
     """One request of a trigger set: the skill is taken, or is not; once it is known, the run may end."""
     if not isinstance(entry, Mapping):
-        return "an entry is an object with query and should_trigger.", ""
+        return Entry(entry, "an entry is an object with query and should_trigger.", "")
     query = entry.get("query", entry.get("prompt", entry.get("input")))
     wanted = entry.get("should_trigger", entry.get("expected", True))
     name = str(entry.get("skill") or entry.get("skill_name") or skill)
     if not isinstance(query, str) or not query.strip():
-        return "it has no text under query.", "query"
+        return Entry(entry, "it has no text under query.", "query")
     if not isinstance(wanted, bool):
-        return f"it is true or false, not {wanted!r}.", "should_trigger"
+        return Entry(entry, f"it is true or false, not {wanted!r}.", "should_trigger")
     if not name:
-        return f"it names no skill, and {file.name} is in no skill's directory: add skill_name.", "skill"
+        problem = f"it names no skill, and {file.name} is in no skill's directory: add skill_name."
+        return Entry(entry, problem, "skill")
     expected = {"skills_any_of": [name]} if wanted else {"skills_none_of": [name]}
     tags = [*_tags(entry), "trigger"]
     case = {
@@ -96,27 +103,27 @@ def _from_trigger(entry: Any, number: int, skill: str, file: Path) -> tuple[Any,
         "expected": expected,
         "tags": tags,
     }
-    return {**case, "until": "loaded", **_kept(entry, "files", "mock", "repeat")}, ""
+    return Entry({**case, "until": "loaded", **_kept(entry, "files", "mock", "repeat")})
 
 
-def _from_eval(entry: Any, number: int) -> tuple[Any, str]:
+def _from_eval(entry: Any, number: int) -> Entry:
     """One entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
     if not isinstance(entry, Mapping):
-        return "an entry is an object with prompt and expected_output.", ""
+        return Entry(entry, "an entry is an object with prompt and expected_output.", "")
     prompt = entry.get("prompt", entry.get("input", entry.get("query")))
     if not isinstance(prompt, str) or not prompt.strip():
-        return "it has no text under prompt.", "prompt"
+        return Entry(entry, "it has no text under prompt.", "prompt")
     output: dict[str, Any] = {"judge": [], "contains": [], "contains_none": [], "regex": []}
     if isinstance(entry.get("expected_output"), str) and entry["expected_output"].strip():
         output["judge"].append(entry["expected_output"])
     key = "assertions" if "assertions" in entry else "expectations"
     asserted = entry.get(key, [])
     if not isinstance(asserted, list):
-        return "it is a list of texts or objects.", key
+        return Entry(entry, "it is a list of texts or objects.", key)
     for place, assertion in enumerate(asserted):
         problem = _assert(assertion, output)
         if problem:
-            return problem, f"{key}.{place}"
+            return Entry(entry, problem, f"{key}.{place}")
     files = entry.get("files", [])
     if isinstance(files, list):
         files = [
@@ -130,7 +137,8 @@ def _from_eval(entry: Any, number: int) -> tuple[Any, str]:
         "files": files,
     }
     described = {"description": str(entry["name"])} if isinstance(entry.get("name"), str) else {}
-    return {**fields, **described, "tags": _tags(entry), **_kept(entry, "mock", "repeat", "constraints")}, ""
+    kept = _kept(entry, "mock", "repeat", "constraints")
+    return Entry({**fields, **described, "tags": _tags(entry), **kept})
 
 
 def _assert(assertion: Any, output: dict[str, Any]) -> str:
