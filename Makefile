@@ -55,6 +55,7 @@ bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.policy $(PEER_PYTHON)
 	$(BIN)/python -m bench.script
 	$(BIN)/python -m bench.agent
+	$(BIN)/python -m bench.evals $(if $(SKILLS),--cases $(SKILLS)) $(PEER_PYTHON)
 
 .venv-peers/.ready: bench/peers.txt
 	$(PYTHON) -m venv .venv-peers

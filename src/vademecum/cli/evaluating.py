@@ -128,6 +128,8 @@ def run_command(  # noqa: PLR0913 - one for each option
     place = Path(out).absolute() if out else results_home(context) / found.name
     copied = Path(project).absolute() if project else None
     performer = Performer(Workshop(index, place, copied, dict(os.environ)))
+    for name in {*models, judge} - {"", "case", "mock"}:
+        performer.model(name)  # a name that is wrong is said before anything runs
     progress = EvalProgress(quiet=as_json)
     evaluator = Evaluator(_engine(engine, workers or _cores(), address), performer, progress, retry=retry)
     try:

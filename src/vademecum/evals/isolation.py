@@ -45,8 +45,10 @@ def room_for(case: Case, *, project: Path | None = None, base: Path | None = Non
         source = project_of(case) if case.setup.project else project
         if source is not None:
             _copy(source, copy)
-        for directory in (copy / ".git", home, scratch):
-            directory.mkdir(parents=True, exist_ok=True)
+        copy.mkdir(exist_ok=True)
+        home.mkdir()
+        # Whatever is above belongs to somebody else: the project begins here.
+        (copy / ".git").mkdir(exist_ok=True)
         for file in case.files:
             target = contained(copy, file.name)
             target.parent.mkdir(parents=True, exist_ok=True)
