@@ -12,7 +12,7 @@ help:
 	@echo "make demo         set up .venv and see what vade does"
 	@echo "make test         set up .venv and run the tests (under three minutes)"
 	@echo "make check        the full gate: format, lint, types, layers, tests"
-	@echo "make test-extras  the heavy tests: the wheel in a clean environment"
+	@echo "make test-extras  the heavy tests: the wheel, pages in a browser, Ray, thousands of real skills"
 	@echo "make bench        benchmark tables; PEERS=1 adds other libraries, SKILLS=N sets the size"
 
 $(VENV)/.base: pyproject.toml
@@ -33,7 +33,12 @@ demo: $(VENV)/.base
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 -rs
 
-test-extras: $(VENV)/.dev
+$(VENV)/.extras: $(VENV)/.dev
+	@echo "adding what the heavy tests need ..."
+	@$(PIP) -e '.[ray]'
+	@touch $@
+
+test-extras: $(VENV)/.extras
 	$(BIN)/python -m pytest -q -m extras
 
 check: $(VENV)/.dev

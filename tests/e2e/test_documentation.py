@@ -23,6 +23,7 @@ PAGES = [
     "docs/tools.md",
     "docs/agent.md",
     "docs/packs.md",
+    "docs/evals.md",
 ]
 
 
@@ -93,6 +94,7 @@ def test_python_blocks_of_the_pages(place: Place) -> None:
         blocks("docs/for-agents.md", "python")
         + blocks("docs/tools.md", "python")
         + blocks("docs/agent.md", "python")
+        + blocks("docs/evals.md", "python")
     ):
         words = [sys.executable, "-c", block]
         assert subprocess.run(words, cwd=place.cwd, env=place.env, check=False).returncode == 0
@@ -117,6 +119,7 @@ def test_commands_in_the_text(page: str, place: Place) -> None:
             "chat",
             "runs show",
             "runs replay",
+            "eval compare OLD NEW\n--fail-on regression",
         }
     ):
         if not re.search(r"[A-Z]{4}|acme|validate|claude", words) or "--root examples" in words:

@@ -11,7 +11,7 @@ import msgspec
 from vademecum.cli.output import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
-from vademecum.evals.comparing import Comparison, compare
+from vademecum.evals.comparing import Comparison, compare, side_by_side
 from vademecum.evals.results import HEADER, Evaluation, read_evaluation
 from vademecum.evals.summary import Summary, summarise
 from vademecum.runs.place import check_place, runs_directory
@@ -22,6 +22,7 @@ _FILE = click.Path(dir_okay=False)
 
 @click.command("report")
 @click.argument("results", required=False)
+@click.option("--against", metavar="OLD", help="Show another evaluation beside it, and what changed.")
 @click.option(
     "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
 )
@@ -32,6 +33,7 @@ _FILE = click.Path(dir_okay=False)
 def report_command(  # noqa: PLR0913 - one for each option
     *,
     results: str | None,
+    against: str | None,
     page: str | None,
     markdown: str | None,
     junit: str | None,
@@ -39,7 +41,10 @@ def report_command(  # noqa: PLR0913 - one for each option
     as_json: bool,
 ) -> None:
     """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
-    evaluation = _evaluation(results, Context.current())
+    context = Context.current()
+    evaluation = _evaluation(results, context)
+    if against is not None:
+        evaluation = side_by_side(evaluation, _evaluation(against, context))
     summary = summarise(evaluation)
     written = _write_page(evaluation, summary, page) if page else []
     written += _write_texts(evaluation, summary, markdown=markdown, junit=junit)

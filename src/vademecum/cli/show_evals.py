@@ -15,7 +15,7 @@ from vademecum.evals.summary import CaseRow, Column, Summary
 from vademecum.evals.triggers import Triggers, is_right
 
 MAX_LISTED = 40
-MAX_WHY_CHARS = 300
+MAX_WHY_CHARS = 160
 
 _MARKS = {
     "pass": ("✓", "green"),
@@ -71,8 +71,8 @@ def print_comparison(comparisons: Sequence[Comparison], judged: Sequence[str]) -
             out.print(
                 plain(f"passed every time, and now fail every time: {names}", style="red"), soft_wrap=True
             )
-        cost = f"{comparison.tokens:+,.0f} tokens and {comparison.seconds:+.2f} s a run"
-        out.print(plain(cost, style="dim"))
+        if comparison.tokens:
+            out.print(plain(f"{comparison.tokens:+,.0f} tokens a run", style="dim"))
     for line in judged:
         out.print(plain(line), soft_wrap=True)
 
@@ -82,7 +82,7 @@ def _print_row(out: Console, row: CaseRow, *, several: bool) -> None:
     name = f"{row.case} ({row.configuration})" if several else row.case
     mark = "" if row.mark in {"pass", "fail"} else f" {row.mark}"
     why = why_of(row)
-    said = f": {why[:MAX_WHY_CHARS]}" if why else ""
+    said = f": {why if len(why) <= MAX_WHY_CHARS else f'{why[:MAX_WHY_CHARS]}…'}" if why else ""
     out.print(
         Text(f"{sign} ", style=style),
         plain(name, style="bold"),
@@ -93,8 +93,8 @@ def _print_row(out: Console, row: CaseRow, *, several: bool) -> None:
 
 
 def _print_change(out: Console, sign: str, style: str, change: Change) -> None:
-    said = f" {change.case}: {change.old:.0%} → {change.new:.0%}"
-    out.print(Text(sign, style=style), plain(said), sep="", soft_wrap=True)
+    said = f"{change.case}: {change.old:.0%} → {change.new:.0%}"
+    out.print(Text(f"{sign} ", style=style), plain(said), sep="", soft_wrap=True)
 
 
 def _rates(columns: Sequence[Column]) -> Table:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import fmean
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from vademecum.evals.results import Result
+from vademecum.evals.plan import Configuration
+from vademecum.evals.results import Evaluation, Result
 from vademecum.evals.statistics import Difference, paired
 
 
@@ -73,6 +75,25 @@ def compare(old: Sequence[Result], new: Sequence[Result], *, old_name: str, new_
         - _mean(r.input_tokens + r.output_tokens for r in old),
         _mean(r.seconds for r in new) - _mean(r.seconds for r in old),
     )
+
+
+def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
+    """Two evaluations as one, to be shown together: each under the name of its directory."""
+    labels = [Path(one.place).name for one in (new, old)]
+    if labels[0] == labels[1]:
+        labels = ["new", "old"]
+    configurations: list[Configuration] = []
+    results: list[Result] = []
+    for one, label in zip((new, old), labels, strict=True):
+        several = len(one.header.configurations) > 1
+        names = {
+            each.name: f"{label} {each.name}" if several else label for each in one.header.configurations
+        }
+        configurations += [structs.replace(c, name=names[c.name]) for c in one.header.configurations]
+        results += [structs.replace(r, configuration=names[r.configuration]) for r in one.results]
+    units = (*new.header.units, *old.header.units)
+    header = structs.replace(new.header, configurations=tuple(configurations), units=units)
+    return Evaluation(header, tuple(results), new.place, old.place)
 
 
 def _rates(results: Iterable[Result]) -> dict[str, float]:

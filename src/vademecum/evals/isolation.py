@@ -37,9 +37,9 @@ class Room:
 
 
 @contextmanager
-def room_for(case: Case, *, project: Path | None = None, base: Path | None = None) -> Iterator[Room]:
+def room_for(case: Case, *, project: Path | None = None) -> Iterator[Room]:
     """Make the place, and remove it afterwards; the project is the case's own, or the one that was named."""
-    place = Path(tempfile.mkdtemp(prefix="vade-eval-", dir=base))
+    place = Path(tempfile.mkdtemp(prefix="vade-eval-"))
     try:
         copy, home, scratch = (place / name for name in ("project", "home", "scratch"))
         source = project_of(case) if case.setup.project else project

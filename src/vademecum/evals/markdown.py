@@ -66,7 +66,8 @@ def notes(summary: Summary) -> list[str]:
         if column.flaky:
             found.append(f"{name}flaky: {_few(column.flaky)}")
         if column.vacuous:
-            found.append(f"{name}{column.vacuous} constraints were vacuous: nothing they speak of happened")
+            were = "constraint was" if column.vacuous == 1 else "constraints were"
+            found.append(f"{name}{column.vacuous} {were} vacuous: nothing they speak of happened")
         if column.judges:
             found.append(f"{name}judged in part by a model: {', '.join(column.judges)}")
     if summary.never_discriminating:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -17,7 +18,7 @@ from vademecum.evals.summary import CaseRow, Column, Summary
 from vademecum.evals.triggers import Triggers
 from vademecum.files import write_atomic
 from vademecum.runs.page import page_of
-from vademecum.runs.reading import read_run
+from vademecum.runs.reading import PastRun, read_run
 
 MAX_LINKED_RUNS = 5000
 MAX_ROWS = 5000
@@ -29,10 +30,7 @@ def write_pages(evaluation: Evaluation, summary: Summary, file: Path) -> int:
     directory = f"{file.stem}-runs"
     links: dict[str, str] = {}
     for result in evaluation.results[:MAX_LINKED_RUNS]:
-        try:
-            run = read_run(Path(evaluation.place, RUNS), result.run) if result.run else None
-        except RecordDamaged:
-            run = None
+        run = _run(evaluation, result.run) if result.run else None
         if run is not None:
             write_atomic(
                 file.parent / directory / f"{result.run}.html", page_of(run).encode("utf-8", "replace")
@@ -40,6 +38,14 @@ def write_pages(evaluation: Evaluation, summary: Summary, file: Path) -> int:
             links[result.run] = f"{quote(directory)}/{quote(result.run)}.html"
     write_atomic(file, page(summary, links).encode("utf-8", "replace"))
     return len(links)
+
+
+def _run(evaluation: Evaluation, run_id: str) -> PastRun | None:
+    for place in (evaluation.place, evaluation.beside):
+        if place:
+            with suppress(RecordDamaged):
+                return read_run(Path(place, RUNS), run_id)
+    return None
 
 
 def page(summary: Summary, links: Mapping[str, str]) -> str:
@@ -89,24 +95,34 @@ def _figure(caption: str, drawing: str) -> str:
 
 
 def _columns(columns: Sequence[Column]) -> str:
-    head = ["configuration", "passed", "rate", "95 % interval", "time-outs", "errors", "not judged"]
-    head += ["turns", "tool calls", "tokens", "seconds"]
-    triggers = any(column.triggers for column in columns)
-    rows = []
-    for column in columns:
-        rate, cost = column.rate, column.cost
-        cells = [f"{rate.passed} of {rate.total}", f"{rate.rate:.1%}"]
-        cells += [f"{rate.interval.low:.1%} to {rate.interval.high:.1%}"]
-        cells += [str(number) for number in (column.timeouts, column.errors, column.unjudged)]
-        cells += [f"{cost.turns:.1f}", f"{cost.tool_calls:.1f}", f"{cost.tokens:,.0f}", f"{cost.seconds:.2f}"]
-        if triggers:
-            overall = column.triggers.overall if column.triggers else None
-            cells += [
-                shown(overall.precision if overall else None),
-                shown(overall.recall if overall else None),
-            ]
-        rows.append([column.configuration, *cells])
-    return _table([*head, *(["precision", "recall"] if triggers else [])], rows)
+    """The configurations; what is nowhere anything but zero has no column."""
+    cells = [_numbers(column) for column in columns]
+    kept = [name for name in cells[0] if any(row[name] != _IF_ANY.get(name) for row in cells)]
+    named = zip(columns, cells, strict=True)
+    rows = [[column.configuration, *(row[name] for name in kept)] for column, row in named]
+    return _table(["configuration", *kept], rows)
+
+
+_IF_ANY = {"time-outs": "0", "errors": "0", "not judged": "0", "tokens": "0", "precision": "–", "recall": "–"}
+
+
+def _numbers(column: Column) -> dict[str, str]:
+    rate, cost = column.rate, column.cost
+    overall = column.triggers.overall if column.triggers else None
+    return {
+        "passed": f"{rate.passed} of {rate.total}",
+        "rate": f"{rate.rate:.1%}",
+        "95 % interval": f"{rate.interval.low:.1%} to {rate.interval.high:.1%}",
+        "time-outs": str(column.timeouts),
+        "errors": str(column.errors),
+        "not judged": str(column.unjudged),
+        "precision": shown(overall.precision if overall else None),
+        "recall": shown(overall.recall if overall else None),
+        "turns": f"{cost.turns:.1f}",
+        "tool calls": f"{cost.tool_calls:.1f}",
+        "tokens": f"{cost.tokens:,.0f}",
+        "seconds": f"{cost.seconds:.2f}",
+    }
 
 
 def _notes(summary: Summary) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
@@ -101,9 +102,14 @@ def cost_against_success(summary: Summary) -> str:
         x = left + (WIDTH - 20 - left) * share
         parts.append(f'<line class="grid" x1="{left}" y1="{y:.1f}" x2="{WIDTH - 20}" y2="{y:.1f}"/>')
         parts.append(_text(left - 8, y + 4, f"{share:.0%}", kind="tick", anchor="end"))
-        parts.append(_text(x, height - 18, f"{most * share:,.0f}", kind="tick", anchor="middle"))
+        parts.append(
+            _text(x, height - 18, f"{most * share:,.{1 if most < 10 else 0}f}", kind="tick", anchor="middle")
+        )
+    there: Counter[tuple[float, float]] = Counter()
     for row, cost in zip(rows, costs, strict=True):
-        x = left + (WIDTH - 20 - left) * cost / most
+        # Dots at one place lie side by side, to the left.
+        x = left + (WIDTH - 20 - left) * cost / most - 13 * (there[cost, row.passed / row.judged] % 12)
+        there[cost, row.passed / row.judged] += 1
         y = 20 + (height - bottom - 20) * (1 - row.passed / row.judged)
         colour = _COLOURS[names.index(row.configuration) % len(_COLOURS)]
         said = escape(f"{row.case}, {row.configuration}: {row.passed} of {row.judged}, {cost:,.0f} {unit}")

@@ -95,11 +95,12 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """An evaluation as far as it got."""
+    """An evaluation as far as it got; ``beside`` is where the records of one lie that it is shown with."""
 
     header: Header
     results: tuple[Result, ...]
     place: str = ""
+    beside: str = ""
 
     @property
     def missing(self) -> int:
