@@ -94,6 +94,7 @@ def cost_against_success(summary: Summary) -> str:
     unit = "tokens a run" if by_tokens else "turns a run"
     costs = [row.cost.tokens if by_tokens else row.cost.turns for row in rows]
     most = max([*costs, 1.0])
+    places = 1 if most < 10 else 0
     height, left, bottom = 240, 60, 40
     names = [column.configuration for column in summary.columns]
     parts = []
@@ -103,7 +104,7 @@ def cost_against_success(summary: Summary) -> str:
         parts.append(f'<line class="grid" x1="{left}" y1="{y:.1f}" x2="{WIDTH - 20}" y2="{y:.1f}"/>')
         parts.append(_text(left - 8, y + 4, f"{share:.0%}", kind="tick", anchor="end"))
         parts.append(
-            _text(x, height - 18, f"{most * share:,.{1 if most < 10 else 0}f}", kind="tick", anchor="middle")
+            _text(x, height - 18, f"{most * share:,.{places}f}", kind="tick", anchor="middle")
         )
     there: Counter[tuple[float, float]] = Counter()
     for row, cost in zip(rows, costs, strict=True):
