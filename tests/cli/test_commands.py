@@ -354,6 +354,7 @@ def test_version_help_and_nothing(place: Place) -> None:
     assert [line.split()[0] for line in bare.out.partition("Commands:\n")[2].splitlines()] == [
         "chat",
         "doctor",
+        "eval",
         "exec",
         "export",
         "inspect",

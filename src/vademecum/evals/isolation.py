@@ -1,4 +1,4 @@
-"""A place of its own for one run: a copy of the project and an empty home, gone when it is over."""
+"""A place of its own for one run: a copy of the project and a home where nothing is, gone when it is over."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from vademecum.context import Context
 from vademecum.errors import CaseRefused
 from vademecum.evals.cases import Case
 from vademecum.evals.plan import content_of, project_of
@@ -46,9 +47,9 @@ def room_for(case: Case, *, project: Path | None = None) -> Iterator[Room]:
         if source is not None:
             _copy(source, copy)
         copy.mkdir(exist_ok=True)
-        home.mkdir()
-        # Whatever is above belongs to somebody else: the project begins here.
-        (copy / ".git").mkdir(exist_ok=True)
+        if len(Context(copy, home, {}).project_directories()) > 1:
+            # The system's directory for such places is in somebody's repository: ours begins here.
+            (copy / ".git").mkdir()
         for file in case.files:
             target = contained(copy, file.name)
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -103,9 +103,7 @@ def cost_against_success(summary: Summary) -> str:
         x = left + (WIDTH - 20 - left) * share
         parts.append(f'<line class="grid" x1="{left}" y1="{y:.1f}" x2="{WIDTH - 20}" y2="{y:.1f}"/>')
         parts.append(_text(left - 8, y + 4, f"{share:.0%}", kind="tick", anchor="end"))
-        parts.append(
-            _text(x, height - 18, f"{most * share:,.{places}f}", kind="tick", anchor="middle")
-        )
+        parts.append(_text(x, height - 18, f"{most * share:,.{places}f}", kind="tick", anchor="middle"))
     there: Counter[tuple[float, float]] = Counter()
     for row, cost in zip(rows, costs, strict=True):
         # Dots at one place lie side by side, to the left.
