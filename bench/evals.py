@@ -19,12 +19,13 @@ from vademecum.evals.configurations import by_size
 from vademecum.evals.constraints import parse_constraint
 from vademecum.evals.engines import Threads
 from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.performing import Performer, Workshop
+from vademecum.evals.performing import Performer
 from vademecum.evals.plan import Configuration
 from vademecum.evals.reading import Suite
 from vademecum.evals.results import Evaluation
 from vademecum.evals.summary import summarise
 from vademecum.evals.trajectory import check
+from vademecum.evals.workshop import Workshop
 from vademecum.models.by_script import Scripted
 from vademecum.registry.roots import BUILTIN_ROOT
 from vademecum.runs.record import Event

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from vademecum.agent.doing import Doer, Done, Parts
 from vademecum.agent.loop import Loop, Outcome, Settings
 from vademecum.agent.mentions import Mentions, called_in, commanded, files_in
 from vademecum.agent.prompt import State, request_section, untrusted
-from vademecum.config import load_config
+from vademecum.config import SandboxName, load_config
 from vademecum.context import Context
 from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.body import BodyLimits, load_body
@@ -35,6 +35,7 @@ from vademecum.search.finder import Finder
 from vademecum.skill.skill import Skill
 from vademecum.tools.base import AuditRecord
 from vademecum.tools.runtime import Surroundings, Tools
+from vademecum.tools.sandbox.base import Sandbox
 from vademecum.tools.sandbox.choose import choose_sandbox
 from vademecum.tools.workspace import Workspace
 
@@ -106,6 +107,7 @@ class Agent:
     listener: Listener | None = None
     runs: Path | None = None
     library: Library | None = None
+    sandbox: Callable[[SandboxName], Sandbox] = choose_sandbox
 
     def run(self, request: str, *, skills: Sequence[str] = (), before: str = "") -> Outcome:
         """Do what is asked.
@@ -254,7 +256,7 @@ class _Session:
             workspace=self._workspace,
             record=record.place,
             skill=partial(_known, known),
-            sandbox=partial(choose_sandbox, execution.sandbox),
+            sandbox=partial(self._agent.sandbox, execution.sandbox),
             execution=execution,
             env=self._context.env,
             skill_at=self._agent.index.at,

@@ -12,9 +12,10 @@ from pathlib import Path
 from vademecum import build_index
 from vademecum.evals.engines import Threads
 from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.performing import Performer, Workshop
+from vademecum.evals.performing import Performer
 from vademecum.evals.plan import Configuration
 from vademecum.evals.reading import read_suite
+from vademecum.evals.workshop import Workshop
 from vademecum.registry.roots import BUILTIN_ROOT
 
 

@@ -13,10 +13,11 @@ from tests.support import Place
 from vademecum.evals.cases import Case
 from vademecum.evals.engines import Threads
 from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.performing import Performer, Workshop
+from vademecum.evals.performing import Performer
 from vademecum.evals.plan import Configuration
 from vademecum.evals.reading import Suite
 from vademecum.evals.results import Evaluation, Result
+from vademecum.evals.workshop import Workshop
 from vademecum.models.base import Model
 
 BASE = Configuration("default", yes=True)

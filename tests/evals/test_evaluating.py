@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from vademecum.evals.plan import Configuration, plan
 from vademecum.evals.results import Ledger, Result, read_evaluation
 from vademecum.evals.summary import summarise
 from vademecum.models import offline, recorded
+from vademecum.models.base import Reply
 from vademecum.runs.reading import read_run
 
 
@@ -134,6 +136,22 @@ def test_a_violation_ends_the_run_before_it_happens(lab: Lab) -> None:
     assert run.answer == "Stopped at the first violation: never call_tool:write_file."
 
 
+def test_runs_wait_side_by_side(lab: Lab) -> None:
+    """Both are inside their models at the same time, or the barrier breaks."""
+
+    class Meeting:
+        name = "meeting"
+        barrier = threading.Barrier(2)
+
+        def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
+            self.barrier.wait(timeout=20)
+            return Reply(json.dumps(final("met")))
+
+    lab.models["meeting"] = Meeting()
+    found = lab.evaluate([case("a"), case("b")], msgspec.structs.replace(BASE, model="meeting"))
+    assert [(result.outcome, result.answer) for result in found.results] == [("pass", "met")] * 2
+
+
 def test_children_are_loaded_skills_and_count(lab: Lab) -> None:
     Stage(lab.place).skill("alone", "run-mode: subagent\n")
     turns = [select("alone"), tool("grep", pattern="x"), final("inside"), final("outside")]
@@ -171,8 +189,6 @@ def test_repeats_flaky_and_vacuous(lab: Lab) -> None:
         asked = 0
 
         def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
-            from vademecum.models.base import Reply
-
             self.asked += 1
             return Reply(json.dumps(final("yes" if self.asked % 2 else "no")))
 

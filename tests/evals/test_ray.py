@@ -12,8 +12,9 @@ from tests.evals.support import BASE, Lab, case, final, select, tool
 from vademecum.evals.engines import Threads
 from vademecum.evals.evaluating import Evaluator
 from vademecum.evals.on_ray import OnRay
-from vademecum.evals.performing import Performer, Workshop
+from vademecum.evals.performing import Performer
 from vademecum.evals.reading import Suite
+from vademecum.evals.workshop import Workshop
 
 pytestmark = pytest.mark.extras
 

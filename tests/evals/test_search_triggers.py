@@ -13,10 +13,11 @@ from tests.support import DATA
 from vademecum import IndexOptions, Root, build_index
 from vademecum.evals.engines import Threads
 from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.performing import Performer, Workshop
+from vademecum.evals.performing import Performer
 from vademecum.evals.plan import Configuration
 from vademecum.evals.reading import read_suite
 from vademecum.evals.summary import summarise
+from vademecum.evals.workshop import Workshop
 from vademecum.search.engine import WEIGHTS
 
 if not (DATA / "search").is_dir():

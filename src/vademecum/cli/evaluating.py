@@ -27,10 +27,11 @@ from vademecum.evals import configurations as ways
 from vademecum.evals.cases import Case
 from vademecum.evals.engines import Engine, Threads
 from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.performing import Performer, Workshop
+from vademecum.evals.performing import Performer
 from vademecum.evals.plan import SECONDS, Configuration
 from vademecum.evals.reading import Suite, read_suite
 from vademecum.evals.summary import summarise
+from vademecum.evals.workshop import Workshop
 from vademecum.registry.index import SkillIndex
 
 MAX_WORKERS = 256
@@ -129,7 +130,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     copied = Path(project).absolute() if project else None
     performer = Performer(Workshop(index, place, copied, dict(os.environ)))
     for name in {*models, judge} - {"", "case", "mock"}:
-        performer.model(name)  # a name that is wrong is said before anything runs
+        performer.stock.model(name)  # a name that is wrong is said before anything runs
     progress = EvalProgress(quiet=as_json)
     evaluator = Evaluator(_engine(engine, workers or _cores(), address), performer, progress, retry=retry)
     try:

@@ -43,7 +43,7 @@ class Evaluator:
 
     def evaluate(self, suite: Suite, configurations: Sequence[Configuration]) -> Evaluation:
         """Run what has no result yet, and give all results in the order of the units."""
-        workshop = self.performer.workshop
+        workshop = self.performer.stock.workshop
         units = plan(suite.cases, configurations, workshop.index, project=workshop.project)
         header = Header(
             suite.name,

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from vademecum.errors import ConfigError
-from vademecum.evals.performing import Performer, Workshop
+from vademecum.evals.performing import Performer
 from vademecum.evals.plan import Unit
 from vademecum.evals.results import Result
+from vademecum.evals.workshop import Workshop
 
 # So many units are handed out at once: enough to keep every worker busy, few enough to stop soon.
 _AHEAD = 4
@@ -29,7 +30,7 @@ class OnRay:
             started = {} if self._address else {"num_cpus": self._workers, "include_dashboard": False}
             ray.init(address=self._address, logging_level="ERROR", **started)
         try:
-            yield from self._results(ray, list(units), performer.workshop)
+            yield from self._results(ray, list(units), performer.stock.workshop)
         finally:
             if own:
                 ray.shutdown()

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import re
 import shutil
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any
@@ -18,7 +14,8 @@ from typing import Any
 from msgspec import structs
 
 from vademecum.agent.loop import Outcome
-from vademecum.assembly import Agent, Library, allowing
+from vademecum.assembly import Agent, allowing
+from vademecum.config import SandboxName
 from vademecum.context import Context
 from vademecum.errors import ConfigError, VademecumError
 from vademecum.evals.checks import Check, Left
@@ -27,17 +24,18 @@ from vademecum.evals.isolation import Room, room_for
 from vademecum.evals.judging import judge_statements
 from vademecum.evals.mock import MockModel, Steady
 from vademecum.evals.output import check_output
-from vademecum.evals.plan import Configuration, Unit
+from vademecum.evals.plan import Unit
 from vademecum.evals.results import OUTPUTS, RUNS, Result, Verdict
 from vademecum.evals.selection import check_skills, loaded_skills
+from vademecum.evals.turns import GivesWay, Turn, WaitedFor
 from vademecum.evals.watching import Watcher
-from vademecum.masking import Secrets
+from vademecum.evals.workshop import Stock, Workshop
 from vademecum.models.base import Model
-from vademecum.models.choose import choose_model
+from vademecum.models.by_rules import Offline
 from vademecum.models.on_tape import Recorded
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
 from vademecum.policy.engine import Policy
-from vademecum.registry.index import SkillIndex
+from vademecum.tools.sandbox.base import Sandbox
 from vademecum.tools.sandbox.choose import choose_sandbox
 
 MAX_ANSWER_CHARS = 20_000
@@ -51,98 +49,52 @@ class Cancelled(Exception):
     """The evaluation was interrupted before this unit was done: it has no result."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workshop:
-    """What units are performed with: the skills, where results go, what is copied, and the environment."""
-
-    index: SkillIndex
-    out: Path
-    project: Path | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-
-
 class Performer:
     """Performs units, any number of them at once; ``models`` are known by name beside the usual ones."""
 
     def __init__(
         self, workshop: Workshop, *, models: Mapping[str, Model] | None = None, cancelled: Flag | None = None
     ) -> None:
-        self._workshop = workshop
-        self._models: dict[str, Model] = dict(models or {})
-        self._shared: dict[Configuration, tuple[SkillIndex, Policy, Library]] = {}
-        self._lock = threading.Lock()
-        self._secrets = Secrets(workshop.env)
+        self.stock = Stock(workshop, models or {})
         self.cancelled = cancelled or Flag()
+        self._turns = threading.Lock()
 
     def perform(self, unit: Unit) -> Result:
         """Run it once; whatever goes wrong is the result, except an interruption."""
         started = time.monotonic()
+        turn = Turn(self._turns)
+        turn.take()
         try:
-            with room_for(unit.case, project=self._workshop.project) as room:
-                found = _Trial(unit, room, self).result()
+            with room_for(unit.case, project=self.stock.workshop.project) as room:
+                found = _Trial(unit, room, self, turn).result()
         except Cancelled:
             raise
         except VademecumError as error:
             found = _empty(unit, "error", str(error))
         except Exception as error:  # noqa: BLE001 - one unit's fault must not end the others
             found = _empty(unit, "error", f"Unexpected {type(error).__name__}: {error}")
+        finally:
+            turn.give()
         return structs.replace(found, seconds=round(time.monotonic() - started, 4))
-
-    def parts(self, configuration: Configuration) -> tuple[SkillIndex, Policy, Library]:
-        """The skills of a configuration, the rules where nobody wrote any, and search: made once."""
-        with self._lock:
-            if configuration not in self._shared:
-                index = restricted(self._workshop.index, configuration.skills)
-                nowhere = Context(self._workshop.out, Path("/nonexistent"), self._workshop.env)
-                policy = Policy.load(nowhere, run=allowing(configuration.allow))
-                self._shared[configuration] = (index, policy, Library.of(index, policy))
-            return self._shared[configuration]
-
-    def model(self, name: str, tape: str = "") -> Model:
-        """A model by its name, made once."""
-        with self._lock:
-            key = f"{name}\0{tape}" if tape else name
-            if key not in self._models:
-                made = self._models.get(name) or choose_model(name)
-                self._models[key] = Recorded(Path(tape), made, mode="replay") if tape else made
-            return self._models[key]
-
-    @property
-    def workshop(self) -> Workshop:
-        """What it works with."""
-        return self._workshop
-
-    def masked(self, text: str) -> str:
-        """A text as the record has it."""
-        return self._secrets.mask(text)
-
-
-def restricted(index: SkillIndex, names: tuple[str, ...] | None) -> SkillIndex:
-    """The index with only these skills; a library of its own, with a hash of its own, kept nowhere."""
-    if names is None:
-        return index
-    wanted = set(names)
-    fewer = index.restricted([skill for skill in index.skills if skill.name in wanted])
-    digest = hashlib.sha256("\0".join([index.hash, *sorted(wanted)]).encode("utf-8", "replace")).hexdigest()
-    report = structs.replace(fewer.report, hash=f"sha256:{digest}")
-    return dataclasses.replace(fewer, report=report, options=dataclasses.replace(fewer.options, cache=None))
 
 
 class _Trial:
     """One unit in its room."""
 
-    def __init__(self, unit: Unit, room: Room, performer: Performer) -> None:
+    def __init__(self, unit: Unit, room: Room, performer: Performer, turn: Turn) -> None:
         self._unit = unit
+        self._turn = turn
         self._room = room
-        self._performer = performer
-        workshop = performer.workshop
-        self._context = Context(room.project, room.home, {**workshop.env, "HOME": str(room.home)})
+        self._stock = performer.stock
+        self._cancelled = performer.cancelled
+        env = {**self._stock.workshop.env, "HOME": str(room.home)}
+        self._context = Context(room.project, room.home, env)
 
     def result(self) -> Result:
         """Run the agent, and judge what came of it."""
         unit = self._unit
         limit = unit.case.constraints.max_seconds or unit.configuration.seconds
-        watcher = Watcher(unit.case, deadline=time.monotonic() + limit, cancelled=self._performer.cancelled)
+        watcher = Watcher(unit.case, deadline=time.monotonic() + limit, cancelled=self._cancelled)
         outcome = self._run(watcher)
         if watcher.reason == "cancelled":
             raise Cancelled
@@ -160,7 +112,7 @@ class _Trial:
             tuple(started.get("ranked") or ()),
             outcome.status,
             outcome.stop_reason,
-            self._performer.masked(outcome.answer)[:MAX_ANSWER_CHARS],
+            self._stock.masked(outcome.answer)[:MAX_ANSWER_CHARS],
             error,
             outcome.run_id,
             **{
@@ -172,7 +124,7 @@ class _Trial:
 
     def _run(self, watcher: Watcher) -> Outcome:
         unit, case = self._unit, self._unit.case
-        index, policy, library = self._performer.parts(unit.configuration)
+        index, policy, library = self._stock.parts(unit.configuration)
         own: dict[str, Any] = {"policy": policy, "library": library}
         if (self._room.project / ".agent").exists():  # the project brings rules of its own
             policy = Policy.load(self._context, run=allowing(unit.configuration.allow))
@@ -182,8 +134,9 @@ class _Trial:
             index=index,
             approver=self._approver(),
             context=self._context,
-            listener=watcher,
-            runs=self._performer.workshop.out / RUNS,
+            listener=self._turn.heard(watcher),
+            sandbox=self._sandbox,
+            runs=self._stock.workshop.out / RUNS,
             **own,
         )
         return agent.run(case.input, skills=case.setup.skills, before=case.setup.before)
@@ -195,14 +148,19 @@ class _Trial:
                 f"The case {self._unit.case.id!r} has no mock: add mock.turns, or name a model."
             )
         if mock is not None and name in {"case", "mock"}:
-            return MockModel(mock)
-        model = self._performer.model("offline" if name == "case" else name, self._unit.configuration.tape)
-        return Steady(model, self._steady) if isinstance(model, Recorded) else model
+            return MockModel(mock, sleep=self._turn.sleep)
+        model = self._stock.model("offline" if name == "case" else name, self._unit.configuration.tape)
+        if isinstance(model, Offline):  # it computes, here and now
+            return model
+        return WaitedFor(Steady(model, self._steady) if isinstance(model, Recorded) else model, self._turn)
+
+    def _sandbox(self, wanted: SandboxName = "auto") -> Sandbox:
+        return GivesWay(choose_sandbox(wanted), self._turn)
 
     def _steady(self, text: str) -> str:
         """A prompt without what is different each time: where the run lies, and how long a script took."""
         place = str(self._room.project.parent)
-        runs = re.escape(str(self._performer.workshop.out / RUNS))
+        runs = re.escape(str(self._stock.workshop.out / RUNS))
         text = re.sub(rf"{runs}/[\w-]+", "/run", text.replace(place, "/room"))
         return _DURATION.sub("after 0.00 s", text)
 
@@ -228,7 +186,7 @@ class _Trial:
             checks += check_skills(expected, loaded_skills(watcher.events))
         if not cut_short:
             checks += self._output(outcome, watcher)
-        streamed = self._performer.masked(watcher.streamed)
+        streamed = self._stock.masked(watcher.streamed)
         checks += check_compliance(watcher.events, streamed=streamed)
         return _verdict(checks), "", checks
 
@@ -261,9 +219,10 @@ class _Trial:
             self._room.scratch,
             Path(case.place),
         )
-        found += check_output(expected.output, left, sandbox=partial(choose_sandbox, "auto"))
+        found += check_output(expected.output, left, sandbox=self._sandbox)
         judge = self._unit.configuration.judge
-        model = self._performer.model(judge) if judge and expected.output.judge else None
+        asked = self._stock.model(judge) if judge and expected.output.judge else None
+        model = None if asked is None else WaitedFor(asked, self._turn)
         return found + judge_statements(
             expected.output.judge, outcome.answer, request=case.input, judge=model
         )
@@ -271,7 +230,7 @@ class _Trial:
     def _kept(self) -> tuple[str, ...]:
         """Keep what the run left in its project, before the room is gone."""
         changed = self._room.changed()[:MAX_KEPT_FILES]
-        place = self._performer.workshop.out / OUTPUTS / self._unit.key[:16]
+        place = self._stock.workshop.out / OUTPUTS / self._unit.key[:16]
         for name in changed:
             source = self._room.project / name
             if source.is_file() and not source.is_symlink() and source.stat().st_size <= MAX_KEPT_BYTES:
