@@ -74,6 +74,12 @@ def test_before_and_after_an_edit(place: Place, vade: Vade) -> None:  # L2
     there = vade("eval", "compare", "old", "new", "--fail-on", "regression")
     assert there.code == 0
     assert "better: +100.0% from old to new" in there.out
+    beside = vade("eval", "report", "new", "--against", "old", "--json").json
+    assert [(c["configuration"], c["rate"]["passed"]) for c in beside["columns"]] == [("new", 4), ("old", 0)]
+    assert (
+        vade("eval", "report", "new", "--against", "old", "--html", "r.html").out
+        == "Wrote r.html and 8 pages of runs\n"
+    )
     back = vade("eval", "compare", "new", "old", "--fail-on", "regression")
     assert back.code == 1
     assert "passed every time, and now fail every time: triggers-1" in back.out

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.evals.support import BASE, Lab, case, final, select, tool
+from tests.evals.support import BASE, Lab, case, final, select, tool, write
 from vademecum.evals.comparing import compare
 from vademecum.evals.configurations import with_and_without
 from vademecum.evals.junit import junit_of
@@ -174,3 +174,38 @@ def test_workspace_files_as_viewers_read_them(evaluation: Evaluation, tmp_path: 
     }  # fmt: skip
     assert set(benchmark["run_summary"]) == {"with_skill", "without_skill", "delta"}
     assert (place / "eval-wrong-b/with_skill").is_dir()
+
+
+def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_path: Path) -> None:
+    write(tmp_path / "place/outputs/secret.txt", "secret")
+    write(tmp_path / "place/evaluation.json", "{}")
+    hostile = [
+        Result(
+            "..",
+            "../../up",
+            "with_skill",
+            1,
+            "pass",
+            run="../../up",
+            files=("secret.txt", "../up.txt", "/etc/passwd"),
+        ),
+        Result(
+            "k",
+            "<script>alert(1)</script>",
+            "with_skill",
+            1,
+            "error",
+            error="\x1b[2J </td><script>",
+            run="x/../../y",
+        ),
+    ]
+    header = msgspec.structs.replace(evaluation.header, name="../../n", skill="../../s")
+    bad = Evaluation(header, tuple(hostile), str(tmp_path / "place"))
+    before = sorted(tmp_path.rglob("*"))
+    assert write_pages(bad, summarise(bad), tmp_path / "out/page.html") == 0
+    assert "<script" not in (tmp_path / "out/page.html").read_text()
+    write_workspace(bad, tmp_path / "out")
+    new = [path for path in sorted(tmp_path.rglob("*")) if path not in before]
+    assert all(path.is_relative_to(tmp_path / "out") for path in new)
+    assert "secret" not in "".join(path.read_text() for path in new if path.name == "secret.txt")
+    ET.fromstring(junit_of(bad))

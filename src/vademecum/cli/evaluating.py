@@ -76,9 +76,11 @@ eval_command.add_command(compare_command)
 @click.option("--tag", "tags", multiple=True, help="Only cases with this tag; repeatable.")
 @click.option("--project", type=_DIRECTORY, help="The project of which each run gets a copy.")
 @click.option("-j", "workers", type=click.IntRange(1, MAX_WORKERS), help="So many runs at once.")
-@click.option("--engine", type=click.Choice(["threads", "ray"]), default="threads", show_default=True)
+@click.option("--engine", type=click.Choice(["threads", "ray"]), default="threads", help="Where runs happen.")
 @click.option("--address", default="", help="The Ray cluster; without it one is started here.")
-@click.option("--seconds", type=click.FloatRange(0.1, 86_400), default=SECONDS, show_default=True)
+@click.option(
+    "--seconds", type=click.FloatRange(0.1, 86_400), default=SECONDS, help="The most that a run may take."
+)
 @click.option("--retry", is_flag=True, help="Run errors and time-outs again.")
 @click.option("--out", type=_DIRECTORY, help="Where results go; else .agent/evals/results/SUITE.")
 @allow_option

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from vademecum.errors import RecordDamaged
+from vademecum.errors import PathRefused, RecordDamaged
 from vademecum.evals import plots
 from vademecum.evals.markdown import notes, shown, why_of
 from vademecum.evals.results import RUNS, Evaluation
@@ -43,7 +43,7 @@ def write_pages(evaluation: Evaluation, summary: Summary, file: Path) -> int:
 def _run(evaluation: Evaluation, run_id: str) -> PastRun | None:
     for place in (evaluation.place, evaluation.beside):
         if place:
-            with suppress(RecordDamaged):
+            with suppress(RecordDamaged, PathRefused):
                 return read_run(Path(place, RUNS), run_id)
     return None
 

@@ -6,20 +6,23 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from vademecum.errors import PathRefused
 from vademecum.evals.configurations import WITH, WITHOUT
 from vademecum.evals.results import OUTPUTS, Evaluation, Result
 from vademecum.files import write_atomic
+from vademecum.paths import contained
 
 _ITERATION = re.compile(r"iteration-(\d+)")
 
 
 def write_workspace(evaluation: Evaluation, base: Path) -> Path:
     """Write ``<skill>-workspace/iteration-N`` below a directory, N one more than there is; gives its path."""
-    place = base / f"{evaluation.header.skill or evaluation.header.name}-workspace"
+    place = base / f"{_slug(evaluation.header.skill or evaluation.header.name)}-workspace"
     known = [
         int(found[1]) for path in place.glob("iteration-*") if (found := _ITERATION.fullmatch(path.name))
     ]
@@ -37,10 +40,12 @@ def _write_run(place: Path, result: Result, evaluated: Path) -> None:
     outputs.mkdir(parents=True, exist_ok=True)
     write_atomic(outputs / "answer.md", result.answer.encode("utf-8", "replace"))
     for name in result.files:
-        kept = evaluated / OUTPUTS / result.key[:16] / name
-        if kept.is_file():
-            (outputs / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(kept, outputs / name)
+        # Results may have come from elsewhere: what they name stays below where it belongs.
+        with suppress(PathRefused, FileNotFoundError):
+            kept = contained(evaluated / OUTPUTS, f"{result.key[:16]}/{name}")
+            target = contained(outputs, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(kept, target)
     checked = [
         {"text": check.name, "passed": check.holds != "fail", "evidence": check.detail or "it holds"}
         for check in result.checks
