@@ -117,7 +117,7 @@ model = get_model("mockllm/model", custom_outputs=outputs())
 samples = [Sample(input=f"What is in a.txt? ({n})", target="hello") for n in range(count)]
 task = Task(dataset=samples, solver=[use_tools(read_file()), generate()], scorer=includes())
 started = time.perf_counter()
-(log,) = eval(task, model=model, display="none", log_dir="logs", max_samples=2)
+(log,) = eval(task, model=model, display="none", log_dir="logs")
 seconds = time.perf_counter() - started
 assert log.status == "success" and len(log.samples or []) == count, log.error
 sys.stdout.write(json.dumps(count / seconds))
@@ -205,10 +205,10 @@ def trajectories() -> None:
     print_table("20 constraints over the events of a run", ["", "s", "x an event", "at most"], rows)
 
 
-def triggers(place: Path) -> None:
+def triggers(place: Path, *, sizes: tuple[int, ...]) -> None:
     """The offline model over real skills: all of them, then the same requests in libraries that grow."""
     names = write_library(place / "library")
-    filler(place / "filler", SIZES[-1] - len(names))
+    filler(place / "filler", max(0, sizes[-1] - len(names)))
     roots = [Root(place / "library", "extra"), Root(place / "filler", "extra")]
     real = build_index(roots[:1], IndexOptions(cache=place / "cache"))
     entries = trigger_set(names)
@@ -218,9 +218,9 @@ def triggers(place: Path) -> None:
         _row(f"{len(real):,} real skills, {len(whole):,} requests", done, "default", seconds / len(whole))
     ]
     grown = build_index(roots, IndexOptions(cache=place / "cache"))
-    chosen = sorted({entry["skill"] for entry in entries}, key=hash_of)[: SIZES[0]]
+    chosen = sorted({entry["skill"] for entry in entries}, key=hash_of)[: sizes[0]]
     few = tuple(case for case in whole if case.expects_skills[0] in chosen)
-    ways = by_size([Configuration("default")], SIZES, few, grown)
+    ways = by_size([Configuration("default")], sizes, few, grown)
     done, seconds = evaluated(grown, few, place / "grown", 2, ways)
     rows += [_row(f"{way.name}, {len(few)} requests for 10", done, way.name, None) for way in ways]
     print_table(
@@ -237,6 +237,7 @@ def hash_of(name: str) -> bytes:
 
 
 def filler(root: Path, count: int) -> None:
+    root.mkdir()
     import random
 
     chance = random.Random(5)
@@ -275,7 +276,7 @@ def main() -> None:
         throughput(index, place, options.cases, options.peers)
         trajectories()
         if DATA.is_dir():
-            triggers(place)
+            triggers(place, sizes=tuple(size for size in SIZES if size <= max(100, 10 * options.cases)))
         else:
             print(f"\nNo trigger evaluation: {DATA} is not there (set VADE_SHARED_DATA).")
 

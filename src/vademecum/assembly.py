@@ -290,7 +290,7 @@ class _Session:
         first = set(ranked)
         ordered = sorted(offered, key=lambda skill: skill.name not in first)
         listed = ordered[: max(RANKED, room // CHARS_A_SKILL)]
-        text = sections.safe(render_catalogue(sorted(listed, key=lambda s: s.name), budget=room).text)
+        text = sections.safe(_listing(listed, first, room))
         if len(listed) < len(ordered):
             text += (
                 f"\n({len(ordered) - len(listed):,} more skills are not listed; name the task to find them)"
@@ -302,6 +302,18 @@ class _Session:
             return self._workspace.locate(word).path.is_file()
         except (VademecumError, OSError, ValueError):
             return False
+
+
+def _listing(skills: Sequence[Skill], first: set[str], room: int) -> str:
+    """The catalogue by name; where descriptions have to be cut, those that search puts first stay whole."""
+    by_name = sorted(skills, key=lambda skill: skill.name)
+    whole = render_catalogue(by_name, budget=room)
+    best = [skill for skill in by_name if skill.name in first]
+    if not whole.shortened or not best:
+        return whole.text
+    head = render_catalogue(best, budget=room).text
+    others = [skill for skill in by_name if skill.name not in first]
+    return head + render_catalogue(others, budget=room - len(head)).text.removeprefix("Available Skills:")
 
 
 class _OnRecord:
