@@ -40,6 +40,7 @@ EXPECTED = {
     "trajectory": [{"before": ["load_skill", "read_file"]}, {"never": "write_file"}],
     "output": "hello",
 }
+ROUNDS = 3
 SIZES = (10, 100, 1000, 10_000)
 
 
@@ -125,21 +126,22 @@ sys.stdout.write(json.dumps(count / seconds))
 
 
 def throughput(index: SkillIndex, place: Path, count: int, peers: str | None) -> None:
-    base = alone(index, place / "alone", min(count, 300))
+    base = max(alone(index, place / f"alone{n}", min(count, 300)) for n in range(ROUNDS))
     rows = [["the agent alone, one after the other", f"{base:,.0f}", "1.00", ""]]
     for workers in (1, 2):
-        done, seconds = evaluated(index, cases(count), place / f"out{workers}", workers)
-        assert all(result.outcome == "pass" for result in done.results)
-        rate = count / seconds
-        rows.append(
-            [f"vademecum, -j {workers}", f"{rate:,.0f}", f"{rate / base:.2f}", "100" if workers == 2 else ""]
-        )
-    again = best(lambda: evaluated(index, cases(count), place / "out2", 2), 1)
+        rate = 0.0
+        for round_ in range(ROUNDS):
+            done, seconds = evaluated(index, cases(count), place / f"out{workers}{round_}", workers)
+            assert all(result.outcome == "pass" for result in done.results)
+            rate = max(rate, count / seconds)
+        least = "100" if workers == 2 else ""
+        rows.append([f"vademecum, -j {workers}", f"{rate:,.0f}", f"{rate / base:.2f}", least])
+    again = best(lambda: evaluated(index, cases(count), place / "out20", 2), 1)
     rows.append(
         ["vademecum, all results there already", f"{count / again:,.0f}", f"{count / again / base:.2f}", ""]
     )
     if peers:
-        rate = in_process(INSPECT, str(count), python=peers)
+        rate = max(in_process(INSPECT, str(count), python=peers) for _ in range(ROUNDS))
         rows.append(["Inspect AI, its mock model", f"{rate:,.0f}", f"{rate / base:.2f}", ""])
     print_table(
         f"{count:,} mock cases a second, each in its own copy, with its record",
