@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -154,10 +154,16 @@ class _Session:
         self._workspace = Workspace(context.cwd, project=project)
         self._secrets = Secrets(context.env)
         policy = agent.policy or Policy.load(context)
-        self._library = agent.library or Library.of(agent.index, policy, agent=agent.name)
+        self._policy = policy
         self._approver = _OnRecord(agent.approver or Nobody())
         grants = Grants(grants_file(context))
         self._gate = Gate(policy, project=project, grants=grants, approver=self._approver)
+
+    @cached_property
+    def _library(self) -> Library:
+        """Found out once the record is there, which is to tell of everything."""
+        agent = self._agent
+        return agent.library or Library.of(agent.index, self._policy, agent=agent.name)
 
     def start(self, request: str, named: Sequence[str], before: str) -> Outcome:
         """Run the request from its first prompt on."""
