@@ -12,7 +12,7 @@ help:
 	@echo "make demo         set up .venv and see what vade does"
 	@echo "make test         set up .venv and run the tests (under three minutes)"
 	@echo "make check        the full gate: format, lint, types, layers, tests"
-	@echo "make test-extras  the heavy tests: the wheel in a clean environment, the flood on Mesa"
+	@echo "make test-extras  the heavy tests: the wheel, pages in a browser, Ray, Mesa, thousands of real skills"
 	@echo "make bench        benchmark tables; PEERS=1 adds other libraries, SKILLS=N sets the size"
 
 $(VENV)/.base: pyproject.toml
@@ -27,18 +27,18 @@ $(VENV)/.dev: $(VENV)/.base
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
-$(VENV)/.mesa: $(VENV)/.dev
-	@echo "adding Mesa for the flood example ..."
-	@$(PIP) -e '.[mesa]'
-	@touch $@
-
 demo: $(VENV)/.base
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 -rs
 
-test-extras: $(VENV)/.dev $(VENV)/.mesa
+$(VENV)/.extras: $(VENV)/.dev
+	@echo "adding what the heavy tests need ..."
+	@$(PIP) -e '.[ray,mesa]'
+	@touch $@
+
+test-extras: $(VENV)/.extras
 	$(BIN)/python -m pytest -q -m extras
 
 check: $(VENV)/.dev
@@ -62,6 +62,7 @@ bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.packs $(if $(SKILLS),--skills $(SKILLS))
 	$(BIN)/python -m bench.governance $(if $(SKILLS),--agents $(SKILLS)) $(PEER_PYTHON)
+	$(BIN)/python -m bench.evals $(if $(SKILLS),--cases $(SKILLS)) $(PEER_PYTHON)
 
 .venv-peers/.ready: bench/peers.txt
 	$(PYTHON) -m venv .venv-peers

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from vademecum import models as models
     from vademecum.agent.budget import Budget as Budget
     from vademecum.agent.loop import Outcome as Outcome
+    from vademecum.assembly.agent import Agent as Agent
     from vademecum.config import Config as Config
     from vademecum.config import load_config as load_config
     from vademecum.context import Context as Context
-    from vademecum.doors.agent import Agent as Agent
     from vademecum.doors.manager import SkillsManager as SkillsManager
     from vademecum.doors.toolkit import Toolkit as Toolkit
     from vademecum.errors import ConfigError as ConfigError
@@ -52,7 +52,7 @@ __version__ = VERSION
 
 # Where each public name lives. It is imported when first used, so that `import vademecum` costs nothing.
 _HOMES = {
-    "Agent": "doors.agent",
+    "Agent": "assembly.agent",
     "Budget": "agent.budget",
     "Outcome": "agent.loop",
     "models": "models",

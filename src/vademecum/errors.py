@@ -20,6 +20,7 @@
      ├─ CharterRefused     a charter, or a definition in it, cannot be used as it is
      │   └─ ConditionWrong     a condition is not in the language
      ├─ RecordDamaged      the record of a run cannot be read
+     ├─ CaseRefused        cases of an evaluation, or its results, cannot be read
      ├─ SandboxFailed      the sandbox could not be set up, so nothing ran
      └─ SkillRefused       a skill cannot be made, or is not what it must be
 
@@ -148,6 +149,12 @@ class RecordDamaged(VademecumError):
     """The record of a run is not there, or cannot be read."""
 
     code = "record-damaged"
+
+
+class CaseRefused(VademecumError):
+    """A file of cases or of an evaluation's results is not there, or is not what it must be."""
+
+    code = "case-refused"
 
 
 class SandboxFailed(VademecumError):

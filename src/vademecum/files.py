@@ -61,9 +61,13 @@ def read_own(path: str | Path, *, cap: int) -> bytes:
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that a reader sees the old content or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{os.urandom(6).hex()}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    temporary = f"{path.parent}/.{path.name}.{os.urandom(6).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        descriptor = os.open(temporary, flags, mode)
+    except FileNotFoundError:  # rarely, so that the usual case costs nothing more
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(temporary, flags, mode)
     try:
         with os.fdopen(descriptor, "wb") as out:
             out.write(data)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.agent.support import Stage, final, run_script, select, tool
 from tests.policy.test_approval import Saying
-from tests.support import Place
+from tests.support import Place, write_skill
 from vademecum import Budget, Policy, VademecumError
 from vademecum.agent.loop import Settings
 from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
@@ -543,3 +543,17 @@ def test_a_record_that_cannot_be_written_does_not_cost_the_answer(stage: Stage, 
             read_run(small / "runs", run_id)
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def test_of_many_skills_those_that_search_ranks_first_keep_their_descriptions(place: Place) -> None:
+    stage = Stage(place, budget=Budget(context_chars=24_000))
+    for number in range(60):
+        text = f"---\nname: other-{number}\ndescription: {'Something else entirely. ' * 12}\n---\n"
+        write_skill(place.cwd, f".agent/skills/other-{number}", text)
+    wanted = f"Prune roses in late winter. {'Also hedges and shrubs. ' * 12}".strip()
+    write_skill(place.cwd, ".agent/skills/pruning", f"---\nname: pruning\ndescription: {wanted}\n---\n")
+    stage.run(final(), request="prune the roses")
+    prompt = stage.prompt()
+    assert f"- name=pruning | source=project | description={wanted}\n" in prompt
+    assert prompt.count("Available Skills:") == 1
+    assert prompt.count("- name=") == 64

@@ -355,6 +355,7 @@ def test_version_help_and_nothing(place: Place) -> None:
         "chat",
         "diff",
         "doctor",
+        "eval",
         "exec",
         "export",
         "govern",

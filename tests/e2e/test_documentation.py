@@ -27,6 +27,7 @@ PAGES = [
     "docs/agent.md",
     "docs/packs.md",
     "docs/governance.md",
+    "docs/evals.md",
 ]
 
 
@@ -106,6 +107,7 @@ def test_python_blocks_of_the_pages(place: Place) -> None:
         + blocks("docs/tools.md", "python")
         + blocks("docs/agent.md", "python")
         + blocks("docs/governance.md", "python")
+        + blocks("docs/evals.md", "python")
     ):
         words = [sys.executable, "-c", block]
         assert subprocess.run(words, cwd=place.cwd, env=place.env, check=False).returncode == 0
@@ -137,6 +139,7 @@ def test_commands_in_the_text(page: str, place: Place) -> None:
             "runs show",
             "runs replay",
             "govern simulate",
+            "eval compare OLD NEW\n--fail-on regression",
         }
     ):
         if not re.search(r"[A-Z]{4}|acme|validate|claude", words) or "--root examples" in words:

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from vademecum.agent.loop import Outcome
+from vademecum.assembly.agent import Agent, allowing
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import yes_option
 from vademecum.cli.progress import Progress
 from vademecum.cli.running import allow_option, approver_for, model_for, model_option
 from vademecum.context import Context
-from vademecum.doors.agent import Agent, allowing
 from vademecum.errors import VademecumError
 from vademecum.policy.engine import Policy
 from vademecum.runs.place import runs_directory

@@ -12,6 +12,7 @@ from io import TextIOWrapper
 import click
 
 from vademecum.errors import (
+    CaseRefused,
     CharterRefused,
     ConfigError,
     Denied,
@@ -32,6 +33,7 @@ _COMMANDS = {
     "chat": "chat",
     "diff": "installing",
     "doctor": "upkeep",
+    "eval": "evaluating",
     "exec": "execution",
     "export": "packing",
     "govern": "governing",
@@ -150,6 +152,8 @@ def _exit_code(error: VademecumError) -> int:
         case CharterRefused():
             return WRONG_USE
         case PackRefused(code="missing" | "not-installed") | RecordDamaged(code="no-run"):
+            return NOT_FOUND
+        case CaseRefused(code="no-suite"):
             return NOT_FOUND
         case IntegrityFailed():
             return BROKEN

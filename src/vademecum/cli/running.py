@@ -11,13 +11,13 @@ import click
 
 from vademecum.agent.budget import Budget
 from vademecum.agent.loop import Outcome
+from vademecum.assembly.agent import Agent, allowing
 from vademecum.cli.indexing import IndexWords, complete_names, index_options
 from vademecum.cli.output import counted, json_option, print_json, yes_option
 from vademecum.cli.permissions import TerminalApprover
 from vademecum.cli.progress import Progress
 from vademecum.config import load_config
 from vademecum.context import Context
-from vademecum.doors.agent import Agent, allowing
 from vademecum.errors import RecordDamaged
 from vademecum.models.base import Model
 from vademecum.models.choose import choose_model

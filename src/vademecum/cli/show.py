@@ -54,7 +54,7 @@ _REASONS = {
 
 def print_list(skills: list[Skill], *, hidden: int, left_out: Sequence[LeftOut], doctor: str) -> None:
     """The skills with their sources and descriptions, and one line for each thing that is not shown."""
-    out = _console()
+    out = console()
     print_rows(out, [(skill.name, skill.source, skill.description) for skill in skills])
     if skills:
         out.print()
@@ -71,7 +71,7 @@ def print_list(skills: list[Skill], *, hidden: int, left_out: Sequence[LeftOut],
 
 def print_hits(hits: list[Hit], *, terms: set[str]) -> None:
     """The skills that fit, best first, with the words that matched."""
-    out = _console()
+    out = console()
     print_rows(out, [(hit.name, hit.source, hit.description) for hit in hits], terms=terms)
     if not hits:
         out.print("No skill fits. Other words may help; vade list shows all there are.")
@@ -79,19 +79,19 @@ def print_hits(hits: list[Hit], *, terms: set[str]) -> None:
 
 def print_text(text: str) -> None:
     """Text of a skill, line by line, with nothing in it that could steer a terminal."""
-    out = _console()
+    out = console()
     for line in text.split("\n"):
         out.print(Text(escaped(line.expandtabs(4))), soft_wrap=True)
 
 
 def print_skill(skill: Skill, found: dict[str, Any]) -> None:
     """All about one skill; ``found`` holds its files, its namesakes and, if asked for, its body."""
-    out = _console()
-    out.print(_plain(skill.name, style="bold cyan"), _plain(skill.skill_id, style="dim"))
-    out.print(_plain(skill.description))
+    out = console()
+    out.print(plain(skill.name, style="bold cyan"), plain(skill.skill_id, style="dim"))
+    out.print(plain(skill.description))
     out.print()
     for label, text in _facts(skill, found):
-        out.print(Text(f"{label:<14}", style="dim"), _plain(text), sep="", soft_wrap=True)
+        out.print(Text(f"{label:<14}", style="dim"), plain(text), sep="", soft_wrap=True)
     if "body" in found:
         out.print()
         print_text(found["body"].rstrip("\n"))
@@ -125,11 +125,11 @@ def _facts(skill: Skill, found: dict[str, Any]) -> list[tuple[str, str]]:
 
 def print_verdicts(verdicts: list[Validation]) -> None:
     """Each skill with its problems, errors first."""
-    out = _console()
+    out = console()
     for verdict in verdicts:
         mark, style = _MARKS["ok" if verdict.valid else "problem"]
         remark = "" if verdict.problems else " valid"
-        out.print(_plain(f"{mark} {verdict.path}{remark}", style=style), soft_wrap=True)
+        out.print(plain(f"{mark} {verdict.path}{remark}", style=style), soft_wrap=True)
         for problem in verdict.problems:
             _print_problem(out, problem, with_severity=True)
     wrong = sum(not verdict.valid for verdict in verdicts)
@@ -139,13 +139,13 @@ def print_verdicts(verdicts: list[Validation]) -> None:
 
 def print_roots(report: Report, *, absent_too: bool) -> None:
     """The roots in their order, with what is in them."""
-    out = _console()
+    out = console()
     shown = [root for root in report.roots if absent_too or root.root.explicit or root.status != "absent"]
     for root in shown:
         state = counted(root.valid, "skill") if root.status == "searched" else root.status.replace("-", " ")
         kind = "" if root.root.kind == "native" else f" ({root.root.kind})"
         row = f"{root.root.priority:4}  {root.root.source + kind:<18}  {state:<15}  "
-        out.print(row, _plain(str(root.root.path)), sep="", soft_wrap=True)
+        out.print(row, plain(str(root.root.path)), sep="", soft_wrap=True)
     if absent := len(report.roots) - len(shown):
         out.print(f"\n{counted(absent, 'default root')} not there: vade roots --all", style="dim")
 
@@ -154,21 +154,21 @@ def print_refreshed(index: SkillIndex) -> None:
     """One line: what was read, and what there is."""
     report = index.report
     read = f"Read {counted(report.read, 'document')} again in {report.seconds:.2f} s"
-    _console().print(f"{read}: {counted(len(index), 'skill')}, {len(report.ignored):,} left out")
+    console().print(f"{read}: {counted(len(index), 'skill')}, {len(report.ignored):,} left out")
 
 
 def print_doctor(index: SkillIndex | None, found: list[Check]) -> None:
     """The checks, then everything that was left out, with its line and its correction."""
-    out = _console()
+    out = console()
     for check in found:
         mark, style = _MARKS[check.status]
         said = f"{check.name}: {check.message} {check.fix or ''}"
-        out.print(Text(mark, style=style), _plain(said), soft_wrap=True)
+        out.print(Text(mark, style=style), plain(said), soft_wrap=True)
     if index is None:
         return
     for left_out in index.report.ignored:
         out.print()
-        out.print(Text("left out ", style="red"), _plain(left_out.path, style="bold"), sep="", soft_wrap=True)
+        out.print(Text("left out ", style="red"), plain(left_out.path, style="bold"), sep="", soft_wrap=True)
         for problem in left_out.problems:
             _print_problem(out, problem)
     _print_conflicts(out, index.report)
@@ -179,23 +179,23 @@ def print_doctor(index: SkillIndex | None, found: list[Check]) -> None:
 
 def print_runs(runs: Sequence[PastRun]) -> None:
     """The runs, the latest last: when, how they ended, what was asked."""
-    out = _console()
+    out = console()
     for run in runs:
         status = Text(f"{run.status:<12}", style="green" if run.status == "done" else "yellow")
         row = f"  {run.seconds:6.1f} s  {run.request}"
-        out.print(f"{run.run_id}  ", status, _plain(row), sep="", overflow="ellipsis", no_wrap=True)
+        out.print(f"{run.run_id}  ", status, plain(row), sep="", overflow="ellipsis", no_wrap=True)
     if not runs:
         out.print('No runs yet: vade run "what is to be done"')
 
 
 def print_timeline(run: PastRun) -> None:
     """One run, step by step."""
-    out = _console()
-    out.print(_plain(f"{run.run_id}  {run.status}  {run.seconds:.1f} s", style="bold"))
+    out = console()
+    out.print(plain(f"{run.run_id}  {run.status}  {run.seconds:.1f} s", style="bold"))
     for entry in timeline(run):
         sign, style = _SIGNS[entry.mark]
         head = Text(f"{entry.seconds:7.2f}  {sign} ", style=style)
-        out.print(head, _plain(entry.title), sep="", soft_wrap=True)
+        out.print(head, plain(entry.title), sep="", soft_wrap=True)
         if entry.mark in {"plan", "end", "asked"} and entry.detail:
             for line in entry.detail.splitlines():
                 out.print(
@@ -211,7 +211,7 @@ def _print_remarks(out: Console, index: SkillIndex) -> None:
     for skill in remarked[:MAX_LISTED_REMARKS]:
         out.print(
             "  ",
-            _plain(f"{skill.name}: {_remark(skill.diagnostics[0])}", style="dim"),
+            plain(f"{skill.name}: {_remark(skill.diagnostics[0])}", style="dim"),
             sep="",
             soft_wrap=True,
         )
@@ -226,19 +226,19 @@ def _remark(problem: Problem) -> str:
 def _print_conflicts(out: Console, report: Report) -> None:
     for conflict in report.conflicts:
         out.print()
-        out.print(_plain(f"{conflict.name}: {conflict.path} is used, not", style="bold"), soft_wrap=True)
+        out.print(plain(f"{conflict.name}: {conflict.path} is used, not", style="bold"), soft_wrap=True)
         for other in conflict.overridden:
-            out.print("  ", _plain(f"{other.path}, because {_REASONS[other.reason]}"), sep="", soft_wrap=True)
+            out.print("  ", plain(f"{other.path}, because {_REASONS[other.reason]}"), sep="", soft_wrap=True)
 
 
 def _print_problem(out: Console, problem: Problem, *, with_severity: bool = False) -> None:
     style = "red" if problem.severity == "error" else "yellow"
     severity = Text(f"{problem.severity} ", style=style) if with_severity else ""
     line = f"line {problem.line}: " if problem.line else ""
-    out.print("  ", severity, line, _plain(problem.message), sep="", soft_wrap=True)
+    out.print("  ", severity, line, plain(problem.message), sep="", soft_wrap=True)
 
 
-def _console() -> Console:
+def console() -> Console:
     """A console on standard output: no colour unless it is a terminal, and NO_COLOR is honoured."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
     plain = "NO_COLOR" in os.environ
@@ -253,6 +253,6 @@ class _Console(Console):
         raise BrokenPipeError(errno.EPIPE, "broken pipe")
 
 
-def _plain(text: str, *, style: str = "") -> Text:
+def plain(text: str, *, style: str = "") -> Text:
     """Text from outside, on one line, with nothing in it that could steer a terminal."""
     return Text(visible(text), style=style)

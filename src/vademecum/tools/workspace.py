@@ -38,7 +38,8 @@ class Workspace:
 
     def __init__(self, *roots: Path, project: Path | None = None) -> None:
         self._roots = tuple(Path(os.path.abspath(root)) for root in roots)
-        self._project = Path(os.path.abspath(project or roots[0]))
+        base = os.path.abspath(project or roots[0])
+        self._bases = tuple(dict.fromkeys((base, os.path.realpath(base))))
 
     def locate(self, path: str) -> Located:
         """Where a path from outside leads; what is not below one of the directories is not there."""
@@ -64,10 +65,13 @@ class Workspace:
         return tuple(dict.fromkeys((self._rule(path), self._rule(Path(os.path.realpath(path))))))
 
     def _rule(self, path: Path) -> str:
-        for base in (self._project, Path(os.path.realpath(self._project))):
-            if path.is_relative_to(base):
-                return path.relative_to(base).as_posix()
-        return str(path)
+        text = str(path)
+        for base in self._bases:
+            if text == base:
+                return "."
+            if text.startswith(f"{base.rstrip('/')}/"):
+                return text[len(base.rstrip("/")) + 1 :]
+        return text
 
 
 def open_file(located: Located) -> int:

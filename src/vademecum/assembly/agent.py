@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from vademecum.agent.doing import Doer, Done, Parts
 from vademecum.agent.loop import Loop, Outcome, Settings
 from vademecum.agent.mentions import Mentions, called_in, commanded, files_in
 from vademecum.agent.prompt import State, request_section, untrusted
-from vademecum.config import load_config
+from vademecum.config import SandboxName, load_config
 from vademecum.context import Context
 from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.body import BodyLimits, load_body
@@ -35,11 +35,12 @@ from vademecum.search.finder import Finder
 from vademecum.skill.skill import Skill
 from vademecum.tools.base import AuditRecord
 from vademecum.tools.runtime import Surroundings, Tools
+from vademecum.tools.sandbox.base import Sandbox
 from vademecum.tools.sandbox.choose import choose_sandbox
 from vademecum.tools.workspace import Workspace
 
 if TYPE_CHECKING:  # what only a run under a charter needs is imported by it
-    from vademecum.doors.charter import Chartered, Past
+    from vademecum.assembly.charter import Chartered, Past
     from vademecum.governance.charter import Charter
 
 MAX_REQUEST_CHARS = 100_000
@@ -71,11 +72,33 @@ def allowing(tools: Iterable[str]) -> list[Rule]:
 
 
 @dataclass(frozen=True, slots=True)
+class Library:
+    """The skills that a model may know of, and search over them: made once, used by any number of runs."""
+
+    offered: SkillIndex
+    finder: Finder
+    snapshot: dict[str, Any]
+
+    @classmethod
+    def of(cls, index: SkillIndex, policy: Decider, *, agent: str = "default") -> Library:
+        """What the rules let this agent know of: what is denied does not exist."""
+
+        def is_offered(skill: Skill) -> bool:
+            request = Request("skill", (skill.name,), "model", agent, skill.name)
+            return policy.decide(request).effect is not Effect.DENY
+
+        shadowed = [skill for skill in index.shadowed if not skill.controls.disable_model_invocation]
+        offered = index.restricted(filter(is_offered, index.for_model()), filter(is_offered, shadowed))
+        return cls(offered, Finder(index, skills=offered.skills), index.to_json())
+
+
+@dataclass(frozen=True, slots=True)
 class Agent:
     """An agent with skills. Each ``run`` is one request, from the first prompt to the answer, on the record.
 
     Without an approver nobody is asked, and what would need approval is refused. A ``charter`` is asked as
-    well, for an agent of this type and in this state; it charges its costs to the state.
+    well, for an agent of this type and in this state; it charges its costs to the state. ``library`` is for
+    those who run many requests with the same index, rules and name.
     """
 
     model: Model | str
@@ -91,6 +114,8 @@ class Agent:
     charter: Charter | None = None
     agent_type: str = "agent"
     state: dict[str, Any] = field(default_factory=dict)
+    library: Library | None = None
+    sandbox: Callable[[SandboxName], Sandbox] = choose_sandbox
 
     def run(self, request: str, *, skills: Sequence[str] = (), before: str = "") -> Outcome:
         """Do what is asked.
@@ -138,19 +163,34 @@ class _Session:
         self._secrets = Secrets(context.env)
         self._past: Past | None = None
         policy = agent.policy or Policy.load(context)
+        self._policy = policy
         self._approver = _OnRecord(agent.approver or Nobody())
         grants = Grants(grants_file(context))
         self._gate = Gate(policy, project=project, grants=grants, approver=self._approver)
 
+    @cached_property
+    def _library(self) -> Library:
+        """Found out once the record is there, which is to tell of everything."""
+        agent = self._agent
+        return agent.library or Library.of(agent.index, self._policy, agent=agent.name)
+
     def start(self, request: str, named: Sequence[str], before: str) -> Outcome:
         """Run the request from its first prompt on."""
         record = self._record()
-        offered = self._offered()
+        offered = self._library.offered
         mentions = files_in(request, self._is_file)
-        self._begin(record, request, self._agent.budget, skills=len(offered), skills_named=list(named))
+        ranked = self._ranked(mentions)
+        self._begin(
+            record,
+            request,
+            self._agent.budget,
+            skills=len(offered),
+            skills_named=list(named),
+            ranked=ranked,
+        )
         state = State(
             request_section(request, mentions.files, mentions.absent),
-            self._catalogue(offered, mentions),
+            self._catalogue(ranked),
             self._agent.budget,
             before=untrusted(before, kind="conversation") if before else "",
         )
@@ -158,7 +198,7 @@ class _Session:
 
     def _begin(self, record: Record, request: str, budget: Budget, **more: Any) -> None:
         index = self._agent.index
-        record.snapshot(index.hash, index.to_json)
+        record.snapshot(index.hash, lambda: self._library.snapshot)
         record.add(
             "run_started",
             request=request,
@@ -226,7 +266,7 @@ class _Session:
         agent = self._agent
         if agent.charter is None:
             return None
-        from vademecum.doors.charter import Chartered, Past  # noqa: PLC0415
+        from vademecum.assembly.charter import Chartered, Past  # noqa: PLC0415
 
         if self._past is None:
             self._past = Past(agent.name, agent.agent_type, agent.state)
@@ -243,7 +283,7 @@ class _Session:
             workspace=self._workspace,
             record=record.place,
             skill=partial(_known, known),
-            sandbox=partial(choose_sandbox, execution.sandbox),
+            sandbox=partial(self._agent.sandbox, execution.sandbox),
             execution=execution,
             env=self._context.env,
             skill_at=self._agent.index.at,
@@ -263,40 +303,44 @@ class _Session:
     def _limits(self) -> BodyLimits:
         return BodyLimits(self._agent.index.options.body_lines)
 
-    def _offered(self) -> SkillIndex:
-        """The skills that the model may know of: what is denied does not exist."""
-        index = self._agent.index
-        shadowed = [skill for skill in index.shadowed if not skill.controls.disable_model_invocation]
-        return index.restricted(
-            filter(self._is_offered, index.for_model()), filter(self._is_offered, shadowed)
-        )
-
-    def _is_offered(self, skill: Skill) -> bool:
-        request = Request("skill", (skill.name,), "model", self._agent.name, skill.name)
-        return self._gate.decide(request).effect is not Effect.DENY
-
-    def _catalogue(self, offered: SkillIndex, mentions: Mentions) -> str:
-        """The skills to choose from, and those that search puts first; of too many, the first ones."""
-        if not offered.skills:
-            return ""
+    def _ranked(self, mentions: Mentions) -> list[str]:
+        """The skills that search puts first; what files are called says little, what they end in more."""
         endings = " ".join(Path(file).suffix.lstrip(".") for file in mentions.files)
-        hits = Finder(self._agent.index, skills=offered.skills).search(f"{mentions.rest} {endings}", RANKED)
+        return [hit.name for hit in self._library.finder.search(f"{mentions.rest} {endings}", RANKED)]
+
+    def _catalogue(self, ranked: Sequence[str]) -> str:
+        """The skills to choose from, and those that search puts first; of too many, the first ones."""
+        offered = self._library.offered.skills
+        if not offered:
+            return ""
         room = self._agent.budget.context_chars // CATALOGUE_SHARE
-        first = {hit.name for hit in hits}
-        ordered = sorted(offered.skills, key=lambda skill: skill.name not in first)
+        first = set(ranked)
+        ordered = sorted(offered, key=lambda skill: skill.name not in first)
         listed = ordered[: max(RANKED, room // CHARS_A_SKILL)]
-        text = sections.safe(render_catalogue(sorted(listed, key=lambda s: s.name), budget=room).text)
+        text = sections.safe(_listing(listed, first, room))
         if len(listed) < len(ordered):
             text += (
                 f"\n({len(ordered) - len(listed):,} more skills are not listed; name the task to find them)"
             )
-        return text + (f"\nranked first by search: {', '.join(hit.name for hit in hits)}" if hits else "")
+        return text + (f"\nranked first by search: {', '.join(ranked)}" if ranked else "")
 
     def _is_file(self, word: str) -> bool:
         try:
             return self._workspace.locate(word).path.is_file()
         except (VademecumError, OSError, ValueError):
             return False
+
+
+def _listing(skills: Sequence[Skill], first: set[str], room: int) -> str:
+    """The catalogue by name; where descriptions have to be cut, those that search puts first stay whole."""
+    by_name = sorted(skills, key=lambda skill: skill.name)
+    whole = render_catalogue(by_name, budget=room)
+    best = [skill for skill in by_name if skill.name in first]
+    if not whole.shortened or not best:
+        return whole.text
+    head = render_catalogue(best, budget=room).text
+    others = [skill for skill in by_name if skill.name not in first]
+    return head + render_catalogue(others, budget=room - len(head)).text.removeprefix("Available Skills:")
 
 
 class _OnRecord:

@@ -1,0 +1,220 @@
+"""``vade eval``: run cases, show what came of them, compare two evaluations, begin a suite."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import structs
+
+from vademecum.cli.eval_progress import EvalProgress
+from vademecum.cli.eval_reports import (
+    compare_command,
+    print_evaluation,
+    report_command,
+    results_home,
+    suites_home,
+)
+from vademecum.cli.indexing import IndexWords, complete_names, index_options
+from vademecum.cli.output import counted, json_option, print_json, yes_option
+from vademecum.cli.running import allow_option
+from vademecum.context import Context
+from vademecum.errors import CaseRefused, SkillNotFound
+from vademecum.evals import configurations as ways
+from vademecum.evals.cases import Case
+from vademecum.evals.engines import Engine, Threads
+from vademecum.evals.evaluating import Evaluator
+from vademecum.evals.performing import Performer
+from vademecum.evals.plan import SECONDS, Configuration
+from vademecum.evals.reading import Suite, read_suite
+from vademecum.evals.summary import summarise
+from vademecum.evals.workshop import Workshop
+from vademecum.registry.index import SkillIndex
+
+MAX_WORKERS = 256
+
+_DIRECTORY = click.Path(file_okay=False)
+_FILE = click.Path(dir_okay=False)
+
+
+@click.group("eval", invoke_without_command=True)
+@click.pass_context
+def eval_command(context: click.Context) -> None:
+    """Run cases against skills and models, and say what the numbers are worth."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+eval_command.add_command(report_command)
+eval_command.add_command(compare_command)
+
+
+@eval_command.command("run")
+@click.argument("suite", shell_complete=complete_names)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="KIND:NAME",
+    help="offline, openai:NAME, recorded:TAPE, …, or mock; repeatable: each is compared with the first. "
+    "Without it each case's own mock answers, or the offline model.",
+)
+@click.option("--without", metavar="SKILL", default="", help="Run everything with and without this skill.")
+@click.option("--sizes", metavar="N,N,…", default="", help="Libraries of so many skills, e.g. 10,100,1000.")
+@click.option(
+    "--judge", metavar="KIND:NAME", default="", help="The model that judges what only words can say."
+)
+@click.option(
+    "--record", "tape", type=_FILE, default="", metavar="TAPE", help="Keep the model's replies here."
+)
+@click.option(
+    "--repeat", type=click.IntRange(1, 1000), help="Run each case so often, whatever it says itself."
+)
+@click.option("--tag", "tags", multiple=True, help="Only cases with this tag; repeatable.")
+@click.option("--project", type=_DIRECTORY, help="The project of which each run gets a copy.")
+@click.option("-j", "workers", type=click.IntRange(1, MAX_WORKERS), help="So many runs at once.")
+@click.option("--engine", type=click.Choice(["threads", "ray"]), default="threads", help="Where runs happen.")
+@click.option("--address", default="", help="The Ray cluster; without it one is started here.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.1, 86_400), default=SECONDS, help="The most that a run may take."
+)
+@click.option("--retry", is_flag=True, help="Run errors and time-outs again.")
+@click.option("--out", type=_DIRECTORY, help="Where results go; else .agent/evals/results/SUITE.")
+@allow_option
+@yes_option
+@index_options
+@json_option
+def run_command(  # noqa: PLR0913 - one for each option
+    *,
+    suite: str,
+    models: tuple[str, ...],
+    without: str,
+    sizes: str,
+    judge: str,
+    tape: str,
+    repeat: int | None,
+    tags: tuple[str, ...],
+    project: str | None,
+    workers: int | None,
+    engine: str,
+    address: str,
+    seconds: float,
+    retry: bool,
+    out: str | None,
+    allow: tuple[str, ...],
+    yes: bool,
+    as_json: bool,
+    **words: Any,
+) -> int:
+    """Run the cases of SUITE, a file, a directory or the name of a skill that has some.
+
+    Each run has its own copy of the project and its own home. What has a result already is not run again: the
+    same command goes on where it was interrupted. Exit code 0: all passed, 1: something did not.
+    """
+    context = Context.current()
+    index = IndexWords(**words).build()
+    found = _chosen(_suite(suite, index, context), tags=tags, repeat=repeat)
+    base = Configuration(
+        "default",
+        yes=yes,
+        allow=tuple(sorted(allow)),
+        judge=judge,
+        tape=os.path.abspath(tape) if tape else "",
+        seconds=seconds,
+    )
+    wanted = ways.by_model(base, models)
+    wanted = ways.with_and_without(wanted, without, index) if without else wanted
+    wanted = ways.by_size(wanted, _sizes(sizes), found.cases, index) if sizes else wanted
+    place = Path(out).absolute() if out else results_home(context) / found.name
+    copied = Path(project).absolute() if project else None
+    performer = Performer(Workshop(index, place, copied, dict(os.environ)))
+    for name in {*models, judge} - {"", "case", "mock"}:
+        performer.stock.model(name)  # a name that is wrong is said before anything runs
+    progress = EvalProgress(quiet=as_json)
+    evaluator = Evaluator(_engine(engine, workers or _cores(), address), performer, progress, retry=retry)
+    try:
+        evaluation = evaluator.evaluate(found, wanted)
+    except KeyboardInterrupt:
+        progress.close()
+        kept = f"{progress.done:,} of {counted(progress.total, 'run')} are kept"
+        click.echo(f"vade: {kept}; the same command goes on from there", err=True)
+        raise
+    finally:
+        progress.close()
+    summary = summarise(evaluation)
+    print_evaluation(evaluation, summary, as_json=as_json)
+    return 0 if summary.is_clean else 1
+
+
+@eval_command.command("init")
+@click.argument("name", shell_complete=complete_names)
+@index_options
+@json_option
+def init_command(*, name: str, as_json: bool, **words: Any) -> None:
+    """Write a first suite for the skill NAME, to be filled in: .agent/evals/NAME."""
+    from vademecum.evals.starter import write_starter
+
+    skill = IndexWords(**words).build().get(name)
+    written = write_starter(skill, suites_home(Context.current()) / skill.name)
+    if as_json:
+        print_json({"written": [str(path) for path in written]})
+        return
+    for path in written:
+        click.echo(f"Wrote {os.path.relpath(path)}")
+    click.echo(f"Fill them in, then: vade eval run {skill.name}")
+
+
+def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
+    """The suite at a path, or that of a skill: beside the project's, or the one it brings."""
+    if not wanted:
+        raise click.UsageError("Name a file or directory of cases, or a skill.")
+    if os.path.exists(wanted):
+        return read_suite(Path(wanted).absolute())
+    try:
+        skill = index.get(wanted)
+    except SkillNotFound as error:
+        message = (
+            f"There is neither a file nor a skill {wanted!r}: vade eval init NAME writes a suite for one."
+        )
+        raise CaseRefused(message, code="no-suite") from error
+    for place in (suites_home(context) / skill.name, Path(skill.location) / "evals"):
+        if place.is_dir():
+            return structs.replace(read_suite(place, name=skill.name), skill=skill.name)
+    raise CaseRefused(f"The skill {skill.name!r} has no cases: vade eval init {skill.name}.", code="no-suite")
+
+
+def _chosen(suite: Suite, *, tags: Sequence[str], repeat: int | None) -> Suite:
+    def changed(case: Case) -> Case:
+        return case if repeat is None else case.model_copy(update={"repeat": repeat})
+
+    kept = [changed(case) for case in suite.cases if not tags or set(tags) & set(case.tags)]
+    if not kept and tags:
+        raise CaseRefused(f"No case of {suite.name} has the tag {', '.join(tags)}.", code="no-suite")
+    return structs.replace(suite, cases=tuple(kept))
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        found = [int(word.replace("_", "")) for word in text.split(",") if word.strip()]
+    except ValueError as error:
+        raise click.BadParameter(
+            "write numbers with commas between, e.g. 10,100", param_hint="--sizes"
+        ) from error
+    if not found or min(found) < 1:
+        raise click.BadParameter("a library has at least one skill", param_hint="--sizes")
+    return found
+
+
+def _engine(name: str, workers: int, address: str) -> Engine:
+    if name == "threads":
+        return Threads(workers)
+    from vademecum.evals.on_ray import OnRay
+
+    return OnRay(workers, address=address or None)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

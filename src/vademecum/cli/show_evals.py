@@ -1,0 +1,152 @@
+"""How evaluations look to people: what did not pass and why, then the rates, then what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vademecum.cli.show import console, plain
+from vademecum.evals.comparing import Change, Comparison
+from vademecum.evals.markdown import MAX_TABLE_NAMES, confusion, notes, shown, why_of
+from vademecum.evals.summary import CaseRow, Column, Summary
+from vademecum.evals.triggers import Triggers, is_right
+
+MAX_LISTED = 40
+MAX_WHY_CHARS = 160
+
+_MARKS = {
+    "pass": ("✓", "green"),
+    "fail": ("✗", "red"),
+    "flaky": ("~", "yellow"),
+    "timeout": ("⧖", "magenta"),
+    "error": ("!", "magenta"),
+    "unjudged": ("?", "yellow"),
+}
+_VERDICTS = {"better": "green", "worse": "red", "inconclusive": "yellow"}
+
+
+def print_summary(summary: Summary) -> None:
+    """The cases that matter, the rates of each configuration, and what else is to be known."""
+    out = console()
+    several = len(summary.columns) > 1
+    wrong = [row for row in summary.rows if row.mark != "pass"]
+    listed = list(summary.rows) if len(summary.rows) <= MAX_LISTED // 2 else wrong
+    for row in listed[:MAX_LISTED]:
+        _print_row(out, row, several=several)
+    if len(listed) > MAX_LISTED:
+        out.print(f"… and {len(listed) - MAX_LISTED:,} more")
+    for malformed in summary.malformed:
+        out.print(Text("✗ malformed ", style="red"), plain(str(malformed)), sep="", soft_wrap=True)
+    if listed or summary.malformed:
+        out.print()
+    out.print(_rates(summary.columns))
+    for comparison in summary.comparisons:
+        out.print(plain(comparison.said, style=_VERDICTS[comparison.difference.verdict]), soft_wrap=True)
+    for note in notes(summary):
+        out.print(plain(note, style="dim"), soft_wrap=True)
+    for column in summary.columns:
+        if column.triggers is not None:
+            _print_triggers(out, column.configuration if several else "", column.triggers)
+
+
+def print_comparison(comparisons: Sequence[Comparison], judged: Sequence[str]) -> None:
+    """What changed, case by case, and what it is worth."""
+    out = console()
+    for comparison in comparisons:
+        for sign, style, changes in (("↓", "red", comparison.worse), ("↑", "green", comparison.better)):
+            for change in changes[:MAX_LISTED]:
+                _print_change(out, sign, style, change)
+        if comparison.unpaired:
+            few = ", ".join(comparison.unpaired[:10])
+            out.print(
+                plain(f"not compared, without a verdict on both sides: {few}", style="dim"), soft_wrap=True
+            )
+        style = _VERDICTS[comparison.difference.verdict]
+        out.print(plain(comparison.said, style=style), soft_wrap=True)
+        if comparison.regressions:
+            names = ", ".join(comparison.regressions[:10])
+            out.print(
+                plain(f"passed every time, and now fail every time: {names}", style="red"), soft_wrap=True
+            )
+        if comparison.tokens:
+            out.print(plain(f"{comparison.tokens:+,.0f} tokens a run", style="dim"))
+    for line in judged:
+        out.print(plain(line), soft_wrap=True)
+
+
+def _print_row(out: Console, row: CaseRow, *, several: bool) -> None:
+    sign, style = _MARKS[row.mark]
+    name = f"{row.case} ({row.configuration})" if several else row.case
+    mark = "" if row.mark in {"pass", "fail"} else f" {row.mark}"
+    why = why_of(row)
+    said = f": {why if len(why) <= MAX_WHY_CHARS else f'{why[:MAX_WHY_CHARS]}…'}" if why else ""
+    out.print(
+        Text(f"{sign} ", style=style),
+        plain(name, style="bold"),
+        plain(f"{mark}{said}"),
+        sep="",
+        soft_wrap=True,
+    )
+
+
+def _print_change(out: Console, sign: str, style: str, change: Change) -> None:
+    said = f"{change.case}: {change.old:.0%} → {change.new:.0%}"
+    out.print(Text(f"{sign} ", style=style), plain(said), sep="", soft_wrap=True)
+
+
+def _rates(columns: Sequence[Column]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    triggers = any(column.triggers for column in columns)
+    own = any(column.timeouts or column.errors or column.unjudged for column in columns)
+    tokens = any(column.cost.tokens for column in columns)
+    table.add_column("")
+    heads = ["passed", "rate", "95 % interval", *(["time-outs", "errors", "not judged"] if own else [])]
+    heads += [
+        *(["precision", "recall"] if triggers else []),
+        "turns",
+        "calls",
+        *(["tokens"] if tokens else []),
+    ]
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    for column in columns:
+        table.add_row(
+            plain(column.configuration, style="bold"),
+            *_cells(column, own=own, triggers=triggers, tokens=tokens),
+        )
+    return table
+
+
+def _cells(column: Column, *, own: bool, triggers: bool, tokens: bool) -> list[str]:
+    rate, cost = column.rate, column.cost
+    cells = [f"{rate.passed} of {rate.total}", f"{rate.rate:.1%}"]
+    cells.append(f"{rate.interval.low:.1%} to {rate.interval.high:.1%}")
+    cells += [str(n) for n in (column.timeouts, column.errors, column.unjudged)] if own else []
+    if triggers:
+        overall = column.triggers.overall if column.triggers else None
+        cells += [shown(overall.precision if overall else None), shown(overall.recall if overall else None)]
+    cells += [f"{cost.turns:.1f}", f"{cost.tool_calls:.1f}"]
+    return cells + ([f"{cost.tokens:,.0f}"] if tokens else [])
+
+
+def _print_triggers(out: Console, name: str, found: Triggers) -> None:
+    first = f"search alone puts the right skill first for {found.ranked_first} of {found.wanted} requests"
+    out.print(plain(f"{name}: {first}" if name else first, style="dim"), soft_wrap=True)
+    wanted, taken, counts = confusion(found)
+    if len(wanted) > MAX_TABLE_NAMES or len(taken) > 6:
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("wanted \\ taken")
+    for column in taken:
+        table.add_column(plain(column), justify="right")
+    for row in wanted:
+        cells = [_cell(counts.get((row, column), 0), right=is_right(row, column)) for column in taken]
+        table.add_row(plain(row, style="bold"), *cells)
+    out.print(table)
+
+
+def _cell(count: int, *, right: bool) -> Text:
+    return Text(str(count), style="green" if right else "red") if count else Text("·", style="dim")

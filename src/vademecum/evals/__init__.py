@@ -1,0 +1,1 @@
+"""Case → verdict: cases, trajectories, statistics, reports."""

@@ -1,0 +1,216 @@
+"""What a case is: a request, what is there, what is expected, within what."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+)
+
+from vademecum.evals.constraints import Constraint, parse_constraint
+from vademecum.evals.patterns import text_test
+from vademecum.policy.risk import RISKS
+
+MAX_REPEAT = 1000
+MAX_SECONDS = 86_400.0
+
+Text = Annotated[str, Field(max_length=100_000)]
+Name = Annotated[str, Field(min_length=1, max_length=300)]
+Id = Annotated[str, Field(min_length=1, max_length=200)]
+RunStatus = Literal["done", "degraded", "refused", "declined", "failed", "interrupted"]
+
+_TURN_KEYS = ("action", "reply", "error", "seconds")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _regular(text: str) -> str:
+    text_test(f"re:{text}")
+    return text
+
+
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_listed)]
+Regulars = Annotated[tuple[Annotated[str, AfterValidator(_regular)], ...], BeforeValidator(_listed)]
+Written = Annotated[Constraint, PlainValidator(parse_constraint), PlainSerializer(repr)]
+
+
+class JsonCheck(_Strict):
+    """The answer, or the first JSON in it, is of this schema, or has this value at this path."""
+
+    path: str = ""
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    equals: Any = None
+
+
+class MarkdownCheck(_Strict):
+    """What the answer is built of: headings by their text, a table with these columns, code, list items."""
+
+    headings: Texts = ()
+    table_columns: Texts = ()
+    code: str | bool | None = None
+    list_items: Annotated[int, Field(ge=0)] = 0
+
+
+class FileCheck(_Strict):
+    """A file that the run left, in the project or where a script made it."""
+
+    path: Name
+    contains: Texts = ()
+    equals: str | None = None
+    regex: Regulars = ()
+
+
+class CommandCheck(_Strict):
+    """A command in the sandbox, in the directory of the project as the run left it, and its exit code."""
+
+    argv: Annotated[tuple[str, ...], Field(min_length=1, max_length=100)]
+    exit_code: int = 0
+    files: Names = ()
+
+
+class OutputChecks(_Strict):
+    """What must hold of the answer and of what the run left behind."""
+
+    contains: Texts = ()
+    contains_any: Texts = ()
+    contains_none: Texts = ()
+    regex: Regulars = ()
+    json_: Annotated[
+        tuple[JsonCheck, ...],
+        Field(alias="json"),
+        BeforeValidator(lambda v: [v] if isinstance(v, dict) else v),
+    ] = ()
+    markdown: MarkdownCheck | None = None
+    files: tuple[FileCheck, ...] = ()
+    python: Annotated[str, Field(pattern=r"^[\w./-]+\.py:\w+$")] | None = None
+    command: CommandCheck | None = None
+    judge: Texts = ()
+
+
+def _output(value: Any) -> Any:
+    """A text or a list of texts stands for what the answer contains."""
+    return {"contains": value} if isinstance(value, str | list) else value
+
+
+class Expected(_Strict):
+    """Which skills are chosen, what the steps are like, what comes out."""
+
+    skills_any_of: Names = ()
+    skills_all_of: Names = ()
+    skills_none_of: Names = ()
+    trajectory: Annotated[
+        tuple[Written, ...], BeforeValidator(lambda v: [v] if isinstance(v, dict) else v)
+    ] = ()
+    output: Annotated[OutputChecks, BeforeValidator(_output)] = OutputChecks()
+    status: Annotated[tuple[RunStatus, ...], BeforeValidator(_listed)] = ()
+
+
+def _tool(name: str) -> str:
+    if name not in RISKS:
+        raise ValueError(f"there is no tool {name!r}: there are {', '.join(RISKS)}")
+    return name
+
+
+class Limits(_Strict):
+    """What a run of this case may use; more is a failure, and ends it."""
+
+    max_turns: Annotated[int, Field(ge=1)] | None = None
+    max_tool_calls: Annotated[int, Field(ge=0)] | None = None
+    max_script_runs: Annotated[int, Field(ge=0)] | None = None
+    max_seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] | None = None
+    deny_tools: Annotated[tuple[Annotated[str, AfterValidator(_tool)], ...], BeforeValidator(_listed)] = ()
+
+
+class Setup(_Strict):
+    """What is there before the request: a directory that is the project, skills that are called by name.
+
+    ``answer`` is what is said to every question; a case can say no by itself, yes is for whoever runs it.
+    """
+
+    project: str = ""
+    skills: Names = ()
+    before: Text = ""
+    answer: Literal["no", "nobody"] | None = None
+
+
+def _turn(value: Any) -> Any:
+    if isinstance(value, str) or (isinstance(value, dict) and any(key in value for key in _TURN_KEYS)):
+        return value
+    raise ValueError('a turn is {"action": {…}}, a text, {"error": "…"}, or {"seconds": …, "reply": …}')
+
+
+class Mock(_Strict):
+    """What the model says, turn by turn, when it is the mock that answers."""
+
+    turns: Annotated[tuple[Annotated[Any, AfterValidator(_turn)], ...], Field(min_length=1, max_length=1000)]
+    piece: Annotated[int, Field(ge=0, le=100_000)] = 0
+
+
+class CaseFile(_Strict):
+    """A file of the project before the run: its text, or the file it is copied from."""
+
+    name: Name
+    text: str | None = None
+    source: str | None = None
+
+
+def _files(value: Any) -> Any:
+    """Names with texts, or paths of files that are copied."""
+    if isinstance(value, dict):
+        return [{"name": name, "text": text} for name, text in value.items()]
+    if isinstance(value, list):
+        return [{"name": path, "source": path} if isinstance(path, str) else path for path in value]
+    return value
+
+
+class Case(_Strict):
+    """One request, and what a good run of it is like.
+
+    >>> Case(id="greeting", input="你好", expected={"output": "您好"}).expected.output.contains
+    ('您好',)
+    """
+
+    id: Annotated[
+        Id, BeforeValidator(lambda v: str(v) if isinstance(v, int) and not isinstance(v, bool) else v)
+    ]
+    input: Annotated[str, Field(min_length=1, max_length=100_000)]
+    description: Text = ""
+    files: Annotated[tuple[CaseFile, ...], BeforeValidator(_files)] = ()
+    setup: Setup = Setup()
+    expected: Expected = Expected()
+    constraints: Limits = Limits()
+    mock: Mock | None = None
+    tags: Names = ()
+    repeat: Annotated[int, Field(ge=1, le=MAX_REPEAT)] = 1
+    until: Literal["answer", "loaded"] = "answer"
+    place: Annotated[str, Field(exclude=True)] = ""
+
+    @property
+    def expects_skills(self) -> tuple[str, ...]:
+        """The skills one of which is right for the request; none where it says nothing about that."""
+        return tuple(dict.fromkeys((*self.expected.skills_any_of, *self.expected.skills_all_of)))
+
+    @property
+    def is_about_skills(self) -> bool:
+        """Whether it says which skills are right or wrong."""
+        return bool(self.expects_skills or self.expected.skills_none_of)
+
+    @property
+    def slug(self) -> str:
+        """Its id as the name of a file."""
+        return re.sub(r"[^\w-]+", "-", self.id).strip("-")[:80] or "case"

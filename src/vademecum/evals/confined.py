@@ -1,0 +1,125 @@
+"""Checks that are programs: a command, or a function of a file beside the case. They run in the sandbox."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from vademecum.errors import CaseRefused, FileRefused, PathRefused, VademecumError
+from vademecum.evals.cases import CommandCheck
+from vademecum.evals.checks import Check, Left
+from vademecum.files import read_capped
+from vademecum.paths import contained
+from vademecum.tools.interpreters import SYSTEM_PATH, Interpreter, own_python
+from vademecum.tools.process import Ended, Streams, run_command
+from vademecum.tools.sandbox.base import Jail, Limits, Sandbox
+
+SECONDS = 60.0
+MAX_CHECK_BYTES = 1024 * 1024
+MAX_SAID_BYTES = 2000
+
+# What calls the function: it reads what the run left, and writes down what the function says.
+_DRIVER = """
+import importlib.util, json, sys
+file, function, left, said = sys.argv[1:]
+spec = importlib.util.spec_from_file_location("check", file)
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+with open(left, encoding="utf-8") as read:
+    found = getattr(module, function)(json.load(read))
+with open(said, "w", encoding="utf-8") as out:
+    json.dump(found if isinstance(found, str) else bool(found), out)
+"""
+
+
+def check_command(wanted: CommandCheck, left: Left, *, sandbox: Sandbox) -> Check:
+    """A command, in the project as the run left it; the files it brings lie beside the case."""
+    name = f"command {' '.join(wanted.argv)}"
+    place = _place(left, "command")
+    for file in wanted.files:
+        copy = place / "files" / Path(file).name
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(_beside(left, file))
+    program = _program(wanted.argv[0])
+    copies = {file: str(place / "files" / Path(file).name) for file in wanted.files}
+    argv = [*program.words, *(copies.get(word, word) for word in wanted.argv[1:])]
+    ended, said = _run(argv, left, place, program, sandbox)
+    if ended.reason != "exited":
+        return Check(name, "fail", f"it was stopped ({ended.reason})")
+    fits = ended.exit_code == wanted.exit_code
+    return Check(name, "pass") if fits else Check(name, "fail", f"exit code {ended.exit_code}: {said}")
+
+
+def check_function(wanted: str, left: Left, *, sandbox: Sandbox) -> Check:
+    """A function of a Python file beside the case: it is given what the run left, and says true or false.
+
+    A text that it returns says what is wrong.
+    """
+    file, _, function = wanted.rpartition(":")
+    place = _place(left, "function")
+    (place / "check.py").write_bytes(_beside(left, file))
+    (place / "driver.py").write_text(_DRIVER)
+    given = {
+        "answer": left.answer,
+        "status": left.status,
+        "skills": list(left.skills),
+        "project": str(left.project),
+        "made": [str(path) for path in left.made],
+    }
+    (place / "left.json").write_text(json.dumps(given, ensure_ascii=False), "utf-8")
+    python = own_python()
+    said_file = place / "work" / "said.json"
+    words = [str(place / "check.py"), function, str(place / "left.json"), str(said_file)]
+    ended, said = _run([*python.words, str(place / "driver.py"), *words], left, place, python, sandbox)
+    name = f"function {wanted}"
+    if ended.reason != "exited" or ended.exit_code:
+        return Check(name, "fail", f"it failed ({ended.reason}, exit code {ended.exit_code}): {said}")
+    found = json.loads(read_capped(said_file, cap=MAX_CHECK_BYTES))
+    if isinstance(found, str):
+        return Check(name, "fail" if found else "pass", found)
+    return Check(name, "pass") if found else Check(name, "fail", "it says no")
+
+
+def _beside(left: Left, file: str) -> bytes:
+    try:
+        return read_capped(contained(left.place, file), cap=MAX_CHECK_BYTES)
+    except (OSError, FileRefused, PathRefused) as error:
+        raise CaseRefused(f"The check {file!r} cannot be read beside its case ({error}).") from error
+
+
+def _place(left: Left, name: str) -> Path:
+    place = left.scratch / name
+    for directory in (place, place / "work", place / "home", place / "shared"):
+        directory.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _program(name: str) -> Interpreter:
+    """Python is the one that runs us; anything else is the system's, by its name."""
+    if name in {"python", "python3"}:
+        return own_python()
+    found = shutil.which(Path(name).name, path=SYSTEM_PATH)
+    if found is None:
+        raise VademecumError(f"The command {name!r} is not installed here.", code="interpreter")
+    return Interpreter((found,))
+
+
+def _run(
+    argv: list[str], left: Left, place: Path, program: Interpreter, sandbox: Sandbox
+) -> tuple[Ended, str]:
+    streams = Streams(place / "stdout", place / "stderr")
+    for stream in (streams.out, streams.err):
+        stream.touch()
+    own = {"HOME": str(place / "home"), "PATH": SYSTEM_PATH, "LANG": "C.UTF-8"}
+    jail = Jail(
+        directory=left.project,
+        environment=own,
+        readable=(place, *left.made, *program.readable),
+        writable=(left.project, place / "work", place / "home", streams.out, streams.err),
+        shared=place / "shared",
+        limits=Limits(seconds=SECONDS),
+    )
+    ended = run_command(sandbox, argv, jail, streams=streams)
+    said = (streams.err.read_bytes() or streams.out.read_bytes())[-MAX_SAID_BYTES:]
+    return ended, " ".join(said.decode("utf-8", "replace").split())[-300:] or "it said nothing"

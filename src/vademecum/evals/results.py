@@ -1,0 +1,190 @@
+"""What a unit came to, kept line by line so that an evaluation that was cut short goes on where it was."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from vademecum.errors import CaseRefused, FileRefused
+from vademecum.evals.cases import Case
+from vademecum.evals.checks import Check
+from vademecum.evals.plan import Configuration
+from vademecum.evals.reading import Malformed
+from vademecum.files import read_capped, write_atomic
+
+MAX_RESULTS_BYTES = 1024 * 1024 * 1024
+MAX_HEADER_BYTES = 256 * 1024 * 1024
+RESULTS, HEADER, RUNS, OUTPUTS = "results.jsonl", "evaluation.json", "runs", "outputs"
+
+# Neither a time-out nor an error says anything about what was tried: they are counted by themselves.
+Verdict = Literal["pass", "fail", "timeout", "error", "unjudged"]
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What one unit came to, why, and what it cost."""
+
+    key: str
+    case: str
+    configuration: str
+    repetition: int
+    outcome: Verdict
+    checks: tuple[Check, ...] = ()
+    skills: tuple[str, ...] = ()
+    ranked: tuple[str, ...] = ()
+    status: str = ""
+    stop_reason: str = ""
+    answer: str = ""
+    error: str = ""
+    run: str = ""
+    turns: int = 0
+    tool_calls: int = 0
+    script_runs: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+    files: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> list[Check]:
+        """The checks that do not hold."""
+        return [check for check in self.checks if check.holds == "fail"]
+
+    @property
+    def why(self) -> str:
+        """What is wrong, in one line; nothing where nothing is."""
+        if self.error:
+            return self.error.splitlines()[0]
+        return "; ".join(
+            f"{check.name}: {check.detail}" if check.detail else check.name for check in self.failed
+        )
+
+
+class CaseLine(msgspec.Struct, frozen=True):
+    """What a report needs to know of a case."""
+
+    id: str
+    input: str
+    tags: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
+    about_skills: bool = False
+
+    @classmethod
+    def of(cls, case: Case) -> CaseLine:
+        """The line of a case."""
+        none = case.expected.skills_none_of
+        return cls(case.id, case.input, case.tags, case.expects_skills, none, case.is_about_skills)
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What an evaluation is: its cases, its configurations, and the keys of its units in their order."""
+
+    name: str
+    suite: str
+    skill: str
+    started: float
+    configurations: tuple[Configuration, ...]
+    cases: tuple[CaseLine, ...]
+    malformed: tuple[Malformed, ...]
+    units: tuple[str, ...]
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """An evaluation as far as it got; ``beside`` is where the records of one lie that it is shown with."""
+
+    header: Header
+    results: tuple[Result, ...]
+    place: str = ""
+    beside: str = ""
+
+    @property
+    def missing(self) -> int:
+        """How many units have no result yet."""
+        return len(self.header.units) - len(self.results)
+
+    def of(self, configuration: str) -> list[Result]:
+        """The results of one configuration."""
+        return [result for result in self.results if result.configuration == configuration]
+
+
+class Ledger:
+    """The results of one directory. Each is on disk, whole, before the next unit counts."""
+
+    def __init__(self, place: Path) -> None:
+        self._path = place / RESULTS
+        self._lock = threading.Lock()
+        place.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._file = os.open(self._path, flags, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._file)
+            raise CaseRefused(
+                f"Another evaluation writes to {place}: wait, or name another --out."
+            ) from error
+        self.known = {result.key: result for result in _read(self._path)}
+        _cut(self._path)
+
+    def add(self, result: Result) -> None:
+        """Keep a result."""
+        with self._lock:
+            data = msgspec.json.encode(result) + b"\n"
+            while data:
+                data = data[os.write(self._file, data) :]
+            self.known[result.key] = result
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+
+def write_header(place: Path, header: Header) -> None:
+    """Keep what the evaluation is."""
+    write_atomic(place / HEADER, msgspec.json.format(msgspec.json.encode(header), indent=1))
+
+
+def read_evaluation(place: Path) -> Evaluation:
+    """An evaluation from its directory; results that belong to older units are left out."""
+    try:
+        data = read_capped(place / HEADER, cap=MAX_HEADER_BYTES)
+        header = msgspec.json.decode(data, type=Header)
+    except (OSError, FileRefused) as error:
+        advice = "vade eval run SUITE makes some"
+        raise CaseRefused(f"There are no results in {place}: {advice}.", code="no-suite") from error
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise CaseRefused(f"{place / HEADER} cannot be read ({error}): run the evaluation again.") from error
+    known = {result.key: result for result in _read(place / RESULTS)}
+    return Evaluation(header, tuple(known[key] for key in header.units if key in known), str(place))
+
+
+def _read(path: Path) -> list[Result]:
+    """All whole lines; one that was cut short, or is of another version, counts as not there."""
+    try:
+        data = read_capped(path, cap=MAX_RESULTS_BYTES)
+    except OSError:
+        return []
+    except FileRefused as error:
+        raise CaseRefused(f"{path} cannot be read: {error}") from error
+    decoder = msgspec.json.Decoder(Result)
+    found = []
+    for line in data.rpartition(b"\n")[0].splitlines():
+        try:
+            found.append(decoder.decode(line))
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            continue
+    return found
+
+
+def _cut(path: Path) -> None:
+    """Remove the beginning of a line that was never finished."""
+    with open(path, "rb+") as file:
+        data = file.read()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            file.truncate(whole)

@@ -1,0 +1,94 @@
+"""Which skill took whose request: a confusion table, precision and recall for each skill and over all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from vademecum.evals.results import CaseLine, Result
+
+NONE = "(none)"
+
+
+class SkillRate(Struct, frozen=True):
+    """One skill: how often it was right to take it, of all that took it, and of all that should have."""
+
+    skill: str
+    right: int
+    wrongly_taken: int
+    missed: int
+
+    @property
+    def precision(self) -> float | None:
+        """Of the requests that took it, the share that should; unknown where none did."""
+        taken = self.right + self.wrongly_taken
+        return self.right / taken if taken else None
+
+    @property
+    def recall(self) -> float | None:
+        """Of the requests that should take it, the share that did; unknown where none should."""
+        wanted = self.right + self.missed
+        return self.right / wanted if wanted else None
+
+
+class Cell(Struct, frozen=True):
+    """So many requests for one skill were taken by another, or by the same."""
+
+    wanted: str
+    taken: str
+    count: int
+
+
+class Triggers(Struct, frozen=True):
+    """How requests found their skills. ``ranked_first`` is what search alone makes of them.
+
+    Errors and time-outs are in ``unknown``: they are neither hits nor misses.
+    """
+
+    overall: SkillRate
+    skills: tuple[SkillRate, ...]
+    confusion: tuple[Cell, ...]
+    ranked_first: int
+    wanted: int
+    unknown: int
+
+
+def is_right(wanted: str, taken: str) -> bool:
+    """Whether a cell of the table is where requests should be."""
+    return wanted == taken or (wanted.startswith("not ") and wanted != f"not {taken}")
+
+
+def triggers_of(cases: Sequence[CaseLine], results: Sequence[Result]) -> Triggers | None:
+    """The table of the cases that say which skill is right; nothing where none does."""
+    lines = {case.id: case for case in cases if case.about_skills}
+    about = [result for result in results if result.case in lines]
+    if not about:
+        return None
+    # Only whether a skill was taken counts here: a run that failed otherwise has taken it all the same.
+    known = [result for result in about if result.outcome not in {"error", "timeout"}]
+    right, wrong, missed = Counter[str](), Counter[str](), Counter[str]()
+    cells: Counter[tuple[str, str]] = Counter()
+    first = wanted = 0
+    for result in known:
+        case = lines[result.case]
+        taken = set(result.skills)
+        hits = taken & set(case.wanted)
+        right.update(hits)
+        wrong.update(taken & set(case.unwanted) if not case.wanted else taken - set(case.wanted))
+        if case.wanted:
+            wanted += 1
+            first += result.ranked[:1] != () and result.ranked[0] in case.wanted
+            missed.update(() if hits else case.wanted[:1])
+        row = sorted(hits)[0] if hits else case.wanted[0] if case.wanted else f"not {case.unwanted[0]}"
+        cells[row, sorted(hits)[0] if hits else (result.skills[0] if result.skills else NONE)] += 1
+    names = sorted({*right, *wrong, *missed})
+    return Triggers(
+        SkillRate("all", right.total(), wrong.total(), missed.total()),
+        tuple(SkillRate(name, right[name], wrong[name], missed[name]) for name in names),
+        tuple(Cell(*pair, count) for pair, count in sorted(cells.items())),
+        first,
+        wanted,
+        len(about) - len(known),
+    )

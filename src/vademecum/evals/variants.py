@@ -1,0 +1,178 @@
+"""The shapes in which people write cases → the one shape that we read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vademecum.errors import CaseRefused, FileRefused
+from vademecum.files import read_capped
+
+MAX_MANIFEST_BYTES = 64 * 1024
+TRIGGER_LISTS = ("triggers", "queries", "eval_queries", "trigger_queries")
+_SAID = ("text", "assertion", "expectation", "statement", "description", "name", "check")
+_NAME = re.compile(rb"^name:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One case as fields, or what is wrong with it: in which field, and how."""
+
+    fields: Any
+    problem: str = ""
+    field: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What a file holds: the skill it is about, and its cases."""
+
+    skill: str
+    cases: list[Entry]
+
+
+def entries(document: Any, file: Path) -> Entries:
+    """The cases in a document, whichever shape it has."""
+    if isinstance(document, list):
+        return _listed(document, "", file)
+    if not isinstance(document, Mapping):
+        raise CaseRefused("the file holds neither a case nor a list of cases: see docs/evals.md.")
+    skill = str(document.get("skill_name") or document.get("skill") or "")
+    if isinstance(document.get("evals"), list):
+        skill = skill or _skill_around(file)
+        return Entries(
+            skill, [_from_eval(entry, number) for number, entry in enumerate(document["evals"], 1)]
+        )
+    for key in TRIGGER_LISTS:
+        if isinstance(document.get(key), list):
+            return _triggers(document[key], skill or _skill_around(file), file)
+    if isinstance(document.get("cases"), list):
+        return _listed(document["cases"], skill, file)
+    if not document:
+        raise CaseRefused("the file is empty: write a case, or remove it.")
+    return Entries(skill, [Entry(_with_id(document, file))])
+
+
+def _listed(found: list[Any], skill: str, file: Path) -> Entries:
+    """A list of cases, or of requests with whether they should trigger."""
+    if any(isinstance(entry, Mapping) and _is_trigger(entry) for entry in found):
+        return _triggers(found, skill or _skill_around(file), file)
+    return Entries(
+        skill, [Entry(entry, "" if isinstance(entry, Mapping) else "a case is an object.") for entry in found]
+    )
+
+
+def _with_id(document: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
+    """One case in a file of its own is called like the file, or its directory, unless it says otherwise."""
+    own = file.parent.name if file.stem == "case" else file.stem.removesuffix(".case")
+    return document if "id" in document else {"id": own, **document}
+
+
+def _is_trigger(entry: Mapping[str, Any]) -> bool:
+    return "should_trigger" in entry or ("query" in entry and "input" not in entry)
+
+
+def _triggers(found: list[Any], skill: str, file: Path) -> Entries:
+    return Entries(
+        skill, [_from_trigger(entry, number, skill, file) for number, entry in enumerate(found, 1)]
+    )
+
+
+def _from_trigger(entry: Any, number: int, skill: str, file: Path) -> Entry:
+    """One request of a trigger set: the skill is taken, or is not; once it is known, the run may end."""
+    if not isinstance(entry, Mapping):
+        return Entry(entry, "an entry is an object with query and should_trigger.", "")
+    query = entry.get("query", entry.get("prompt", entry.get("input")))
+    wanted = entry.get("should_trigger", entry.get("expected", True))
+    name = str(entry.get("skill") or entry.get("skill_name") or skill)
+    if not isinstance(query, str) or not query.strip():
+        return Entry(entry, "it has no text under query.", "query")
+    if not isinstance(wanted, bool):
+        return Entry(entry, f"it is true or false, not {wanted!r}.", "should_trigger")
+    if not name:
+        problem = f"it names no skill, and {file.name} is in no skill's directory: add skill_name."
+        return Entry(entry, problem, "skill")
+    expected = {"skills_any_of": [name]} if wanted else {"skills_none_of": [name]}
+    tags = [*_tags(entry), "trigger"]
+    case = {
+        "id": str(entry.get("id", f"{file.stem}-{number}")),
+        "input": query,
+        "expected": expected,
+        "tags": tags,
+    }
+    return Entry({**case, "until": "loaded", **_kept(entry, "files", "mock", "repeat")})
+
+
+def _from_eval(entry: Any, number: int) -> Entry:
+    """One entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
+    if not isinstance(entry, Mapping):
+        return Entry(entry, "an entry is an object with prompt and expected_output.", "")
+    prompt = entry.get("prompt", entry.get("input", entry.get("query")))
+    if not isinstance(prompt, str) or not prompt.strip():
+        return Entry(entry, "it has no text under prompt.", "prompt")
+    output: dict[str, Any] = {"judge": [], "contains": [], "contains_none": [], "regex": []}
+    if isinstance(entry.get("expected_output"), str) and entry["expected_output"].strip():
+        output["judge"].append(entry["expected_output"])
+    key = "assertions" if "assertions" in entry else "expectations"
+    asserted = entry.get(key, [])
+    if not isinstance(asserted, list):
+        return Entry(entry, "it is a list of texts or objects.", key)
+    for place, assertion in enumerate(asserted):
+        problem = _assert(assertion, output)
+        if problem:
+            return Entry(entry, problem, f"{key}.{place}")
+    files = entry.get("files", [])
+    if isinstance(files, list):
+        files = [
+            {"name": Path(path).name, "source": path} if isinstance(path, str) and path else path
+            for path in files
+        ]
+    fields = {
+        "id": str(entry.get("id", number)),
+        "input": prompt,
+        "expected": {"output": output},
+        "files": files,
+    }
+    described = {"description": str(entry["name"])} if isinstance(entry.get("name"), str) else {}
+    kept = _kept(entry, "mock", "repeat", "constraints")
+    return Entry({**fields, **described, "tags": _tags(entry), **kept})
+
+
+def _assert(assertion: Any, output: dict[str, Any]) -> str:
+    """Add what an assertion says: words for the judge, or a test that needs none; or say what is wrong."""
+    if isinstance(assertion, str) and assertion.strip():
+        output["judge"].append(assertion)
+        return ""
+    if not isinstance(assertion, Mapping):
+        return "an assertion is a text or an object."
+    kind, value = assertion.get("type"), assertion.get("value", assertion.get("pattern"))
+    exact = {"contains": "contains", "not_contains": "contains_none", "regex": "regex"}
+    if kind in exact and isinstance(value, str):
+        output[exact[kind]].append(value)
+        return ""
+    said = next((assertion[key] for key in _SAID if isinstance(assertion.get(key), str)), "")
+    output["judge"].append(said)
+    return "" if said else f"an assertion says what it asserts under one of {', '.join(_SAID)}."
+
+
+def _kept(entry: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: entry[key] for key in keys if key in entry}
+
+
+def _tags(entry: Mapping[str, Any]) -> list[Any]:
+    tags = entry.get("tags", entry.get("category", []))
+    return [tags] if isinstance(tags, str) else list(tags) if isinstance(tags, list) else []
+
+
+def _skill_around(file: Path) -> str:
+    """The skill whose directory a file lies in, as its SKILL.md names it."""
+    for place in list(file.absolute().parents)[:3]:
+        try:
+            found = _NAME.search(read_capped(place / "SKILL.md", cap=MAX_MANIFEST_BYTES))
+        except (OSError, FileRefused):
+            continue
+        return found[1].decode() if found else place.name
+    return ""

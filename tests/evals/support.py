@@ -1,0 +1,77 @@
+"""Evaluations in a place of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support import Place
+from vademecum.evals.cases import Case
+from vademecum.evals.engines import Threads
+from vademecum.evals.evaluating import Evaluator
+from vademecum.evals.performing import Performer
+from vademecum.evals.plan import Configuration
+from vademecum.evals.reading import Suite
+from vademecum.evals.results import Evaluation, Result
+from vademecum.evals.workshop import Workshop
+from vademecum.models.base import Model
+
+BASE = Configuration("default", yes=True)
+
+
+def final(text: str = "done", **more: Any) -> dict[str, Any]:
+    return {"action": {"type": "final_answer", "payload": {"text": text, **more}}}
+
+
+def select(*names: str) -> dict[str, Any]:
+    return {"action": {"type": "select_skills", "payload": {"skills": [{"name": name} for name in names]}}}
+
+
+def script(skill: str, path: str, *args: str) -> dict[str, Any]:
+    payload = {"skill": {"name": skill}, "relative_path": path, "args": list(args)}
+    return {"action": {"type": "run_script", "payload": payload}}
+
+
+def tool(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"action": {"type": "call_tool", "payload": {"tool": name, "arguments": arguments}}}
+
+
+def case(id_: str, *turns: Any, **fields: Any) -> Case:
+    mock = {"mock": {"turns": list(turns)}} if turns else {}
+    return Case.model_validate({"id": id_, "input": "do it", **mock, **fields})
+
+
+@dataclass
+class Lab:
+    """Evaluates cases with the skills of a place."""
+
+    place: Place
+    out: Path
+    workers: int = 2
+    models: dict[str, Model] = field(default_factory=dict)
+    project: Path | None = None
+
+    def performer(self) -> Performer:
+        env = {"PATH": os.environ["PATH"]}
+        workshop = Workshop(self.place.build(), self.out, self.project, env)
+        return Performer(workshop, models=self.models)
+
+    def evaluate(self, cases: Sequence[Case], *configurations: Configuration, **more: Any) -> Evaluation:
+        suite = Suite("suite", str(self.place.cwd), tuple(cases))
+        evaluator = Evaluator(Threads(self.workers), self.performer(), **more)
+        return evaluator.evaluate(suite, configurations or [BASE])
+
+    def one(self, only: Case, configuration: Configuration = BASE) -> Result:
+        return self.evaluate([only], configuration).results[0]
+
+
+def write(path: Path, document: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        document if isinstance(document, str) else json.dumps(document, ensure_ascii=False), "utf-8"
+    )
+    return path

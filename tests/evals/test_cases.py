@@ -1,0 +1,175 @@
+"""L1: cases in every shape they come in; a malformed one is named by file, case and field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.evals.support import final, write
+from vademecum.errors import CaseRefused
+from vademecum.evals.constraints import Before, Never
+from vademecum.evals.reading import Malformed, read_suite
+
+
+def test_a_directory_of_cases(tmp_path: Path) -> None:
+    write(tmp_path / "suite/a/case.json", {"input": "一", "expected": {"output": ["甲", "乙"]}})
+    write(
+        tmp_path / "suite/b.yaml", "id: second\ninput: two\ntags: slow\nrepeat: 3\nmock: {turns: [hello]}\n"
+    )
+    write(tmp_path / "suite/many.json", {"cases": [{"id": 3, "input": "three"}]})
+    write(tmp_path / "suite/files/data.json", "not a case")
+    suite = read_suite(tmp_path / "suite")
+    assert suite.malformed == ()
+    assert [(case.id, case.input, case.repeat, case.tags) for case in suite.cases] == [
+        ("second", "two", 3, ("slow",)),
+        ("3", "three", 1, ()),
+        ("a", "一", 1, ()),
+    ]
+    assert suite.cases[2].expected.output.contains == ("甲", "乙")
+    assert suite.name == "suite"
+
+
+def test_everything_a_case_can_say(tmp_path: Path) -> None:
+    whole = {
+        "id": "whole",
+        "input": "do it",
+        "files": {"a.txt": "text"},
+        "setup": {"skills": ["x"], "answer": "no"},
+        "expected": {
+            "skills_any_of": ["x"],
+            "skills_all_of": ["x"],
+            "skills_none_of": ["y"],
+            "trajectory": [{"must_occur": "load_skill", "before": "run_script"}, {"forbid": "write_file"}],
+            "output": {"json": {"path": "a", "equals": 1}, "regex": "x+", "judge": "It is polite."},
+        },
+        "constraints": {"max_turns": 3, "max_tool_calls": 2, "max_script_runs": 1, "deny_tools": ["grep"]},
+        "mock": {"turns": [final()]},
+        "tags": ["one"],
+        "repeat": 2,
+    }
+    (only,) = read_suite(write(tmp_path / "case.json", whole)).cases
+    assert [type(constraint) for constraint in only.expected.trajectory] == [Before, Never]
+    assert only.expected.output.judge == ("It is polite.",)
+    assert only.constraints.deny_tools == ("grep",)
+    assert (only.expects_skills, only.expected.skills_none_of) == (("x",), ("y",))
+
+
+@pytest.mark.parametrize(
+    ("entry", "field", "words"),
+    [
+        ({"id": "x"}, "input", "Field required"),
+        ({"id": "x", "input": "a", "outcome": 1}, "outcome", "there is no such field"),
+        ({"id": "x", "input": "a", "expected": {"trajectory": [{"nope": 1}]}}, "expected.trajectory.0", "no constraint has the keys nope"),
+        ({"id": "x", "input": "a", "expected": {"trajectory": [{"never": "re:("}]}}, "expected.trajectory.0", "regular expression"),
+        ({"id": "x", "input": "a", "expected": {"trajectory": [{"never": {"kind": "re:("}}]}}, "expected.trajectory.0", "regular expression"),
+        ({"id": "x", "input": "a", "expected": {"output": {"regex": "("}}}, "expected.output.regex.0", "regular expression"),
+        ({"id": "x", "input": "a", "constraints": {"deny_tools": ["rocket"]}}, "constraints.deny_tools.0", "there is no tool 'rocket'"),
+        ({"id": "x", "input": "a", "repeat": 0}, "repeat", "greater than or equal to 1"),
+        ({"id": "x", "input": "a", "mock": {"turns": []}}, "mock.turns", "at least 1"),
+        ({"id": "x", "input": "a", "mock": {"turns": [{"say": 1}]}}, "mock.turns.0", "a turn is"),
+    ],
+)  # fmt: skip
+def test_a_malformed_case_is_named_and_the_others_are_kept(
+    tmp_path: Path, entry: object, field: str, words: str
+) -> None:
+    import re
+
+    write(tmp_path / "s/cases.json", [entry, {"id": "good", "input": "fine"}])
+    suite = read_suite(tmp_path / "s")
+    assert [case.id for case in suite.cases] == ["good"]
+    problem = suite.malformed[0]
+    assert (problem.file, problem.case, problem.field) == ("cases.json", "x", field)
+    assert re.search(words, problem.message), problem.message
+
+
+def test_a_file_that_cannot_be_read_keeps_no_other_from_it(tmp_path: Path) -> None:
+    write(tmp_path / "s/broken.json", "{")
+    write(tmp_path / "s/broken.yaml", "a: [")
+    write(tmp_path / "s/bomb.yaml", "a: &a [1]\nb: *a\n")
+    (tmp_path / "s/bytes.json").write_bytes(b"\xff\xfe\x00")
+    write(tmp_path / "s/good.json", {"input": "fine"})
+    write(tmp_path / "s/twice.json", {"id": "good", "input": "fine"})
+    suite = read_suite(tmp_path / "s")
+    assert [case.id for case in suite.cases] == ["good"]
+    found = {(wrong.file, wrong.field) for wrong in suite.malformed}
+    assert found == {
+        ("broken.json", ""),
+        ("broken.yaml", ""),
+        ("bomb.yaml", ""),
+        ("bytes.json", ""),
+        ("twice.json", "id"),
+    }
+    assert str(suite.malformed[-1]) == (
+        "twice.json, case good, field id: another case has this id: give each its own."
+    )
+
+
+def test_evals_json_as_others_write_it(tmp_path: Path) -> None:  # L1
+    skill = tmp_path / "pdf"
+    write(skill / "SKILL.md", "---\nname: pdf-forms\ndescription: x\n---\n")
+    entries = [
+        {
+            "id": 1,
+            "prompt": "Fill it in",
+            "expected_output": "A filled form",
+            "files": ["evals/files/form.txt"],
+            "assertions": ["It is filled", {"text": "It is signed"}, {"type": "contains", "value": "完成"}],
+        },
+        {
+            "id": "two",
+            "prompt": "Again",
+            "expectations": [{"type": "regex", "pattern": "a+"}, {"name": "neat"}],
+        },
+        {"id": "bad", "prompt": ""},
+        {"id": "worse", "prompt": "x", "assertions": [{"weight": 1}]},
+    ]
+    write(skill / "evals/evals.json", {"evals": entries})
+    suite = read_suite(skill / "evals")
+    one, two = suite.cases
+    assert (suite.skill, suite.name) == ("pdf-forms", "pdf")
+    assert one.expected.output.judge == ("A filled form", "It is filled", "It is signed")
+    assert one.expected.output.contains == ("完成",)
+    assert [(file.name, file.source) for file in one.files] == [("form.txt", "evals/files/form.txt")]
+    assert (two.id, two.expected.output.regex, two.expected.output.judge) == ("two", ("a+",), ("neat",))
+    assert [(wrong.case, wrong.field) for wrong in suite.malformed] == [
+        ("bad", "prompt"),
+        ("worse", "assertions.0"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["triggers.json", "trigger-eval.json", "eval_queries.json"])
+@pytest.mark.parametrize("key", [None, "triggers", "queries"])
+def test_trigger_sets_as_others_write_them(tmp_path: Path, name: str, key: str | None) -> None:
+    entries = [
+        {"query": "fill this form", "should_trigger": True},
+        {"query": "天气", "should_trigger": False},
+    ]
+    write(tmp_path / "pdf/SKILL.md", "---\nname: pdf-forms\ndescription: x\n---\n")
+    write(tmp_path / "pdf/evals" / name, entries if key is None else {key: entries})
+    yes, no = read_suite(tmp_path / "pdf/evals" / name).cases
+    assert (yes.input, yes.expected.skills_any_of, yes.until) == ("fill this form", ("pdf-forms",), "loaded")
+    assert (no.input, no.expected.skills_none_of, no.tags) == ("天气", ("pdf-forms",), ("trigger",))
+
+
+def test_a_trigger_set_without_its_skill_says_so(tmp_path: Path) -> None:
+    entries = [{"query": "x", "should_trigger": True}, {"query": "y", "skill": "z", "should_trigger": "yes"}]
+    suite = read_suite(write(tmp_path / "triggers.json", entries))
+    assert [(wrong.case, wrong.field) for wrong in suite.malformed] == [
+        ("#1", "skill"),
+        ("#2", "should_trigger"),
+    ]
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(CaseRefused, match="There are no cases at"):
+        read_suite(tmp_path / "nowhere")
+    with pytest.raises(CaseRefused, match="holds no cases"):
+        read_suite(tmp_path)
+
+
+def test_a_problem_is_one_sentence() -> None:
+    assert (
+        str(Malformed("a.json", "x", "input", "Field required"))
+        == "a.json, case x, field input: Field required"
+    )
