@@ -30,6 +30,8 @@ _MODULES = [
     "chat",
     "packing",
     "installing",
+    "governing",
+    "evaluating",
 ]
 _LIBRARIES = [
     "yaml",

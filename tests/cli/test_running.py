@@ -215,21 +215,26 @@ def processes_of(place: Place) -> list[str]:
 
 def test_killed_at_any_moment(files: Place) -> None:
     chance = random.Random(7)
-    longest = 0.6
-    for kills in range(1, 51):
+    runs = files.cwd / ".agent/runs"
+    # How long a start takes depends on what else the machine does: moments before the record and after it.
+    begun = time.monotonic()
+    first = slow_run(files)
+    while not run_ids(runs) and time.monotonic() - begun < 20:
+        time.sleep(0.01)
+    start = time.monotonic() - begun
+    first.kill()
+    first.wait(timeout=10)
+    for _ in range(50):
         started = slow_run(files)
-        time.sleep(chance.uniform(0.0, longest))
+        time.sleep(chance.uniform(0.0, 1.5 * start))
         started.kill()
         started.wait(timeout=10)
-        begun = len(run_ids(files.cwd / ".agent/runs"))
-        longest *= 1.2 if begun < kills / 2 else 1.0  # a busy machine needs longer to come to the middle
     deadline = time.monotonic() + 10
     while processes_of(files) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(files) == []
-    runs = files.cwd / ".agent/runs"
     known = run_ids(runs)
-    assert len(known) > 5
+    assert len(known) > 5  # the others were killed before
     for run_id in known:
         run = read_run(runs, run_id)
         assert [event.number for event in run.events] == list(range(1, len(run.events) + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -215,8 +216,9 @@ def test_types_as_numbers_and_wrong_ones() -> None:
         batch(simple(), "act", {**COLUMNS, "owner": np.array([True])})
 
 
+@pytest.mark.extras
 def test_a_data_frame() -> None:
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    pandas = import_module("pandas")
     frame = pandas.DataFrame(COLUMNS)
     assert batch(simple(), "act", frame, step=5).allowed.tolist() == [True, False, False, False]
     frame["type"] = frame["type"].astype("category")
