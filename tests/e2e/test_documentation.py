@@ -55,7 +55,8 @@ def steps(page: str) -> list[Step]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES)
+# The Chinese page shows what the English one shows, word for word, as another test says.
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "README.zh-CN.md"])
 def test_console_blocks(page: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
     project = home / "project"
@@ -160,7 +161,10 @@ def test_make_targets_in_the_documentation_exist_and_ci_runs_them() -> None:
 
 def test_both_readmes_show_the_same() -> None:
     english, chinese = steps("README.md"), steps("README.zh-CN.md")
-    assert [step.command for step in english] == [step.command for step in chinese]
+    nowhere = Path("/nonexistent")
+    assert [(step.command, as_shown(step.shown, nowhere)) for step in english] == [
+        (step.command, as_shown(step.shown, nowhere)) for step in chinese
+    ]
     links = [set(re.findall(r"\]\(([\w/.-]+)\)", (TOP / page).read_text("utf-8"))) for page in PAGES[:2]]
     assert links[0] - {"README.zh-CN.md"} == links[1] - {"README.md"}
 
