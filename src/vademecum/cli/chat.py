@@ -12,7 +12,7 @@ import click
 from vademecum.agent.loop import Outcome
 from vademecum.assembly.agent import Agent, allowing
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output import yes_option
+from vademecum.cli.output import print_text, yes_option
 from vademecum.cli.progress import Progress
 from vademecum.cli.running import allow_option, approver_for, model_for, model_option
 from vademecum.context import Context
@@ -111,9 +111,7 @@ def _answer(conversation: Conversation, line: str) -> None:
     finally:
         progress.done()
     if progress.printed != outcome.answer:
-        from vademecum.cli import show
-
-        show.print_text(outcome.answer)
+        print_text(outcome.answer)
 
 
 def _show_plan(context: Context) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
-from vademecum.cli.output import ReadingProgress, json_option, print_json, yes_option
+from vademecum.cli.output import ReadingProgress, json_option, print_json, print_text, yes_option
 from vademecum.context import Context
 from vademecum.search.finder import Finder
 from vademecum.skill.text import visible
@@ -88,9 +88,7 @@ def show_command(  # noqa: PLR0913 - one for each option
     if as_json:
         print_json({"text": loaded.text, "report": loaded.report.to_json()})
     else:
-        from vademecum.cli import show
-
-        show.print_text(loaded.text)
+        print_text(loaded.text)
 
 
 @click.command("schema")

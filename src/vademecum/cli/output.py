@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from vademecum.skill.text import escaped
+
 MAX_LISTED_FILES = 1000
 _BAR_CHARS = 24
 
@@ -30,6 +32,11 @@ def print_json(document: Any) -> None:
         data = json.dumps(document, indent=2).encode("ascii")
     sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()
+
+
+def print_text(text: str) -> None:
+    """Print text that came from elsewhere, line by line, with nothing in it that could steer a terminal."""
+    click.echo("\n".join(escaped(line.expandtabs(4)) for line in text.split("\n")))
 
 
 def counted(number: int, noun: str) -> str:

@@ -13,7 +13,7 @@ from vademecum.agent.budget import Budget
 from vademecum.agent.loop import Outcome
 from vademecum.assembly.agent import Agent, allowing
 from vademecum.cli.indexing import IndexWords, complete_names, index_options
-from vademecum.cli.output import counted, json_option, print_json, yes_option
+from vademecum.cli.output import counted, json_option, print_json, print_text, yes_option
 from vademecum.cli.permissions import TerminalApprover
 from vademecum.cli.progress import Progress
 from vademecum.config import load_config
@@ -116,10 +116,8 @@ def model_for(context: Context, wanted: str | None) -> Model:
 
 
 def _show(outcome: Outcome, progress: Progress, *, quiet: bool) -> None:
-    from vademecum.cli import show
-
     if progress.printed != outcome.answer:
-        show.print_text(outcome.answer)
+        print_text(outcome.answer)
     if quiet:
         return
     stats = outcome.stats

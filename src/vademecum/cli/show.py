@@ -16,7 +16,7 @@ from rich.text import Text
 
 from vademecum.cli.checks import Check
 from vademecum.cli.columns import print_rows
-from vademecum.cli.output import MAX_LISTED_FILES, counted
+from vademecum.cli.output import MAX_LISTED_FILES, counted, print_text
 from vademecum.policy.bounds import Bounds
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import LeftOut, Report
@@ -75,13 +75,6 @@ def print_hits(hits: list[Hit], *, terms: set[str]) -> None:
     print_rows(out, [(hit.name, hit.source, hit.description) for hit in hits], terms=terms)
     if not hits:
         out.print("No skill fits. Other words may help; vade list shows all there are.")
-
-
-def print_text(text: str) -> None:
-    """Text of a skill, line by line, with nothing in it that could steer a terminal."""
-    out = console()
-    for line in text.split("\n"):
-        out.print(Text(escaped(line.expandtabs(4))), soft_wrap=True)
 
 
 def print_skill(skill: Skill, found: dict[str, Any]) -> None:

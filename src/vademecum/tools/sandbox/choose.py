@@ -49,19 +49,16 @@ def probe(name: Real) -> Probe:
 
 def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
     """The sandbox that was asked for, or the best that works; never none unless it was asked for by name."""
-    match wanted:
-        case "none":
-            return Unconfined()
-        case "auto":
-            tried = [probe(name) for name in _KINDS]
-        case _:
-            tried = [probe(wanted)]
-    for found in tried:
+    if wanted == "none":
+        return Unconfined()
+    problems = []
+    for name in _KINDS if wanted == "auto" else (wanted,):
+        found = probe(name)
         if found.sandbox is not None:
             return found.sandbox
-    problems = " ".join(found.problem for found in tried)
+        problems.append(found.problem)
     advice = "install bubblewrap, or set execution.sandbox to 'none' in ~/.agent/config.json to do without"
-    raise SandboxFailed(f"Scripts cannot be run safely here. {problems} To go on, {advice}.")
+    raise SandboxFailed(f"Scripts cannot be run safely here. {' '.join(problems)} To go on, {advice}.")
 
 
 def _leak(sandbox: Sandbox, place: Path) -> str:
