@@ -23,20 +23,21 @@ def _latest(test: _Test) -> int:
     return -test.place
 
 
-_START = 3  # characters; patterns are told apart by so many of them
+_EDGE = 3  # characters; patterns are told apart by so many of them at either end
 
 
 class RuleTable:
     """The rules for one permission, in their order.
 
-    A pattern without wildcards is looked up. The others are kept by the characters they begin with, the last
-    ones first, so that few are tried, and none that stands before what was found.
+    A pattern without wildcards is looked up. The others are kept by the characters they begin with, or else
+    end with, the last ones first, so that few are tried, and none that stands before what was found.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = tuple(rules)
         self._plain: dict[str, int] = {}
         self._by_start: dict[str, list[_Test]] = {}
+        self._by_end: dict[str, list[_Test]] = {}
         self._short: list[_Test] = []
         for place, rule in enumerate(self._rules):
             self._add(rule.pattern, place)
@@ -44,22 +45,15 @@ class RuleTable:
         for start, tests in self._by_start.items():
             others = [test for test in self._short if start.startswith(test.beginning)]
             self._by_start[start] = sorted([*tests, *others], key=_latest)
+        for tests in self._by_end.values():
+            tests.sort(key=_latest)
 
     def last_match(self, resource: str) -> Rule | None:
         """The last rule whose pattern matches, if any does."""
         found = self._plain.get(resource, -1)
-        length = len(resource)
-        for place, beginning, ending, least, pattern in self._by_start.get(resource[:_START], self._short):
-            if place < found:
-                break
-            if (
-                length >= least
-                and resource.startswith(beginning)
-                and resource.endswith(ending)
-                and (pattern is None or matches_exactly(pattern, resource))
-            ):
-                found = place
-                break
+        found = _last_of(self._by_start.get(resource[:_EDGE], self._short), resource, found)
+        if resource[-_EDGE:] in self._by_end:
+            found = _last_of(self._by_end[resource[-_EDGE:]], resource, found)
         return self._rules[found] if found >= 0 else None
 
     def _add(self, pattern: str, place: int, *, whole: bool = True) -> None:
@@ -73,7 +67,25 @@ class RuleTable:
         simple = pattern.count("*") == 1 and "?" not in pattern
         least = len(pattern) - pattern.count("*")
         test = _Test(place, beginning, ending, least, None if simple else pattern)
-        if len(beginning) >= _START:
-            self._by_start.setdefault(beginning[:_START], []).append(test)
+        if len(beginning) >= _EDGE:
+            self._by_start.setdefault(beginning[:_EDGE], []).append(test)
+        elif len(ending) >= _EDGE:
+            self._by_end.setdefault(ending[-_EDGE:], []).append(test)
         else:
             self._short.append(test)
+
+
+def _last_of(tests: list[_Test], resource: str, found: int) -> int:
+    """The place of the first of these tests that holds, unless what was found stands behind it."""
+    length = len(resource)
+    for place, beginning, ending, least, pattern in tests:
+        if place < found:
+            break
+        if (
+            length >= least
+            and resource.startswith(beginning)
+            and resource.endswith(ending)
+            and (pattern is None or matches_exactly(pattern, resource))
+        ):
+            return place
+    return found
