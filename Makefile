@@ -31,7 +31,7 @@ demo: $(VENV)/.base
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2 -rs
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -rs
 
 $(VENV)/.extras: $(VENV)/.dev
 	@echo "adding what the heavy tests need ..."

@@ -223,7 +223,7 @@ def test_killed_at_any_moment(files: Place) -> None:
         deadline = time.monotonic() + 20
         while number % 2 and run_ids(runs) == known and time.monotonic() < deadline:
             time.sleep(0.005)
-        time.sleep(chance.uniform(0.0, 0.4))
+        time.sleep(chance.uniform(0.0, 0.25))
         started.kill()
         started.wait(timeout=10)
     deadline = time.monotonic() + 10

@@ -189,7 +189,7 @@ def naive(base: list[Rule], project: list[Rule], run: list[Rule], request: Reque
     st.sampled_from(["skill", "tool", "other"]),
     st.lists(st.text("ab /", max_size=6), max_size=3),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_equal_to_a_naive_engine(
     written: list[Written], trusted: bool, agent: str, permission: str, resources: list[str]
 ) -> None:
