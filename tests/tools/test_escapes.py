@@ -24,6 +24,7 @@ from vademecum.policy.engine import Policy
 from vademecum.tools.process import Streams, run_command
 from vademecum.tools.sandbox.base import Jail
 from vademecum.tools.sandbox.choose import Real, choose_sandbox
+from vademecum.tools.sandbox.supervised import Landlock
 
 READS = """
     import sys
@@ -540,6 +541,18 @@ def test_a_sandbox_that_cannot_start_is_an_error(bench: Bench, tmp_path: Path) -
     with pytest.raises(SandboxFailed, match=r"could not start the command .*: nothing ran"):
         run_command(choose_sandbox(bench.sandbox), ["/bin/true"], jail, streams=streams)
     assert (streams.out.read_bytes(), streams.err.read_bytes()) == (b"", b"")
+
+
+def test_a_filter_that_the_kernel_does_not_take_is_an_error(tmp_path: Path) -> None:
+    class WithoutFilter(Landlock):
+        def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
+            return super()._job(argv, jail) | {"filter": b""}
+
+    jail = Jail(tmp_path, {}, readable=(), writable=(tmp_path,))
+    streams = Streams(tmp_path / "out", tmp_path / "err")
+    with pytest.raises(SandboxFailed, match="seccomp: Invalid argument"):
+        run_command(WithoutFilter(), ["/usr/bin/touch", "ran"], jail, streams=streams)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_other_processes_are_out_of_reach(bench: Bench) -> None:

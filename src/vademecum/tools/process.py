@@ -102,8 +102,8 @@ class _Running:
         with contextlib.suppress(ProcessLookupError):
             if inside is not None:
                 os.setpriority(os.PRIO_PROCESS, inside, _NICE)
-                for name, most in resource_limits(jail.limits):
-                    resource.prlimit(inside, getattr(resource, name), (most, most))
+                for number, most in resource_limits(jail.limits):
+                    resource.prlimit(inside, number, (most, most))
                 if self._group is not None:
                     Path(self._group.door).write_text(str(inside))
         self._let_go()

@@ -101,24 +101,24 @@ class Sandbox(Protocol):
         ...
 
 
-def resource_limits(limits: Limits) -> list[tuple[str, int]]:
-    """What each process of a command may use, by the names that the system has for it."""
+def resource_limits(limits: Limits) -> list[tuple[int, int]]:
+    """What each process of a command may use, by the numbers that the system has for it."""
     found = [
-        ("RLIMIT_DATA", limits.memory_bytes),
-        ("RLIMIT_FSIZE", limits.file_bytes),
-        ("RLIMIT_NOFILE", limits.open_files),
-        ("RLIMIT_CORE", 0),
+        (resource.RLIMIT_DATA, limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
     ]
     with contextlib.suppress(OSError, IndexError, ValueError):
         # The limit counts everything the user runs; there is never more than all that runs here.
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
-        found.append(("RLIMIT_NPROC", running + limits.processes))
-    return [(name, _possible(name, most)) for name, most in found]
+        found.append((resource.RLIMIT_NPROC, running + limits.processes))
+    return [(number, _possible(number, most)) for number, most in found]
 
 
-def _possible(name: str, most: int) -> int:
+def _possible(number: int, most: int) -> int:
     """Not more than we are allowed ourselves: that limit cannot be raised."""
-    hard = resource.getrlimit(getattr(resource, name))[1]
+    hard = resource.getrlimit(number)[1]
     return most if hard == resource.RLIM_INFINITY else min(most, hard)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import marshal
 import os
 import sys
-from pathlib import Path
+from functools import cache
+from importlib.abc import InspectLoader
+from types import CodeType, ModuleType
 
 from vademecum.errors import SandboxFailed
-from vademecum.tools.sandbox import seccomp, supervise
+from vademecum.tools.sandbox import seccomp, supervise, tree
 from vademecum.tools.sandbox.base import (
     NETWORK_FILES,
     SYSTEM_DIRECTORIES,
@@ -25,16 +27,16 @@ SIGNALS_SCOPED = 6
 _PROC_FILES = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")
 _PROC_SYS = ("kernel/osrelease", "kernel/ostype", "kernel/version", "kernel/random", "vm/overcommit_memory")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# Without `site` and without the packages' own first lines: the start of the interpreter is most of the cost.
-_PROGRAM = f"""
-import sys
-place = {str(Path(__file__).parents[2])!r}
-for name in ("vademecum", "vademecum.tools", "vademecum.tools.sandbox"):
-    package = type(sys)(name)
-    package.__path__ = [place + name.removeprefix("vademecum").replace(".", "/")]
-    sys.modules[name] = package
-from vademecum.tools.sandbox.supervise import main
-main()
+# The start of the interpreter is most of the cost: no `site`, and compiled modules are looked for first.
+_PROGRAM = """
+import marshal, sys
+sys.path.reverse()
+with open(int(sys.argv[1]), "rb") as told:
+    parts, job = marshal.load(told)
+for name, code in parts:
+    module = sys.modules[name] = type(sys)(name)
+    exec(code, module.__dict__)
+module.main(job)
 """
 # The interpreter behind a virtual environment starts a little faster, and runs none of its packages here.
 _PYTHON: str = getattr(sys, "_base_executable", "") or sys.executable
@@ -48,7 +50,7 @@ class Unconfined:
 
     def launch(self, argv: list[str], jail: Jail, *, doors: tuple[str, ...] = ()) -> Launch:
         """Prepare the supervisor, which is told what to do through a file without a name."""
-        told = nameless(marshal.dumps(self._job(argv, jail) | {"doors": doors}))
+        told = nameless(marshal.dumps((_supervisor(), self._job(argv, jail) | {"doors": doors})))
         status, speak = os.pipe()
         lifeline, hold = os.pipe()
         words = [_PYTHON, "-I", "-S", "-c", _PROGRAM, str(told), str(speak), str(lifeline)]
@@ -92,3 +94,17 @@ class Landlock(Unconfined):
             "writable": [*_DEVICES, *map(str, jail.writable)],
             "filter": program,
         }
+
+
+@cache
+def _supervisor() -> list[tuple[str, CodeType]]:
+    """The supervisor's modules, compiled, in the order in which they need each other."""
+    return [(module.__name__, _code(module)) for module in (tree, supervise)]
+
+
+def _code(module: ModuleType) -> CodeType:
+    loader = module.__spec__.loader if module.__spec__ else None
+    found = loader.get_code(module.__name__) if isinstance(loader, InspectLoader) else None
+    if found is None:
+        raise SandboxFailed(f"The code of {module.__name__} is not to be had: install vademecum as files.")
+    return found
