@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.library import trigger_set, write_library
+from bench.library import DATA, trigger_set, write_library
 from bench.measure import best, in_process, print_table
-from bench.search import DATA
 from bench.trees import WORDS
 from vademecum import Agent, Context, IndexOptions, Root, SkillIndex, build_index
 from vademecum.evals.cases import Case

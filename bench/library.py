@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bench.search import queries, skills
+DATA = Path(os.environ.get("VADE_SHARED_DATA", "../shared/data")) / "search"
+
+
+def skills() -> list[dict[str, Any]]:
+    with gzip.open(DATA / "skills.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def queries() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (DATA / "queries.jsonl").read_text("utf-8").splitlines()]
+
+
+class Installable(NamedTuple):
+    """A real skill as it can be installed: a name of its own, a description as the specification has it."""
+
+    id: str
+    name: str
+    description: str
+    body: str
+
+
+def library() -> list[Installable]:
+    """All real skills; of namesakes the second and later ones are numbered."""
+    seen: Counter[str] = Counter()
+    found = []
+    for skill in skills():
+        plain = re.sub(r"[^a-z0-9]+", "-", skill["name"].lower()).strip("-")[:58].strip("-") or "skill"
+        seen[plain] += 1
+        name = plain if seen[plain] == 1 else f"{plain}-{seen[plain]}"
+        found.append(Installable(skill["id"], name, _described(skill["description"]), skill["body"]))
+    return found
 
 
 def write_library(root: Path) -> dict[str, str]:
-    """Write all skills below a root, namesakes numbered; gives their names by their ids."""
-    seen: Counter[str] = Counter()
-    names = {}
-    for skill in skills():
-        plain = (
-            re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9]+", "-", skill["name"].lower())).strip("-")[:58]
-            or "skill"
-        )
-        seen[plain] += 1
-        name = plain if seen[plain] == 1 else f"{plain}-{seen[plain]}"
-        place = root / name
+    """Write all skills below a root; gives their names by their ids."""
+    for skill in library():
+        place = root / skill.name
         place.mkdir(parents=True)
-        description = json.dumps(_described(skill["description"]), ensure_ascii=False)
-        (place / "SKILL.md").write_text(
-            f"---\nname: {name}\ndescription: {description}\n---\n{skill['body']}", "utf-8"
-        )
-        names[skill["id"]] = name
-    return names
+        description = json.dumps(skill.description, ensure_ascii=False)
+        head = f"---\nname: {skill.name}\ndescription: {description}\n---\n"
+        (place / "SKILL.md").write_text(head + skill.body, "utf-8")
+    return {skill.id: skill.name for skill in library()}
 
 
 def _described(text: str) -> str:

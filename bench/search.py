@@ -7,9 +7,7 @@ the weights of the fields were chosen: for each set of requests, those that did 
 from __future__ import annotations
 
 import argparse
-import gzip
 import itertools
-import json
 import os
 import random
 import statistics
@@ -19,34 +17,24 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from bench.library import DATA, library, queries, write_library
 from bench.measure import best, print_table, whole_process
 from bench.trees import WORDS
 from vademecum import Finder, IndexOptions, build_index, refresh_index
 from vademecum.search.engine import WEIGHTS, Engine, Text
 
-DATA = Path(os.environ.get("VADE_SHARED_DATA", "../shared/data")) / "search"
 GRID = {"name": (0.0, 0.25, 0.5, 0.75, 1.0), "description": (1.0,), "body": (0.25, 0.5, 0.75, 1.0, 1.25)}
-
-
-def skills() -> list[dict[str, Any]]:
-    with gzip.open(DATA / "skills.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
-
-
-def queries() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (DATA / "queries.jsonl").read_text("utf-8").splitlines()]
 
 
 class Judge:
     """An engine that holds the real skills, and the requests to try it on."""
 
     def __init__(self, *, bodies: bool) -> None:
-        found = skills()
-        self._numbers = {skill["id"]: number for number, skill in enumerate(found)}
+        found = library()
+        self._numbers = {skill.id: number for number, skill in enumerate(found)}
         self._engine = Engine(None)
-        texts = [Text(s["name"], s["description"], s["body"] if bodies else "") for s in found]
+        texts = [Text(skill.name, skill.description, skill.body if bodies else "") for skill in found]
         started = time.perf_counter()
         self._engine.update(remove=[], add=enumerate(texts))
         self.build_ms = (time.perf_counter() - started) * 1000 / len(found)
@@ -120,18 +108,9 @@ def choose() -> None:
     )
 
 
-def real_tree(root: Path) -> None:
-    for number, skill in enumerate(skills()):
-        place = root / f"s{number:05d}"
-        place.mkdir(parents=True)
-        description = json.dumps(skill["description"][:1024] or "x", ensure_ascii=False)
-        head = f"---\nname: s{number:05d}\ndescription: {description}\n---\n"
-        (place / "SKILL.md").write_text(head + skill["body"], "utf-8")
-
-
 def speed(directory: Path) -> None:
     root, options = directory / "real", IndexOptions(cache=directory / "cache")
-    real_tree(root)
+    write_library(root)
     time.sleep(2.1)
     index = build_index(root, options)
     started = time.perf_counter()
@@ -159,7 +138,7 @@ def speed(directory: Path) -> None:
 
 
 def one_changed(root: Path, options: IndexOptions) -> float:
-    document = root / "s00007" / "SKILL.md"
+    document = min(root.iterdir()) / "SKILL.md"
     document.write_text(document.read_text("utf-8") + f"\nchanged {random.random()}\n", "utf-8")
     index = refresh_index(build_index(root, options), [document])
     started = time.perf_counter()

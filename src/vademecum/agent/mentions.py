@@ -20,7 +20,7 @@ _FIRST = re.compile(r"/([\w-]+)(?:\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """Files that are there, names that look like files and are not, and the request without either."""
+    """Files that are there, names that look like files and are not, and the request without its files."""
 
     files: tuple[str, ...]
     absent: tuple[str, ...]
@@ -32,7 +32,7 @@ def files_in(request: str, is_file: Callable[[str], bool]) -> Mentions:
 
     >>> found = files_in('compare "my notes.txt" with b.txt', {"my notes.txt"}.__contains__)
     >>> found.files, found.absent, found.rest
-    (('my notes.txt',), ('b.txt',), 'compare "  " with  ')
+    (('my notes.txt',), ('b.txt',), 'compare "  " with b.txt')
     """
     places: list[tuple[int, str]] = []
     absent: list[tuple[int, str]] = []
@@ -41,14 +41,14 @@ def files_in(request: str, is_file: Callable[[str], bool]) -> Mentions:
         for found in pattern.finditer(rest):
             word = next(part for part in (*found.groups(), found[0]) if part)
             names = _files_at(word, is_file)
-            if names:
-                places += [(found.start() + n, name) for n, name in enumerate(names)]
-            elif pattern is _WORD and (like := _LIKE_A_FILE.fullmatch(word.rstrip(".?!"))):
-                absent.append((found.start(), like[0]))
-            else:
+            if not names:
+                # It stays in the request: Node.js and Next.js look like files as well.
+                if pattern is _WORD and (like := _LIKE_A_FILE.fullmatch(word.rstrip(".?!"))):
+                    absent.append((found.start(), like[0]))
                 continue
+            places += [(found.start() + n, name) for n, name in enumerate(names)]
             left = found[0]
-            for name in names or [left]:
+            for name in names:
                 left = left.replace(name, " " * len(name), 1)
             rest = rest[: found.start()] + left + rest[found.end() :]
     files = tuple(dict.fromkeys(name for _, name in sorted(places)))[:MAX_FILES]
