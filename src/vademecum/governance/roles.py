@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,6 +29,22 @@ class Role:
         return {"skills": list(self.skills), "reads": list(self.reads), "writes": list(self.writes)}
 
 
+@dataclass(slots=True)
+class _Readable:
+    """What a type may read: each key is decided once, and most agents of a type have the same keys."""
+
+    decided: dict[str, bool] = field(default_factory=dict)
+    # The keys of the last state and those among them that may be read: replaced together, for any thread.
+    last: tuple[KeysView[str], list[str]] = field(default_factory=lambda: (dict[str, None]().keys(), []))
+
+    def decide(self, key: str, name: str, reads: Sequence[str]) -> bool:
+        """Whether a key may be read, which is written with this name in a role."""
+        found = self.decided.get(key)
+        if found is None:
+            found = self.decided[key] = _any(reads, name)
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class RoleEnforcer:
     """The roles by agent type; ``*`` is the role of every type that has none of its own. No role, no right.
@@ -39,7 +55,7 @@ class RoleEnforcer:
     """
 
     roles: Mapping[str, Role] = field(default_factory=dict)
-    _known: dict[tuple[str, str], dict[str, bool]] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[tuple[str, str], _Readable] = field(default_factory=dict, repr=False, compare=False)
 
     def role_of(self, agent_type: str) -> Role:
         """The role that holds for a type."""
@@ -77,13 +93,16 @@ class RoleEnforcer:
 
     def _readable(self, agent_type: str, state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         """The part of a state that a type may read; which keys that are is found out once."""
-        known = self._known.setdefault((agent_type, prefix), {})
-        try:
-            return {key: value for key, value in state.items() if known[key]}
-        except KeyError:
+        known = self._known.get((agent_type, prefix))
+        if known is None:
+            known = self._known[agent_type, prefix] = _Readable()
+        keys, may = known.last
+        if keys != state.keys():
             reads = self.role_of(agent_type).reads
-            known.update({key: _any(reads, f"{prefix}{key}") for key in state})
-            return {key: value for key, value in state.items() if known[key]}
+            keys = dict.fromkeys(state).keys()
+            may = [key for key in keys if known.decide(key, f"{prefix}{key}", reads)]
+            known.last = keys, may
+        return dict(state) if len(may) == len(keys) else {key: state[key] for key in may}
 
     def proposers(self, skill_id: str) -> Allowed:
         """The types that may propose a skill."""
