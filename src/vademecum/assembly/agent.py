@@ -13,6 +13,7 @@ from vademecum.agent.doing import Doer, Done, Parts
 from vademecum.agent.loop import Loop, Outcome, Settings
 from vademecum.agent.mentions import Mentions, called_in, commanded, files_in
 from vademecum.agent.prompt import State, request_section, untrusted
+from vademecum.assembly.workbench import OnRecord, tools_of
 from vademecum.config import SandboxName, load_config
 from vademecum.context import Context
 from vademecum.errors import Declined, SkillNotFound, VademecumError
@@ -22,19 +23,17 @@ from vademecum.masking import Secrets
 from vademecum.models import sections
 from vademecum.models.base import Model
 from vademecum.models.choose import choose_model
-from vademecum.policy.approval import Answer, Approver, Nobody, Question
+from vademecum.policy.approval import Approver, Nobody
 from vademecum.policy.base import Decider, Effect, Request, Rule
 from vademecum.policy.engine import RUN, Policy, grants_file
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
-from vademecum.policy.trust import ApprovedTexts
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.place import new_run, runs_directory
 from vademecum.runs.record import Listener, Record
 from vademecum.search.finder import Finder
 from vademecum.skill.skill import Skill
-from vademecum.tools.base import AuditRecord
-from vademecum.tools.runtime import Surroundings, Tools
+from vademecum.tools.runtime import Tools
 from vademecum.tools.sandbox.base import Sandbox
 from vademecum.tools.sandbox.choose import choose_sandbox
 from vademecum.tools.workspace import Workspace
@@ -164,7 +163,7 @@ class _Session:
         self._past: Past | None = None
         policy = agent.policy or Policy.load(context)
         self._policy = policy
-        self._approver = _OnRecord(agent.approver or Nobody())
+        self._approver = OnRecord(agent.approver or Nobody())
         grants = Grants(grants_file(context))
         self._gate = Gate(policy, project=project, grants=grants, approver=self._approver)
 
@@ -274,24 +273,17 @@ class _Session:
 
     def _tools(self, record: Record, known: dict[str, Skill]) -> Tools:
         """The tools of one run; of scripts they know only those of skills that were loaded."""
-        execution = self._config.execution
-
-        def observe(audit: AuditRecord) -> None:
-            record.add("tool_called", **audit.to_json())
-
-        around = Surroundings(
+        return tools_of(
+            self._gate,
+            record,
+            context=self._context,
+            index=self._agent.index,
             workspace=self._workspace,
-            record=record.place,
+            execution=self._config.execution,
             skill=partial(_known, known),
-            sandbox=partial(self._agent.sandbox, execution.sandbox),
-            execution=execution,
-            env=self._context.env,
-            skill_at=self._agent.index.at,
-            approved=ApprovedTexts(grants_file(self._context)),
-            observer=observe,
+            sandbox=self._agent.sandbox,
             agent=self._agent.name,
         )
-        return Tools(self._gate, around)
 
     def _record(self) -> Record:
         place = new_run(self._agent.runs or runs_directory(self._context))
@@ -341,40 +333,6 @@ def _listing(skills: Sequence[Skill], first: set[str], room: int) -> str:
     head = render_catalogue(best, budget=room).text
     others = [skill for skill in by_name if skill.name not in first]
     return head + render_catalogue(others, budget=room - len(head)).text.removeprefix("Available Skills:")
-
-
-class _OnRecord:
-    """Asks whoever answers, and writes both down."""
-
-    def __init__(self, approver: Approver) -> None:
-        self._approver = approver
-        self.record: Record | None = None
-
-    def ask(self, question: Question) -> Answer:
-        """Ask, and write down what was asked and what was answered."""
-        if self.record is not None:
-            self.record.add(
-                "approval_asked",
-                id=question.id,
-                wanted=question.wanted,
-                reason=question.decision.reason,
-                about=question.about,
-            )
-        try:
-            answer = self._approver.ask(question)
-        except BaseException:
-            if self.record is not None:
-                self.record.add("approval_answered", id=question.id, verdict="interrupted", message="")
-            raise
-        if self.record is not None:
-            self.record.add(
-                "approval_answered",
-                id=question.id,
-                verdict=answer.verdict,
-                scope=answer.scope if answer.verdict == "always" else None,
-                message=answer.message,
-            )
-        return answer
 
 
 def _known(known: dict[str, Skill], location: str) -> Skill:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from vademecum.assembly.workbench import tools_of
 from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
 from vademecum.cli.output import json_option, print_json, yes_option
 from vademecum.cli.permissions import gate_for, project_of
@@ -18,17 +17,12 @@ from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import Denied, SkillNotFound, VademecumError
 from vademecum.masking import Secrets
-from vademecum.policy.engine import grants_file
-from vademecum.policy.gate import Gate
-from vademecum.policy.trust import ApprovedTexts
-from vademecum.registry.index import SkillIndex
 from vademecum.runs.place import new_run, runs_directory
 from vademecum.runs.record import Record
 from vademecum.skill.text import escaped
-from vademecum.tools.base import AuditRecord, Observation
+from vademecum.tools.base import Observation
 from vademecum.tools.calls import RunScript
-from vademecum.tools.runtime import Surroundings, Tools
-from vademecum.tools.sandbox.choose import choose_sandbox
+from vademecum.tools.runtime import Tools
 from vademecum.tools.workspace import Workspace
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -72,7 +66,18 @@ def exec_command(  # noqa: PLR0913 - one for each option
     call = RunScript(skill.location, script, list(arguments), [*files, *named], network=network)
     # Files elsewhere are the person's to name: they, and nothing beside them, can be read.
     elsewhere = [Path(word) for word in (*files, *named) if word.startswith("/")]
-    observation = _recorded(tools_for(context, index, gate, record, elsewhere), call, record)
+    workspace = Workspace(context.cwd, *(file.parent for file in elsewhere), project=project_of(context))
+    execution = load_config(context).settings.execution
+    tools = tools_of(
+        gate,
+        record,
+        context=context,
+        index=index,
+        workspace=workspace,
+        execution=execution,
+        origin="user",
+    )
+    observation = _recorded(tools, call, record)
     if observation.code in {"denied", "declined"}:
         raise Denied(observation.text)
     if observation.code == "missing":
@@ -108,30 +113,6 @@ def _recorded(tools: Tools, call: RunScript, record: Record) -> Observation:
         record.add("run_finished", **summary)
         record.finish({"run_id": record.run_id, **summary}, answer)
     return observation
-
-
-def tools_for(
-    context: Context, index: SkillIndex, gate: Gate, record: Record, elsewhere: Sequence[Path]
-) -> Tools:
-    """The tools of one run here, each call written down in its directory."""
-    execution = load_config(context).settings.execution
-    around = Surroundings(
-        workspace=Workspace(context.cwd, *(file.parent for file in elsewhere), project=project_of(context)),
-        record=record.place,
-        skill=index.get,
-        sandbox=partial(choose_sandbox, execution.sandbox),
-        execution=execution,
-        env=context.env,
-        skill_at=index.at,
-        approved=ApprovedTexts(grants_file(context)),
-        observer=lambda audit: _write_down(record, audit),
-        origin="user",
-    )
-    return Tools(gate, around)
-
-
-def _write_down(record: Record, audit: AuditRecord) -> None:
-    record.add("tool_called", **audit.to_json())
 
 
 def _harmless(line: bytes) -> bytes:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 import msgspec
 
+from vademecum.context import Context
 from vademecum.doors import tools
-from vademecum.errors import SkillNotFound, VademecumError
+from vademecum.doors.journal import Journal
+from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.body import BodyLimits, load_body
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
 from vademecum.loader.reading import LoadReport
 from vademecum.loader.resource import load_resource
+from vademecum.policy.approval import Approver
 from vademecum.policy.base import AllowAll, Decider, Effect, Origin, Request
+from vademecum.policy.engine import Policy
+from vademecum.registry.build import build_index
 from vademecum.registry.index import SkillIndex
 from vademecum.search.finder import Finder, Hit
 from vademecum.skill.assets import MAX_ASSETS, asset_path, list_assets, script_name, script_path
 from vademecum.skill.skill import Skill
+
+if TYPE_CHECKING:  # those who run scripts import what that needs
+    from vademecum.doors.scripts import Scripts
 
 MAX_ARGUMENT_CHARS = 200_000
 MAX_NAME_CHARS = 300
@@ -34,18 +42,20 @@ INSTRUCTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool call came to: text for the model, and what was read for it."""
+    """What a tool call came to: text for the model, what was read for it, and why where it went wrong."""
 
     text: str
     is_error: bool = False
     report: LoadReport | None = None
+    code: str = ""
 
 
 class Toolkit:
     """The tools of one agent in one conversation.
 
     Everything asks the policy: the catalogue, a search, a load, a resource, a script, and the text of an
-    error. A skill that is refused looks exactly like one that does not exist.
+    error. A skill that is refused looks exactly like one that does not exist. With ``scripts`` it can run
+    them too; with a ``journal`` what is handed out is on record.
 
     >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index
     >>> kit = Toolkit(build_index(BUILTIN_ROOT, IndexOptions()))
@@ -53,7 +63,7 @@ class Toolkit:
     ["scripts/compare.py"]
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a toolkit
         self,
         index: SkillIndex,
         *,
@@ -61,8 +71,14 @@ class Toolkit:
         agent: str = "default",
         origin: Origin = "model",
         limits: BodyLimits | None = None,
+        scripts: Scripts | None = None,
+        journal: Journal | None = None,
+        repeats: Literal["note", "again"] = "note",
     ) -> None:
         self._index = index
+        self._scripts = scripts
+        self._journal = journal
+        self._repeats = repeats
         self._policy = policy or AllowAll()
         self._agent = agent
         self._origin: Origin = origin
@@ -78,9 +94,44 @@ class Toolkit:
         """The skills this agent may use, and the only ones it hears of."""
         return self._visible.skills
 
+    @classmethod
+    def here(
+        cls,
+        index: SkillIndex | None = None,
+        *,
+        agent: str = "default",
+        approver: Approver | None = None,
+        context: Context | None = None,
+        door: str = "Toolkit",
+    ) -> Toolkit:
+        """The toolkit of this place: its skills and rules, scripts that run in the sandbox, all on record.
+
+        What a rule asks about is asked of ``approver``; without one it is refused. ``close`` ends the record.
+        """
+        from vademecum.doors.scripts import Scripts  # noqa: PLC0415
+
+        context = context or Context.current()
+        index = build_index(context=context) if index is None else index
+        policy = Policy.load(context)
+        journal = Journal(index, context=context, agent=agent, door=door)
+        scripts = Scripts(index, journal, policy=policy, approver=approver, agent=agent, context=context)
+        return cls(index, policy=policy, agent=agent, scripts=scripts, journal=journal)
+
+    def close(self) -> None:
+        """End the record, where there is one."""
+        if self._journal is not None:
+            self._journal.close()
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The tools that can be called; none when there is no skill to use them on."""
+        if not self._visible.skills:
+            return ()
+        return tuple(name for name in tools.TOOLS if name != tools.RUN_SCRIPT or self._scripts is not None)
+
     def schemas(self, dialect: tools.Dialect) -> list[dict[str, Any]]:
-        """The tools in the form that an API wants; none when there is no skill to use them on."""
-        return tools.schemas(dialect) if self._visible.skills else []
+        """The tools in the form that an API wants."""
+        return tools.schemas(dialect, names=self.tool_names)
 
     def catalogue(self, *, form: Form = "list", budget: int = DEFAULT_BUDGET) -> str:
         """The skills to choose from, by name, source and description."""
@@ -98,11 +149,21 @@ class Toolkit:
         return self._finder.search(query, n)
 
     def call(self, name: str, arguments: Mapping[str, Any] | str) -> ToolResult:
-        """Run one tool; what goes wrong is a result that the model can act on, never an exception."""
+        """Run one tool; what goes wrong is a result that the model can act on.
+
+        Only a person's no is raised, as ``Declined``: nobody may go on as if it had not been said.
+        """
         try:
-            return self._run(_checked(name, arguments))
+            return self.run(self.checked(name, arguments))
+        except Declined:
+            raise
         except VademecumError as error:
-            return ToolResult(str(error), is_error=True)
+            return ToolResult(str(error), is_error=True, code=error.code)
+
+    def checked(self, name: object, arguments: Mapping[str, Any] | str) -> tools.Call:
+        """The arguments as the tool's own type, or an error that says what to change."""
+        known = tuple(tools.TOOLS) if self._scripts else tuple(set(tools.TOOLS) - {tools.RUN_SCRIPT})
+        return _checked(name, arguments, known)
 
     def get(self, name: str) -> Skill:
         """The skill of that name that this agent may use; of any other it never hears."""
@@ -114,7 +175,14 @@ class Toolkit:
     def _offered(self) -> tuple[Skill, ...]:
         return self._index.skills if self._origin == "user" else self._index.for_model()
 
-    def _run(self, parameters: tools.Call) -> ToolResult:
+    def run(
+        self,
+        parameters: tools.Call,
+        *,
+        approver: Approver | None = None,
+        cancelled: Callable[[], bool] = bool,
+    ) -> ToolResult:
+        """Run one call that was checked; ``approver`` and ``cancelled`` are for scripts."""
         match parameters:
             case tools.UseSkill(name=name) | tools.LoadSkill(skill_name=name):
                 return self._load(self.get(name))
@@ -126,6 +194,8 @@ class Toolkit:
                 relative = asset_path(skill, path)
                 self._ask("resource", skill, relative)
                 loaded = load_resource(skill, relative, section_hint=section or None)
+                if self._journal is not None:
+                    self._journal.resource(skill, relative, loaded.report)
                 return ToolResult(loaded.text, report=loaded.report)
             case tools.GetSkillScriptPath(skill_name=name, script_name=script):
                 skill = self.get(name)
@@ -135,12 +205,33 @@ class Toolkit:
                 names = list_assets(self.get(name))
                 note = f"\n(only the first {MAX_ASSETS:,} are listed)" if len(names) == MAX_ASSETS else ""
                 return ToolResult(json.dumps(names, ensure_ascii=False) + note)
+            case tools.RunSkillScript():
+                return self._script(parameters, approver, cancelled)
             case _:
                 assert_never(parameters)
 
+    def _script(
+        self, call: tools.RunSkillScript, approver: Approver | None, cancelled: Callable[[], bool]
+    ) -> ToolResult:
+        skill = self.get(call.skill_name)
+        if self._scripts is None:
+            raise VademecumError(f"There is no tool {tools.RUN_SCRIPT!r} here.", code="no-tool")
+        seen = self._scripts.run(
+            skill,
+            call.script_name,
+            call.arguments,
+            files=call.files,
+            network=call.network,
+            approver=approver,
+            cancelled=cancelled,
+        )
+        return ToolResult(seen.text, is_error=not seen.ok, code=seen.code)
+
     def _load(self, skill: Skill) -> ToolResult:
         loaded = load_body(skill, limits=self._limits)
-        if self._loaded.get(skill.name) == loaded.report.sha256:
+        if self._journal is not None:
+            self._journal.loaded(skill, loaded.report, origin=self._origin)
+        if self._repeats == "note" and self._loaded.get(skill.name) == loaded.report.sha256:
             return ToolResult(
                 f"Skill {skill.name!r} is loaded already and has not changed.", report=loaded.report
             )
@@ -168,13 +259,11 @@ class Toolkit:
         return None if decision.effect is Effect.ALLOW else decision.reason
 
 
-def _checked(name: object, arguments: Mapping[str, Any] | str) -> tools.Call:
-    """The arguments as the tool's own type, or an error that says what to change."""
-    parameters = tools.TOOLS.get(name) if isinstance(name, str) else None
+def _checked(name: object, arguments: Mapping[str, Any] | str, known: Sequence[str]) -> tools.Call:
+    parameters = tools.TOOLS.get(name) if isinstance(name, str) and name in known else None
     if parameters is None:
-        raise VademecumError(
-            f"There is no tool {str(name)[:80]!r}: there are {', '.join(tools.TOOLS)}.", code="no-tool"
-        )
+        there = ", ".join(tool for tool in tools.TOOLS if tool in known)
+        raise VademecumError(f"There is no tool {str(name)[:80]!r}: there are {there}.", code="no-tool")
     try:
         given = json.loads(arguments) if isinstance(arguments, str) else dict(arguments)
         found = msgspec.convert(given, parameters)
@@ -182,8 +271,12 @@ def _checked(name: object, arguments: Mapping[str, Any] | str) -> tools.Call:
         raise VademecumError(
             f"The arguments of {name} are wrong ({error}): correct them.", code="arguments"
         ) from error
-    if any(
-        isinstance(value, str) and len(value) > MAX_ARGUMENT_CHARS for value in msgspec.structs.astuple(found)
-    ):
+    if _longest(msgspec.structs.astuple(found)) > MAX_ARGUMENT_CHARS:
         raise VademecumError(f"An argument of {name} is too long: shorten it.", code="arguments")
     return found
+
+
+def _longest(values: Iterable[object]) -> int:
+    texts = [value for value in values if isinstance(value, str)]
+    lists = [value for value in values if isinstance(value, list)]
+    return max((*map(len, texts), *(sum(map(len, value)) for value in lists)), default=0)

@@ -6,11 +6,14 @@ is said by the catalogue.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, json
 
 Dialect = Literal["openai", "anthropic", "mcp"]
+
+RUN_SCRIPT = "run_skill_script"
 
 SkillName = Annotated[str, Meta(description="The name of a skill, as the catalogue or a search gives it.")]
 
@@ -59,7 +62,27 @@ class ListSkillAssets(_Parameters):
     skill_name: SkillName
 
 
-Call = UseSkill | LoadSkill | SearchSkills | LoadSkillAsset | GetSkillScriptPath | ListSkillAssets
+class RunSkillScript(_Parameters):
+    """Run a script of a skill in a sandbox and get what it printed. A person may have to approve it."""
+
+    skill_name: SkillName
+    script_name: Annotated[str, Meta(description="Its name below scripts/, such as compare.py.")]
+    arguments: Annotated[
+        list[str], Meta(description="Its arguments; it may read the files they name.", max_length=20_000)
+    ] = []
+    files: Annotated[list[str], Meta(description="More files it may read.", max_length=1000)] = []
+    network: Annotated[bool, Meta(description="Whether it needs the network.")] = False
+
+
+Call = (
+    UseSkill
+    | LoadSkill
+    | SearchSkills
+    | LoadSkillAsset
+    | GetSkillScriptPath
+    | ListSkillAssets
+    | RunSkillScript
+)
 
 TOOLS: dict[str, type[Call]] = {
     "skill": UseSkill,
@@ -68,16 +91,17 @@ TOOLS: dict[str, type[Call]] = {
     "load_skill_asset": LoadSkillAsset,
     "get_skill_script_path": GetSkillScriptPath,
     "list_skill_assets": ListSkillAssets,
+    RUN_SCRIPT: RunSkillScript,
 }
 
 
-def schemas(dialect: Dialect) -> list[dict[str, Any]]:
+def schemas(dialect: Dialect, *, names: Iterable[str] = TOOLS) -> list[dict[str, Any]]:
     """The tools as that API wants them.
 
-    >>> [tool["name"] for tool in schemas("anthropic")][:2]
-    ['skill', 'load_skill']
+    >>> [tool["name"] for tool in schemas("anthropic", names=["load_skill", "search_skills"])]
+    ['load_skill', 'search_skills']
     """
-    return [_schema(name, parameters, dialect) for name, parameters in TOOLS.items()]
+    return [_schema(name, TOOLS[name], dialect) for name in names]
 
 
 def _schema(name: str, parameters: type[_Parameters], dialect: Dialect) -> dict[str, Any]:

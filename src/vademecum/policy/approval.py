@@ -34,7 +34,7 @@ class Question(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     """What was answered: "always" for how long and where; a rejection may carry a message for the model.
 
-    ``seen`` says whether a person looked at this very question.
+    ``seen`` says whether a person looked at this very question, ``absent`` that nobody was there to do so.
     """
 
     verdict: Verdict
@@ -42,6 +42,7 @@ class Answer(Struct, frozen=True):
     scope: Scope = "project"
     seconds: float | None = None
     seen: bool = True
+    absent: bool = False
 
 
 class Approver(Protocol):
@@ -68,7 +69,7 @@ class Nobody:
         'nobody is there to ask; to allow it this once: vade show x --yes'
         """
         replay = f"; to allow it this once: {self._replay}" if self._replay else ""
-        return Answer("reject", f"nobody is there to ask{replay}")
+        return Answer("reject", f"nobody is there to ask{replay}", seen=False, absent=True)
 
 
 class Consent:

@@ -108,7 +108,7 @@ class Gate:
         wanted: frozenset[tuple[str, str]],
     ) -> None:
         message = f" ({answer.message})" if answer.message else ""
-        if isinstance(self._approver, Nobody):
+        if answer.absent:
             raise Denied(f"{said(asking, decision)}{message}.")
         self._declined[wanted] = answer.message or "the answer was no"
         raise Declined(f"{_wanted(asking)} was declined{message}: it was not done.", told=answer.message)

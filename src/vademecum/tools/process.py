@@ -21,8 +21,8 @@ from vademecum.tools.sandbox.base import Jail, Launch, Sandbox, resource_limits
 from vademecum.tools.sandbox.cgroup import ControlGroup, new_group
 from vademecum.tools.sandbox.tree import descendants, memory_of
 
-# Why a command ended: by itself, or because it went beyond a limit.
-Reason = Literal["exited", "time", "memory", "processes", "disk"]
+# Why a command ended: by itself, because nobody wants it any more, or because it went beyond a limit.
+Reason = Literal["exited", "cancelled", "time", "memory", "processes", "disk"]
 
 MAX_STATUS_BYTES = 64 * 1024
 MAX_COMPLAINT_BYTES = 2000
@@ -54,20 +54,24 @@ class Streams:
     err: Path
 
 
-def run_command(
+def run_command(  # noqa: PLR0913 - what a command depends on
     sandbox: Sandbox,
     argv: list[str],
     jail: Jail,
     *,
     streams: Streams,
+    cancelled: Callable[[], bool] = bool,
     clock: Callable[[], float] = time.monotonic,
 ) -> Ended:
-    """Run a command to its end, or to the end of its limits; afterwards nothing that it started is left."""
+    """Run a command to its end, or to the end of its limits; afterwards nothing that it started is left.
+
+    ``cancelled`` is asked now and then whether anybody still wants it.
+    """
     _check_length(argv, jail)
     started = clock()
     with _grouped(jail) as group, _started(sandbox, argv, jail, streams, group) as running:
         running.admit(jail)
-        reason = running.watch(jail, started=started, clock=clock)
+        reason = running.watch(jail, started=started, cancelled=cancelled, clock=clock)
         running.end(forced=reason != "exited")
         code = running.exit_code() if reason == "exited" else None
         if reason == "exited" and code is None and running.was_started():
@@ -113,7 +117,9 @@ class _Running:
             os.close(self._release)
             self._release = None
 
-    def watch(self, jail: Jail, *, started: float, clock: Callable[[], float]) -> Reason:
+    def watch(
+        self, jail: Jail, *, started: float, cancelled: Callable[[], bool], clock: Callable[[], float]
+    ) -> Reason:
         """Wait for the end, and look now and then whether it keeps to its limits."""
         if self._process.poll() is not None:
             return "exited"
@@ -125,6 +131,8 @@ class _Running:
                     return "exited"
                 if left <= 0:
                     return "time"
+                if cancelled():
+                    return "cancelled"
                 looked = clock()
                 beyond = _beyond(self._process.pid, jail)
                 if beyond is not None:

@@ -68,6 +68,7 @@ class _Entry:
     number: int
     call: calls.Call
     skill: Skill | None
+    cancelled: Callable[[], bool] = bool
     target: Skill | None = None
     passage: Passage | None = None
     refused: Decision | None = None
@@ -104,9 +105,11 @@ class Tools:
             return observation
         return self.run(parsed, skill=skill)
 
-    def run(self, call: calls.Call, *, skill: Skill | None = None) -> Observation:
-        """Run one call that was checked already."""
-        entry = _Entry(next(self._numbers), call, skill)
+    def run(
+        self, call: calls.Call, *, skill: Skill | None = None, cancelled: Callable[[], bool] = bool
+    ) -> Observation:
+        """Run one call that was checked already; a script ends when ``cancelled`` says so."""
+        entry = _Entry(next(self._numbers), call, skill, cancelled)
         with self._recorded(entry) as done:
             try:
                 observation = self._run(entry)
@@ -174,7 +177,9 @@ class Tools:
             approved.keep(plan.resource, plan.text, plan.files)
         names = self._around.execution.environment
         env = {name: self._around.env[name] for name in names if name in self._around.env}
-        return script.run_script(plan, self.sandbox, place, limits=limits, environment=env)
+        return script.run_script(
+            plan, self.sandbox, place, limits=limits, environment=env, cancelled=entry.cancelled
+        )
 
     def _refuse_early(self, entry: _Entry, finer: Sequence[Finer]) -> None:
         """What a rule denies is not even looked at: nothing is copied, and no name of it is told."""

@@ -40,6 +40,7 @@ MAX_LISTED_FILES = 50
 
 _MB = 1024 * 1024
 _STOPPED = {
+    "cancelled": "whoever wanted it does not any more",
     "time": "it ran out of its time (execution.seconds)",
     "memory": "it used too much memory",
     "processes": "it started too many processes",
@@ -155,8 +156,14 @@ def limits_of(settings: ExecutionSettings) -> Limits:
     )
 
 
-def run_script(
-    plan: Plan, sandbox: Sandbox, place: Path, *, limits: Limits, environment: Mapping[str, str]
+def run_script(  # noqa: PLR0913 - what a script depends on
+    plan: Plan,
+    sandbox: Sandbox,
+    place: Path,
+    *,
+    limits: Limits,
+    environment: Mapping[str, str],
+    cancelled: Callable[[], bool] = bool,
 ) -> Observation:
     """Run it in a directory of its own below ``place``, and report what came of it."""
     work, home, temporary, shared = (place / name for name in ("work", "home", "tmp", "shared"))
@@ -184,7 +191,7 @@ def run_script(
     arguments = [copies.get(word, word) for word in plan.call.arguments]
     argv = [*plan.interpreter.words, str(plan.file), *arguments]
     try:
-        ended = run_command(sandbox, argv, jail, streams=streams)
+        ended = run_command(sandbox, argv, jail, streams=streams, cancelled=cancelled)
     finally:
         for directory in (home, temporary, shared, place / "inputs"):
             _remove(directory)
