@@ -42,6 +42,7 @@ _COMMANDS = {
     "keygen": "packing",
     "list": "skills",
     "lock": "installing",
+    "mcp": "mcp",
     "new": "authoring",
     "outdated": "installing",
     "pack": "packing",

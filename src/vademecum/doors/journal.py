@@ -44,6 +44,13 @@ class Journal:
                 )
             return self._record
 
+    def adopt(self, index: SkillIndex) -> None:
+        """The skills are others now; what was written so far stays true."""
+        with self._lock:
+            self._index = index
+            if self._record is not None:
+                self._record.add("index_changed", index_hash=index.hash, skills=len(index))
+
     def loaded(self, skill: Skill, report: LoadReport, *, origin: Origin) -> None:
         """A skill's instructions were handed out."""
         about = report.to_json()

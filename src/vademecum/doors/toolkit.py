@@ -247,6 +247,8 @@ class Toolkit:
         reason = self._refusal(permission, skill, *resources)
         if reason is not None:
             text = f"{permission} {relative[:200]!r} of skill {skill.name!r} is refused: {reason}."
+            if permission == "script" and self._scripts is not None:
+                text += f" {tools.RUN_SCRIPT} runs it in a sandbox."
             raise VademecumError(text, code="denied")
 
     def _refusal(self, permission: str, skill: Skill, *resources: str) -> str | None:

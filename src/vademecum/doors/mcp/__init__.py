@@ -1,0 +1,1 @@
+"""The Model Context Protocol: skills as tools, resources and prompts for any client, on the official SDK."""
