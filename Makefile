@@ -35,7 +35,7 @@ test: $(VENV)/.dev
 
 $(VENV)/.extras: $(VENV)/.dev
 	@echo "adding what the heavy tests need ..."
-	@$(PIP) -e '.[ray,mesa]'
+	@$(PIP) -e '.[ray,mesa,frameworks]'
 	@touch $@
 
 test-extras: $(VENV)/.extras
