@@ -30,6 +30,7 @@ _MODULES = [
     "chat",
     "packing",
     "installing",
+    "linking",
     "governing",
     "evaluating",
 ]

@@ -26,6 +26,7 @@ PAGES = [
     "docs/tools.md",
     "docs/agent.md",
     "docs/packs.md",
+    "docs/linking.md",
     "docs/governance.md",
     "docs/evals.md",
 ]
@@ -134,6 +135,8 @@ def test_commands_in_the_text(page: str, place: Place) -> None:
             "diff",
             "restore",
             "uninstall",
+            "link",
+            "unlink",
             "trust",
             "trust --remove",
             "chat",

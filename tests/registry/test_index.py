@@ -132,6 +132,21 @@ def test_link_to_the_same_skill_is_no_real_conflict(place: Place) -> None:
     assert [other.reason for other in conflict.overridden] == ["same-file"]
 
 
+def test_link_in_another_tools_root_is_the_skill_it_leads_to(place: Place) -> None:
+    write_skill(place.home, ".agent/skills/x")
+    before = place.build()
+    (place.cwd / ".claude/skills").mkdir(parents=True)
+    (place.cwd / ".claude/skills/x").symlink_to(place.home / ".agent/skills/x")
+    after = place.build()
+    assert (after.get("x").source, after.shadowed, after.hash) == ("user", (), before.hash)
+    assert after.get(f"{place.cwd}/.claude/skills/x") is after.get("x")
+    # One file in two directories is two skills: what lies beside it may differ.
+    other = place.cwd / ".codex/skills/x"
+    other.mkdir(parents=True)
+    os.link(place.home / ".agent/skills/x/SKILL.md", other / "SKILL.md")
+    assert place.build().get("x").location == str(other)
+
+
 def test_priorities_decide_whatever_the_order_given(tmp_path: Path) -> None:
     for name in ("low", "high"):
         write_skill(tmp_path / name, "x", f"---\nname: x\ndescription: {name}\n---\n")

@@ -218,9 +218,14 @@ def _remark(problem: Problem) -> str:
 
 def _print_conflicts(out: Console, report: Report) -> None:
     for conflict in report.conflicts:
+        # A link to the very directory that is used takes nothing from anybody: `vade link` makes such links.
+        used = os.path.realpath(conflict.path)
+        others = [other for other in conflict.overridden if os.path.realpath(other.path) != used]
+        if not others:
+            continue
         out.print()
         out.print(plain(f"{conflict.name}: {conflict.path} is used, not", style="bold"), soft_wrap=True)
-        for other in conflict.overridden:
+        for other in others:
             out.print("  ", plain(f"{other.path}, because {_REASONS[other.reason]}"), sep="", soft_wrap=True)
 
 

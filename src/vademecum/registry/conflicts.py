@@ -28,22 +28,53 @@ def resolve(candidates: Iterable[Candidate]) -> Resolution:
     """Decide each name: the higher root, then the later change, then the directory that bears the name.
 
     The order is total, so the same candidates always give the same answer, in whatever order they come.
+    A link in another tool's root to a skill that is a candidate itself claims nothing: it is that skill.
     """
     first: dict[str, Candidate] = {}
     rivals: dict[str, list[Candidate]] = {}
+    links: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         name = candidate[0].document.name
         if first.setdefault(name, candidate) is not candidate:
             rivals.setdefault(name, [first[name]]).append(candidate)
     for name, claims in rivals.items():
         claims.sort(key=_precedence)
+        links[name] = _links_among(claims)
+        if links[name]:
+            apart = set(map(id, links[name]))
+            claims[:] = [claim for claim in claims if id(claim) not in apart]
         first[name] = claims[0]
     contested = sorted(rivals)
     return Resolution(
         winners=tuple(first[name][0] for name in sorted(first)),
         shadowed=tuple(skill for name in contested for skill, *_ in rivals[name][1:]),
-        conflicts=tuple(_conflict(rivals[name]) for name in contested),
+        conflicts=tuple(_conflict(rivals[name], links[name]) for name in contested),
     )
+
+
+def _links_among(claims: list[Candidate]) -> list[Candidate]:
+    """Those that only lead to the directory of another claim, from the root of another tool."""
+    by_file: dict[tuple[int, int], list[Candidate]] = {}
+    for claim in claims:
+        by_file.setdefault((claim[2].st_dev, claim[2].st_ino), []).append(claim)
+    found = []
+    for same in by_file.values():
+        if len(same) == 1:
+            continue
+        best = min(same, key=_directness)
+        real = os.path.realpath(best[0].location)
+        found += [
+            claim
+            for claim in same
+            if _directness(claim) > _directness(best) and os.path.realpath(claim[0].location) == real
+        ]
+    return found
+
+
+def _directness(claim: Candidate) -> int:
+    """Zero for a native root, one for a directory in another tool's root, two for a link there."""
+    skill, root, _ = claim
+    return 0 if root.kind == "native" else 1 + os.path.islink(skill.location)
 
 
 def _precedence(candidate: Candidate) -> tuple[int, int, bool, str, str]:
@@ -52,13 +83,15 @@ def _precedence(candidate: Candidate) -> tuple[int, int, bool, str, str]:
     return (-root.priority, -about.st_mtime_ns, misnamed, skill.directory, skill.root)
 
 
-def _conflict(claims: list[Candidate]) -> Conflict:
+def _conflict(claims: list[Candidate], links: list[Candidate]) -> Conflict:
     winner = claims[0][0]
-    overridden = tuple(
-        Overridden(claim[0].source, claim[0].location, claim[0].meta.version, _reason(claims[0], claim))
-        for claim in claims[1:]
-    )
-    return Conflict(winner.name, winner.source, winner.location, overridden)
+    overridden = [_overridden(claim[0], _reason(claims[0], claim)) for claim in claims[1:]]
+    overridden += [_overridden(skill, "same-file") for skill, *_ in links]
+    return Conflict(winner.name, winner.source, winner.location, tuple(overridden))
+
+
+def _overridden(skill: Skill, reason: str) -> Overridden:
+    return Overridden(skill.source, skill.location, skill.meta.version, reason)
 
 
 def _reason(winner: Candidate, loser: Candidate) -> str:

@@ -80,6 +80,8 @@ class SkillIndex:
         for skill in (*self.skills, *self.shadowed) if name[:1] == "/" or ":" in name else ():
             if name in (skill.location, skill.skill_id):
                 return skill
+        if name[:1] == "/" and (linked := self._places().get(os.path.realpath(name))):
+            return linked
         namespace, _, plain = name.strip().removeprefix("@").rpartition("/")
         wanted = normal(plain)
         namesakes = self._names().get(wanted.casefold(), [])
@@ -111,11 +113,16 @@ class SkillIndex:
 
     def at(self, path: Path) -> Skill | None:
         """The skill whose directory holds a path, if one does."""
+        known = self._places()
+        places = (str(place) for place in (path, *path.parents))
+        return next((known[place] for place in places if place in known), None)
+
+    def _places(self) -> dict[str, Skill]:
+        """The look-up by real directory, made when it is first needed."""
         if not self._by_place:
             for skill in (*self.shadowed, *self.skills):
                 self._by_place[os.path.realpath(skill.location)] = skill
-        places = (str(place) for place in (path, *path.parents))
-        return next((self._by_place[place] for place in places if place in self._by_place), None)
+        return self._by_place
 
     def select(self, *, source: Source) -> tuple[Skill, ...]:
         """The skills of one source, one a name, including those that another source overrides."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vademecum.config import COMPATIBLE, Config, LoadedConfig
+from vademecum.config import COMPATIBLE, Compatible, Config, LoadedConfig
 from vademecum.context import Context
 
 Source = Literal["extra", "project", "user", "package", "builtin"]
@@ -71,6 +71,16 @@ def default_roots(
         roots += _of_packages(config.settings)
         roots.append(Root(BUILTIN_ROOT, "builtin", explicit=False))
     return ordered(_without_repeats(roots))
+
+
+def directory_of(agent: Compatible, *, at_home: bool) -> str:
+    """Where another agent looks for skills, below a project or below the home directory.
+
+    >>> directory_of("claude", at_home=True), directory_of("opencode", at_home=True)
+    ('.claude/skills', '.config/opencode/skills')
+    """
+    known = {**_COMPATIBLE, **_COMPATIBLE_AT_HOME} if at_home else _COMPATIBLE
+    return known[agent][0]
 
 
 def ordered(roots: Sequence[Root]) -> list[Root]:

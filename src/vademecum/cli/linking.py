@@ -1,0 +1,190 @@
+"""``vade link`` and ``vade unlink``: skills where other agents look for them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vademecum.cli.indexing import Command, IndexWords, as_reference, complete_names, index_options
+from vademecum.cli.installing import root_of
+from vademecum.cli.output import json_option, print_json, yes_option
+from vademecum.cli.permissions import gate_for
+from vademecum.config import COMPATIBLE, Compatible
+from vademecum.context import Context
+from vademecum.errors import Denied, PackRefused
+from vademecum.packs.linking import Done, link, origins_of, unlink
+from vademecum.packs.links import Base
+from vademecum.policy.base import Effect, Request
+from vademecum.policy.gate import Gate
+from vademecum.registry.index import SkillIndex
+from vademecum.skill.assets import list_assets
+from vademecum.skill.digest import skill_digest
+from vademecum.skill.names import normal
+from vademecum.skill.skill import Skill
+from vademecum.skill.text import visible
+
+_SAID = {
+    "linked": "Linked: {place}",
+    "copied": "Copied: {place}",
+    "refreshed": "Refreshed: {place}",
+    "there": "Already there: {place}",
+    "removed": "Removed: {place}",
+    "kept": "Removed: {place} (it was edited, and is kept in {kept})",
+    "gone": "Forgotten: {place} was gone already",
+    "other": "Forgotten: {place} is something else by now, and stays",
+}
+
+_scope = click.option(
+    "--scope",
+    type=click.Choice(["project", "user"]),
+    default="project",
+    show_default=True,
+    help="The agents' directories in the project, or in the home directory.",
+)
+_force = click.option(
+    "--force", is_flag=True, help="Take away copies that were edited, too; they are kept in .agent/.trash."
+)
+
+
+def _to(*, required: bool) -> Callable[[Command], Command]:
+    words = "For this agent; repeatable."
+    return click.option(
+        "--to", "agents", multiple=True, required=required, type=click.Choice(COMPATIBLE), help=words
+    )
+
+
+@click.command("link")
+@click.argument("names", nargs=-1, shell_complete=complete_names)
+@_to(required=True)
+@click.option("--all", "everything", is_flag=True, help="All skills that a person may call by name.")
+@_scope
+@click.option("--copy", is_flag=True, help="Make copies instead of links.")
+@_force
+@yes_option
+@index_options
+@json_option
+def link_command(  # noqa: PLR0913 - one for each option
+    *,
+    names: tuple[str, ...],
+    agents: tuple[Compatible, ...],
+    everything: bool,
+    scope: str,
+    copy: bool,
+    force: bool,
+    yes: bool,
+    as_json: bool,
+    **words: Any,
+) -> None:
+    """Put skills where another agent looks for them: as links, or as copies that a second call refreshes."""
+    _check_names(names, everything=everything)
+    context = Context.current()
+    index = IndexWords(**words).build()
+    base = _base(scope, context)
+    gate = gate_for(context, yes=yes, replay=shlex.join(["vade", *sys.argv[1:], "--yes"]))
+    skills, left_out = _chosen(names, index, base, gate)
+    # A link would be left out of our own index with a complaint where links are not followed.
+    copy = copy or not index.options.scan.follow_links
+    done = link(skills, base, agents=agents, copy=copy, force=force)
+    if as_json:
+        print_json({"scope": scope, "links": [one.to_json() for one in done], "left_out": left_out})
+        return
+    _show(done, context)
+    for entry in left_out:
+        click.echo(visible(f"Left out: {entry['name']} ({entry['reason']})"))
+
+
+@click.command("unlink")
+@click.argument("names", nargs=-1)
+@_to(required=False)
+@click.option("--all", "everything", is_flag=True, help="Everything that vade link made here.")
+@_scope
+@_force
+@json_option
+def unlink_command(  # noqa: PLR0913 - one for each option
+    *,
+    names: tuple[str, ...],
+    agents: tuple[Compatible, ...],
+    everything: bool,
+    scope: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Take away what vade link made, and nothing else."""
+    _check_names(names, everything=everything)
+    context = Context.current()
+    chosen = None if everything else [normal(name) for name in names]
+    done = unlink(chosen, _base(scope, context), agents=agents, force=force)
+    if as_json:
+        print_json({"scope": scope, "links": [one.to_json() for one in done]})
+        return
+    _show(done, context)
+    if not done:
+        click.echo("Nothing is linked here")
+
+
+def _check_names(names: tuple[str, ...], *, everything: bool) -> None:
+    if bool(names) == everything:
+        raise click.UsageError("Name the skills, or say --all.")
+
+
+def _base(scope: str, context: Context) -> Base:
+    """The project or the home directory; a project that is the home directory is no project."""
+    base = root_of(scope, context).parent.parent
+    return Base(base, at_home=os.path.realpath(base) == os.path.realpath(context.home))
+
+
+def _chosen(
+    names: tuple[str, ...], index: SkillIndex, base: Base, gate: Gate
+) -> tuple[list[Skill], list[dict[str, str]]]:
+    """The skills that may be handed to others; of all of them, those that may not are left out and said."""
+    if names:
+        named = origins_of(_once(index.get(as_reference(name)) for name in names), index, base)
+        for skill in named:
+            _require(skill, gate)
+        return named, []
+    allowed: list[Skill] = []
+    left_out = []
+    for skill in origins_of(index.for_people(), index, base):
+        try:
+            _require(skill, gate)
+            allowed.append(skill)
+        except Denied as error:
+            left_out.append({"name": skill.name, "reason": str(error).rstrip(".")})
+    return allowed, left_out
+
+
+def _once(skills: Iterable[Skill]) -> list[Skill]:
+    chosen: dict[str, Skill] = {}
+    for skill in skills:
+        if chosen.setdefault(skill.name, skill).location != skill.location:
+            raise PackRefused(f"Two of these skills are called {skill.name!r}: link one of them.")
+    return list(chosen.values())
+
+
+def _require(skill: Skill, gate: Gate) -> None:
+    """Ask for the skill and for each of its files: whoever has the directory has them all."""
+    requests = [Request("skill", (skill.name,), origin="user", skill=skill.name)]
+    for asset in list_assets(skill):
+        request = Request("resource", (f"{skill.name}/{asset}",), origin="user", skill=skill.name)
+        if gate.decide(request).effect is not Effect.ALLOW:
+            requests.append(request)
+    gate.require(*requests, digest=partial(skill_digest, skill))
+
+
+def _show(done: list[Done], context: Context) -> None:
+    def near(place: Path | None) -> str:
+        """A path as a person here would type it."""
+        if place is None:
+            return ""
+        below = os.path.relpath(place, context.cwd)
+        return str(place) if below.startswith("..") else below
+
+    for one in done:
+        click.echo(visible(_SAID[one.action].format(place=near(one.place), kept=near(one.kept))))
