@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -21,7 +20,7 @@ def skill_tools(kit: Toolkit | None = None) -> list[BaseTool]:
     kit = kit or Toolkit.here(door="langchain")
     return [
         StructuredTool.from_function(
-            partial(_call, kit, schema["name"]),
+            _function(kit, schema["name"]),
             name=schema["name"],
             description=schema["description"],
             args_schema=schema["input_schema"],
@@ -64,8 +63,13 @@ class SkillsMiddleware(AgentMiddleware[Any, Any, Any]):
         )
 
 
-def _call(kit: Toolkit, name: str, /, **arguments: Any) -> str:
-    result = kit.call(name, arguments)
-    if result.is_error:
-        raise ToolException(result.text)
-    return result.text
+def _function(kit: Toolkit, name: str) -> Callable[..., str]:
+    """A plain function: this framework looks at its type hints."""
+
+    def call(**arguments: Any) -> str:
+        result = kit.call(name, arguments)
+        if result.is_error:
+            raise ToolException(result.text)
+        return result.text
+
+    return call
