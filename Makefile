@@ -6,13 +6,14 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SHELL  := /bin/sh
 PEER_PYTHON := $(if $(PEERS),--peers .venv-peers/bin/python)
 
-.PHONY: help demo test test-extras check format bench clean
+.PHONY: help demo test test-extras check format build bench clean
 
 help:
 	@echo "make demo         set up .venv and see what vade does"
 	@echo "make test         set up .venv and run the tests (under three minutes)"
 	@echo "make check        the full gate: format, lint, types, layers, tests"
-	@echo "make test-extras  the heavy tests: the wheel, pages in a browser, Ray, Mesa, thousands of real skills"
+	@echo "make test-extras  the heavy tests: the wheel on each Python, pages in a browser, Ray, Mesa, thousands of real skills"
+	@echo "make build        the wheel and the sdist, into dist/"
 	@echo "make bench        benchmark tables; PEERS=1 adds other libraries, SKILLS=N sets the size"
 
 $(VENV)/.base: pyproject.toml
@@ -51,6 +52,10 @@ check: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+build: $(VENV)/.dev
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build
 
 bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.index $(if $(SKILLS),--skills $(SKILLS) --largest $(SKILLS)) $(PEER_PYTHON)

@@ -6,15 +6,22 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.forks import forks
 from vademecum import Context, IndexOptions, Root, SkillIndex, build_index
 
 DATA = Path(os.environ.get("VADE_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
-VADE = str(Path(sys.executable).with_name("vade"))
+# The command that is tested, and its interpreter: those of this environment, or of one with the wheel in it.
+UNDER_TEST = os.environ.get("VADE_UNDER_TEST")
+VADE = UNDER_TEST or str(Path(sys.executable).with_name("vade"))
+PYTHON = str(Path(UNDER_TEST).with_name("python")) if UNDER_TEST else sys.executable
 
 GOOD = "---\nname: {name}\ndescription: {description}\n---\n# Body\n"
 
@@ -31,6 +38,14 @@ def write_skill(
     data = text if isinstance(text, bytes) else text.encode("utf-8")
     (place / "SKILL.md").write_bytes(data)
     return place
+
+
+def of_extras() -> set[str]:
+    """The distributions that only the extras declare, those of developers included."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = {canonicalize_name(Requirement(each).name) for each in project["dependencies"]}
+    optional = (each for group in project["optional-dependencies"].values() for each in group)
+    return {str(canonicalize_name(Requirement(each).name)) for each in optional} - needed
 
 
 def index_of(root: Path, options: IndexOptions | None = None) -> SkillIndex:
@@ -80,9 +95,9 @@ class Place:
 
     def vade(self, *words: str, cwd: Path | None = None, **env: str) -> Result:
         around = self.env | env
-        if not any(name.startswith(("PYTHON", "LC_", "LANG")) for name in env):
+        if not UNDER_TEST and not any(name.startswith(("PYTHON", "LC_", "LANG")) for name in env):
             return Result(*forks().run(list(words), cwd=str(cwd or self.cwd), env=around, timeout=60))
-        # What an interpreter looks at when it starts needs one that starts.
+        # Another interpreter, or what an interpreter looks at when it starts, needs one that starts.
         done = subprocess.run(
             [VADE, *words],
             cwd=cwd or self.cwd,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import vademecum
+from vademecum import governance, models
+
+MODULES = [vademecum, models, governance]
+CONSTANTS = {"BUILTIN_ROOT", "__version__"}
 
 
 def test_names() -> None:
@@ -86,3 +95,32 @@ def test_errors_are_one_tree() -> None:
     ]
     assert all(issubclass(error, vademecum.VademecumError) for error in errors)
     assert len({error.code for error in errors}) == len(errors)
+
+
+def collected(module: str) -> set[str]:
+    """The names in a module whose docstrings have examples that doctest finds."""
+    return {test.name for test in doctest.DocTestFinder().find(sys.modules[module]) if test.examples}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_each_has_a_docstring_with_an_example_that_runs(module: ModuleType) -> None:
+    for name in set(module.__all__) - CONSTANTS:
+        value = getattr(module, name)
+        assert (inspect.getdoc(value) or "").strip(), name
+        if inspect.ismodule(value):
+            assert value.__name__ in collected(value.__name__), name
+        elif not issubclass(value, Exception) if inspect.isclass(value) else True:
+            assert f"{value.__module__}.{name}" in collected(value.__module__), name
+
+
+def test_each_error_says_when_it_is_raised() -> None:
+    errors = [getattr(module, name) for module in MODULES for name in module.__all__]
+    for error in (each for each in errors if inspect.isclass(each) and issubclass(each, Exception)):
+        text = inspect.getdoc(error) or ""
+        assert "Raised " in text or error is vademecum.VademecumError, error
+
+
+def test_the_typed_program_uses_them_all() -> None:
+    text = (Path(__file__).parent / "e2e/user_program.py").read_text()
+    for module, prefix in zip(MODULES, (r"vm", r"vm\.models", r"gov"), strict=True):
+        assert set(module.__all__) <= set(re.findall(rf"\b{prefix}\.(\w+)", text)), module

@@ -1,4 +1,7 @@
-"""Vademecum: the Agent Skills runtime. It finds, checks, searches, loads and runs them with least privilege.
+"""Vademecum: the Agent Skills runtime.
+
+It finds, checks, searches, loads, runs, records, packs, signs, evaluates and governs skills, and lets each do
+no more than it may.
 
 >>> import vademecum as vm
 >>> index = vm.build_index([vm.BUILTIN_ROOT])

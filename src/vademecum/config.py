@@ -210,7 +210,13 @@ class LoadedConfig:
 
 
 def load_config(context: Context) -> LoadedConfig:
-    """Read the user's configuration, then the nearest project's, and merge them."""
+    """Read the user's configuration, then the nearest project's, and merge them.
+
+    >>> nowhere = Context(cwd=Path("/nonexistent/app"), home=Path("/nonexistent/me"), env={})
+    >>> loaded = load_config(nowhere)
+    >>> loaded.settings == Config(), loaded.files
+    (True, ())
+    """
     user_file = _config_file(context.home)
     project_file = next(filter(None, map(_config_file, context.project_directories())), None)
     if user_file is None and project_file is None:

@@ -31,7 +31,15 @@ from __future__ import annotations
 
 
 class VademecumError(Exception):
-    """The root of the tree: catch this to catch everything vademecum raises on purpose."""
+    """The root of the tree: catch this to catch everything vademecum raises on purpose.
+
+    >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index
+    >>> try:
+    ...     build_index(BUILTIN_ROOT, IndexOptions()).get("file-dif")
+    ... except VademecumError as error:
+    ...     error.code, str(error)
+    ('skill-not-found', "No skill is called 'file-dif': did you mean 'file-diff'?")
+    """
 
     code = "error"
 
@@ -42,13 +50,30 @@ class VademecumError(Exception):
 
 
 class ConfigError(VademecumError):
-    """A configuration file or a setting is wrong; the text names the file and the key."""
+    """A configuration file or a setting is wrong; the text names the file and the key.
+
+    Raised where settings are read and where a model, a key or the place of a record is chosen.
+
+    >>> from vademecum import BUILTIN_ROOT, Agent, IndexOptions, build_index
+    >>> Agent("oracle", build_index(BUILTIN_ROOT, IndexOptions())).run("What now?")
+    Traceback (most recent call last):
+    ...
+    vademecum.errors.ConfigError: There is no kind of model 'oracle': there are offline, openai, ...
+    """
 
     code = "config"
 
 
 class PathRefused(VademecumError):
-    """A path from outside would leave the directory it belongs to."""
+    """A path from outside would leave the directory it belongs to.
+
+    Raised where a file of a skill, of the project, of a pack or of a record is named. A ``Toolkit`` and a
+    ``SkillsManager`` answer with its text instead.
+
+    >>> from vademecum import BUILTIN_ROOT, SkillsManager
+    >>> SkillsManager(BUILTIN_ROOT).get_skill_asset("file-diff", "../skill-author/SKILL.md")
+    "The path '../skill-author/SKILL.md' goes up with '..': name a file below .../builtin/file-diff."
+    """
 
     code = "path-refused"
 
@@ -60,19 +85,34 @@ class FileRefused(VademecumError):
 
 
 class SkillNotFound(VademecumError):
-    """No skill goes by that name."""
+    """No skill goes by that name.
+
+    Raised by ``SkillIndex.get`` and ``Toolkit.get``, and by ``Agent.run`` for a skill that the request calls
+    by name. The text has the nearest name there is.
+    """
 
     code = "skill-not-found"
 
 
 class LoadRefused(VademecumError):
-    """A body, a resource or a section cannot be handed over as it is."""
+    """A body, a resource or a section cannot be handed over as it is.
+
+    Raised when a skill's text is loaded: too long, not UTF-8, not there. The ``code`` says which.
+
+    >>> from vademecum import BUILTIN_ROOT, SkillsManager
+    >>> SkillsManager(BUILTIN_ROOT).get_skill_script_path("file-diff", "merge.py")
+    "Skill 'file-diff' has no script 'merge.py': there are 'scripts/compare.py'."
+    """
 
     code = "load-refused"
 
 
 class Denied(VademecumError):
-    """A rule does not allow it; the text names the rule and what would allow it."""
+    """A rule does not allow it; the text names the rule and what would allow it.
+
+    Raised where something is about to be done: a tool, a script, an install. In a run it ends in the
+    ``Outcome``, whose status is ``refused``; from the command line it is exit code 3.
+    """
 
     code = "denied"
 
@@ -134,13 +174,32 @@ class IntegrityFailed(VademecumError):
 
 
 class CharterRefused(VademecumError):
-    """A charter cannot be used as it is; the one that holds stays."""
+    """A charter cannot be used as it is; the one that holds stays.
+
+    Raised when a charter is read or reloaded, and when a definition is registered.
+
+    >>> from vademecum.governance import load_charter
+    >>> load_charter("nowhere.yaml")
+    Traceback (most recent call last):
+    ...
+    vademecum.errors.CharterRefused: There is no charter at nowhere.yaml: name a skill_registry.yaml.
+    """
 
     code = "charter-refused"
 
 
 class ConditionWrong(CharterRefused):
-    """A condition cannot be read; the text says where and what was expected."""
+    """A condition cannot be read; the text says where and what was expected.
+
+    Raised when a condition is parsed by itself. A definition with it is refused as a whole, by its parent,
+    and ``lint_charter`` lists it among the problems.
+
+    >>> from vademecum.governance.expression import parse
+    >>> parse("age <")
+    Traceback (most recent call last):
+    ...
+    vademecum.errors.ConditionWrong: The condition 'age <' ends where a value should be.
+    """
 
     code = "condition"
 
@@ -164,6 +223,9 @@ class SandboxFailed(VademecumError):
 
 
 class SkillRefused(VademecumError):
-    """A skill cannot be made or taken as it is."""
+    """A skill cannot be made or taken as it is.
+
+    Raised when a skill is written anew: its name is wrong, or something is there already.
+    """
 
     code = "skill-refused"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import PYTHON
 from vademecum import BUILTIN_ROOT
 
 COMPARE = BUILTIN_ROOT / "file-diff/scripts/compare.py"
@@ -17,7 +17,7 @@ SUMMARISE = BUILTIN_ROOT / "csv-summary/scripts/summarise.py"
 def run(script: Path, *words: str | Path) -> tuple[int, str, str]:
     # -I: neither this environment's packages nor its variables.
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(script), *map(str, words)],
+        [PYTHON, "-I", "-S", str(script), *map(str, words)],
         capture_output=True,
         text=True,
         check=False,

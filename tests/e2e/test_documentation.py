@@ -5,15 +5,13 @@ from __future__ import annotations
 import platform
 import re
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.packs.support import serving
-from tests.support import VADE, Place
-from vademecum import BUILTIN_ROOT
+from tests.support import PYTHON, VADE, Place
 
 TOP = Path(__file__).parents[2]
 # Where the documentation says that a folder is handed out; here it is, on another port.
@@ -82,7 +80,7 @@ def test_console_blocks(page: str, tmp_path: Path) -> None:
 def as_shown(text: str, home: Path) -> str:
     text = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", text)
     text = re.sub(r"(sha256|key):[0-9a-f]{12,}", r"\1:DIGEST", text)
-    text = text.replace(str(home), "~").replace(str(BUILTIN_ROOT), "builtin")
+    text = re.sub(r"[^\s'\"]*/vademecum/builtin", "builtin", text.replace(str(home), "~"))
     text = re.sub(r"sandbox: .*", "sandbox: here", text)
     text = re.sub(r"after \d+\.\d\d s\.", "after 0.05 s.", text)
     text = re.sub(r"\b\d{8}-\d{6}-[0-9a-f]{7}\b", "RUN", text)
@@ -93,7 +91,7 @@ def as_shown(text: str, home: Path) -> str:
 def test_python_blocks(page: str, place: Place) -> None:
     for block in blocks(page, "python"):
         done = subprocess.run(
-            [sys.executable, "-c", block],
+            [PYTHON, "-c", block],
             cwd=place.cwd,
             env=place.env,
             capture_output=True,
@@ -103,15 +101,13 @@ def test_python_blocks(page: str, place: Place) -> None:
         assert "file-diff" in done.stdout
 
 
-def test_python_blocks_of_the_pages(place: Place) -> None:
-    for block in (
-        blocks("docs/for-agents.md", "python")
-        + blocks("docs/tools.md", "python")
-        + blocks("docs/agent.md", "python")
-        + blocks("docs/governance.md", "python")
-        + blocks("docs/evals.md", "python")
-    ):
-        words = [sys.executable, "-c", block]
+@pytest.mark.parametrize(
+    "page", [f"docs/{name}.md" for name in ("for-agents", "tools", "agent", "governance", "evals")]
+)
+def test_python_blocks_of_the_pages(page: str, place: Place) -> None:
+    assert blocks(page, "python")
+    for block in blocks(page, "python"):
+        words = [PYTHON, "-c", block]
         assert subprocess.run(words, cwd=place.cwd, env=place.env, check=False).returncode == 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.support import Place
+from tests.support import PYTHON, Place
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -47,7 +46,7 @@ def model(replies: list[dict[str, Any]], asked: list[dict[str, Any]]) -> Iterato
 
 
 def run(place: Place, example: str, **env: str) -> str:
-    words = [sys.executable, str(EXAMPLES / example), "Compare a.txt with b.txt"]
+    words = [PYTHON, str(EXAMPLES / example), "Compare a.txt with b.txt"]
     done = subprocess.run(
         words, cwd=place.cwd, env=place.env | env, capture_output=True, text=True, check=True, timeout=60
     )

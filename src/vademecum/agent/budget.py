@@ -7,7 +7,11 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most of each that a run may use; ``context_chars`` is the size of one prompt."""
+    """The most of each that a run may use; ``context_chars`` is the size of one prompt.
+
+    >>> Budget(turns=4)
+    Budget(turns=4, tool_calls=30, script_runs=10, context_chars=200000)
+    """
 
     turns: int = 12
     tool_calls: int = 30

@@ -36,7 +36,13 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to."""
+    """What a run came to.
+
+    ``status`` is ``done`` where there is an answer that the model stands by; ``run_id`` finds the record.
+
+    >>> Outcome("20260101-120000-abc1234", "done", "They are the same.", "final_answer").to_json()["status"]
+    'done'
+    """
 
     run_id: str
     status: Status

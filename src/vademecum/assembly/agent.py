@@ -98,6 +98,15 @@ class Agent:
     Without an approver nobody is asked, and what would need approval is refused. A ``charter`` is asked as
     well, for an agent of this type and in this state; it charges its costs to the state. ``library`` is for
     those who run many requests with the same index, rules and name.
+
+    >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index, models
+    >>> index = build_index(BUILTIN_ROOT, IndexOptions())
+    >>> told = models.scripted([{"action": {"type": "final_answer", "payload": {"text": "Three skills."}}}])
+    >>> Agent(told, index).run("How many skills are there?").answer
+    'Three skills.'
+    >>> _ = Path("a.txt").write_text("one"), Path("b.txt").write_text("two")
+    >>> Agent("offline", index).run("Compare a.txt with b.txt").status  # a script, and nobody to ask
+    'refused'
     """
 
     model: Model | str

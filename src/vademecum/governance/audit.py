@@ -42,7 +42,23 @@ class _Row(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class Audit:
-    """Writes outcomes into a record, many at a time: at the end of each step, or when enough are waiting."""
+    """Writes outcomes into a record, many at a time: at the end of each step, or when enough are waiting.
+
+    >>> from pathlib import Path
+    >>> from vademecum.governance import Actor, Broker, Functions, SkillDefinition, SkillRegistry
+    >>> from vademecum.masking import Secrets
+    >>> from vademecum.runs.place import new_run
+    >>> from vademecum.runs.reading import read_run
+    >>> from vademecum.runs.record import Record
+    >>> record = Record(new_run(Path("runs")), secrets=Secrets({}))
+    >>> audit = Audit(record, secrets=Secrets({}))
+    >>> skills = SkillRegistry([SkillDefinition("rest", implementation_mapping="rest")])
+    >>> broker = Broker(skills, None, Functions({"rest": lambda agent: None}), audit=audit)
+    >>> outcome = broker.propose(Actor("a1", "resident"), "rest")
+    >>> audit.flush()
+    >>> [event.type for event in read_run(Path("runs"), record.run_id).events]
+    ['charter', 'outcome']
+    """
 
     def __init__(self, record: Record, *, secrets: Secrets) -> None:
         self._record = record

@@ -14,7 +14,19 @@ from vademecum.governance.model import MISSING, Agent, Intent, Reason, Validatio
 
 
 class Engine(Protocol):
-    """Carries out what was approved. It changes the agent's state and the shared one, and nothing else."""
+    """Carries out what was approved. It changes the agent's state and the shared one, and nothing else.
+
+    ``Functions`` and ``Scripts`` are two; anything with this method is one.
+
+    >>> class Diary:
+    ...     def call(self, mapping, agent, parameters):
+    ...         agent.state["did"] = mapping
+    >>> from vademecum.governance import Actor, Broker, SkillDefinition, SkillRegistry
+    >>> rest = SkillDefinition("rest", allowed_state_changes=["did"], implementation_mapping="sleep")
+    >>> agent = Actor("a1", "resident")
+    >>> Broker(SkillRegistry([rest]), None, Diary()).propose(agent, "rest").executed, agent.state
+    ('rest', {'did': 'sleep'})
+    """
 
     def call(self, mapping: str, agent: Agent, parameters: Mapping[str, Any]) -> Any:
         """Do what ``implementation_mapping`` names; what is raised is a failure, and is rolled back."""
@@ -28,6 +40,9 @@ class BrokerPolicy:
     ``retries`` is how often whoever proposes is asked again about what it can correct. ``fallback`` runs the
     charter's default skill where nothing else came about. ``feedback`` writes a text for the model on each
     denial. ``shadow`` decides and records, and enforces nothing.
+
+    >>> BrokerPolicy(shadow=True)
+    BrokerPolicy(retries=1, fallback=True, feedback=True, shadow=True)
     """
 
     retries: int = 1
@@ -37,7 +52,13 @@ class BrokerPolicy:
 
 
 class Outcome(Struct, frozen=True):
-    """What came of an intent. What was proposed, whether it was approved and what was executed stay apart."""
+    """What came of an intent. What was proposed, whether it was approved and what was executed stay apart.
+
+    >>> from vademecum.governance import Actor, Broker, Functions, SkillRegistry
+    >>> outcome = Broker(SkillRegistry(), None, Functions({})).propose(Actor("a1", "resident"), "fly")
+    >>> outcome.proposed.skill_id, outcome.approved, outcome.executed, outcome.reasons[0].message
+    ('fly', False, None, "Skill 'fly' not found in registry")
+    """
 
     step: int
     agent_id: str

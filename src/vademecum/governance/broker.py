@@ -46,6 +46,19 @@ class Broker:
 
     One proposal is decided at a time, from the check to the commit, whichever threads they come from: what
     is affordable for one is charged before the next is looked at.
+
+    >>> from vademecum.governance import Actor, Functions, SkillDefinition
+    >>> build = SkillDefinition(
+    ...     "build", "", ["government"], [], {"cost": 500}, ["world.levee"], implementation_mapping="build"
+    ... )
+    >>> world = {"levee": 2}
+    >>> engine = Functions({"build": lambda agent: world.update(levee=world["levee"] + 1)})
+    >>> broker = Broker(SkillRegistry([build]), None, engine, world=world)
+    >>> mayor = Actor("mayor", "government", {"budget": 800})
+    >>> broker.propose(mayor, "build").executed, world, mayor.state
+    ('build', {'levee': 3}, {'budget': 300})
+    >>> broker.propose(mayor, "build").reasons[0].message
+    "Cost 500 exceeds 'budget' (300)"
     """
 
     def __init__(  # noqa: PLR0913 - the parts of a broker

@@ -32,6 +32,14 @@ class Charter:
     """Decides. What is registered later is for the next charter.
 
     Without roles there is no such layer, and eligibility alone says who may propose.
+
+    >>> from vademecum.governance import Actor
+    >>> move = SkillDefinition("move", preconditions=["age < 70", "savings > 10"])
+    >>> charter = Charter(SkillRegistry([move]))
+    >>> charter.check("move", Actor("h1", "household", {"age": 71, "savings": 5})).message
+    "Precondition failed: 'age < 70' (age is 71); Precondition failed: 'savings > 10' (savings is 5)"
+    >>> charter.feasible(Actor("h2", "household", {"age": 40, "savings": 50}))
+    ['move']
     """
 
     def __init__(self, registry: SkillRegistry, roles: RoleEnforcer | None = None) -> None:

@@ -54,6 +54,24 @@ class Scripts:
     The parameter ``arguments`` is the script's command line and ``files`` are what it may read; every other
     parameter becomes ``--name value``. A last line of output that is a JSON object with ``state_changes``
     changes the agent's state; the charter checks these changes as any others.
+
+    >>> from functools import partial
+    >>> from pathlib import Path
+    >>> import vademecum as vm
+    >>> from vademecum.governance import Actor
+    >>> from vademecum.policy.gate import Gate
+    >>> from vademecum.tools.runtime import Surroundings, Tools
+    >>> from vademecum.tools.sandbox.choose import choose_sandbox
+    >>> from vademecum.tools.workspace import Workspace
+    >>> index = vm.build_index(vm.BUILTIN_ROOT, vm.IndexOptions())
+    >>> sandbox = partial(choose_sandbox, "auto")
+    >>> around = Surroundings(Workspace(Path.cwd()), Path("record"), index.get, sandbox)
+    >>> gate = Gate(vm.Policy.load(), project=Path.cwd())  # without an approver, so that nobody says yes
+    >>> scripts = Scripts(Tools(gate, around), index.get)
+    >>> scripts.call("skill:file-diff/scripts/compare.py", Actor("a1", "clerk"), {})
+    Traceback (most recent call last):
+    ...
+    vademecum.errors.Denied: ask script 'file-diff/scripts/compare.py', because ... (nobody is there to ask).
     """
 
     def __init__(self, tools: Tools, skill: Callable[[str], Skill]) -> None:
@@ -78,7 +96,16 @@ class Scripts:
 
 
 class Engines:
-    """Two engines as one: mappings that begin with ``skill:`` are scripts, all others functions."""
+    """Two engines as one: mappings that begin with ``skill:`` are scripts, all others functions.
+
+    >>> from vademecum.governance import Actor
+    >>> class Printed:  # in place of `Scripts`, which runs them
+    ...     def call(self, mapping, agent, parameters):
+    ...         return f"ran {mapping}"
+    >>> engines = Engines(Functions({"rest": lambda agent: "rested"}), Printed())
+    >>> [engines.call(mapping, Actor("a1", "clerk"), {}) for mapping in ("rest", "skill:tidy/scripts/a.py")]
+    ['rested', 'ran skill:tidy/scripts/a.py']
+    """
 
     def __init__(self, functions: Engine, scripts: Engine) -> None:
         self._functions = functions

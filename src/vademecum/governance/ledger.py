@@ -21,7 +21,13 @@ class History:
 
 @dataclass(slots=True)
 class Ledger:
-    """The histories of all agents, and the counts of each type and of the whole population."""
+    """The histories of all agents, and the counts of each type and of the whole population.
+
+    >>> ledger = Ledger()
+    >>> ledger.add("move", agent_id="h1", agent_type="household", step=3)
+    >>> ledger.of("h1").last
+    {'move': 3}
+    """
 
     agents: dict[str, History] = field(default_factory=dict)
     types: dict[str, Uses] = field(default_factory=dict)

@@ -21,7 +21,13 @@ MAX_CHARTER_BYTES = 64 * 1024 * 1024
 
 
 class Linted(Struct, frozen=True):
-    """What came of reading a charter: the registry and roles, where nothing is wrong, and all problems."""
+    """What came of reading a charter: the registry and roles, where nothing is wrong, and all problems.
+
+    >>> _ = Path("skill_registry.yaml").write_text('skills: [{skill_id: rest, eligible_agent_types: ["*"]}]')
+    >>> found = lint_charter("skill_registry.yaml")
+    >>> found.valid, found.skills, found.problems[0].message
+    (False, 1, "The key 'implementation_mapping' is missing.")
+    """
 
     registry: SkillRegistry | None
     roles: RoleEnforcer | None
@@ -40,7 +46,13 @@ class Linted(Struct, frozen=True):
 
 
 def load_charter(path: str | Path) -> Charter:
-    """The charter of a file; one with errors is refused, and the text names the first of them."""
+    """The charter of a file; one with errors is refused, and the text names the first of them.
+
+    >>> rest = '{skill_id: rest, eligible_agent_types: ["*"], implementation_mapping: rest}'
+    >>> _ = Path("skill_registry.yaml").write_text(f"skills: [{rest}]")
+    >>> list(load_charter("skill_registry.yaml").skills)
+    ['rest']
+    """
     linted = lint_charter(path)
     if linted.registry is None:
         first = next(problem for problem in linted.problems if problem.severity == "error")
@@ -51,7 +63,12 @@ def load_charter(path: str | Path) -> Charter:
 
 
 def lint_charter(path: str | Path) -> Linted:
-    """Read a charter file and say everything that is wrong with it."""
+    """Read a charter file and say everything that is wrong with it.
+
+    >>> _ = Path("skill_registry.yaml").write_text("skills: [{skill_id: rest, colour: blue}]")
+    >>> [(problem.code, problem.line) for problem in lint_charter("skill_registry.yaml").problems]
+    [('unknown-key', 1), ('missing-key', 1), ('missing-key', 1)]
+    """
     path = Path(path)
     file = path / CHARTER_FILE if path.is_dir() else path
     try:

@@ -55,7 +55,11 @@ class SkillDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What an intent may say under one name: its type, its bounds, its choices."""
+    """What an intent may say under one name: its type, its bounds, its choices.
+
+    >>> Parameter("number", min=0, max=1, required=True).to_json()
+    {'type': 'number', 'min': 0, 'max': 1, 'required': True}
+    """
 
     type: Kind = "string"
     min: float | None = None
@@ -71,7 +75,11 @@ class Parameter:
 
 
 class Intent(Struct, frozen=True):
-    """What an agent wants: a skill by its id, and what it says with it. It is not an action yet."""
+    """What an agent wants: a skill by its id, and what it says with it. It is not an action yet.
+
+    >>> Intent("set_premium", {"rate": 0.05}).parameters["rate"]
+    0.05
+    """
 
     skill_id: str
     parameters: Mapping[str, Any] = {}
@@ -80,7 +88,16 @@ class Intent(Struct, frozen=True):
 class Agent(Protocol):
     """Whoever proposes: an id of its own, a type that roles and eligibility go by, and a state.
 
-    The state is a dictionary of the agent's own; nobody else changes it while a proposal is decided.
+    The state is a dictionary of the agent's own; nobody else changes it while a proposal is decided. An
+    agent of a simulation that has these three is one; ``Actor`` is the plainest.
+
+    >>> class Household:
+    ...     id, type = "h1", "household"
+    ...     def __init__(self):
+    ...         self.state = {"savings": 100}
+    >>> from vademecum.governance import Charter, SkillRegistry
+    >>> Charter(SkillRegistry([SkillDefinition("rest")])).feasible(Household())
+    ['rest']
     """
 
     @property
@@ -101,7 +118,11 @@ class Agent(Protocol):
 
 @dataclass(slots=True)
 class Actor:
-    """An agent that is nothing but its id, type and state."""
+    """An agent that is nothing but its id, type and state.
+
+    >>> Actor("mayor", "government", {"budget": 800}).state["budget"]
+    800
+    """
 
     id: str
     type: str
@@ -120,7 +141,14 @@ MISSING = Missing()
 
 
 class Reason(Struct, frozen=True):
-    """One thing that speaks against an intent: which clause, what was found, what it would take."""
+    """One thing that speaks against an intent: which clause, what was found, what it would take.
+
+    >>> from vademecum.governance import Charter, SkillRegistry
+    >>> registry = SkillRegistry([SkillDefinition("build", institutional_constraints={"cost": 500})])
+    >>> (reason,) = Charter(registry).check("build", Actor("mayor", "government", {"budget": 300})).reasons
+    >>> reason.code, reason.observed, reason.required, reason.message
+    ('cost', 300, 500, "Cost 500 exceeds 'budget' (300)")
+    """
 
     code: str
     clause: str
@@ -151,6 +179,12 @@ class ValidationResult(Struct, frozen=True):
     """Whether it may be, and every reason why not. True or false in a condition.
 
     The reasons are put into words when somebody asks for them, from what was observed at the check.
+
+    >>> from vademecum.governance import SkillRegistry
+    >>> registry = SkillRegistry([SkillDefinition("build", "", ["government"])])
+    >>> result = registry.check_eligibility("build", "resident")
+    >>> bool(result), result.message
+    (False, "Agent type 'resident' not eligible for skill 'build'")
     """
 
     bits: int = 0

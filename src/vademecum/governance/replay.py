@@ -46,7 +46,25 @@ class Checked(Struct, frozen=True):
 
 
 def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Checked:
-    """Decide every recorded intent again; with ``charter``, by another charter than the recorded one."""
+    """Decide every recorded intent again; with ``charter``, by another charter than the recorded one.
+
+    >>> from vademecum.governance import Actor, Audit, Broker, Functions, SkillDefinition, SkillRegistry
+    >>> from vademecum.masking import Secrets
+    >>> from vademecum.runs.place import new_run
+    >>> from vademecum.runs.reading import read_run
+    >>> from vademecum.runs.record import Record
+    >>> record = Record(new_run(Path("runs")), secrets=Secrets({}))
+    >>> audit = Audit(record, secrets=Secrets({}))
+    >>> rest = SkillDefinition("rest", implementation_mapping="rest")
+    >>> broker = Broker(SkillRegistry([rest]), None, Functions({"rest": lambda agent: None}), audit=audit)
+    >>> outcome = broker.propose(Actor("a1", "resident"), "rest")
+    >>> audit.flush()
+    >>> run = read_run(Path("runs"), record.run_id)
+    >>> replay_outcomes(run)
+    Checked(compared=1, differences=())
+    >>> replay_outcomes(run, charter=Charter(SkillRegistry())).differences[0].now
+    'denied: not-found'
+    """
     replaying = _Replaying(Path(run.place), charter)
     compared, found = 0, []
     for event in run.events:

@@ -18,6 +18,9 @@ class Role:
     """What a type of agents may do: patterns of skills, of state keys it reads and of those it writes.
 
     Keys of the state that all share begin with ``world.``. ``*`` is any run of characters.
+
+    >>> Role(["set_*"], reads=["*"], writes=["world.premium_rate"]).to_json()["skills"]
+    ['set_*']
     """
 
     skills: Sequence[str] = ()

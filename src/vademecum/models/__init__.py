@@ -1,4 +1,9 @@
-"""Messages → Reply: who decides. Each adapter is imported when it is first asked for."""
+"""Messages → Reply: who decides. Each adapter is imported when it is first asked for.
+
+>>> import vademecum as vm
+>>> vm.models.offline().name
+'offline'
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,8 @@ if TYPE_CHECKING:
     from vademecum.models.base import Model
     from vademecum.models.by_script import Scripted, Turn
     from vademecum.models.on_tape import Mode
+
+__all__ = ["anthropic", "offline", "openai", "recorded", "scripted"]
 
 
 def offline() -> Model:
@@ -24,28 +31,58 @@ def offline() -> Model:
 
 
 def scripted(turns: Sequence[Turn], *, piece: int = 0) -> Scripted:
-    """A model that says what it is told, whole or in pieces of a size."""
+    """A model that says what it is told, whole or in pieces of a size.
+
+    >>> from vademecum.models.base import Message
+    >>> model = scripted(["first", "second"])
+    >>> [model.reply([Message("user", "Well?")], schema={}).text for _ in range(3)]
+    ['first', 'second', 'second']
+    """
     from vademecum.models.by_script import Scripted  # noqa: PLC0415
 
     return Scripted(turns, piece=piece)
 
 
 def openai(name: str, **params: Any) -> Model:
-    """A model behind the OpenAI protocol; ``base_url`` names another server, ``timeout`` its patience."""
+    """A model behind the OpenAI protocol; ``base_url`` names another server, ``timeout`` its patience.
+
+    Needs the extra ``openai``. The key is read from ``OPENAI_API_KEY``.
+
+    >>> import os
+    >>> os.environ["OPENAI_API_KEY"] = "for a server of one's own, anything"
+    >>> openai("qwen3", base_url="http://localhost:11434/v1").name
+    'openai:qwen3'
+    """
     from vademecum.models.choose import choose_model  # noqa: PLC0415
 
     return choose_model(f"openai:{name}", params)
 
 
 def anthropic(name: str, **params: Any) -> Model:
-    """One of Anthropic's models."""
+    """One of Anthropic's models.
+
+    Needs the extra ``anthropic``. The key is read from ``ANTHROPIC_API_KEY``.
+
+    >>> import os
+    >>> os.environ["ANTHROPIC_API_KEY"] = "..."
+    >>> anthropic("claude-sonnet-4-5", max_tokens=2000).name
+    'anthropic:claude-sonnet-4-5'
+    """
     from vademecum.models.choose import choose_model  # noqa: PLC0415
 
     return choose_model(f"anthropic:{name}", params)
 
 
 def recorded(tape: Path | str, inner: Model | None = None, *, mode: Mode = "replay") -> Model:
-    """A model whose replies are kept in a file, and come from it from then on."""
+    """A model whose replies are kept in a file, and come from it from then on.
+
+    >>> from vademecum.models.base import Message
+    >>> asked = [Message("user", "Well?")]
+    >>> recorded("tape.jsonl", scripted(["first", "second"])).reply(asked, schema={}).text
+    'first'
+    >>> recorded("tape.jsonl").reply(asked, schema={}).text  # without a model: from the file
+    'first'
+    """
     from vademecum.models.on_tape import Recorded  # noqa: PLC0415
 
     return Recorded(Path(tape), inner, mode=mode)

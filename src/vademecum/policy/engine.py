@@ -102,7 +102,8 @@ class Policy:
     that asks, and the words of this very ``run``. A project that is not ``trusted`` can make an answer
     stricter, never milder.
 
-    >>> policy = Policy(default_rules())
+    >>> from vademecum.policy.base import Request
+    >>> policy = Policy.load()
     >>> [policy.decide(Request(permission, ("x",))).effect.name for permission in ("skill", "script")]
     ['ALLOW', 'ASK']
     """

@@ -37,10 +37,10 @@ def build_index(
 ) -> SkillIndex:
     """Find all skills below ``roots``, or below the default roots of this place.
 
-    >>> import tempfile
-    >>> index = build_index([tempfile.mkdtemp()])
-    >>> index.skills, index.report.found
-    ((), 0)
+    >>> from vademecum import BUILTIN_ROOT
+    >>> index = build_index([BUILTIN_ROOT, Root("my-skills", "extra")], IndexOptions())
+    >>> [skill.name for skill in index], [left_out.reason.code for left_out in index.report.ignored]
+    (['csv-summary', 'file-diff', 'skill-author'], ['root-absent'])
     """
     context = context or Context.current()
     config = load_config(context) if roots is None or options is None else LoadedConfig(Config())
@@ -57,7 +57,13 @@ def refresh_index(
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SkillIndex:
-    """Build the index again and read documents anew: those at or below ``changes``, or all of them."""
+    """Build the index again and read documents anew: those at or below ``changes``, or all of them.
+
+    >>> from vademecum import BUILTIN_ROOT
+    >>> index = build_index(BUILTIN_ROOT, IndexOptions())
+    >>> refresh_index(index, [BUILTIN_ROOT / "file-diff"]).hash == index.hash
+    True
+    """
     changed = None if changes is None else [os.path.abspath(change) for change in changes]
 
     def distrusted(location: str) -> bool:

@@ -23,7 +23,11 @@ from vademecum.skill.skill import Skill
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """How an index is built; ``cache`` is the directory it is remembered in, or ``None`` for nowhere."""
+    """How an index is built; ``cache`` is the directory it is remembered in, or ``None`` for nowhere.
+
+    >>> IndexOptions(reading=Reading(lenient=True)).cache is None
+    True
+    """
 
     reading: Reading = Reading()
     scan: ScanSettings = ScanSettings()
@@ -49,7 +53,13 @@ class IndexOptions:
 
 @dataclass(frozen=True, slots=True)
 class SkillIndex:
-    """All usable skills, one a name, and the report of how they were found. It never changes."""
+    """All usable skills, one a name, and the report of how they were found. It never changes.
+
+    >>> from vademecum import BUILTIN_ROOT, build_index
+    >>> index = build_index(BUILTIN_ROOT, IndexOptions())
+    >>> len(index), index.get("File-Diff").name
+    (3, 'file-diff')
+    """
 
     skills: tuple[Skill, ...]
     shadowed: tuple[Skill, ...]

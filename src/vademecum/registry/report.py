@@ -13,7 +13,12 @@ RootStatus = Literal["searched", "absent", "not-a-directory", "unreadable"]
 
 
 class LeftOut(Struct, frozen=True):
-    """A document or a place that is not in the index, and why."""
+    """A document or a place that is not in the index, and why.
+
+    >>> problem = Problem("missing-field", "error", "Missing required field in frontmatter: name", "name", 1)
+    >>> LeftOut("user", "/skills/pdf/SKILL.md", (problem,)).reason.code
+    'missing-field'
+    """
 
     source: str
     path: str
@@ -83,7 +88,13 @@ class Conflict(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Everything a scan has to say for itself."""
+    """Everything a scan has to say for itself.
+
+    >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index
+    >>> report = build_index(BUILTIN_ROOT, IndexOptions()).report
+    >>> report.found, report.valid, report.ignored, report.conflicts
+    (3, 3, (), ())
+    """
 
     roots: tuple[RootReport, ...]
     found: int

@@ -27,7 +27,11 @@ Progress = Callable[[int], None]
 
 
 class Hit(Struct, frozen=True):
-    """A skill that fits a query; a higher score fits better."""
+    """A skill that fits a query; a higher score fits better.
+
+    >>> Hit("pdf", "Fill in PDF forms.", "user", 3.25).to_json()
+    {'name': 'pdf', 'description': 'Fill in PDF forms.', 'source': 'user', 'score': 3.25}
+    """
 
     name: str
     description: str

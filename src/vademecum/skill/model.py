@@ -17,14 +17,23 @@ MANIFEST = "SKILL.md"
 
 
 class Reading(Struct, frozen=True):
-    """How documents are read: strictly or leniently, with or without angle brackets."""
+    """How documents are read: strictly or leniently, with or without angle brackets.
+
+    >>> Reading(lenient=True)
+    Reading(lenient=True, block_angle_brackets=True)
+    """
 
     lenient: bool = False
     block_angle_brackets: bool = True
 
 
 class Problem(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One thing that is wrong with a document: where, what, and what to write instead."""
+    """One thing that is wrong with a document: where, what, and what to write instead.
+
+    >>> from vademecum import validate_skill
+    >>> [(problem.code, problem.severity) for problem in validate_skill("/nonexistent").problems]
+    [('missing-path', 'error')]
+    """
 
     code: str
     severity: Severity

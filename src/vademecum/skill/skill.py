@@ -13,6 +13,7 @@ from vademecum.skill.model import MANIFEST, Controls, Document, Meta, Problem
 class Skill(Struct, frozen=True, gc=False):
     """A usable skill: its metadata, and where its directory is. The body stays on disk.
 
+    >>> from vademecum.skill.model import Document
     >>> document = Document("pdf", "Fill in PDF forms.")
     >>> skill = Skill(document, source="user", root="/skills", directory="acme/pdf")
     >>> skill.skill_id, skill.reference, str(skill.path)

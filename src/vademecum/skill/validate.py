@@ -39,7 +39,13 @@ _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|#|//|/")
 
 
 class Validation(Struct, frozen=True):
-    """The verdict on one directory."""
+    """The verdict on one directory.
+
+    >>> from vademecum import BUILTIN_ROOT
+    >>> verdict = validate_skill(BUILTIN_ROOT / "file-diff")
+    >>> verdict.valid, verdict.name, verdict.problems
+    (True, 'file-diff', ())
+    """
 
     path: str
     name: str | None
