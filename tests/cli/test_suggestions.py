@@ -18,6 +18,7 @@ from tests.support import Place, write_skill
         ("runs zzz", 2, "There is no command 'zzz': 'vade runs --help' lists the commands."),
         ("remove x", 2, "There is no command 'remove': did you mean 'vade uninstall'?"),
         ("help", 2, "There is no command 'help': did you mean 'vade --help'?"),
+        ("--jsn", 2, "No such option '--jsn': did you mean '--json'?"),
         ("install --scop user x", 2, "No such option '--scop': did you mean '--scope'?"),
         ("exec --yse file-diff compare.py", 2, "No such option '--yse': did you mean '--yes'?"),
         ("list --zzz", 2, "No such option '--zzz' (vade list --help)"),
@@ -29,6 +30,7 @@ from tests.support import Place, write_skill
         ("eval init file-dif", 4, "No skill is called 'file-dif': did you mean 'file-diff'?"),
         ("eval run file-dif", 4, "There is neither a file nor a skill 'file-dif': did you mean 'file-diff'?"),
         ("eval run mine --without file-dif", 4, "No skill is called 'file-dif': did you mean 'file-diff'?"),
+        ("run x --model opnai:x", 2, "There is no kind of model 'opnai': did you mean 'openai'?"),
         (
             "exec --yes file-diff comapre.py",
             4,

@@ -11,6 +11,7 @@ from io import TextIOWrapper
 import click
 
 from vademecum.cli.groups import Group, usage
+from vademecum.cli.output import json_option
 from vademecum.errors import (
     CaseRefused,
     CharterRefused,
@@ -97,15 +98,22 @@ class _LazyGroup(Group):
 )
 @click.version_option(VERSION, prog_name="vade", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@json_option
 @click.pass_context
-def vade(context: click.Context, *, debug: bool) -> None:  # noqa: ARG001 - `run` looks for it
+def vade(context: click.Context, *, debug: bool, as_json: bool) -> int:  # noqa: ARG001 - `run` looks for debug
     """Find, check, search, run, pack and install Agent Skills (SKILL.md directories).
 
     Every command takes --json and then prints one JSON document. Shell completion:
     eval "$(_VADE_COMPLETE=bash_source vade)", or zsh_source, or fish_source.
     """
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        from vademecum.cli.greeting import greet
+
+        return greet(as_json=as_json)
+    if as_json:
+        command = context.invoked_subcommand
+        raise click.UsageError(f"--json goes behind the command: vade {command} … --json", context)
+    return 0
 
 
 def main() -> None:
