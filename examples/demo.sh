@@ -17,6 +17,7 @@ step() {
     sh -c "$2"
 }
 
+step "What is there, and what to do with it" "vade"
 step "Which skills are there? (built-in ones, and the examples)" "vade list --root examples/skills"
 step "All about one of them" "vade inspect weekly-report --root examples/skills"
 step "Which one fits?" "vade search 'what is in this spreadsheet' --root examples/skills -n 2"
