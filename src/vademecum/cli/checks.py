@@ -7,11 +7,8 @@ import shlex
 import stat
 import sys
 from dataclasses import dataclass
-from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any, Literal, cast
-
-from packaging.specifiers import SpecifierSet
 
 from vademecum.cli.output import counted
 from vademecum.config import LoadedConfig, SandboxName, SecuritySettings, load_config
@@ -23,6 +20,8 @@ from vademecum.policy.trust import Trust
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report
 from vademecum.version import VERSION
+
+OLDEST_PYTHON = (3, 11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +42,8 @@ def python() -> Check:
     """Which vademecum runs on which Python."""
     version = platform.python_version()
     running = f"vademecum {VERSION} on Python {version} ({sys.platform})"
-    wanted = metadata("vademecum")["Requires-Python"]
-    if not SpecifierSet(wanted).contains(version, prereleases=True):
-        fix = f"Install it for a Python {wanted}."
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_PYTHON:
+        fix = f"Install it for Python {'.'.join(map(str, OLDEST_PYTHON))} or newer."
         return Check("python", "problem", f"{running}, which is not supported", fix)
     return Check("python", "ok", running)
 

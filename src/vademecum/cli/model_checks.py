@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-import httpx
-
 from vademecum.cli.checks import Check
 from vademecum.config import ModelSettings
 from vademecum.errors import ConfigError
@@ -56,6 +54,8 @@ def _key(needs: Needs, env: Mapping[str, str]) -> Check:
 
 
 def _server(needs: Needs, settings: ModelSettings, env: Mapping[str, str]) -> Check:
+    import httpx  # only for those who have a server to ask
+
     name = "model server"
     address = needs.address_in(env, settings.params)
     fix = f"Check the network, model.params.base_url in {_CONFIG}, and {needs.address_variable}."
@@ -77,6 +77,8 @@ def _server(needs: Needs, settings: ModelSettings, env: Mapping[str, str]) -> Ch
 
 def _tried(origin: str) -> tuple[Literal["ok", "note", "problem"], str]:
     """Whether anything answers; a thread waits for it, for looking up a name cannot be cut short."""
+    import httpx
+
     codes: list[int] = []
     problems: list[str] = []
 
