@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SHELL  := /bin/sh
 PEER_PYTHON := $(if $(PEERS),--peers .venv-peers/bin/python)
 
-.PHONY: help demo test test-extras check format build bench clean
+.PHONY: help demo test test-extras check format build bench recording clean
 
 help:
 	@echo "make demo         set up .venv and see what vade does"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-extras  the heavy tests: the wheel on each Python, pages in a browser, Ray, Mesa, thousands of real skills"
 	@echo "make build        the wheel and the sdist, into dist/"
 	@echo "make bench        benchmark tables; PEERS=1 adds other libraries, SKILLS=N sets the size"
+	@echo "make recording    record docs/first-minutes.svg anew, when what vade prints has changed"
 
 $(VENV)/.base: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("vademecum needs Python 3.11 or newer, this is %s: run make PYTHON=python3.12" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -68,6 +69,9 @@ bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.packs $(if $(SKILLS),--skills $(SKILLS))
 	$(BIN)/python -m bench.governance $(if $(SKILLS),--agents $(SKILLS)) $(PEER_PYTHON)
 	$(BIN)/python -m bench.evals $(if $(SKILLS),--cases $(SKILLS)) $(PEER_PYTHON)
+
+recording: $(VENV)/.base
+	$(BIN)/python docs/record.py
 
 .venv-peers/.ready: bench/peers.txt
 	$(PYTHON) -m venv .venv-peers

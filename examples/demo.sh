@@ -17,6 +17,7 @@ step() {
     sh -c "$2"
 }
 
+step "What is there, and what to do with it" "vade"
 step "Which skills are there? (built-in ones, and the examples)" "vade list --root examples/skills"
 step "All about one of them" "vade inspect weekly-report --root examples/skills"
 step "Which one fits?" "vade search 'what is in this spreadsheet' --root examples/skills -n 2"
@@ -36,4 +37,9 @@ step "Without approval and with nobody to ask, it is refused" \
     "vade run 'Compare monday.txt with tuesday.txt' --quiet < /dev/null || echo \"exit code \$?\""
 step "What it did, step by step, from its record" "vade runs list && vade runs show \$(vade runs list --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[\"runs\"][0][\"run_id\"])') | head -40"
 step "Would it be the same today?" "vade runs replay"
+step "A skill of your own" \
+    "vade new greeter --description 'Greet people by name. Use when asked to greet somebody.'"
+step "Skills travel: packed, installed elsewhere, compared with the lock" \
+    "vade export greeter -o greeter.zip && vade install greeter.zip --scope user && vade verify --scope user"
+step "A slip of the finger" "vade runs lsit || true"
 printf '\nNext: .venv/bin/vade run "what you want done", .venv/bin/vade chat, and README.md.\n'

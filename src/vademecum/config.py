@@ -7,7 +7,6 @@ accepted. A project's file may tighten what the user set under ``security``, nev
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import os
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused
 from vademecum.files import read_capped
+from vademecum.nearest import meant, nearest
 from vademecum.wildcards import matches
 
 if TYPE_CHECKING:
@@ -389,6 +389,6 @@ def _suggestion(place: list[str]) -> str:
     elif len(place) > 1:
         owner = type(getattr(Config(), place[0]))
     known = [f.name for f in dataclasses.fields(owner)]
-    near = difflib.get_close_matches(place[-1], known, n=1)
-    hint = f", did you mean {near[0]!r}?" if near else ""
+    near = nearest(place[-1], known)
+    hint = f", {meant(near, otherwise='')}" if near else ""
     return f"{hint} (accepted: {', '.join(known)})"

@@ -347,11 +347,11 @@ def test_as_a_module(place: Place) -> None:
     )
 
 
-def test_version_help_and_nothing(place: Place) -> None:
+def test_version_and_help(place: Place) -> None:
     assert place.vade("--version").out == "vade 0.1.0\n"
-    bare = place.vade()
-    assert (bare.code, bare.out) == (0, place.vade("--help").out)
-    assert [line.split()[0] for line in bare.out.partition("Commands:\n")[2].splitlines()] == [
+    shown = place.vade("--help")
+    assert (shown.code, shown.out) == (0, place.vade("-h").out)
+    assert [line.split()[0] for line in shown.out.partition("Commands:\n")[2].splitlines()] == [
         "chat",
         "diff",
         "doctor",

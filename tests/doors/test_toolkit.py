@@ -107,7 +107,7 @@ def test_search_assets_and_scripts(kit: Toolkit, library: Path) -> None:
         (
             "load_skill_asset",
             {"skill_name": "tables", "relative_path": "references/gone.md"},
-            "cannot be read",
+            "has no file",
         ),
         (
             "get_skill_script_path",

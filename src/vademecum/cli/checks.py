@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import platform
+import shlex
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from vademecum.cli.output import counted
-from vademecum.config import LoadedConfig, SandboxName, load_config
+from vademecum.config import LoadedConfig, SandboxName, SecuritySettings, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SandboxFailed
+from vademecum.packs.keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, trusted_files, trusted_in
 from vademecum.policy.engine import Policy, grants_file
 from vademecum.policy.trust import Trust
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report
 from vademecum.version import VERSION
+
+OLDEST_PYTHON = (3, 11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,11 @@ class Check:
 
 def python() -> Check:
     """Which vademecum runs on which Python."""
-    running = f"vademecum {VERSION} on Python {platform.python_version()} ({sys.platform})"
+    version = platform.python_version()
+    running = f"vademecum {VERSION} on Python {version} ({sys.platform})"
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_PYTHON:
+        fix = f"Install it for Python {'.'.join(map(str, OLDEST_PYTHON))} or newer."
+        return Check("python", "problem", f"{running}, which is not supported", fix)
     return Check("python", "ok", running)
 
 
@@ -106,3 +115,43 @@ def cache(index: SkillIndex) -> Check:
         return Check("cache", "note", "there is no home directory, so every start reads every document")
     taken = f"{report.found - report.read:,} of {counted(report.found, 'document')}"
     return Check("cache", "ok", f"{taken} taken from {index.options.cache}")
+
+
+def keys(security: SecuritySettings, context: Context) -> Check:
+    """Whether every trusted key can be read, and whether the user's own are for the user alone."""
+    home = context.home / ".agent"
+    trusted, wrong = _trusted(home / TRUSTED_DIRECTORY)
+    own = sorted((home / KEY_DIRECTORY).glob("*.pem"))
+    open_to_all = [key for key in own if _mode(key) & 0o077]
+    if open_to_all:
+        readable = ", ".join(f"{key} is open to others (mode {_mode(key):o})" for key in open_to_all)
+        fix = f"Run: chmod 600 {shlex.join(map(str, open_to_all))}"
+        return Check("keys", "problem", "; ".join([readable, *wrong]), fix)
+    if wrong:
+        return Check("keys", "problem", f"nothing can be installed: {' '.join(wrong)}")
+    message = f"{counted(trusted, 'trusted key')}, {counted(len(own), 'key')} to sign with"
+    if security.require_signatures and not trusted:
+        scopes = " and ".join(security.require_signatures)
+        fix = f"Put the .pub files of those you trust into {home / TRUSTED_DIRECTORY}."
+        return Check("keys", "note", f"{message}, but the {scopes} scope takes only signed skills", fix)
+    return Check("keys", "ok", message)
+
+
+def _trusted(directory: Path) -> tuple[int, list[str]]:
+    """How many files with trusted keys there are, and what is wrong with the others."""
+    good, wrong = 0, []
+    try:
+        files = trusted_files(directory)
+    except ConfigError as error:
+        return 0, [str(error)]
+    for file in files:
+        try:
+            trusted_in(file)
+            good += 1
+        except ConfigError as error:
+            wrong.append(str(error))
+    return good, wrong
+
+
+def _mode(file: Path) -> int:
+    return stat.S_IMODE(file.stat().st_mode)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from msgspec import structs
 
+from vademecum.cli.completing import complete_names
 from vademecum.cli.eval_progress import EvalProgress
 from vademecum.cli.eval_reports import (
     compare_command,
@@ -18,7 +19,8 @@ from vademecum.cli.eval_reports import (
     results_home,
     suites_home,
 )
-from vademecum.cli.indexing import IndexWords, complete_names, index_options
+from vademecum.cli.groups import Group
+from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import counted, json_option, print_json, yes_option
 from vademecum.cli.running import allow_option
 from vademecum.context import Context
@@ -32,6 +34,7 @@ from vademecum.evals.plan import SECONDS, Configuration
 from vademecum.evals.reading import Suite, read_suite
 from vademecum.evals.summary import summarise
 from vademecum.evals.workshop import Workshop
+from vademecum.nearest import meant, nearest
 from vademecum.registry.index import SkillIndex
 
 MAX_WORKERS = 256
@@ -40,7 +43,7 @@ _DIRECTORY = click.Path(file_okay=False)
 _FILE = click.Path(dir_okay=False)
 
 
-@click.group("eval", invoke_without_command=True)
+@click.group("eval", cls=Group, invoke_without_command=True)
 @click.pass_context
 def eval_command(context: click.Context) -> None:
     """Run cases against skills and models, and say what the numbers are worth."""
@@ -62,7 +65,13 @@ eval_command.add_command(compare_command)
     help="offline, openai:NAME, recorded:TAPE, …, or mock; repeatable: each is compared with the first. "
     "Without it each case's own mock answers, or the offline model.",
 )
-@click.option("--without", metavar="SKILL", default="", help="Run everything with and without this skill.")
+@click.option(
+    "--without",
+    metavar="SKILL",
+    default="",
+    shell_complete=complete_names,
+    help="Run everything with and without this skill.",
+)
 @click.option("--sizes", metavar="N,N,…", default="", help="Libraries of so many skills, e.g. 10,100,1000.")
 @click.option(
     "--judge", metavar="KIND:NAME", default="", help="The model that judges what only words can say."
@@ -176,9 +185,9 @@ def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
     try:
         skill = index.get(wanted)
     except SkillNotFound as error:
-        message = (
-            f"There is neither a file nor a skill {wanted!r}: vade eval init NAME writes a suite for one."
-        )
+        near = nearest(wanted, (skill.name for skill in index))
+        hint = meant(near, otherwise="vade eval init NAME writes a suite for one.")
+        message = f"There is neither a file nor a skill {wanted!r}: {hint}"
         raise CaseRefused(message, code="no-suite") from error
     for place in (suites_home(context) / skill.name, Path(skill.location) / "evals"):
         if place.is_dir():

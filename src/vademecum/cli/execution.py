@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from vademecum.assembly.workbench import tools_of
-from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
+from vademecum.cli.completing import complete_names, complete_paths, complete_scripts
+from vademecum.cli.indexing import IndexWords, as_reference, index_options
 from vademecum.cli.output import json_option, print_json, yes_option
 from vademecum.cli.permissions import gate_for, project_of
 from vademecum.config import load_config
@@ -25,20 +26,26 @@ from vademecum.tools.calls import RunScript
 from vademecum.tools.runtime import Tools
 from vademecum.tools.workspace import Workspace
 
-_PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+# From NAME on everything is an argument, also what looks like an option: it is the script's.
+_PASS_ON = {"allow_interspersed_args": False}
 
 
 @click.command("exec", context_settings=_PASS_ON)
 @click.option(
-    "--file", "files", multiple=True, metavar="PATH", help="Let the script read this too; repeatable."
+    "--file",
+    "files",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=complete_paths,
+    help="Let the script read this too; repeatable.",
 )
 @click.option("--network", is_flag=True, help="Ask for the network as well.")
 @yes_option
 @index_options
 @json_option
 @click.argument("name", shell_complete=complete_names)
-@click.argument("script")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.argument("script", shell_complete=complete_scripts)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_paths)
 def exec_command(  # noqa: PLR0913 - one for each option
     *,
     name: str,

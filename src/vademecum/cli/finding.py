@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
+from vademecum.cli.completing import complete_assets, complete_names
+from vademecum.cli.indexing import IndexWords, as_reference, index_options
 from vademecum.cli.output import ReadingProgress, json_option, print_json, print_text, yes_option
 from vademecum.context import Context
 from vademecum.search.finder import Finder
@@ -46,7 +47,12 @@ def search_command(*, query: str, number: int, as_json: bool, **words: Any) -> N
 @click.command("show")
 @click.argument("name", shell_complete=complete_names)
 @click.option("--source", help="The skill of this source, also when another one overrides it.")
-@click.option("--asset", metavar="PATH", help="A file of the skill instead, such as references/forms.md.")
+@click.option(
+    "--asset",
+    metavar="PATH",
+    shell_complete=complete_assets,
+    help="A file of the skill instead, such as references/forms.md.",
+)
 @click.option("--section", metavar="HEADING", help="Only this section of the file.")
 @yes_option
 @click.option("--truncate", is_flag=True, help="Cut a body that is too long instead of refusing it.")

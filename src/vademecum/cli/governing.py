@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from vademecum.cli.completing import complete_runs
+from vademecum.cli.groups import Group
 from vademecum.cli.output import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CharterRefused
@@ -49,7 +51,7 @@ def _agent_options(command: Any) -> Any:
     return command
 
 
-@click.group("govern", invoke_without_command=True)
+@click.group("govern", cls=Group, invoke_without_command=True)
 @click.pass_context
 def govern_command(context: click.Context) -> None:
     """Work with charters: who may do what, when, at what cost, and changing what."""
@@ -102,7 +104,9 @@ def check_command(*, charter: str, skill: str, as_json: bool, **words: Any) -> i
 @click.argument("skill", required=False)
 @_agent_options
 @click.option("--event", type=int, metavar="N", help="Explain event N of a run instead.")
-@click.option("--run", "run_id", metavar="RUN_ID", help="Which run; else the latest.")
+@click.option(
+    "--run", "run_id", metavar="RUN_ID", shell_complete=complete_runs, help="Which run; else the latest."
+)
 @json_option
 def explain_command(
     *, charter: str, skill: str | None, event: int | None, run_id: str | None, as_json: bool, **words: Any

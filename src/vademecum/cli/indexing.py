@@ -19,7 +19,7 @@ from vademecum.errors import VademecumError
 from vademecum.packs.transaction import tidied
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
-from vademecum.registry.roots import default_roots
+from vademecum.registry.roots import Root, default_roots
 from vademecum.skill.text import visible
 
 SOURCES = click.Choice(["project", "user", "builtin", "extra", "package"])
@@ -39,14 +39,7 @@ class IndexWords:
 
     def build(self) -> SkillIndex:
         """The index for this place and these words."""
-        if "" in self.root:
-            raise click.BadParameter("name a directory", param_hint="--root")
-        context = Context.current()
-        config = load_config(context)
-        options = IndexOptions.of(config.settings, context)
-        if self.lenient:
-            options = replace(options, reading=structs.replace(options.reading, lenient=True))
-        roots = default_roots(context, config, extra=self.root, defaults=not self.no_default_roots)
+        context, roots, options = self._asked()
         for root in roots:
             if root.source in {"project", "user"} and (done := _tidied(Path(root.path))):
                 click.echo(f"vade: {visible(done)}", err=True)
@@ -55,6 +48,22 @@ class IndexWords:
             return build_index(roots, options, context=context, progress=progress)
         finally:
             progress.done()
+
+    def look(self) -> SkillIndex:
+        """The same without a word, and without finishing what another command left undone."""
+        context, roots, options = self._asked()
+        return build_index(roots, options, context=context)
+
+    def _asked(self) -> tuple[Context, list[Root], IndexOptions]:
+        if "" in self.root:
+            raise click.BadParameter("name a directory", param_hint="--root")
+        context = Context.current()
+        config = load_config(context)
+        options = IndexOptions.of(config.settings, context)
+        if self.lenient:
+            options = replace(options, reading=structs.replace(options.reading, lenient=True))
+        roots = default_roots(context, config, extra=self.root, defaults=not self.no_default_roots)
+        return context, roots, options
 
     def repeated(self) -> str:
         """The same words for another command, e.g. `` --root x``."""
@@ -74,15 +83,6 @@ def _tidied(root: Path) -> str | None:
 def as_reference(name: str) -> str:
     """A skill's name as it was typed, or the absolute path where somebody typed a path."""
     return os.path.abspath(name) if name.startswith(("./", "../", "/")) else name
-
-
-def complete_names(_context: click.Context, _parameter: click.Parameter, start: str) -> list[str]:
-    """The names of skills that begin as what was typed, for the shell."""
-    try:
-        index = IndexWords((), no_default_roots=False, lenient=False).build()
-    except VademecumError:
-        return []
-    return [skill.name for skill in index.for_people() if skill.name.startswith(start)]
 
 
 def index_options(command: Command) -> Command:

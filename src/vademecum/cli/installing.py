@@ -10,11 +10,13 @@ from typing import Any
 import click
 from msgspec import structs
 
-from vademecum.cli.indexing import Command, IndexWords, complete_names
+from vademecum.cli.completing import complete_installed, complete_kept
+from vademecum.cli.indexing import Command, IndexWords
 from vademecum.cli.output import Bar, counted, json_option, print_json
 from vademecum.config import Config, load_config
 from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
+from vademecum.nearest import meant, nearest
 from vademecum.packs.arrivals import Change, Options
 from vademecum.packs.comparing import diff_of
 from vademecum.packs.fetching import Fetching
@@ -40,7 +42,7 @@ scope_option = click.option(
     help="The .agent/skills of the project, or of the home directory.",
 )
 _force = click.option("--force", is_flag=True, help="Replace what was edited by hand; it is kept in .trash.")
-_names = click.argument("names", nargs=-1, shell_complete=complete_names)
+_names = click.argument("names", nargs=-1, shell_complete=complete_installed)
 
 
 def _arriving(command: Command) -> Command:
@@ -152,7 +154,7 @@ def _show(change: Change, *, dry_run: bool) -> None:
 
 
 @click.command("uninstall")
-@click.argument("names", nargs=-1, required=True, shell_complete=complete_names)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_installed)
 @scope_option
 @click.option("--purge", is_flag=True, help="Delete it instead of keeping it in .trash.")
 @click.option("--force", is_flag=True, help="Also what was edited by hand, or not installed by vade.")
@@ -169,7 +171,7 @@ def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force:
 
 
 @click.command("restore")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_kept)
 @scope_option
 @json_option
 def restore_command(*, name: str, scope: str, as_json: bool) -> None:
@@ -202,7 +204,7 @@ def verify_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
 
 
 @click.command("diff")
-@click.argument("name", shell_complete=complete_names)
+@click.argument("name", shell_complete=complete_installed)
 @scope_option
 @json_option
 def diff_command(*, name: str, scope: str, as_json: bool) -> int:
@@ -210,7 +212,9 @@ def diff_command(*, name: str, scope: str, as_json: bool) -> int:
     desk = Desk(scope)
     locked = read_lock(desk.shelf.root).skills.get(name)
     if locked is None:
-        raise PackRefused(f"{name!r} was not installed here: vade list shows what is.", code="not-installed")
+        near = nearest(name, read_lock(desk.shelf.root).skills)
+        hint = meant(near, otherwise="vade list shows what is.")
+        raise PackRefused(f"{name!r} was not installed here: {hint}", code="not-installed")
     place = desk.shelf.place(name)
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
         lax = Options(allow_unsafe=True)  # to be looked at only

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -11,12 +10,15 @@ from io import TextIOWrapper
 
 import click
 
+from vademecum.cli.groups import Group, usage
+from vademecum.cli.output import json_option
 from vademecum.errors import (
     CaseRefused,
     CharterRefused,
     ConfigError,
     Denied,
     IntegrityFailed,
+    LoadRefused,
     PackRefused,
     RecordDamaged,
     SkillNotFound,
@@ -67,9 +69,22 @@ _COMMANDS = {
     "verify": "installing",
     "verify-pack": "packing",
 }
+_OTHER_WORDS = {
+    "add": "install",
+    "create": "new",
+    "find": "search",
+    "help": "--help",
+    "init": "new",
+    "lint": "validate",
+    "ls": "list",
+    "remove": "uninstall",
+    "rm": "uninstall",
+}
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(Group):
+    other_words = _OTHER_WORDS
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
 
@@ -80,31 +95,28 @@ class _LazyGroup(click.Group):
         command: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and name not in _COMMANDS:
-            near = difflib.get_close_matches(name, _COMMANDS, n=1)
-            hint = f"did you mean 'vade {near[0]}'?" if near else "'vade --help' lists the commands."
-            raise click.UsageError(f"There is no command {name!r}: {hint}")
-        return super().resolve_command(ctx, args)
-
 
 @click.group(
     cls=_LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(VERSION, prog_name="vade", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@json_option
 @click.pass_context
-def vade(context: click.Context, *, debug: bool) -> None:  # noqa: ARG001 - `run` looks for it
+def vade(context: click.Context, *, debug: bool, as_json: bool) -> int:  # noqa: ARG001 - `run` looks for debug
     """Find, check, search, run, pack and install Agent Skills (SKILL.md directories).
 
     Every command takes --json and then prints one JSON document. Shell completion:
     eval "$(_VADE_COMPLETE=bash_source vade)", or zsh_source, or fish_source.
     """
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        from vademecum.cli.greeting import greet
+
+        return greet(as_json=as_json)
+    if as_json:
+        command = context.invoked_subcommand
+        raise click.UsageError(f"--json goes behind the command: vade {command} … --json", context)
+    return 0
 
 
 def main() -> None:
@@ -121,7 +133,7 @@ def run(words: Sequence[str]) -> int:
     except click.exceptions.Abort:
         return _say("interrupted", INTERRUPTED)
     except click.ClickException as error:
-        return _say(_usage(error), error.exit_code)
+        return _say(usage(error), error.exit_code)
     except SystemExit:
         # click's answer to a closed pipe: whoever read our output has left, and there is nobody to tell.
         return 0
@@ -154,6 +166,8 @@ def _exit_code(error: VademecumError) -> int:
             return NOT_FOUND
         case CharterRefused():
             return WRONG_USE
+        case LoadRefused(code="missing"):
+            return NOT_FOUND
         case PackRefused(code="missing" | "not-installed") | RecordDamaged(code="no-run"):
             return NOT_FOUND
         case CaseRefused(code="no-suite"):
@@ -161,13 +175,6 @@ def _exit_code(error: VademecumError) -> int:
         case IntegrityFailed():
             return BROKEN
     return FOUND_PROBLEMS
-
-
-def _usage(error: click.ClickException) -> str:
-    """The complaint in one line, with where to read how it should have been."""
-    command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "vade"
-    text = error.format_message()
-    return text if text.endswith("?") or "--help" in text else f"{text} ({command} --help)"
 
 
 def _say(sentence: str, code: int) -> int:

@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
+from vademecum.cli.completing import complete_names
+from vademecum.cli.indexing import IndexWords, as_reference, index_options
 from vademecum.cli.output import Bar, counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import PackRefused

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from vademecum.cli.groups import Group
 from vademecum.cli.output import counted, json_option, print_json
 from vademecum.config import load_config
 from vademecum.context import Context
@@ -67,7 +68,7 @@ class TerminalApprover:
             click.echo(_EXPLAINED, err=True)
 
 
-@click.group("permissions", invoke_without_command=True)
+@click.group("permissions", cls=Group, invoke_without_command=True)
 @click.pass_context
 def permissions_command(context: click.Context) -> None:
     """Show what is allowed here, which rule says so, and which answers are remembered."""

@@ -12,7 +12,9 @@ import click
 from vademecum.agent.budget import Budget
 from vademecum.agent.loop import Outcome
 from vademecum.assembly.agent import Agent, allowing
-from vademecum.cli.indexing import IndexWords, complete_names, index_options
+from vademecum.cli.completing import complete_names, complete_runs
+from vademecum.cli.groups import Group
+from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import counted, json_option, print_json, print_text, yes_option
 from vademecum.cli.permissions import TerminalApprover
 from vademecum.cli.progress import Progress
@@ -128,7 +130,7 @@ def _show(outcome: Outcome, progress: Progress, *, quiet: bool) -> None:
     click.echo(f"vade: {outcome.status} · {cost} · vade runs show {outcome.run_id}", err=True)
 
 
-@click.group("runs", invoke_without_command=True)
+@click.group("runs", cls=Group, invoke_without_command=True)
 @click.pass_context
 def runs_command(context: click.Context) -> None:
     """Look at what was done: the runs of this project, from their records."""
@@ -156,7 +158,7 @@ def list_command(*, number: int, as_json: bool) -> None:
 
 
 @runs_command.command("show")
-@click.argument("run_id", required=False)
+@click.argument("run_id", required=False, shell_complete=complete_runs)
 @click.option("--html", "page", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page instead.")
 @json_option
 def show_command(*, run_id: str | None, page: str | None, as_json: bool) -> None:
@@ -182,7 +184,7 @@ def show_command(*, run_id: str | None, page: str | None, as_json: bool) -> None
 
 
 @runs_command.command("replay")
-@click.argument("run_id", required=False)
+@click.argument("run_id", required=False, shell_complete=complete_runs)
 @index_options
 @json_option
 def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:

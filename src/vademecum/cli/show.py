@@ -155,7 +155,8 @@ def print_doctor(index: SkillIndex | None, found: list[Check]) -> None:
     out = console()
     for check in found:
         mark, style = _MARKS[check.status]
-        said = f"{check.name}: {check.message} {check.fix or ''}"
+        fix = f". {check.fix}" if check.fix else ""
+        said = f"{check.name}: {check.message.removesuffix('.') if fix else check.message}{fix}"
         out.print(Text(mark, style=style), plain(said), soft_wrap=True)
     if index is None:
         return

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, complete_names, index_options
+from vademecum.cli.completing import complete_names
+from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
 from vademecum.cli.output import MAX_LISTED_FILES, json_option, print_json
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_capped

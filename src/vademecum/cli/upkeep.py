@@ -55,6 +55,8 @@ def refresh_command(*, as_json: bool, **words: Any) -> None:
 @json_option
 def doctor_command(*, as_json: bool, **words: Any) -> int:
     """Say what is wrong here, and what to do about it. Exit code 1: something is."""
+    from vademecum.cli import model_checks
+
     context = Context.current()
     found = [checks.python(), checks.configuration(context)]
     index = IndexWords(**words).build() if found[-1].status == "ok" else None
@@ -62,6 +64,8 @@ def doctor_command(*, as_json: bool, **words: Any) -> int:
         config = load_config(context)
         found += [checks.rules(config, context), checks.sandbox(config.settings.execution.sandbox)]
         found += [checks.roots(index.report), checks.cache(index)]
+        found += [checks.keys(config.settings.security, context)]
+        found += model_checks.model(config.settings.model, context.env)
     left_out = index is not None and index.report.ignored
     healthy = not left_out and all(check.status != "problem" for check in found)
     if as_json:

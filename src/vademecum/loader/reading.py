@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from vademecum.errors import FileRefused, LoadRefused
 from vademecum.files import read_up_to
 from vademecum.paths import open_contained
+from vademecum.skill.assets import hint_about, list_assets
 from vademecum.skill.frontmatter import body_start
 from vademecum.skill.manifest import read_manifest
 from vademecum.skill.skill import Skill
@@ -111,6 +112,10 @@ def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> Fil
 def _unreadable(skill: Skill, relative: str, error: OSError | FileRefused) -> LoadRefused:
     if isinstance(error, FileRefused):
         return _refused(skill, relative, error.code, "is not a plain file of that skill")
+    if isinstance(error, FileNotFoundError):
+        hint = hint_about(relative, list_assets(skill))
+        text = f"Skill {skill.name!r} has no file {relative[:200]!r}: {hint}"
+        return LoadRefused(text, code="missing")
     return _refused(skill, relative, "missing", f"cannot be read ({error.strerror})")
 
 

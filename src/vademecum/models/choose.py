@@ -11,6 +11,8 @@ import msgspec
 from vademecum.errors import ConfigError, FileRefused
 from vademecum.files import read_capped
 from vademecum.models.base import Model
+from vademecum.models.needs import NEEDS
+from vademecum.nearest import meant, nearest
 
 MAX_CASE_BYTES = 16 * 1024 * 1024
 KINDS = ("offline", "openai", "azure", "anthropic", "bedrock", "vertex", "scripted", "recorded")
@@ -22,16 +24,12 @@ def choose_model(wanted: str, params: Mapping[str, Any] | None = None) -> Model:
     >>> choose_model("offline").name
     'offline'
     """
-    kind, _, name = wanted.partition(":")
+    kind, name = kind_and_name(wanted)
     given = dict(params or {})
     if kind == "offline":
         from vademecum.models.by_rules import Offline  # noqa: PLC0415 - each when it is asked for
 
         return Offline()
-    if kind not in KINDS:
-        raise ConfigError(f"There is no kind of model {kind!r}: there are {', '.join(KINDS)}.")
-    if not name:
-        raise ConfigError(f"Which model of {kind!r}? Write it as {kind}:NAME.")
     if kind == "scripted":
         return _scripted(Path(name))
     if kind == "recorded":
@@ -41,8 +39,23 @@ def choose_model(wanted: str, params: Mapping[str, Any] | None = None) -> Model:
     return _by_sdk(kind, name, given)
 
 
+def kind_and_name(wanted: str) -> tuple[str, str]:
+    """What was typed, taken apart.
+
+    >>> kind_and_name("openai:gpt-5")
+    ('openai', 'gpt-5')
+    """
+    kind, _, name = wanted.partition(":")
+    if kind not in KINDS:
+        hint = meant(nearest(kind, KINDS), otherwise=f"there are {', '.join(KINDS)}.")
+        raise ConfigError(f"There is no kind of model {kind!r}: {hint}")
+    if not name and kind != "offline":
+        raise ConfigError(f"Which model of {kind!r}? Write it as {kind}:NAME.")
+    return kind, name
+
+
 def _by_sdk(kind: str, name: str, params: dict[str, Any]) -> Model:
-    extra = "openai" if kind in {"openai", "azure"} else "anthropic"
+    extra = NEEDS[kind].package
     try:
         if extra == "openai":
             import openai  # noqa: PLC0415

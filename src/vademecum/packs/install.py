@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from msgspec import structs
 
 from vademecum.errors import PackRefused
+from vademecum.nearest import meant, nearest
 from vademecum.packs.arrivals import Arrival, Change, Options, Reception, is_edited, refuse_edits
 from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.fetching import Source
@@ -77,7 +79,9 @@ def restore(name: str, shelf: Shelf) -> Path:
     there = trash.iterdir() if is_plain_name(name) and trash.is_dir() else ()
     kept = sorted(place for place in there if place.is_dir() and not place.is_symlink())
     if not kept:
-        raise PackRefused(f"Nothing called {name!r} is kept in {shelf.root / TRASH}.", code="missing")
+        near = nearest(name, kept_names(shelf.root))
+        hint = meant(near, otherwise="only what was uninstalled or replaced is.")
+        raise PackRefused(f"Nothing called {name!r} is kept in {shelf.root / TRASH}: {hint}", code="missing")
     with shelf.changing() as change:
         copy = change.staging / ".back" / name
         shutil.copytree(kept[-1], copy, symlinks=True)
@@ -86,6 +90,14 @@ def restore(name: str, shelf: Shelf) -> Path:
     shutil.rmtree(kept[-1])
     note_of(kept[-1]).unlink(missing_ok=True)
     return kept[-1]
+
+
+def kept_names(root: Path) -> list[str]:
+    """The names of which something is in the trash."""
+    try:
+        return sorted(name for name in os.listdir(root / TRASH) if is_plain_name(name))
+    except OSError:
+        return []
 
 
 def _locked_then(place: Path, name: str) -> Locked:

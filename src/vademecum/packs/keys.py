@@ -72,27 +72,41 @@ def private_key(path: Path) -> Ed25519PrivateKey:
 
 def trusted_keys(directory: Path) -> Trusted:
     """Everything in the directory of trusted keys; a file that is none of them is an error."""
+    found = [trusted_in(file) for file in trusted_files(directory)]
+    return Trusted(
+        tuple(key for each in found for key in each.keys),
+        tuple(certificate for each in found for certificate in each.certificates),
+    )
+
+
+def trusted_files(directory: Path) -> list[Path]:
+    """The files in the directory of trusted keys, which need not be there."""
+    try:
+        names = sorted(name for name in os.listdir(directory) if not name.startswith("."))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ConfigError(
+            f"{directory} cannot be listed ({error.strerror}): make it a readable directory."
+        ) from error
+    return [directory / name for name in names[:MAX_TRUSTED]]
+
+
+def trusted_in(file: Path) -> Trusted:
+    """The key, or the certificates, in one file."""
     from cryptography import x509  # noqa: PLC0415
 
-    keys: list[tuple[str, PublicKey]] = []
-    certificates: list[tuple[str, Certificate]] = []
+    name = file.name.rpartition(".")[0] or file.name
     try:
-        names = sorted(name for name in os.listdir(directory) if not name.startswith("."))[:MAX_TRUSTED]
-    except FileNotFoundError:
-        return Trusted()
-    for name in names:
-        stem = name.rpartition(".")[0] or name
-        try:
-            data = read_capped(directory / name, cap=MAX_KEY_BYTES)
-            if b"BEGIN CERTIFICATE" in data:
-                certificates += [(stem, found) for found in x509.load_pem_x509_certificates(data)]
-            else:
-                keys.append((stem, public_key(data)))
-        except (OSError, FileRefused, ValueError, TypeError) as error:
-            raise ConfigError(
-                f"{directory / name} is no public key or certificate in PEM form ({error}): remove it."
-            ) from error
-    return Trusted(tuple(keys), tuple(certificates))
+        data = read_capped(file, cap=MAX_KEY_BYTES)
+        if b"BEGIN CERTIFICATE" in data:
+            certificates = x509.load_pem_x509_certificates(data)
+            return Trusted(certificates=tuple((name, found) for found in certificates))
+        return Trusted(keys=((name, public_key(data)),))
+    except (OSError, FileRefused, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{file} is no public key or certificate in PEM form ({error}): remove it."
+        ) from error
 
 
 def public_key(text: bytes) -> PublicKey:

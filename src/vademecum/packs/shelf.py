@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from vademecum.errors import PackRefused
+from vademecum.nearest import meant, nearest
 from vademecum.packs.content import strays_in
 from vademecum.packs.installed import installed_path, installed_text, read_installed
 from vademecum.packs.keys import Trusted
@@ -38,8 +39,17 @@ class Shelf(Struct, frozen=True):
     def place(self, name: str) -> Path:
         """Where a skill of that name lies, which must be there."""
         if not is_plain_name(name) or not (self.root / name / SKILL_FILE).is_file():
-            raise PackRefused(f"There is no skill {name!r} in {self.root}.", code="not-installed")
+            hint = meant(nearest(name, self.names()), otherwise="vade roots shows where skills are.")
+            raise PackRefused(f"There is no skill {name!r} in {self.root}: {hint}", code="not-installed")
         return self.root / name
+
+    def names(self) -> list[str]:
+        """The skills that are there, by the names of their directories."""
+        try:
+            listed = sorted(os.listdir(self.root))
+        except OSError:
+            return []
+        return [name for name in listed if is_plain_name(name) and (self.root / name / SKILL_FILE).is_file()]
 
     @contextmanager
     def aside(self) -> Iterator[Path]:

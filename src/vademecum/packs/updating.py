@@ -10,6 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from vademecum.errors import PackRefused, VademecumError
+from vademecum.nearest import meant, nearest
 from vademecum.packs.arrivals import Change, Options, Reception
 from vademecum.packs.comparing import diff_of
 from vademecum.packs.fetching import Source
@@ -140,6 +141,7 @@ def _by_source(lock: LockFile, names: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in wanted:
         if name not in lock.skills:
-            raise PackRefused(f"{name!r} is not in the lock: vade install it first.", code="not-installed")
+            hint = meant(nearest(name, lock.skills), otherwise="vade install it first.")
+            raise PackRefused(f"{name!r} is not in the lock: {hint}", code="not-installed")
         found.setdefault(lock.skills[name].source, []).append(name)
     return found

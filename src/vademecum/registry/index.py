@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from msgspec import structs
 from vademecum.config import Config, ScanSettings
 from vademecum.context import Context
 from vademecum.errors import SkillNotFound
+from vademecum.nearest import meant, nearest
 from vademecum.registry.report import Report
 from vademecum.registry.roots import Root, Source
 from vademecum.skill.model import Reading
@@ -111,8 +111,8 @@ class SkillIndex:
         for skill in self.skills:
             if skill.directory.rpartition("/")[2] == wanted:
                 return f": the skill in {skill.location} is called {skill.name!r}."
-        near = difflib.get_close_matches(wanted.casefold(), self._names(), n=1, cutoff=0.7)
-        return f": did you mean {near[0]!r}?" if near else "."
+        near = nearest(wanted, self._names())
+        return f": {meant(near, otherwise='')}" if near else "."
 
     def _names(self) -> dict[str, list[Skill]]:
         """The look-up by name, made when it is first needed; winners come first."""

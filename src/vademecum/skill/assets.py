@@ -8,12 +8,14 @@ from operator import attrgetter
 from pathlib import Path
 
 from vademecum.errors import FileRefused, LoadRefused, PathRefused
+from vademecum.nearest import meant, nearest_file
 from vademecum.paths import check_relative, contained, leads_out, open_contained
 from vademecum.skill.skill import Skill
 
 ASSET_DIRECTORIES = ("assets", "reference", "references", "scripts")
 MAX_ASSETS = 1000
 MAX_VISITED = 20_000
+MAX_NAMED = 20
 
 _PASSED_OVER = frozenset({"__pycache__", "node_modules", ".git", ".DS_Store"})
 _OTHER_NAME = {"references": "reference", "reference": "references"}
@@ -45,7 +47,8 @@ def asset_path(skill: Skill, relative_path: str) -> str:
     steps = [step for step in relative_path.split("/") if step not in {"", "."}]
     if len(steps) < 2 or steps[0] not in ASSET_DIRECTORIES:
         allowed = "references/, assets/ or scripts/"
-        raise PathRefused(f"The path {relative_path[:200]!r} is not below {allowed}: name a file that is.")
+        hint = meant(nearest_file(relative_path, list_assets(skill)), otherwise="name a file that is.")
+        raise PathRefused(f"The path {relative_path[:200]!r} is not below {allowed}: {hint}")
     other = _OTHER_NAME.get(steps[0])
     if other and not os.path.lexists(f"{skill.location}/{steps[0]}"):
         steps[0] = other
@@ -67,10 +70,19 @@ def script_path(skill: Skill, script: str) -> Path:
     except OSError:
         there = False
     if not there:
-        scripts = list_assets(skill, ("scripts",))
-        known = f"there are {', '.join(map(repr, scripts[:20]))}" if scripts else "it has no scripts"
-        raise LoadRefused(f"Skill {skill.name!r} has no script {script[:200]!r}: {known}.", code="missing")
+        hint = hint_about(script, list_assets(skill, ("scripts",)))
+        raise LoadRefused(f"Skill {skill.name!r} has no script {script[:200]!r}: {hint}", code="missing")
     return path
+
+
+def hint_about(typed: str, known: list[str]) -> str:
+    """Which of a skill's files was probably meant, or which there are.
+
+    >>> hint_about("fil.py", ["scripts/fill.py"]), hint_about("x", ["scripts/fill.py"]), hint_about("x", [])
+    ("did you mean 'scripts/fill.py'?", "there are 'scripts/fill.py'.", 'it has none.')
+    """
+    there = f"there are {', '.join(map(repr, known[:MAX_NAMED]))}." if known else "it has none."
+    return meant(nearest_file(typed, known), otherwise=there)
 
 
 class _Walk:

@@ -1,0 +1,111 @@
+"""What a shell offers when somebody presses Tab: skills, their files, runs.
+
+Nobody asked for anything yet, so whatever goes wrong is passed over, and nothing is put in order on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+
+import click
+from click.shell_completion import CompletionItem
+
+from vademecum.cli.indexing import IndexWords, as_reference
+from vademecum.context import Context
+from vademecum.errors import VademecumError
+from vademecum.registry.index import SkillIndex
+from vademecum.runs.place import runs_directory
+from vademecum.runs.reading import run_ids
+from vademecum.skill.assets import list_assets
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _completer(words_of: Callable[[click.Context], Iterable[str]]) -> Completer:
+    """Offer those of the words that begin as what was typed; nothing where they cannot be found out."""
+
+    @wraps(words_of)
+    def complete(context: click.Context, parameter: click.Parameter, start: str) -> list[CompletionItem]:
+        given = context.params.get(parameter.name or "")
+        done = set(given) if isinstance(given, tuple) else set()
+        try:
+            words = list(words_of(context))
+        except (VademecumError, click.ClickException, OSError):
+            return []
+        return [CompletionItem(word) for word in words if word.startswith(start) and word not in done]
+
+    return complete
+
+
+@_completer
+def complete_names(context: click.Context) -> Iterable[str]:
+    """The names of the skills that can be used here."""
+    return (skill.name for skill in _index(context).for_people())
+
+
+def complete_scripts(context: click.Context, parameter: click.Parameter, start: str) -> list[CompletionItem]:
+    """The scripts of the skill that was named before, with their directory for those who began with it."""
+    return (_complete_script_paths if "/" in start else _complete_script_names)(context, parameter, start)
+
+
+@_completer
+def _complete_script_paths(context: click.Context) -> Iterable[str]:
+    return _files(context, "scripts")
+
+
+@_completer
+def _complete_script_names(context: click.Context) -> Iterable[str]:
+    return (path.removeprefix("scripts/") for path in _files(context, "scripts"))
+
+
+@_completer
+def complete_assets(context: click.Context) -> Iterable[str]:
+    """The files of the skill that was named before."""
+    return _files(context)
+
+
+@_completer
+def complete_runs(_context: click.Context) -> Iterable[str]:
+    """The runs of this project, the latest first."""
+    return reversed(run_ids(runs_directory(Context.current())))
+
+
+@_completer
+def complete_installed(context: click.Context) -> Iterable[str]:
+    """The skills in the root that ``--scope`` means."""
+    from vademecum.cli.installing import root_of
+    from vademecum.packs.shelf import Shelf
+
+    return Shelf(root_of(context.params["scope"], Context.current())).names()
+
+
+@_completer
+def complete_kept(context: click.Context) -> Iterable[str]:
+    """The skills of which something is in the trash of that root."""
+    from vademecum.cli.installing import root_of
+    from vademecum.packs.install import kept_names
+
+    return kept_names(root_of(context.params["scope"], Context.current()))
+
+
+def complete_paths(_context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
+    """Whatever file the shell finds."""
+    return [CompletionItem(start, type="file")]
+
+
+def _index(context: click.Context) -> SkillIndex:
+    """The index with the roots that were named before."""
+    given = {name: context.params.get(name) for name in ("root", "no_default_roots", "lenient")}
+    return IndexWords(
+        tuple(given["root"] or ()), bool(given["no_default_roots"]), bool(given["lenient"])
+    ).look()
+
+
+def _files(context: click.Context, *tops: str) -> list[str]:
+    # Behind an option that waits for its value, click has not yet said which argument is which.
+    name = context.params.get("name") or "".join(context.args[:1])
+    if not name:
+        return []
+    skill = _index(context).get(as_reference(name))
+    return list_assets(skill, tops) if tops else list_assets(skill)

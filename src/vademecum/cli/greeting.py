@@ -1,0 +1,140 @@
+"""``vade`` alone: what it is, what it found here, and three commands to go on with."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import click
+
+from vademecum.cli.indexing import IndexWords
+from vademecum.cli.output import counted, print_json
+from vademecum.context import Context
+from vademecum.errors import VademecumError
+from vademecum.registry.index import SkillIndex
+from vademecum.runs.place import runs_directory
+from vademecum.runs.reading import run_ids
+from vademecum.skill.text import visible
+from vademecum.version import VERSION
+
+WRONG_USE = 2
+MAX_LOOKED_AT = 200
+
+_WHERE = {
+    "extra": "named by you",
+    "project": "of this project",
+    "user": "of yours",
+    "package": "of packages",
+    "builtin": "built in",
+}
+# A name that needs no quotes in a shell, of a file that a built-in skill has something to say about.
+_TABLE = re.compile(r"\w[\w.-]{0,40}\.(csv|tsv)", re.ASCII)
+
+Offer = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What there is to say to somebody who just came."""
+
+    sources: dict[str, int]
+    left_out: int
+    problem: str | None
+    offers: tuple[Offer, Offer, Offer]
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``vade --json`` prints it."""
+        return {
+            "version": VERSION,
+            "skills": sum(self.sources.values()),
+            "sources": self.sources,
+            "left_out": self.left_out,
+            "problem": self.problem,
+            "next": [{"command": command, "why": why} for command, why in self.offers],
+        }
+
+
+def greet(*, as_json: bool) -> int:
+    """Say it. Exit code 2: the configuration is wrong, and the greeting says so."""
+    greeting = _greeting()
+    if as_json:
+        print_json(greeting.to_json())
+    else:
+        _show(greeting)
+    return WRONG_USE if greeting.problem else 0
+
+
+def _greeting() -> Greeting:
+    try:
+        context = Context.current()
+        index = IndexWords((), no_default_roots=False, lenient=False).build()
+    except VademecumError as error:
+        return Greeting({}, 0, str(error), _once_repaired())
+    counts = Counter(skill.source for skill in index.for_people())
+    sources = {source: counts[source] for source in _WHERE if counts[source]}
+    return Greeting(sources, len(index.report.ignored), None, _offers(index, context))
+
+
+def _once_repaired() -> tuple[Offer, Offer, Offer]:
+    return (
+        ("vade doctor", "what is wrong, and what to do about it"),
+        ("vade list", "then: the skills, and what they are for"),
+        ('vade search "compare two files"', "then: the one that fits"),
+    )
+
+
+def _offers(index: SkillIndex, context: Context) -> tuple[Offer, Offer, Offer]:
+    """Three commands, what is most needed first."""
+    offers: list[Offer] = []
+    if index.report.ignored:
+        offers.append(("vade doctor", "what was left out and why, with the correction"))
+    if all(skill.source == "builtin" for skill in index.for_people()):
+        offers.append(("vade new my-skill", "write a skill of your own"))
+    if run_ids(runs_directory(context)):
+        offers.append(("vade runs show", "what the last run did, step by step"))
+    offers += [
+        (f'vade run "{_request(context)}"', "let the skill that fits do it"),
+        ('vade search "compare two files"', "find the skill that fits"),
+        ("vade list", "the skills, and what they are for"),
+    ]
+    return offers[0], offers[1], offers[2]
+
+
+def _request(context: Context) -> str:
+    """Something that can be asked for here at once, without a key."""
+    try:
+        with os.scandir(context.cwd) as listing:
+            names = sorted(entry.name for entry in islice(listing, MAX_LOOKED_AT))
+    except OSError:
+        names = []
+    table = next(filter(_TABLE.fullmatch, names), None)
+    return f"Summarise {table}" if table else "Compare old.txt with new.txt"
+
+
+def _show(greeting: Greeting) -> None:
+    name, help_ = _paint("Vademecum", "1;36"), _paint("(vade --help: all commands)", "2")
+    click.echo(f"{name} {VERSION} finds, checks, searches and runs Agent Skills {help_}")
+    click.echo()
+    if greeting.problem:
+        click.echo(f"{_paint('✗', '31')} {visible(greeting.problem)}")
+    else:
+        by_source = ", ".join(f"{number:,} {_WHERE[source]}" for source, number in greeting.sources.items())
+        found = counted(sum(greeting.sources.values()), "skill")
+        click.echo(f"{_paint('✓', '32')} {found}{f': {by_source}' if by_source else ''}")
+    if greeting.left_out:
+        click.echo(f"{_paint('!', '33')} {greeting.left_out:,} left out")
+    click.echo()
+    width = max(len(command) for command, _ in greeting.offers)
+    for command, why in greeting.offers:
+        click.echo(f"  {_paint(command, '1')}{' ' * (width - len(command))}  {_paint(why, '2')}")
+
+
+def _paint(text: str, style: str) -> str:
+    """Colour for a terminal whose owner wants it; not by the library for it, which takes 40 ms to come."""
+    wanted = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return f"\x1b[{style}m{text}\x1b[0m" if wanted else text

@@ -1,0 +1,43 @@
+"""A word that is not known → the known one that was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+# Two letters the wrong way round in a word of three still count; another word of that length does not.
+_LIKE = 0.65
+# What is longer is no slip of the finger, and comparing takes time with the square of the length.
+MAX_WORD_CHARS = 200
+
+
+def nearest(typed: str, known: Iterable[str]) -> str | None:
+    """The known word that is most like what was typed, whatever its case.
+
+    >>> nearest("rnu", ["run", "report"]), nearest("zzz", ["run", "report"])
+    ('run', None)
+    """
+    words = {word.casefold(): word for word in known}
+    near = difflib.get_close_matches(typed[:MAX_WORD_CHARS].casefold(), words, n=1, cutoff=_LIKE)
+    return words[near[0]] if near else None
+
+
+def nearest_file(typed: str, known: Iterable[str]) -> str | None:
+    """The same for paths: also the one whose last part is most like what was typed.
+
+    >>> nearest_file("forms.md", ["references/forms.md", "scripts/fill.py"])
+    'references/forms.md'
+    """
+    paths = list(known)
+    by_name = {path.rpartition("/")[2]: path for path in paths}
+    name = nearest(typed.rpartition("/")[2], by_name)
+    return nearest(typed, paths) or (by_name[name] if name else None)
+
+
+def meant(near: str | None, *, otherwise: str) -> str:
+    """The end of a sentence: a question where there is something to ask, else other advice.
+
+    >>> meant("run", otherwise="there are two."), meant(None, otherwise="there are two.")
+    ("did you mean 'run'?", 'there are two.')
+    """
+    return f"did you mean {near!r}?" if near else otherwise
