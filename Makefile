@@ -69,6 +69,7 @@ bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.packs $(if $(SKILLS),--skills $(SKILLS))
 	$(BIN)/python -m bench.governance $(if $(SKILLS),--agents $(SKILLS)) $(PEER_PYTHON)
 	$(BIN)/python -m bench.evals $(if $(SKILLS),--cases $(SKILLS)) $(PEER_PYTHON)
+	$(BIN)/python -m bench.doors $(if $(SKILLS),--skills $(SKILLS))
 
 recording: $(VENV)/.base
 	$(BIN)/python docs/record.py

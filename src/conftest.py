@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+# Adapters of frameworks that are not installed cannot be imported: `make test-extras` has them all.
+_FRAMEWORKS = {
+    "google_adk": "google.adk",
+    "langchain": "langchain",
+    "openai_agents": "agents",
+    "pydantic_ai": "pydantic_ai",
+    "smolagents": "smolagents",
+}
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+collect_ignore = [
+    f"vademecum/doors/{module}.py" for module, package in _FRAMEWORKS.items() if not _is_installed(package)
+]
 
 
 @pytest.fixture(autouse=True)

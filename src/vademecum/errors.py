@@ -101,7 +101,7 @@ class LoadRefused(VademecumError):
 
     >>> from vademecum import BUILTIN_ROOT, SkillsManager
     >>> SkillsManager(BUILTIN_ROOT).get_skill_script_path("file-diff", "merge.py")
-    "Skill 'file-diff' has no script 'merge.py': there are 'scripts/compare.py'."
+    "Skill 'file-diff' has no script 'merge.py': did you mean 'scripts/compare.py'?"
     """
 
     code = "load-refused"

@@ -365,6 +365,7 @@ def test_version_and_help(place: Place) -> None:
         "link",
         "list",
         "lock",
+        "mcp",
         "new",
         "outdated",
         "pack",
@@ -630,7 +631,7 @@ def test_show_respects_the_limit_on_lines(place: Place) -> None:
 def test_schema(place: Place) -> None:
     for dialect, key in (("openai", "function"), ("anthropic", "input_schema"), ("mcp", "inputSchema")):
         tools = place.vade("schema", dialect, "--json").json
-        assert len(tools) == 6
+        assert len(tools) == 7
         assert key in tools[0]
         assert place.vade("schema", dialect).json == tools
 

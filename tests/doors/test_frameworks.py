@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
@@ -302,6 +303,45 @@ def test_smolagents(place: Place, kit: Toolkit) -> None:
     assert agent.run("Greet me") == "done"
     check(model.prompts[0].replace("\\n", "\n"), model.seen[1:])
     assert "tool_called" in recorded(place)
+
+
+BLOCKS = dict(
+    re.findall(
+        r'^```py title="(\w+)"\n(.*?)^```$',
+        (Path(__file__).parents[2] / "docs/frameworks.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+)
+
+
+def shown(framework: str, function: str = "assistant") -> Any:
+    """What the documentation shows for a framework."""
+    names: dict[str, Any] = {}
+    exec(compile(BLOCKS[framework], f"docs/frameworks.md, {framework}", "exec"), names)
+    return names[function]
+
+
+def test_what_the_documentation_shows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from google.adk.models.base_llm import BaseLlm
+    from pydantic_ai.models.test import TestModel
+    from smolagents.models import Model
+
+    monkeypatch.chdir(place.cwd)
+    monkeypatch.setenv("HOME", str(place.home))
+    assert set(BLOCKS) == {
+        "pydantic_ai", "langchain", "openai_agents", "google_adk", "smolagents", "openai", "anthropic",
+    }  # fmt: skip
+    assert (
+        "greeter" in shown("pydantic_ai")(TestModel(call_tools=["search_skills"])).run_sync("Greet me").output
+    )
+    asked = {"messages": [{"role": "user", "content": "Greet me"}]}
+    assert shown("langchain")(fake_chat(STEPS[:1], [])).invoke(asked)["messages"][-1].text == "done"
+    assert "run_skill_script" in {tool.name for tool in shown("openai_agents")("some-model").tools}
+    (toolset,) = shown("google_adk")(BaseLlm.model_construct(model="fake")).tools
+    assert len(asyncio.run(toolset.get_tools())) == 7
+    assert "load_skill" in shown("smolagents")(Model(model_id="fake")).tools
+    for block in BLOCKS.values():
+        assert len(block.strip().splitlines()) <= 16
 
 
 def test_importing_vademecum_imports_none_of_them() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
 import time
+import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -580,3 +582,33 @@ def test_two_threads_of_one_kit(place: Place) -> None:
     events = [json.loads(line) for line in run_.read_text().splitlines()]
     assert [event["n"] for event in events] == list(range(1, len(events) + 1))
     assert [event["type"] for event in events].count("skill_loaded") == 200
+
+
+CONFIGURATIONS = re.findall(
+    r"^```(json|toml) title=[^\n]*\n(.*?)^```$",
+    (Path(__file__).parents[2] / "docs/mcp.md").read_text("utf-8"),
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_configurations_of_clients_start_the_server(place: Place, number: int) -> None:
+    """Claude Code, Codex, Gemini CLI, VS Code, Cursor, opencode, as the documentation shows them."""
+    kind, written = CONFIGURATIONS[number]
+    document = json.loads(written) if kind == "json" else tomllib.loads(written)
+    (servers,) = document.values()
+    entry = servers["vademecum"]
+    words = entry["command"] if isinstance(entry["command"], list) else [entry["command"], *entry["args"]]
+
+    async def work() -> None:
+        server = StdioServerParameters(command=words[0], args=words[1:], cwd=place.cwd, env=place.env)
+        async with Client(stdio_client(server)) as client:
+            assert len((await client.list_tools()).tools) == 6
+
+    assert words[0] == "vade"
+    words[0] = VADE  # as the client finds it on its path
+    run(work)
+
+
+def test_all_configurations_are_there() -> None:
+    assert len(CONFIGURATIONS) == 6

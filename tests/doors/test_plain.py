@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import anthropic
 import openai
+import pytest
 
 from tests.e2e.test_examples import model
 from tests.support import Place
@@ -117,3 +120,21 @@ def test_anthropic_from_async_code(place: Place) -> None:
     assert [result["tool_use_id"] for result in results] == ["t0", "t1"]
     assert "The files differ" in results[0]["content"]
     assert [result["is_error"] for result in results] == [False, True]
+
+
+def test_what_the_documentation_shows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place.cwd)
+    monkeypatch.setenv("HOME", str(place.home))
+    page = (Path(__file__).parents[2] / "docs/frameworks.md").read_text("utf-8")
+    blocks = dict(re.findall(r'^```py title="(\w+)"\n(.*?)^```$', page, re.MULTILINE | re.DOTALL))
+    names: dict[str, Any] = {}
+    load = ("load_skill", {"skill_name": "file-diff"})
+    exec(blocks["openai"], names)
+    with model([called(1, *load), completion({"content": "They differ."})], []) as url:
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="k")
+        assert names["ask"](client, "m", "Compare") == "They differ."
+    exec(blocks["anthropic"], names)
+    use = {"type": "tool_use", "id": "t", "name": load[0], "input": load[1]}
+    with model([message(use), message({"type": "text", "text": "Done."})], []) as url:
+        client = anthropic.Anthropic(base_url=url, api_key="k")  # type: ignore[assignment]
+        assert names["ask"](client, "m", "Compare") == "Done."

@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import Command, IndexWords, as_reference, complete_names, index_options
+from vademecum.cli.completing import complete_names
+from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options
 from vademecum.cli.installing import root_of
 from vademecum.cli.output import json_option, print_json, yes_option
 from vademecum.cli.permissions import gate_for
