@@ -322,7 +322,6 @@ def shown(framework: str, function: str = "assistant") -> Any:
 
 
 def test_what_the_documentation_shows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from google.adk.models.base_llm import BaseLlm
     from pydantic_ai.models.test import TestModel
     from smolagents.models import Model
 
@@ -331,17 +330,16 @@ def test_what_the_documentation_shows(place: Place, monkeypatch: pytest.MonkeyPa
     assert set(BLOCKS) == {
         "pydantic_ai", "langchain", "openai_agents", "google_adk", "smolagents", "openai", "anthropic",
     }  # fmt: skip
-    assert (
-        "greeter" in shown("pydantic_ai")(TestModel(call_tools=["search_skills"])).run_sync("Greet me").output
-    )
+    done = shown("pydantic_ai")(TestModel(call_tools=["search_skills"])).run_sync("Greet me")
+    assert done.output.startswith('{"search_skills"')
     asked = {"messages": [{"role": "user", "content": "Greet me"}]}
     assert shown("langchain")(fake_chat(STEPS[:1], [])).invoke(asked)["messages"][-1].text == "done"
     assert "run_skill_script" in {tool.name for tool in shown("openai_agents")("some-model").tools}
-    (toolset,) = shown("google_adk")(BaseLlm.model_construct(model="fake")).tools
+    (toolset,) = shown("google_adk")("some-model").tools
     assert len(asyncio.run(toolset.get_tools())) == 7
     assert "load_skill" in shown("smolagents")(Model(model_id="fake")).tools
-    for block in BLOCKS.values():
-        assert len(block.strip().splitlines()) <= 16
+    for name in set(BLOCKS) - {"openai", "anthropic"}:
+        assert len([line for line in BLOCKS[name].splitlines() if line.strip()]) <= 6, name
 
 
 def test_importing_vademecum_imports_none_of_them() -> None:
