@@ -6,13 +6,14 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SHELL  := /bin/sh
 PEER_PYTHON := $(if $(PEERS),--peers .venv-peers/bin/python)
 
-.PHONY: help demo test test-extras check format bench clean
+.PHONY: help demo test test-extras check format bench docs clean
 
 help:
 	@echo "make demo         set up .venv and see what vade does"
 	@echo "make test         set up .venv and run the tests (under three minutes)"
 	@echo "make check        the full gate: format, lint, types, layers, tests"
 	@echo "make test-extras  the heavy tests: the wheel, pages in a browser, Ray, Mesa, thousands of real skills"
+	@echo "make docs         the documentation as a site, into site/"
 	@echo "make bench        benchmark tables; PEERS=1 adds other libraries, SKILLS=N sets the size"
 
 $(VENV)/.base: pyproject.toml
@@ -35,7 +36,7 @@ test: $(VENV)/.dev
 
 $(VENV)/.extras: $(VENV)/.dev
 	@echo "adding what the heavy tests need ..."
-	@$(PIP) -e '.[ray,mesa]'
+	@$(PIP) -e '.[ray,mesa,docs]'
 	@touch $@
 
 test-extras: $(VENV)/.extras
@@ -51,6 +52,15 @@ check: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "adding what builds the documentation ..."
+	@$(PIP) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m docs.build_reference
+	DISABLE_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict --quiet
 
 bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.index $(if $(SKILLS),--skills $(SKILLS) --largest $(SKILLS)) $(PEER_PYTHON)
@@ -70,4 +80,4 @@ bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-peers build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
