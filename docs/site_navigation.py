@@ -18,7 +18,9 @@ def on_config(config: Any) -> Any:
     """Add what is missing, in the order of the file names."""
     top = Path(config["docs_dir"])
     listed = set(_listed(config["nav"]))
-    parts = {title: pages for entry in config["nav"] if isinstance(entry, dict) for title, pages in entry.items()}
+    parts = {
+        title: pages for entry in config["nav"] if isinstance(entry, dict) for title, pages in entry.items()
+    }
     for page in sorted(top.rglob("*.md")):
         name = page.relative_to(top).as_posix()
         if name not in listed and not name.endswith(".zh.md"):

@@ -35,7 +35,9 @@ from vademecum.cli.main import vade
 SITE = "http://localhost:8000"
 PAGES = pages()
 # What a page names in passing: it would wait for somebody, or there is nothing here for it to work on.
-MENTIONED = re.compile(r"[A-Z]{4}|acme|validate|claude|^chat|^trust|^runs (show|replay)|^eval (report|compare)|…")
+MENTIONED = re.compile(
+    r"[A-Z]{4}|acme|validate|claude|^chat|^trust|^runs (show|replay)|^eval (report|compare)|…"
+)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if steps(page)])
