@@ -60,7 +60,8 @@ $(VENV)/.docs: $(VENV)/.dev
 
 docs: $(VENV)/.docs
 	$(BIN)/python -m docs.build_reference
-	DISABLE_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict --quiet
+	@mkdir -p $(VENV)/tmp
+	TMPDIR=$(CURDIR)/$(VENV)/tmp NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.index $(if $(SKILLS),--skills $(SKILLS) --largest $(SKILLS)) $(PEER_PYTHON)

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -16,11 +17,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.forks import forks
 from vademecum import BUILTIN_ROOT
 
 TOP = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
+_PLAIN = re.compile(r"vade [^|&;<>$`*~()]+")
 _QUESTION = re.compile(r"or \[n\]o: (.*)$", re.MULTILINE)
 
 
@@ -126,14 +129,22 @@ def as_shown(text: str, home: Path) -> str:
     return re.sub(r"on Python \S+ \(\w+\)", "on Python 3 (here)", text)
 
 
-def perform(step: Step, *, cwd: Path, env: dict[str, str]) -> str:
-    """Do one step as a reader does it, and return what the terminal showed."""
+def perform(step: Step, *, cwd: Path, env: dict[str, str], forked: bool = False) -> str:
+    """Do one step as a reader does it, and return what the terminal showed.
+
+    ``forked`` saves the start of an interpreter where a command is nothing but ``vade`` and its words.
+    """
     if step.file:
-        (cwd / step.file).parent.mkdir(parents=True, exist_ok=True)
-        (cwd / step.file).write_text(step.shown, "utf-8")
+        file = cwd / step.file.replace("~", env["HOME"])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(step.shown, "utf-8")
         return step.shown
     if step.answers:
         return _at_a_terminal(step, cwd=cwd, env=env)
+    if forked and _PLAIN.fullmatch(step.command):
+        words = shlex.split(step.command)[1:]
+        _, out, err = forks().run(words, cwd=str(cwd), env=env, timeout=60)
+        return out + err
     words = ["bash", "-c", step.command]
     done = subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
