@@ -263,7 +263,7 @@ def events_page(say: Say, found: dict[str, list[dict[str, Any]]]) -> str:
     parts.append(table("field | type | meaning", common))
     for kind, (meaning, fields) in KINDS.items():
         rows = [(f"`{name}`", _types(found[kind], name), said) for name, said in fields.items()]
-        parts += [f"## {kind}\n", meaning + "\n", table("field | type | meaning", rows)]
+        parts += [f"## {kind}\n", say(meaning) + "\n", table("field | type | meaning", rows)]
         parts.append(f"```json\n{_written(_example(found[kind]))}\n```\n")
     parts += [f"## {say('How a run ends')}\n"]
     parts.append(
