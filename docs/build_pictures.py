@@ -36,7 +36,7 @@ def main() -> None:
         for step in steps("docs/tutorial.md"):
             perform(step, cwd=project, env=env)
         _photograph(project / "report.html", TOP / "docs" / "tutorial-report.png", "1000,1000")
-        _photograph(home / "other" / "run.html", TOP / "docs" / "tutorial-run.png", "900,1130")
+        _photograph(home / "other" / "run.html", TOP / "docs" / "tutorial-run.png", "900,960")
 
 
 def _photograph(page: Path, picture: Path, size: str) -> None:

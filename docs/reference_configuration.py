@@ -76,6 +76,8 @@ _PROJECT = [
     (_USERS, "what a project writes is not used"),
 ]
 
+_IN_A_PROJECT = "In a project's file"
+
 _RULE = {
     "permission": "what is asked for, such as `skill` or `script`; wildcards are possible",
     "pattern": "which names it is about: `*` is any run of characters, `?` is one",
@@ -86,38 +88,42 @@ _RULE = {
 
 
 def configuration_page(say: Say) -> str:
-    """The whole page."""
-    rows = []
+    """The whole page: one table for what stands at the top of a file, one for each section in it."""
+    sections: dict[str, list[tuple[str, ...]]] = {}
+    known = set()
     for key, type_, default in _keys():
         meaning, project = _MEANINGS[key]
-        rows.append((f"`{key}`", f"`{type_}`", f"`{default}`", project, meaning))
-    missing = set(_MEANINGS) - {key.strip("`") for key, *_ in rows}
-    assert not missing, missing
+        section, _, name = key.rpartition(".")
+        sections.setdefault(section, []).append((f"`{name}`", type_, f"`{default}`", project, meaning))
+        known.add(key)
+    assert known == set(_MEANINGS), known ^ set(_MEANINGS)
     intro = (
         "Every key of `config.json` and `config.toml`, from the types that check them. What the files are and how they "
         "are merged is in [configuration](../configuration.md)."
     )
     about_rules = "An entry of `permissions`. [Permissions](../permissions.md) says how rules are matched."
     about_projects = "What a project may do with a key that its user has set, or left at its default:"
-    return "\n".join(
-        [
-            f"# {say('Settings')}\n",
-            say(intro) + "\n",
+    parts = [f"# {say('Settings')}\n", say(intro) + "\n"]
+    for section, rows in sections.items():
+        parts += [
+            f"## {section or say('At the top')}\n",
             table("key | type | default | project | meaning", rows),
-            f"## {say('In a project' + chr(39) + 's file')}\n",
-            say(about_projects) + "\n",
-            table("project | what it means", [(f"{word}", said) for word, said in _PROJECT]),
-            f"## {say('A rule')}\n",
-            say(about_rules) + "\n",
-            table(
-                "key | type | default | meaning",
-                [
-                    (f"`{field.name}`", f"`{_type(field)}`", _rule_default(field), _RULE[field.name])
-                    for field in dataclasses.fields(PermissionRule)
-                ],
-            ),
         ]
-    )
+    parts += [
+        f"## {say(_IN_A_PROJECT)}\n",
+        say(about_projects) + "\n",
+        table("project | what it means", _PROJECT),
+        f"## {say('A rule')}\n",
+        say(about_rules) + "\n",
+        table(
+            "key | type | default | meaning",
+            [
+                (f"`{field.name}`", _type(field), _rule_default(field), _RULE[field.name])
+                for field in dataclasses.fields(PermissionRule)
+            ],
+        ),
+    ]
+    return "\n".join(parts)
 
 
 def _keys() -> Iterator[tuple[str, str, str]]:

@@ -28,6 +28,7 @@ _CHINESE = {
         "`config.json` 和 `config.toml` 的全部键，取自检查它们的类型定义；表格是英文。这些文件在哪里、如何合并，"
         "见[配置](../configuration.md)。"
     ),
+    "At the top": "顶层",
     "In a project's file": "写在项目文件里时",
     "What a project may do with a key that its user has set, or left at its default:": (
         "对于用户已设定（或保留默认值）的键，项目可以做什么："
