@@ -111,6 +111,12 @@ def headings(page: str) -> list[int]:
     return [len(marks) for marks in re.findall(r"^(#+) ", prose_of(page), re.MULTILINE)]
 
 
+def rows(page: str) -> list[int]:
+    """How many cells each row of each table has."""
+    tables = re.findall(r"^\|.*\|$", prose_of(page), re.MULTILINE)
+    return [len(re.findall(r"(?<!\\)\|", row)) for row in tables]
+
+
 def links(page: str) -> set[str]:
     """Where the links of a page lead; the places inside a page bear the names of its own language."""
     return set(re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose_of(page)))

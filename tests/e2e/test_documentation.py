@@ -24,6 +24,7 @@ from tests.e2e.documents import (
     perform,
     prose_of,
     python_blocks,
+    rows,
     steps,
     text_of,
 )
@@ -119,6 +120,7 @@ def test_both_languages_show_the_same(page: str) -> None:
         fence.without_comments for fence in fences(other)
     ]
     assert headings(page) == headings(other)
+    assert rows(page) == rows(other)
     assert links(page) - {"README.zh-CN.md"} == links(other) - {"README.md"}
 
 
