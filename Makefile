@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SHELL  := /bin/sh
 PEER_PYTHON := $(if $(PEERS),--peers .venv-peers/bin/python)
 
-.PHONY: help demo test test-extras check format build bench recording clean
+.PHONY: help demo test test-extras check format build bench docs recording clean
 
 help:
 	@echo "make demo         set up .venv and see what vade does"
@@ -14,6 +14,7 @@ help:
 	@echo "make check        the full gate: format, lint, types, layers, tests"
 	@echo "make test-extras  the heavy tests: the wheel on each Python, pages in a browser, Ray, Mesa, thousands of real skills"
 	@echo "make build        the wheel and the sdist, into dist/"
+	@echo "make docs         the documentation as a site, into site/"
 	@echo "make bench        benchmark tables; PEERS=1 adds other libraries, SKILLS=N sets the size"
 	@echo "make recording    record docs/first-minutes.svg anew, when what vade prints has changed"
 
@@ -37,7 +38,7 @@ test: $(VENV)/.dev
 
 $(VENV)/.extras: $(VENV)/.dev
 	@echo "adding what the heavy tests need ..."
-	@$(PIP) -e '.[ray,mesa,frameworks]'
+	@$(PIP) -e '.[ray,mesa,frameworks,docs]'
 	@touch $@
 
 test-extras: $(VENV)/.extras
@@ -58,6 +59,16 @@ build: $(VENV)/.dev
 	@rm -rf dist
 	@$(BIN)/python -m hatchling build
 
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "adding what builds the documentation ..."
+	@$(PIP) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m docs.build_reference
+	@mkdir -p $(VENV)/tmp
+	TMPDIR=$(CURDIR)/$(VENV)/tmp NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.index $(if $(SKILLS),--skills $(SKILLS) --largest $(SKILLS)) $(PEER_PYTHON)
 	$(BIN)/python -m bench.awkward $(PEER_PYTHON)
@@ -72,7 +83,7 @@ bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.doors $(if $(SKILLS),--skills $(SKILLS))
 
 recording: $(VENV)/.base
-	$(BIN)/python docs/record.py
+	$(BIN)/python -m docs.record
 
 .venv-peers/.ready: bench/peers.txt
 	$(PYTHON) -m venv .venv-peers
@@ -80,4 +91,4 @@ recording: $(VENV)/.base
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-peers build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -16,7 +16,7 @@ import tempfile
 import termios
 from pathlib import Path
 
-from moving_terminal import COLUMNS, ROWS, Step, picture
+from docs.moving_terminal import COLUMNS, ROWS, Step, picture
 
 OUT = Path(__file__).with_name("first-minutes.svg")
 SKILL = "---\nname: notes\ndescription: Use when: taking notes in a meeting\n---\nWrite down who said what.\n"
@@ -75,7 +75,7 @@ def _run(command: str, project: Path, home: Path) -> str:
         "TERM": "xterm-256color",
         "LANG": "C.UTF-8",
     }
-    with subprocess.Popen(  # noqa: S603 - the commands above
+    with subprocess.Popen(
         ["/bin/bash", "-c", command], cwd=project, env=env, stdin=theirs, stdout=theirs, stderr=theirs
     ):
         os.close(theirs)

@@ -26,7 +26,9 @@ def lines(picture: Path) -> list[str]:
 
 def test_it_shows_what_the_program_does_today(tmp_path: Path) -> None:
     again = tmp_path / "again.svg"
-    subprocess.run([sys.executable, str(DOCS / "record.py"), str(again)], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-m", "docs.record", str(again)], cwd=DOCS.parent, check=True, timeout=120
+    )
     assert lines(again) == lines(RECORDED), "vade prints something else now: make recording"
 
 

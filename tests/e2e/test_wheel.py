@@ -14,8 +14,8 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from tests.e2e.building import TOP, build, copy_tree
+from tests.e2e.documents import python_blocks
 from tests.e2e.interpreters import VERSIONS, interpreter
-from tests.e2e.test_documentation import blocks
 from tests.support import Place, of_extras
 
 pytestmark = pytest.mark.extras
@@ -25,11 +25,10 @@ PAGES = "tests/e2e/test_documentation.py"
 OWN_TESTS = [
     f"{PAGES}::test_console_blocks",
     f"{PAGES}::test_python_blocks",
-    f"{PAGES}::test_python_blocks_of_the_pages",
     "tests/e2e/test_examples.py",
     "tests/e2e/test_builtin_scripts.py",
 ]
-NEEDS_NUMPY = f"{PAGES}::test_python_blocks_of_the_pages[docs/governance.md]"
+NEEDS_NUMPY = f"{PAGES}::test_python_blocks[docs/governance.md]"
 INSTALLED = "from importlib.metadata import distributions as d; print(*{each.name for each in d()})"
 
 
@@ -123,7 +122,7 @@ def test_its_own_tests_pass_there(clean: Clean) -> None:
 @pytest.mark.parametrize("clean", VERSIONS[:1], indirect=True)
 def test_programs_that_use_it_are_typed(clean: Clean, place: Place, tmp_path: Path) -> None:
     programs = [*(TOP / "examples").glob("*.py"), TOP / "tests/e2e/user_program.py"]
-    for number, block in enumerate(blocks("README.md", "python")):
+    for number, block in enumerate(python_blocks("README.md")):
         (tmp_path / f"readme_{number}.py").write_text(block)
         programs.append(tmp_path / f"readme_{number}.py")
     assert len(programs) >= 5

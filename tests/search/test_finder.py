@@ -161,6 +161,15 @@ def test_removed_skills_do_not_distort_the_ranking_for_long(root: Path, cache: P
     assert finder.problem is None
 
 
+def test_an_edit_among_few_skills_ranks_as_if_it_had_always_been_so(root: Path, cache: Path) -> None:
+    library(root)
+    Finder(index_at(root, cache))
+    skill(root, "csv-tables", "Summarise tables of numbers.", "Works on spreadsheets, and forms of text.")
+    edited = Finder(index_at(root, cache))
+    assert edited.search("forms of tables") == Finder(index_at(root, None)).search("forms of tables")
+    assert edited.updated == 2
+
+
 def test_a_finder_keeps_its_view_while_others_update(root: Path, cache: Path) -> None:
     library(root)
     first = Finder(index_at(root, cache))

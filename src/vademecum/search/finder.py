@@ -134,7 +134,7 @@ class Finder:
     def _updated(self, store: Store) -> Engine:
         with store.locked():
             state = store.load()
-            if state is None or _has_many_dead(state):
+            if state is None:
                 store.clear()
                 state = State(documents={})
             try:
@@ -143,11 +143,19 @@ class Finder:
             except BaseException as error:
                 if not is_engine_failure(error):
                     raise
-                store.clear()  # damaged: once more from nothing
-                engine = Engine(store.engine_directory)
-                state = self._bring_up_to_date(engine, State(documents={}))
+                engine, state = self._rebuilt(store)  # damaged: once more from nothing
+            if _has_many_dead(state):
+                # At once: among few skills, the old text of a single one changes which comes first.
+                changed = self.updated
+                engine, state = self._rebuilt(store)
+                self.updated = changed
             store.save(state)
         return engine
+
+    def _rebuilt(self, store: Store) -> tuple[Engine, State]:
+        store.clear()
+        engine = Engine(store.engine_directory)
+        return engine, self._bring_up_to_date(engine, State(documents={}))
 
     def _is_current(self, state: State) -> bool:
         known = state.documents

@@ -1,0 +1,62 @@
+"""Makes the pictures of the tutorial: ``python -m docs.build_pictures``.
+
+The tutorial is followed in a home of its own, and the pages that it leads to are photographed by Chromium.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.e2e.documents import TOP, perform, steps
+from tests.support import Place
+
+_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+]
+
+
+def main() -> None:
+    """Follow the tutorial, then take the pictures."""
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        project = home / "project"
+        (project / ".git").mkdir(parents=True)
+        env = {**Place(project, home).env, "XDG_CACHE_HOME": str(home / ".cache")}
+        for step in steps("docs/tutorial.md"):
+            perform(step, cwd=project, env=env)
+        _photograph(project / "report.html", TOP / "docs" / "tutorial-report.png", "1000,1000")
+        _photograph(home / "other" / "run.html", TOP / "docs" / "tutorial-run.png", "900,960")
+
+
+def _photograph(page: Path, picture: Path, size: str) -> None:
+    chromium = shutil.which("chromium") or "chromium-browser"
+    with tempfile.TemporaryDirectory() as profile:
+        subprocess.run(
+            [
+                chromium,
+                *_FLAGS,
+                f"--user-data-dir={profile}",
+                f"--window-size={size}",
+                f"--screenshot={picture}",
+                page.as_uri(),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+    print(f"Wrote {picture.relative_to(TOP)}")
+
+
+if __name__ == "__main__":
+    main()
