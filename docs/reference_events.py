@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from docs.reference_words import Say, table
-from vademecum import BUILTIN_ROOT, Agent, Context, IndexOptions, Policy, Root, build_index, models
+from vademecum import BUILTIN_ROOT, Agent, Context, IndexOptions, Policy, Root, Toolkit, build_index, models
 from vademecum.agent.budget import Budget
+from vademecum.doors.journal import Journal
 from vademecum.errors import ModelUnavailable
 from vademecum.governance import load_charter
 from vademecum.models.by_script import Turn
@@ -165,6 +166,10 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "child_finished": ("That run ended.", {"run": "its id", "status": "how it ended"}),
+    "index_changed": (
+        "Skills came or went while another program's agent was served ([MCP](../mcp.md)).",
+        {"index_hash": "the hash of the index from here on", "skills": "how many skills there are now"},
+    ),
     "charter": (
         "A [charter](../governance.md) holds from here on.",
         {"digest": "its hash", "kept": "where its text is kept", "skills": "how many skills it defines"},
@@ -283,6 +288,7 @@ def recorded_events() -> dict[str, list[dict[str, Any]]]:
         context = _prepared(home)
         runs = context.cwd / ".agent" / "runs"
         waiting = [agent.run("Compare monday.txt with tuesday.txt").run_id for agent in _agents(context)]
+        waiting.append(_handed_out(context))
         found: dict[str, list[dict[str, Any]]] = {}
         while waiting:
             for event in read_run(runs, waiting.pop(0)).events:
@@ -346,6 +352,17 @@ def _agents(context: Context) -> Iterable[Agent]:
         **common,  # type: ignore[arg-type]
         budget=Budget(context_chars=40_000),
     )
+
+
+def _handed_out(context: Context) -> str:
+    """A run of another program's agent, while the skills change."""
+    builtin = build_index([Root(BUILTIN_ROOT, "builtin")], IndexOptions())
+    journal = Journal(builtin, context=context, agent="claude-code", door="mcp")
+    Toolkit(builtin, agent="claude-code", journal=journal).call("load_skill", {"skill_name": "file-diff"})
+    journal.adopt(build_index([Root(context.cwd / "skills", "project")], IndexOptions()))
+    run_id = journal.record.run_id
+    journal.close()
+    return run_id
 
 
 def _does(type_: str, **payload: Any) -> dict[str, Any]:

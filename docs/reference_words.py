@@ -66,6 +66,9 @@ _CHINESE = {
     "A tool was called: the whole audit record, whether it was allowed or not.": "调用了一个工具：完整的审计记录，无论是否被允许。",
     "What the model is told about what came of its action.": "关于动作的结果，模型被告知了什么。",
     "The prompt neared its budget: an old observation became one line.": "提示接近预算：一条旧的观察结果变成了一行。",
+    "Skills came or went while another program's agent was served ([MCP](../mcp.md)).": (
+        "为另一个程序的智能体服务期间，技能有增减（[MCP](../mcp.md)）。"
+    ),
     "A skill with `run-mode: subagent` began a run of its own.": "一个 `run-mode: subagent` 的技能开始了自己的运行。",
     "That run ended.": "那次运行结束了。",
     "A [charter](../governance.md) holds from here on.": "从这里起，一份[章程](../governance.md)生效。",

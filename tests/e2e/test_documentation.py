@@ -36,7 +36,7 @@ SITE = "http://localhost:8000"
 PAGES = pages()
 # What a page names in passing: it would wait for somebody, or there is nothing here for it to work on.
 MENTIONED = re.compile(
-    r"[A-Z]{3}|acme|validate|claude|^chat|^trust|^runs (show|replay)|^eval (report|compare)|…"
+    r"[A-Z]{3}|acme|validate|claude|^chat|^trust|^runs (show|replay)|^(un)?link|^mcp|^eval (report|compare)|…"
 )
 
 
