@@ -360,9 +360,9 @@ def _handed_out(context: Context) -> str:
     journal = Journal(builtin, context=context, agent="claude-code", door="mcp")
     Toolkit(builtin, agent="claude-code", journal=journal).call("load_skill", {"skill_name": "file-diff"})
     journal.adopt(build_index([Root(context.cwd / "skills", "project")], IndexOptions()))
-    run_id = journal.record.run_id
-    journal.close()
-    return run_id
+    with journal.held() as record:
+        journal.close()
+    return record.run_id
 
 
 def _does(type_: str, **payload: Any) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def test_anthropic_from_async_code(place: Place) -> None:
     both = [
         {"type": "tool_use", "id": f"t{n}", "name": name, "input": arguments}
         for n, (name, arguments) in enumerate(
-            [("run_skill_script", RUN), ("load_skill", {"skill_name": "nope"}), ("not_ours", {})]
+            [("run_skill_script", RUN), ("load_skil", {"skill_name": "nope"}), ("mine", {})]
         )
     ]
     asked: list[dict[str, Any]] = []
@@ -105,7 +105,7 @@ def test_anthropic_from_async_code(place: Place) -> None:
                 tools=kit.schemas("anthropic"),  # type: ignore[arg-type]
                 messages=messages,
             )
-            answers = await asyncio.to_thread(answer_anthropic, kit, reply)
+            answers = await asyncio.to_thread(answer_anthropic, kit, reply, others=["mine"])
             if len(answers) == 1:
                 return reply.content[0]
             messages += answers
@@ -120,6 +120,7 @@ def test_anthropic_from_async_code(place: Place) -> None:
     assert [result["tool_use_id"] for result in results] == ["t0", "t1"]
     assert "The files differ" in results[0]["content"]
     assert [result["is_error"] for result in results] == [False, True]
+    assert results[1]["content"].startswith("There is no tool 'load_skil'")
 
 
 def test_what_the_documentation_shows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -344,7 +344,7 @@ def test_what_a_person_sees_is_the_whole_skill(tmp_path: Path) -> None:
     bench.script("import helper")
     bench.script("print('good')", "helper.py")
     tools.call("run_script", {"skill": "tried", "script": "x.py", "arguments": ["a"] * 60})
-    assert " … and 10 more arguments" in saying.asked[0].about
+    assert " … and 11 more" in saying.asked[0].about
     bench.script("print('evil')", "helper.py")
     tools.call("run_script", {"skill": "tried", "script": "x.py"})
     assert "changed since it was last approved: scripts/helper.py" in saying.asked[1].about

@@ -16,7 +16,7 @@ from vademecum.agent.prompt import State, untrusted
 from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.body import BodyLimits, load_body
 from vademecum.loader.resource import load_resource
-from vademecum.policy.base import Origin, Request
+from vademecum.policy.base import Effect, Origin, Request
 from vademecum.policy.gate import Gate
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Record
@@ -146,7 +146,7 @@ class Doer:
             done = self._parts.child(skill, state)
             self._remember(skill)
             return done
-        loaded = load_body(skill, limits=self._parts.limits)
+        loaded = load_body(skill, limits=self._parts.limits, sees=partial(self._sees, skill))
         if not state.has_room_for(loaded.text):
             raise VademecumError(f"The instructions of {skill.name} do not fit any more.", code="max-context")
         self.keep(skill, loaded.text, state)
@@ -159,6 +159,16 @@ class Doer:
             report=report,
         )
         return Done(f"{skill.name} is loaded; its instructions are among the loaded skills.")
+
+    def _sees(self, skill: Skill, relative: str) -> bool:
+        """Whether the model may know of a file: what a rule denies is not named."""
+        permissions = ["resource", "script"] if relative.startswith("scripts/") else ["resource"]
+        name, agent = (f"{skill.name}/{relative}",), self._parts.agent
+        return not any(
+            self._parts.gate.decide(Request(permission, name, "model", agent, skill.name)).effect
+            is Effect.DENY
+            for permission in permissions
+        )
 
     def keep(self, skill: Skill, text: str, state: State) -> None:
         """Put a skill's instructions into the prompt, where they stay."""
@@ -174,14 +184,15 @@ class Doer:
 
     def _resource(self, action: actions.LoadResource) -> Done:
         skill = self._chosen(action.skill)
-        relative = asset_path(skill, action.relative_path)
+        sees = partial(self._sees, skill)
+        relative = asset_path(skill, action.relative_path, sees=sees)
         real = os.path.relpath(
             os.path.realpath(f"{skill.location}/{relative}"), os.path.realpath(skill.location)
         )
         names = tuple(dict.fromkeys(f"{skill.name}/{path}" for path in (relative, real)))
         request = Request("resource", names, "model", self._parts.agent, skill.name)
         self._parts.gate.require(request, digest=partial(skill_digest, skill))
-        loaded = load_resource(skill, relative, section_hint=action.section_hint or None)
+        loaded = load_resource(skill, relative, section_hint=action.section_hint or None, sees=sees)
         report = loaded.report.to_json()
         self._parts.record.add("resource_loaded", skill=skill.skill_id, path=relative, report=report)
         return Done(loaded.text, kind="resource")

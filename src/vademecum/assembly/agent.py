@@ -286,10 +286,10 @@ class _Session:
             self._gate,
             record,
             context=self._context,
-            index=self._agent.index,
+            skill=partial(_known, known),
+            skill_at=self._agent.index.at,
             workspace=self._workspace,
             execution=self._config.execution,
-            skill=partial(_known, known),
             sandbox=self._agent.sandbox,
             agent=self._agent.name,
         )

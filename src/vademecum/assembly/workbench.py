@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from vademecum.config import ExecutionSettings, SandboxName
 from vademecum.context import Context
@@ -12,14 +15,27 @@ from vademecum.policy.base import Origin
 from vademecum.policy.engine import grants_file
 from vademecum.policy.gate import Gate
 from vademecum.policy.trust import ApprovedTexts
-from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Record
 from vademecum.skill.skill import Skill
 from vademecum.tools.base import AuditRecord
 from vademecum.tools.runtime import Surroundings, Tools
 from vademecum.tools.sandbox.base import Sandbox
 from vademecum.tools.sandbox.choose import choose_sandbox
+from vademecum.tools.snapshot import Snapshots
 from vademecum.tools.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all tools that write into one record share: the numbers of calls, and the copies of skills."""
+
+    numbers: Iterator[int]
+    snapshots: Snapshots
+
+    @classmethod
+    def of(cls, record: Record) -> Shared:
+        """Of a record that begins."""
+        return cls(itertools.count(1), Snapshots(record.place / "skills"))
 
 
 def tools_of(  # noqa: PLR0913 - the parts
@@ -27,15 +43,20 @@ def tools_of(  # noqa: PLR0913 - the parts
     record: Record,
     *,
     context: Context,
-    index: SkillIndex,
+    skill: Callable[[str], Skill],
+    skill_at: Callable[[Path], Skill | None],
     workspace: Workspace,
     execution: ExecutionSettings,
-    skill: Callable[[str], Skill] | None = None,
     sandbox: Callable[[SandboxName], Sandbox] = choose_sandbox,
     agent: str = "default",
     origin: Origin = "model",
+    shared: Shared | None = None,
 ) -> Tools:
-    """Tools behind this gate, each call written down; ``skill`` says which skills' scripts they know."""
+    """Tools behind this gate, each call written down; ``skill`` says which skills' scripts they know.
+
+    ``shared`` is what other tools that write into the same record have, where there are any.
+    """
+    shared = shared or Shared.of(record)
 
     def observe(audit: AuditRecord) -> None:
         record.add("tool_called", **audit.to_json())
@@ -43,15 +64,17 @@ def tools_of(  # noqa: PLR0913 - the parts
     around = Surroundings(
         workspace=workspace,
         record=record.place,
-        skill=skill or index.get,
+        skill=skill,
         sandbox=partial(sandbox, execution.sandbox),
         execution=execution,
         env=context.env,
-        skill_at=index.at,
+        skill_at=skill_at,
         approved=ApprovedTexts(grants_file(context)),
         observer=observe,
         agent=agent,
         origin=origin,
+        numbers=shared.numbers,
+        snapshots=shared.snapshots,
     )
     return Tools(gate, around)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from dataclasses import replace
 from functools import partial
@@ -66,8 +67,16 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     context = replace(Context.current(), cwd=Path.cwd())
     shelf = Shelf(IndexWords(**words).build, context=context)
     server = SkillServer(shelf, agent=agent)
+
+    def ended(number: int) -> None:
+        """Nothing is left of scripts when we are gone: their lives are bound to ours."""
+        shelf.close()
+        os._exit(128 + number)
+
     try:
         if http:
+            # The server puts its own handler in place, and gives the signal back to us when it is done.
+            signal.signal(signal.SIGTERM, lambda number, _: ended(number))
             token = context.env.get(TOKEN, "")
             ready = partial(_say_where, as_json=as_json)
             anyio.run(
@@ -82,7 +91,7 @@ def mcp_command(  # noqa: PLR0913 - one for each option
                 )
             )
         else:
-            anyio.run(serving.serve_streams, server)
+            anyio.run(partial(serving.serve_streams, server, ended=ended))
     finally:
         shelf.close()
     return 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.genai import types
 
+from vademecum.doors.threads import call_in_thread
 from vademecum.doors.toolkit import Toolkit
 
 
@@ -49,5 +49,5 @@ class _SkillTool(BaseTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> dict[str, str]:  # noqa: ARG002
         """Call it, in a thread."""
-        result = await asyncio.to_thread(self._kit.call, self.name, args)
+        result = await call_in_thread(self._kit, self.name, args)
         return {"error" if result.is_error else "result": result.text}

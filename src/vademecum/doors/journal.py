@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from vademecum.context import Context
@@ -16,7 +18,10 @@ from vademecum.skill.skill import Skill
 
 
 class Journal:
-    """A record that begins with the first thing to write down, and takes entries from any thread."""
+    """A record that begins with the first thing to write down, and takes entries from any thread.
+
+    One that is closed and used again begins another record.
+    """
 
     def __init__(self, index: SkillIndex, *, context: Context, agent: str, door: str) -> None:
         self._index = index
@@ -25,24 +30,7 @@ class Journal:
         self._door = door
         self._lock = threading.RLock()
         self._record: _Shared | None = None
-
-    @property
-    def record(self) -> Record:
-        """The record itself."""
-        with self._lock:
-            if self._record is None:
-                place = new_run(runs_directory(self._context))
-                self._record = _Shared(place, secrets=Secrets(self._context.env))
-                self._record.snapshot(self._index.hash, self._index.to_json)
-                self._record.add(
-                    "run_started",
-                    request=f"skills for {self._agent}, through {self._door}",
-                    model="another program's",
-                    agent=self._agent,
-                    index_hash=self._index.hash,
-                    skills=len(self._index),
-                )
-            return self._record
+        self._held: dict[Record, int] = {}
 
     def adopt(self, index: SkillIndex) -> None:
         """The skills are others now; what was written so far stays true."""
@@ -54,20 +42,59 @@ class Journal:
     def loaded(self, skill: Skill, report: LoadReport, *, origin: Origin) -> None:
         """A skill's instructions were handed out."""
         about = report.to_json()
-        self.record.add("skill_loaded", skill=skill.skill_id, origin=origin, effect="allow", report=about)
+        with self._lock:
+            self._begun().add(
+                "skill_loaded", skill=skill.skill_id, origin=origin, effect="allow", report=about
+            )
 
     def resource(self, skill: Skill, path: str, report: LoadReport) -> None:
         """A file of a skill was handed out."""
-        self.record.add("resource_loaded", skill=skill.skill_id, path=path, report=report.to_json())
+        with self._lock:
+            self._begun().add("resource_loaded", skill=skill.skill_id, path=path, report=report.to_json())
+
+    @contextmanager
+    def held(self) -> Iterator[Record]:
+        """The record, which stays open as long as it is held, whoever closes the journal meanwhile."""
+        with self._lock:
+            record = self._begun()
+            self._held[record] = self._held.get(record, 0) + 1
+        try:
+            yield record
+        finally:
+            with self._lock:
+                self._held[record] -= 1
+                if not self._held[record]:
+                    del self._held[record]
+                    if record is not self._record:
+                        _finish(record)
 
     def close(self) -> None:
-        """Write down that it is over, if anything was written at all."""
+        """Write down that it is over, if anything was written at all; what goes on is waited for."""
         with self._lock:
             record, self._record = self._record, None
-        if record is not None:
-            summary: dict[str, Any] = {"status": "done", "stop_reason": "closed", "answer": "", "stats": {}}
-            record.add("run_finished", **summary)
-            record.finish({"run_id": record.run_id, **summary}, "")
+            if record is not None and record not in self._held:
+                _finish(record)
+
+    def _begun(self) -> _Shared:
+        if self._record is None:
+            place = new_run(runs_directory(self._context))
+            self._record = _Shared(place, secrets=Secrets(self._context.env))
+            self._record.snapshot(self._index.hash, self._index.to_json)
+            self._record.add(
+                "run_started",
+                request=f"skills for {self._agent}, through {self._door}",
+                model="another program's",
+                agent=self._agent,
+                index_hash=self._index.hash,
+                skills=len(self._index),
+            )
+        return self._record
+
+
+def _finish(record: Record) -> None:
+    summary: dict[str, Any] = {"status": "done", "stop_reason": "closed", "answer": "", "stats": {}}
+    record.add("run_finished", **summary)
+    record.finish({"run_id": record.run_id, **summary}, "")
 
 
 class _Shared(Record):

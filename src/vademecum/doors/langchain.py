@@ -9,7 +9,8 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResp
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from vademecum.doors.toolkit import Toolkit
+from vademecum.doors.threads import call_in_thread
+from vademecum.doors.toolkit import Toolkit, ToolResult
 
 
 def skill_tools(kit: Toolkit | None = None) -> list[BaseTool]:
@@ -21,6 +22,7 @@ def skill_tools(kit: Toolkit | None = None) -> list[BaseTool]:
     return [
         StructuredTool.from_function(
             _function(kit, schema["name"]),
+            _coroutine(kit, schema["name"]),
             name=schema["name"],
             description=schema["description"],
             args_schema=schema["input_schema"],
@@ -67,9 +69,19 @@ def _function(kit: Toolkit, name: str) -> Callable[..., str]:
     """A plain function: this framework looks at its type hints."""
 
     def call(**arguments: Any) -> str:
-        result = kit.call(name, arguments)
-        if result.is_error:
-            raise ToolException(result.text)
-        return result.text
+        return _text(kit.call(name, arguments))
 
     return call
+
+
+def _coroutine(kit: Toolkit, name: str) -> Callable[..., Awaitable[str]]:
+    async def call(**arguments: Any) -> str:
+        return _text(await call_in_thread(kit, name, arguments))
+
+    return call
+
+
+def _text(result: ToolResult) -> str:
+    if result.is_error:
+        raise ToolException(result.text)
+    return result.text

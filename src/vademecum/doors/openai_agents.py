@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Any
 
 from agents import FunctionTool, Tool
 
+from vademecum.doors.threads import call_in_thread
 from vademecum.doors.toolkit import Toolkit
 
 
@@ -30,5 +30,5 @@ def skill_tools(kit: Toolkit | None = None) -> list[Tool]:
 
 
 async def _call(kit: Toolkit, name: str, _context: Any, arguments: str) -> str:
-    result = await asyncio.to_thread(kit.call, name, arguments or "{}")
+    result = await call_in_thread(kit, name, arguments or "{}")
     return f"Error: {result.text}" if result.is_error else result.text

@@ -9,6 +9,7 @@ from pydantic_ai.exceptions import ModelRetry, ToolFailed
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset
 
+from vademecum.doors.threads import call_in_thread
 from vademecum.doors.toolkit import Toolkit
 
 
@@ -28,8 +29,8 @@ def skills_toolset(kit: Toolkit | None = None) -> FunctionToolset[Any]:
     return FunctionToolset(tools, instructions=kit.system_prompt() or None, id="vademecum")
 
 
-def _call(kit: Toolkit, name: str, /, **arguments: Any) -> str:
-    result = kit.call(name, arguments)
+async def _call(kit: Toolkit, name: str, /, **arguments: Any) -> str:
+    result = await call_in_thread(kit, name, arguments)
     if result.code == "arguments":
         raise ModelRetry(result.text)
     if result.is_error:

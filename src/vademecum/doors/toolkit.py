@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 import msgspec
@@ -108,14 +110,17 @@ class Toolkit:
 
         What a rule asks about is asked of ``approver``; without one it is refused. ``close`` ends the record.
         """
-        from vademecum.doors.scripts import Scripts  # noqa: PLC0415
+        from vademecum.doors.scripts import Rules, Scripts  # noqa: PLC0415
 
         context = context or Context.current()
         index = build_index(context=context) if index is None else index
         policy = Policy.load(context)
         journal = Journal(index, context=context, agent=agent, door=door)
-        scripts = Scripts(index, journal, policy=policy, approver=approver, agent=agent, context=context)
-        return cls(index, policy=policy, agent=agent, scripts=scripts, journal=journal)
+        rules = Rules(policy, index)
+        scripts = Scripts(rules, journal, approver=approver, agent=agent, context=context)
+        kit = cls(index, policy=policy, agent=agent, scripts=scripts, journal=journal)
+        weakref.finalize(kit, journal.close)  # also when the program ends
+        return kit
 
     def close(self) -> None:
         """End the record, where there is one."""
@@ -148,13 +153,20 @@ class Toolkit:
             self._finder = Finder(self._index, skills=self._visible.skills)
         return self._finder.search(query, n)
 
-    def call(self, name: str, arguments: Mapping[str, Any] | str) -> ToolResult:
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str,
+        *,
+        cancelled: Callable[[], bool] = bool,
+    ) -> ToolResult:
         """Run one tool; what goes wrong is a result that the model can act on.
 
-        Only a person's no is raised, as ``Declined``: nobody may go on as if it had not been said.
+        Only a person's no is raised, as ``Declined``: nobody may go on as if it had not been said. A script
+        ends when ``cancelled`` says so.
         """
         try:
-            return self.run(self.checked(name, arguments))
+            return self.run(self.checked(name, arguments), cancelled=cancelled)
         except Declined:
             raise
         except VademecumError as error:
@@ -191,18 +203,20 @@ class Toolkit:
                 return ToolResult(json.dumps(hits, ensure_ascii=False))
             case tools.LoadSkillAsset(skill_name=name, relative_path=path, section_hint=section):
                 skill = self.get(name)
-                relative = asset_path(skill, path)
+                sees = partial(self._sees, skill)
+                relative = asset_path(skill, path, sees=sees)
                 self._ask("resource", skill, relative)
-                loaded = load_resource(skill, relative, section_hint=section or None)
+                loaded = load_resource(skill, relative, section_hint=section or None, sees=sees)
                 if self._journal is not None:
                     self._journal.resource(skill, relative, loaded.report)
                 return ToolResult(loaded.text, report=loaded.report)
             case tools.GetSkillScriptPath(skill_name=name, script_name=script):
                 skill = self.get(name)
                 self._ask("script", skill, script_name(skill, script))
-                return ToolResult(str(script_path(skill, script)))
+                return ToolResult(str(script_path(skill, script, sees=partial(self._sees, skill))))
             case tools.ListSkillAssets(skill_name=name):
-                names = list_assets(self.get(name))
+                skill = self.get(name)
+                names = list_assets(skill, sees=partial(self._sees, skill))
                 note = f"\n(only the first {MAX_ASSETS:,} are listed)" if len(names) == MAX_ASSETS else ""
                 return ToolResult(json.dumps(names, ensure_ascii=False) + note)
             case tools.RunSkillScript():
@@ -216,6 +230,7 @@ class Toolkit:
         skill = self.get(call.skill_name)
         if self._scripts is None:
             raise VademecumError(f"There is no tool {tools.RUN_SCRIPT!r} here.", code="no-tool")
+        script_path(skill, call.script_name, sees=partial(self._sees, skill))
         seen = self._scripts.run(
             skill,
             call.script_name,
@@ -228,7 +243,7 @@ class Toolkit:
         return ToolResult(seen.text, is_error=not seen.ok, code=seen.code)
 
     def _load(self, skill: Skill) -> ToolResult:
-        loaded = load_body(skill, limits=self._limits)
+        loaded = load_body(skill, limits=self._limits, sees=partial(self._sees, skill))
         if self._journal is not None:
             self._journal.loaded(skill, loaded.report, origin=self._origin)
         if self._repeats == "note" and self._loaded.get(skill.name) == loaded.report.sha256:
@@ -250,6 +265,21 @@ class Toolkit:
             if permission == "script" and self._scripts is not None:
                 text += f" {tools.RUN_SCRIPT} runs it in a sandbox."
             raise VademecumError(text, code="denied")
+
+    def _sees(self, skill: Skill, relative: str) -> bool:
+        """Whether this agent may know of a file: what a rule denies is not named."""
+        permissions = ["resource", "script"] if relative.startswith("scripts/") else ["resource"]
+        name = (f"{skill.name}/{relative}",)
+        return not any(
+            self._decided(Request(permission, name, self._origin, self._agent, skill.name)) is Effect.DENY
+            for permission in permissions
+        )
+
+    def _decided(self, request: Request) -> Effect:
+        try:
+            return self._policy.decide(request).effect
+        except Exception:  # noqa: BLE001 - whatever a policy raises, it is not a yes
+            return Effect.DENY
 
     def _refusal(self, permission: str, skill: Skill, *resources: str) -> str | None:
         """Why something may not happen; a policy that fails has not allowed it."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 from vademecum.errors import LoadRefused
 from vademecum.loader.reading import Loaded, read_document, without_frames
 from vademecum.loader.sections import find_section
-from vademecum.skill.assets import list_assets
+from vademecum.skill.assets import Sees, everything, list_assets
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped
 
@@ -26,12 +26,21 @@ class BodyLimits(Struct, frozen=True):
     excess: Literal["refuse", "truncate"] = "refuse"
 
 
-def load_body(skill: Skill, *, limits: BodyLimits | None = None, section: str | None = None) -> Loaded:
-    """The body with the skill's name, source, directory and files around it, or one section of it alone."""
+def load_body(
+    skill: Skill,
+    *,
+    limits: BodyLimits | None = None,
+    section: str | None = None,
+    sees: Sees = everything,
+) -> Loaded:
+    """The body with the skill's name, source, directory and files around it, or one section of it alone.
+
+    Of the files those are named that the reader ``sees``.
+    """
     file = read_document(skill, body_only=True)
     body = find_section(file.text, section, where=skill.file) if section else file.text.strip("\n")
     shown, truncated = _within(skill, without_frames(body), limits or BodyLimits())
-    return file.handed_over(shown if section else _framed(skill, shown), truncated=truncated)
+    return file.handed_over(shown if section else _framed(skill, shown, sees), truncated=truncated)
 
 
 def load_document(skill: Skill) -> Loaded:
@@ -54,8 +63,8 @@ def _within(skill: Skill, body: str, limits: BodyLimits) -> tuple[str, bool]:
     return f"{kept}\n\n[Truncated: the body has {size}; {len(kept):,} characters are shown.]", True
 
 
-def _framed(skill: Skill, body: str) -> str:
-    files = list_assets(skill)
+def _framed(skill: Skill, body: str, sees: Sees) -> str:
+    files = list_assets(skill, sees=sees)
     listed = "".join(f"\n<file>{without_frames(name)}</file>" for name in files[:MAX_LISTED_RESOURCES])
     if len(files) > MAX_LISTED_RESOURCES:
         listed += "\n<!-- and more: list_skill_assets names them -->"

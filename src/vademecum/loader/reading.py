@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from vademecum.errors import FileRefused, LoadRefused
 from vademecum.files import read_up_to
 from vademecum.paths import open_contained
-from vademecum.skill.assets import hint_about, list_assets
+from vademecum.skill.assets import Sees, everything, hint_about, list_assets
 from vademecum.skill.frontmatter import body_start
 from vademecum.skill.manifest import read_manifest
 from vademecum.skill.skill import Skill
@@ -72,12 +72,12 @@ def read_document(skill: Skill, *, body_only: bool = False) -> FileText:
     return _as_text(skill, skill.file, data, start=body_start(data) if body_only else 0)
 
 
-def read_resource(skill: Skill, relative: str) -> FileText:
+def read_resource(skill: Skill, relative: str, *, sees: Sees = everything) -> FileText:
     """One file of a skill; refused when it leads out, is too large, or is no text."""
     try:
         descriptor = open_contained(skill.location, relative)
     except (OSError, FileRefused) as error:
-        raise _unreadable(skill, relative, error) from error
+        raise _unreadable(skill, relative, error, sees) from error
     try:
         data = read_up_to(descriptor, MAX_FILE_BYTES + 1)
     finally:
@@ -109,11 +109,13 @@ def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> Fil
     return FileText(path, text, hashlib.sha256(data).hexdigest(), len(data), hidden)
 
 
-def _unreadable(skill: Skill, relative: str, error: OSError | FileRefused) -> LoadRefused:
+def _unreadable(
+    skill: Skill, relative: str, error: OSError | FileRefused, sees: Sees = everything
+) -> LoadRefused:
     if isinstance(error, FileRefused):
         return _refused(skill, relative, error.code, "is not a plain file of that skill")
     if isinstance(error, FileNotFoundError):
-        hint = hint_about(relative, list_assets(skill))
+        hint = hint_about(relative, list_assets(skill, sees=sees))
         text = f"Skill {skill.name!r} has no file {relative[:200]!r}: {hint}"
         return LoadRefused(text, code="missing")
     return _refused(skill, relative, "missing", f"cannot be read ({error.strerror})")

@@ -87,14 +87,20 @@ class Step(Struct, frozen=True):
 
 def origins_of(skills: Iterable[Skill], index: SkillIndex, base: Base) -> list[Skill]:
     """These skills; for a copy of ours that the index found first, the one that it was made of."""
+    chosen, remembered = list(skills), base.read()
+    view = View(base, remembered)
+    # Such a file may have come with the project: only what lies there as it was made says where it is from.
     copies = {
         os.path.realpath(base.real / one.place): os.path.realpath(base.real / one.source)
-        for one in base.read().links
-        if one.kind == "copy"
+        for one in remembered.links
+        if one.kind == "copy" and view.look(one.place) in {("ours", one), ("edited", one)}
     }
     everyone = (*index.shadowed, *index.skills) if copies else ()
     there = {os.path.realpath(one.location): one for one in everyone}
-    return [there.get(copies.get(os.path.realpath(skill.location), ""), skill) for skill in skills]
+    origins = [there.get(copies.get(os.path.realpath(skill.location), ""), skill) for skill in chosen]
+    return [
+        origin if origin.name == skill.name else skill for skill, origin in zip(chosen, origins, strict=True)
+    ]
 
 
 def link(  # noqa: PLR0913 - one for each option

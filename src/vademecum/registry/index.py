@@ -90,7 +90,7 @@ class SkillIndex:
         for skill in (*self.skills, *self.shadowed) if name[:1] == "/" or ":" in name else ():
             if name in (skill.location, skill.skill_id):
                 return skill
-        if name[:1] == "/" and (linked := self._places().get(os.path.realpath(name))):
+        if name[:1] == "/" and "\0" not in name and (linked := self._places().get(os.path.realpath(name))):
             return linked
         namespace, _, plain = name.strip().removeprefix("@").rpartition("/")
         wanted = normal(plain)

@@ -56,7 +56,7 @@ class Record:
         self._clock = clock
         self._number = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._file = os.open(place / EVENTS, flags, 0o600)
+        self._file: int | None = os.open(place / EVENTS, flags, 0o600)
 
     @property
     def run_id(self) -> str:
@@ -84,6 +84,8 @@ class Record:
 
     def _append(self, data: bytes) -> None:
         """Write a whole line, or nothing of it."""
+        if self._file is None:
+            raise RecordDamaged(f"The record in {self.place} is closed: begin another run.", code="closed")
         size = os.fstat(self._file).st_size
         try:
             written = os.write(self._file, data)
@@ -135,9 +137,11 @@ class Record:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
-        with contextlib.suppress(OSError):
-            os.close(self._file)
+        """Let go of the file: its number may be another file's from now on."""
+        descriptor, self._file = self._file, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
 
 
 def _line(event: Event) -> bytes:

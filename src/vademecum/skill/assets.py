@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
 
@@ -11,6 +11,9 @@ from vademecum.errors import FileRefused, LoadRefused, PathRefused
 from vademecum.nearest import meant, nearest_file
 from vademecum.paths import check_relative, contained, leads_out, open_contained
 from vademecum.skill.skill import Skill
+
+# Whether somebody may know of a file, by its relative path.
+Sees = Callable[[str], bool]
 
 ASSET_DIRECTORIES = ("assets", "reference", "references", "scripts")
 MAX_ASSETS = 1000
@@ -21,10 +24,18 @@ _PASSED_OVER = frozenset({"__pycache__", "node_modules", ".git", ".DS_Store"})
 _OTHER_NAME = {"references": "reference", "reference": "references"}
 
 
-def list_assets(skill: Skill, tops: tuple[str, ...] = ASSET_DIRECTORIES) -> list[str]:
+def everything(relative: str) -> bool:  # noqa: ARG001 - whatever it is
+    """What somebody sees who may see all files."""
+    return True
+
+
+def list_assets(
+    skill: Skill, tops: tuple[str, ...] = ASSET_DIRECTORIES, *, sees: Sees = everything
+) -> list[str]:
     """The relative paths of a skill's references, assets and scripts, sorted; at most 1,000.
 
-    Only what can be loaded is named: plain files whose names are printable text, inside the skill.
+    Only what can be loaded is named: plain files whose names are printable text, inside the skill, as far as
+    whoever asks ``sees`` them.
     """
     try:
         present = os.listdir(skill.location)
@@ -34,11 +45,11 @@ def list_assets(skill: Skill, tops: tuple[str, ...] = ASSET_DIRECTORIES) -> list
     for top in tops:
         if top in present:
             walk = _Walk(skill.location)
-            found += walk.files_below(top)
+            found += filter(sees, walk.files_below(top))
     return found[:MAX_ASSETS]
 
 
-def asset_path(skill: Skill, relative_path: str) -> str:
+def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> str:
     """The one spelling of a resource's path, so that whoever decides about it decides about all of them.
 
     Empty and ``.`` steps are dropped, and ``reference/`` is ``references/`` where only that one exists.
@@ -47,7 +58,9 @@ def asset_path(skill: Skill, relative_path: str) -> str:
     steps = [step for step in relative_path.split("/") if step not in {"", "."}]
     if len(steps) < 2 or steps[0] not in ASSET_DIRECTORIES:
         allowed = "references/, assets/ or scripts/"
-        hint = meant(nearest_file(relative_path, list_assets(skill)), otherwise="name a file that is.")
+        hint = meant(
+            nearest_file(relative_path, list_assets(skill, sees=sees)), otherwise="name a file that is."
+        )
         raise PathRefused(f"The path {relative_path[:200]!r} is not below {allowed}: {hint}")
     other = _OTHER_NAME.get(steps[0])
     if other and not os.path.lexists(f"{skill.location}/{steps[0]}"):
@@ -62,7 +75,7 @@ def script_name(skill: Skill, script: str) -> str:
     return "/".join(steps if steps[:1] == ["scripts"] else ["scripts", *steps])
 
 
-def script_path(skill: Skill, script: str) -> Path:
+def script_path(skill: Skill, script: str, *, sees: Sees = everything) -> Path:
     """The absolute path of a script below ``scripts/``."""
     path = contained(skill.path, script_name(skill, script))
     try:
@@ -70,7 +83,7 @@ def script_path(skill: Skill, script: str) -> Path:
     except OSError:
         there = False
     if not there:
-        hint = hint_about(script, list_assets(skill, ("scripts",)))
+        hint = hint_about(script, list_assets(skill, ("scripts",), sees=sees))
         raise LoadRefused(f"Skill {skill.name!r} has no script {script[:200]!r}: {hint}", code="missing")
     return path
 

@@ -31,7 +31,7 @@ from vademecum.tools.base import AuditRecord, Observation, Observer
 from vademecum.tools.interpreters import search_path
 from vademecum.tools.sandbox.base import Sandbox
 from vademecum.tools.snapshot import Snapshots
-from vademecum.tools.workspace import Workspace
+from vademecum.tools.workspace import Located, Workspace
 
 MAX_RECORDED_CHARS = 2000
 MAX_MASKED_CHARS = 50_000
@@ -59,6 +59,9 @@ class Surroundings:
     agent: str = "default"
     origin: Origin = "model"
     clock: Callable[[], float] = time.time
+    # Of this record: other tools that write into the same one go on with the same numbers and copies.
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    snapshots: Snapshots | None = None
 
 
 @dataclass(slots=True)
@@ -86,8 +89,8 @@ class Tools:
         self._gate = gate
         self._around = surroundings
         self._workspace = surroundings.workspace
-        self._snapshots = Snapshots(surroundings.record / "skills")
-        self._numbers = itertools.count(1)
+        self._snapshots = surroundings.snapshots or Snapshots(surroundings.record / "skills")
+        self._numbers = surroundings.numbers
         self._secrets = Secrets(surroundings.env)
 
     @cached_property
@@ -161,6 +164,19 @@ class Tools:
         self._refuse_early(entry, requests)
         place = self._place(entry)
         named = tuple(zip(call.files, inputs, strict=True))
+        with script.inputs_kept(place / "inputs"):
+            return self._run_planned(entry, call, skill, requests, named, place)
+
+    def _run_planned(  # noqa: PLR0913, PLR0917 - what is known of it so far
+        self,
+        entry: _Entry,
+        call: calls.RunScript,
+        skill: Skill,
+        requests: list[Finer],
+        named: tuple[tuple[str, Located], ...],
+        place: Path,
+    ) -> Observation:
+        """Copy what it would run with, ask for that, and run it."""
         copies = script.copy_inputs(named, place / "inputs")
         snapshot = self._snapshots.take(skill)
         path = search_path(self._around.env.get("PATH", ""))

@@ -8,7 +8,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from vademecum.policy.trust import Approved
 from vademecum.skill.assets import script_path
 from vademecum.skill.digest import file_digests
 from vademecum.skill.skill import Skill
-from vademecum.skill.text import visible, without_hidden
+from vademecum.skill.text import escaped, visible, without_hidden
 from vademecum.tools.base import Observation
 from vademecum.tools.calls import RunScript
 from vademecum.tools.inline import Needs, needs_of
@@ -33,7 +33,7 @@ from vademecum.tools.writing import difference
 
 MAX_SCRIPT_BYTES = 1024 * 1024
 MAX_INPUT_BYTES = 1024 * 1024 * 1024
-MAX_SHOWN_ARGUMENTS = 50
+MAX_SHOWN_WORDS, MAX_WORD_CHARS, MAX_SHOWN_CHARS = 50, 200, 1500
 MAX_SHOWN_LINES = 20
 MAX_HEAD_CHARS, MAX_TAIL_CHARS = 12_000, 4_000
 MAX_LISTED_FILES = 50
@@ -103,6 +103,15 @@ def copy_inputs(inputs: tuple[tuple[str, Located], ...], place: Path) -> tuple[I
     return tuple(found)
 
 
+@contextlib.contextmanager
+def inputs_kept(place: Path) -> Iterator[None]:
+    """Keep the copies of inputs no longer than they are needed, whether the script ran or not."""
+    try:
+        yield
+    finally:
+        _remove(place)
+
+
 def plan_script(
     call: RunScript, skill: Skill, snapshot: Snapshot, inputs: tuple[Input, ...], *, path: str
 ) -> Plan:
@@ -125,11 +134,9 @@ def about_script(plan: Plan, *, approved: Approved | None, sandbox: str, limits:
     call = plan.call
     network = "with the network, whatever this machine reaches" if call.network else "no network"
     facts = f"risk: medium · sandbox: {sandbox} · {network} · at most {limits.seconds:.0f} s"
-    more = len(call.arguments) - MAX_SHOWN_ARGUMENTS
-    rest = f" … and {more:,} more arguments" if more > 0 else ""
-    lines = [f"run {shlex.join([plan.resource, *call.arguments[:MAX_SHOWN_ARGUMENTS]])}{rest}", facts]
+    lines = [f"run {_shown_words([plan.resource, *call.arguments])}", facts]
     if plan.inputs:
-        lines.append(f"reads: {', '.join(given.name for given in plan.inputs)}")
+        lines.append(f"reads: {_shown_words([given.name for given in plan.inputs], ', ')}")
     if plan.needs.requirements:
         missing = f" (not installed: {', '.join(plan.needs.missing)})" if plan.needs.missing else ""
         lines.append(f"needs: {', '.join(plan.needs.requirements)}{missing}")
@@ -143,6 +150,20 @@ def about_script(plan: Plan, *, approved: Approved | None, sandbox: str, limits:
         return "\n".join([*lines, "nothing of the skill has changed since it was last approved"])
     lines.append(f"changed since it was last approved: {', '.join(changed[:MAX_LISTED_FILES])}")
     return "\n".join([*lines, difference(approved.text, plan.text, plan.relative)])
+
+
+def _shown_words(words: Sequence[str], between: str = " ") -> str:
+    """Words on one line of bounded length, in which none can pass for another line of ours."""
+    shown, left = [], MAX_SHOWN_CHARS
+    for word in words[:MAX_SHOWN_WORDS]:
+        plain = escaped(word)
+        plain = shlex.quote(plain if len(plain) <= MAX_WORD_CHARS else f"{plain[:MAX_WORD_CHARS]}…")
+        left -= len(plain)
+        if left < 0:
+            break
+        shown.append(plain)
+    more = len(words) - len(shown)
+    return between.join(shown) + (f" … and {more:,} more" if more else "")
 
 
 def limits_of(settings: ExecutionSettings) -> Limits:
@@ -193,7 +214,7 @@ def run_script(  # noqa: PLR0913 - what a script depends on
     try:
         ended = run_command(sandbox, argv, jail, streams=streams, cancelled=cancelled)
     finally:
-        for directory in (home, temporary, shared, place / "inputs"):
+        for directory in (home, temporary, shared):
             _remove(directory)
     return _observed(plan, ended, streams, work, sandbox)
 

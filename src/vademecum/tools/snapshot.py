@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,9 +32,14 @@ class Snapshots:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._taken: dict[str, Snapshot] = {}
+        self._lock = threading.Lock()
 
     def take(self, skill: Skill) -> Snapshot:
-        """A copy of a skill as it is now."""
+        """A copy of a skill as it is now; several threads may ask, one after the other."""
+        with self._lock:
+            return self._take(skill)
+
+    def _take(self, skill: Skill) -> Snapshot:
         now = directory_digest(skill.location)
         taken = self._taken.get(now)
         if taken is not None and directory_digest(str(taken.path)) == taken.digest:

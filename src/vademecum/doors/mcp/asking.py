@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import partial
 
+import anyio
 import anyio.from_thread
 import mcp_types as types
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from vademecum.policy.approval import Answer, Question
+from vademecum.skill.text import escaped, visible
 
 MAX_SHOWN_CHARS = 6000
+PATIENCE_SECONDS = 600.0
 
 _ANSWERS = {
     "allow once": Answer("once"),
@@ -26,6 +29,7 @@ _ANSWERS = {
     "always allow in this project": Answer("always", scope="project"),
 }
 _DECLINE = "decline"
+_ENDED = {"decline": "declined", "cancel": "closed"}
 FORM: types.ElicitRequestedSchema = {
     "type": "object",
     "properties": {
@@ -63,12 +67,20 @@ class WhileTheCallWaits:
         self._request_id = request_id
 
     def ask(self, question: Question) -> Answer:
-        """Put it to the client, from the thread that the call runs in, however long it takes."""
-        form = partial(self._session.elicit_form, _words(question), FORM, self._request_id)
+        """Put it to the client, from the thread that the call runs in, as long as patience lasts."""
         try:
-            return _answer(anyio.from_thread.run(form))
+            return _answer(anyio.from_thread.run(self._form, question))
         except MCPError as error:
-            return Answer("reject", f"the client could not ask ({error.message})", seen=False)
+            said = f"the client could not ask ({error.message[:200]})"
+        except ValidationError:
+            said = "the client answered with something else than a form"
+        except TimeoutError:
+            said = f"nobody answered within {PATIENCE_SECONDS:.0f} seconds"
+        return Answer("reject", said, seen=False, absent=True)
+
+    async def _form(self, question: Question) -> types.ElicitResult:
+        with anyio.fail_after(PATIENCE_SECONDS):
+            return await self._session.elicit_form(_words(question), FORM, self._request_id)
 
 
 class WhenTheCallComesAgain:
@@ -97,11 +109,14 @@ def _answer(result: types.ElicitResult) -> Answer:
     if result.action == "accept" and (found := _ANSWERS.get(str(content.get("answer")))) is not None:
         return found
     reason = content.get("reason")
-    return Answer("reject", str(reason)[:1000] if reason else f"the answer was {result.action}")
+    said = "the answer was no" if result.action == "accept" else f"the form was {_ENDED[result.action]}"
+    return Answer("reject", str(reason)[:1000] if reason else said)
 
 
 def _words(question: Question) -> str:
-    about = question.about
+    """What is asked, with nothing in it that could pass for something else."""
+    about = "\n".join(escaped(line.expandtabs(4)) for line in question.about.split("\n"))
     if len(about) > MAX_SHOWN_CHARS:
         about = f"{about[:MAX_SHOWN_CHARS]}\n… (the rest is not shown)"
-    return f"{question.wanted}\nasked because of {question.decision.reason}\n\n{about}"
+    head = f"{visible(question.wanted)}\nasked because of {visible(question.decision.reason)}"
+    return f"{head}\n\n{about}"

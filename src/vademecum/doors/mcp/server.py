@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import re
-from collections.abc import Callable, Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
@@ -11,7 +16,6 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
-from anyio.abc import TaskGroup
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
@@ -27,7 +31,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from vademecum.doors import tools
 from vademecum.doors.mcp.asking import Unanswered, WhenTheCallComesAgain, WhileTheCallWaits
-from vademecum.doors.mcp.shelf import Shelf
+from vademecum.doors.mcp.shelf import Client, Shelf
 from vademecum.doors.toolkit import INSTRUCTIONS, Toolkit, ToolResult
 from vademecum.errors import VademecumError
 from vademecum.policy.approval import Approver
@@ -38,10 +42,12 @@ from vademecum.version import VERSION
 TOOL_NAMES = tuple(name for name in tools.TOOLS if name != "skill")
 PAGE = 200
 MAX_COMPLETIONS = 100
-MAX_AGENT_CHARS = 64
 SKILL_FILE = "SKILL.md"
-_TICK_SECONDS = 1.0
+MAX_SCRIPTS, MAX_SCRIPTS_A_CLIENT = 64, 8
+_TICK_SECONDS, _TELL_SECONDS = 1.0, 5.0
 _URI = re.compile(r"skill://([^/]+)/(.+)")
+
+logger = logging.getLogger(__name__)
 
 Context = ServerRequestContext[Any, Any]
 Result = TypeVar("Result")
@@ -56,6 +62,8 @@ class SkillServer(Server[Any]):
         self._agent = agent
         self._bus = InMemorySubscriptionBus()
         self._listeners: set[ServerSession] = set()
+        self._running: Counter[Client] = Counter()
+        self._for_scripts = anyio.CapacityLimiter(MAX_SCRIPTS)
         super().__init__(
             "vademecum",
             version=VERSION,
@@ -86,27 +94,40 @@ class SkillServer(Server[Any]):
         return super().create_initialization_options(told, experimental_capabilities, extensions)
 
     async def watch(self) -> None:
-        """Look at the skills now and then, and tell the clients when they changed; until it is cancelled."""
+        """Look at the skills now and then, and tell the clients when they changed; until it is cancelled.
+
+        What cannot be read now is said once; until it can be, what was known holds on.
+        """
+        wrong = ""
         while True:
             await anyio.sleep(self._shelf.pause)
-            if await anyio.to_thread.run_sync(self._shelf.look):
-                await self._tell()
+            try:
+                if await anyio.to_thread.run_sync(self._shelf.look):
+                    await self._tell()
+                wrong = ""
+            except (VademecumError, OSError) as error:
+                if str(error) != wrong:
+                    wrong = str(error)
+                    logger.warning("The skills cannot be looked at again, the last ones hold on: %s", wrong)
 
     async def _tell(self) -> None:
         await self._bus.publish(ResourcesListChanged())
         await self._bus.publish(PromptsListChanged())
         for session in list(self._listeners):
-            try:
-                await session.send_resource_list_changed()
-                await session.send_prompt_list_changed()
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                self._listeners.discard(session)
+            with anyio.move_on_after(_TELL_SECONDS):  # one that does not listen holds up nobody
+                try:
+                    await session.send_resource_list_changed()
+                    await session.send_prompt_list_changed()
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    self._listeners.discard(session)
 
     async def _joined(self, context: Context, _params: types.NotificationParams) -> None:
         session = context.session
         self._listeners.add(session)
         # The connection knows when it ends; the SDK has no other way to be told.
-        session._connection.exit_stack.callback(self._listeners.discard, session)
+        ending = session._connection.exit_stack
+        ending.callback(self._shelf.leave, self._client(context))
+        ending.callback(self._listeners.discard, session)
 
     async def _list_tools(self, _context: Context, _params: object) -> types.ListToolsResult:
         return self._tools
@@ -114,18 +135,16 @@ class SkillServer(Server[Any]):
     async def _call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        agent = self._name(context)
-        call = await self._in_thread(lambda: _checked(self._shelf.for_model(agent), params))
-        approver = _approver(context, params)
-
-        def run() -> ToolResult:
-            return self._again(agent, lambda kit: kit.run(call, approver=approver, cancelled=_cancelled))
-
+        client = self._client(context)
+        call = await self._in_thread(lambda: _checked(self._shelf.for_model(client), params))
         try:
             if isinstance(call, tools.RunSkillScript):
-                result = await self._with_progress(context, call, run)
+                with self._counted(client):
+                    result = await self._script(context, client, call, _approver(context, params))
             else:
-                result = await anyio.to_thread.run_sync(run)
+                result = await anyio.to_thread.run_sync(
+                    lambda: self._again(client, lambda kit: kit.run(call))
+                )
         except Unanswered as unanswered:
             return unanswered.result()
         except VademecumError as error:
@@ -133,40 +152,56 @@ class SkillServer(Server[Any]):
         text = types.TextContent(text=result.text)
         return types.CallToolResult(content=[text], is_error=result.is_error)
 
-    async def _with_progress(
-        self, context: Context, call: tools.RunSkillScript, run: Callable[[], ToolResult]
+    async def _script(
+        self, context: Context, client: Client, call: tools.RunSkillScript, approver: Approver | None
     ) -> ToolResult:
-        """Run it in a thread, and say every second that it still goes on."""
+        """Run it in a thread, say every second that it goes on, and end it when nobody waits for it."""
+        given_up = anyio.get_cancelled_exc_class()
+        gone = threading.Event()
 
-        async def tick(group: TaskGroup) -> None:
-            done = 0
-            while not group.cancel_scope.cancel_called:
-                await anyio.sleep(_TICK_SECONDS)
-                done += 1
-                told = f"{call.skill_name}/{call.script_name} has been running for {done} s"
-                await context.session.report_progress(done, message=told)
+        def cancelled() -> bool:
+            try:
+                anyio.from_thread.check_cancelled()
+            except given_up:
+                return True
+            return gone.is_set()
+
+        def run() -> Callable[[], ToolResult]:
+            return _kept(
+                lambda: self._again(client, lambda kit: kit.run(call, approver=approver, cancelled=cancelled))
+            )
 
         async with anyio.create_task_group() as group:
-            group.start_soon(tick, group)
-            try:
-                result = await anyio.to_thread.run_sync(_kept(run))
-            finally:
-                group.cancel_scope.cancel()
+            group.start_soon(_tick, context, call, gone)
+            result = await anyio.to_thread.run_sync(run, limiter=self._for_scripts)
+            group.cancel_scope.cancel()
         return result()
 
-    def _again(self, agent: str, use: Callable[[Toolkit], Result]) -> Result:
+    @contextmanager
+    def _counted(self, client: Client) -> Iterator[None]:
+        """So many scripts at a time, running or waiting for an answer: more would hold up everybody."""
+        if self._running[client] >= MAX_SCRIPTS_A_CLIENT or self._running.total() >= MAX_SCRIPTS:
+            raise VademecumError("Too many scripts run or wait for an answer: try again later.", code="busy")
+        self._running[client] += 1
+        try:
+            yield
+        finally:
+            self._running[client] -= 1
+            self._running += Counter()  # forget those that are at none
+
+    def _again(self, client: Client, use: Callable[[Toolkit], Result]) -> Result:
         """Use the toolkit; what is not found is looked for again, where skills may have come since."""
         try:
-            return use(self._shelf.for_model(agent))
+            return use(self._shelf.for_model(client))
         except VademecumError as error:
             if error.code != "skill-not-found" or not self._shelf.look_if_old():
                 raise
-            return use(self._shelf.for_model(agent))
+            return use(self._shelf.for_model(client))
 
     async def _list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        kit = await self._in_thread(lambda: self._shelf.for_model(self._name(context)))
+        kit = await self._in_thread(lambda: self._shelf.for_model(self._client(context)))
         page, rest = _page(kit.skills, params)
         return types.ListResourcesResult(
             resources=[
@@ -199,8 +234,8 @@ class SkillServer(Server[Any]):
         call: tools.Call = tools.LoadSkillAsset(name, path)
         if path == SKILL_FILE:
             call = tools.LoadSkill(name)
-        agent = self._name(context)
-        text = await self._in_thread(lambda: self._again(agent, lambda kit: kit.run(call)).text)
+        client = self._client(context)
+        text = await self._in_thread(lambda: self._again(client, lambda kit: kit.run(call)).text)
         kind = "text/markdown" if path.endswith(".md") else "text/plain"
         content = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
         return types.ReadResourceResult(contents=[content])
@@ -208,7 +243,7 @@ class SkillServer(Server[Any]):
     async def _list_prompts(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        kit = await self._in_thread(lambda: self._shelf.for_people(self._name(context)))
+        kit = await self._in_thread(lambda: self._shelf.for_people(self._client(context)))
         page, rest = _page(kit.skills, params)
         request = types.PromptArgument(name="request", description="What is to be done.", required=False)
         return types.ListPromptsResult(
@@ -223,7 +258,7 @@ class SkillServer(Server[Any]):
         self, context: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
         def load() -> str:
-            kit = self._shelf.for_people(self._name(context))
+            kit = self._shelf.for_people(self._client(context))
             return kit.run(tools.LoadSkill(params.name)).text
 
         text = await self._in_thread(load)
@@ -235,7 +270,7 @@ class SkillServer(Server[Any]):
     async def _complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """The names of skills that begin as what was typed, for the resource template."""
         begun = params.argument.value if params.argument.name == "name" else None
-        kit = await self._in_thread(lambda: self._shelf.for_model(self._name(context)))
+        kit = await self._in_thread(lambda: self._shelf.for_model(self._client(context)))
         names = [skill.name for skill in kit.skills if begun is not None and skill.name.startswith(begun)]
         shown = names[:MAX_COMPLETIONS]
         more = len(names) > len(shown)
@@ -243,13 +278,14 @@ class SkillServer(Server[Any]):
             completion=types.Completion(values=shown, total=len(names), has_more=more)
         )
 
-    def _name(self, context: Context) -> str:
-        """Whose rules hold for this client."""
-        if self._agent is not None:
-            return self._agent
+    def _client(self, context: Context) -> Client:
+        """Whose rules hold, and for whom an answer counts that is given for a session."""
         told = context.session.client_params
-        name = "" if told is None else re.sub(r"[^\w.@/ -]", "", told.client_info.name)[:MAX_AGENT_CHARS]
-        return name.strip() or "default"
+        name = self._agent or ("" if told is None else told.client_info.name) or "default"
+        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return Client(name, id(context.session._connection))
+        # Since 2026-07-28 every request over HTTP stands for itself; on streams there is one client.
+        return Client(name, None if context.request is not None else "streams")
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         """Do something that reads files; what is wrong with it becomes an error of the protocol."""
@@ -272,36 +308,36 @@ def _approver(context: Context, params: types.CallToolRequestParams) -> Approver
     able = context.session.client_capabilities
     if able is None or able.elicitation is None:
         return None
+    if able.elicitation.form is None and able.elicitation.url is not None:
+        return None  # it opens pages, and shows no forms
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return WhenTheCallComesAgain(params)
     return WhileTheCallWaits(context.session, context.request_id)
 
 
-def _cancelled() -> bool:
-    """Whether the call that this thread works for was given up, by its client or with its connection."""
+async def _tick(context: Context, call: tools.RunSkillScript, gone: threading.Event) -> None:
+    """Say every second that a call goes on, and notice when whoever made it over HTTP has left."""
+    for seconds in itertools.count(1):
+        await anyio.sleep(_TICK_SECONDS)
+        if context.request is not None and await context.request.is_disconnected():
+            gone.set()
+            return
+        told = f"{call.skill_name}/{call.script_name}: {seconds} s"
+        await context.session.report_progress(seconds, message=told)
+
+
+def _kept(run: Callable[[], Result]) -> Callable[[], Result]:
+    """Run it, and keep what is raised for later: a group of tasks would wrap it into another exception."""
     try:
-        anyio.from_thread.check_cancelled()
-    except anyio.get_cancelled_exc_class():
-        return True
-    return False
+        result = run()
+    except (VademecumError, Unanswered) as error:
+        raised = error
 
+        def again() -> Result:
+            raise raised
 
-def _kept(run: Callable[[], Result]) -> Callable[[], Callable[[], Result]]:
-    """Keep what is raised for later: a group of tasks would wrap it into another exception."""
-
-    def kept() -> Callable[[], Result]:
-        try:
-            result = run()
-        except (VademecumError, Unanswered) as error:
-            raised = error
-
-            def again() -> Result:
-                raise raised
-
-            return again
-        return lambda: result
-
-    return kept
+        return again
+    return lambda: result
 
 
 def _page(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextvars
 import hmac
 import ipaddress
+import os
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Self
 
 import anyio
@@ -17,6 +19,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -26,11 +29,22 @@ from vademecum.errors import ConfigError
 PATH = "/mcp"
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MIN_TOKEN_CHARS = 16
+_BACKLOG = 128
 
 
-async def serve_streams(server: SkillServer) -> None:
-    """Serve one client until it closes our standard input."""
+async def serve_streams(server: SkillServer, *, ended: Callable[[int], None]) -> None:
+    """Serve one client until it closes our standard input; ``ended`` is told of a signal to stop.
+
+    A thread of the SDK waits for the next line, and nothing can wake it: whoever is told ends the process.
+    """
+
+    async def stop() -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for number in signals:
+                ended(number)
+
     async with stdio_server() as (read, write), anyio.create_task_group() as group:
+        group.start_soon(stop)
         group.start_soon(server.watch)
         await server.run(_Answering(read, write), write, server.create_initialization_options())
         group.cancel_scope.cancel()
@@ -106,6 +120,7 @@ async def serve_http(  # noqa: PLR0913 - what was typed
         raise ConfigError(f"VADE_MCP_TOKEN is too short: use {MIN_TOKEN_CHARS} characters or more.")
     listening = _listen(host, port)
     port = listening.getsockname()[1]
+    listening.listen(_BACKLOG)
     hosts = _hosts(host, port)
     app = server.streamable_http_app(
         streamable_http_path=PATH,
@@ -139,6 +154,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+    except socket.gaierror as error:
+        raise ConfigError(f"There is no {host!r} here ({error.strerror}): name another --host.") from error
     except OSError as error:
         raise ConfigError(
             f"{host}:{port} cannot be served ({error.strerror}): choose another --port."
@@ -149,7 +166,8 @@ def _listen(host: str, port: int) -> socket.socket:
 def _hosts(host: str, port: int) -> list[str]:
     """How clients call this server; none where it cannot be known."""
     if is_loopback(host):
-        return [f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")]
+        own = f"[{host}]" if ":" in host else host
+        return [f"{name}:{port}" for name in dict.fromkeys(("127.0.0.1", "localhost", "[::1]", own))]
     return [] if host in {"0.0.0.0", "::"} else [f"{host}:{port}"]  # noqa: S104 - asked about, not bound
 
 
@@ -163,23 +181,35 @@ def _security(hosts: list[str]) -> TransportSecuritySettings:
 
 def _guarded(app: ASGIApp, token: str, origins: frozenset[str]) -> ASGIApp:
     """Let in who knows the token, where there is one, and of pages in browsers those that were named."""
-    expected = f"Bearer {token}".encode()
+    expected = os.fsencode(token)
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        given = headers.get(b"authorization", b"")
-        if origin and origin not in origins:
-            text = f"The origin {origin[:200]!r} may not use this server: start it with --allow-origin.\n"
+        headers = scope["headers"] if scope["type"] == "http" else []
+        came_from = {value.decode("latin-1") for name, value in headers if name == b"origin"}
+        if strange := sorted(came_from - origins):
+            text = f"The origin {strange[0][:200]!r} may not use this server: start it with --allow-origin.\n"
             await PlainTextResponse(text, status_code=403)(scope, receive, send)
-        elif scope["type"] == "http" and token and not hmac.compare_digest(given, expected):
+        elif scope["type"] == "http" and token and not hmac.compare_digest(_bearer(headers), expected):
             refusal = PlainTextResponse("Send the token: Authorization: Bearer ...\n", status_code=401)
             refusal.headers["WWW-Authenticate"] = "Bearer"
             await refusal(scope, receive, send)
         else:
             await app(_without_origin(scope), receive, send)
 
-    return guarded
+    # Browsers ask beforehand, without the token.
+    return CORSMiddleware(
+        guarded,
+        allow_origins=sorted(origins),
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=["Mcp-Session-Id"],
+    )
+
+
+def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    given = next((value for name, value in headers if name == b"authorization"), b"")
+    scheme, _, token = given.partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
 
 
 def _without_origin(scope: Scope) -> Scope:

@@ -1,21 +1,48 @@
-"""The skills as they are now, for each client by its name: rules can differ, the index is shared."""
+"""The skills as they are now, for each client: rules can differ by its name, the index is shared."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
+from vademecum.config import LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.doors.journal import Journal
-from vademecum.doors.scripts import Scripts
+from vademecum.doors.scripts import Rules, Scripts
 from vademecum.doors.toolkit import Toolkit
-from vademecum.policy.engine import Policy
+from vademecum.errors import VademecumError
+from vademecum.policy.base import Origin
+from vademecum.policy.engine import Policy, grants_file
+from vademecum.policy.trust import Trust
 from vademecum.registry.index import SkillIndex
 
-MAX_AGENTS = 100
+MAX_VISITS = 200
 # Looking again must never cost more than a twentieth of the time.
 _LEAST_PAUSE, _PAUSE_SHARE = 2.0, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who asks: the name that rules know, and the session that answers and refusals hold for.
+
+    Without a session nothing is remembered from one call to the next.
+    """
+
+    name: str
+    session: Hashable | None = None
+
+
+class _Visit:
+    """What is kept for one client as long as it stays: its record, and what its person answered."""
+
+    def __init__(self, client: Client, rules: Rules, context: Context) -> None:
+        self.journal = Journal(rules.index, context=context, agent=client.name, door="mcp")
+        self.scripts = Scripts(
+            rules, self.journal, agent=client.name, context=context, forgetful=client.session is None
+        )
+        self.kits: dict[Origin, Toolkit] = {}
 
 
 class Shelf:
@@ -32,20 +59,10 @@ class Shelf:
         self._context = context
         self._clock = clock
         self._lock = threading.RLock()
-        self._index: SkillIndex | None = None
+        self._rules: Rules | None = None
+        self._config: tuple[LoadedConfig, bool] | None = None
         self._looked, self._cost = 0.0, 0.0
-        self._policy = Policy.load(context)
-        self._journals: dict[str, Journal] = {}
-        self._kits: dict[tuple[str, str], Toolkit] = {}
-
-    @property
-    def index(self) -> SkillIndex:
-        """The skills there are."""
-        with self._lock:
-            if self._index is None:
-                self.look()
-            assert self._index is not None
-            return self._index
+        self._visits: dict[Client, _Visit] = {}
 
     @property
     def pause(self) -> float:
@@ -53,63 +70,93 @@ class Shelf:
         return max(_LEAST_PAUSE, _PAUSE_SHARE * self._cost)
 
     def look(self) -> bool:
-        """Look at the roots again; says whether the skills are others than before."""
+        """Look at the roots and the rules again; says whether the skills are others than before.
+
+        What cannot be read is raised, and what was known until then holds on.
+        """
         with self._lock:
             started = self._clock()
-            before, self._index = self._index, self._build()
+            config, index = self._settings(), self._build()
+            policy = Policy.load(self._context)
             self._looked = self._clock()
             self._cost = self._looked - started
-            if before is not None and before.hash == self._index.hash:
-                return False
-            self._kits.clear()
-            for journal in self._journals.values():
-                journal.adopt(self._index)
-            return before is not None
+            before, self._rules = self._rules, self._rules or Rules(policy, index)
+            changed = before is not None and before.index.hash != index.hash
+            if changed or config != self._config:
+                self._renew(policy, index, told=changed)
+            self._config = config
+            return changed
+
+    def _settings(self) -> tuple[LoadedConfig, bool]:
+        """What rules are made of: the configuration, and whether the project's own may allow anything."""
+        config = load_config(self._context)
+        file = config.project_file
+        return config, file is not None and Trust(grants_file(self._context)).holds(file)
+
+    def _renew(self, policy: Policy, index: SkillIndex, *, told: bool) -> None:
+        assert self._rules is not None
+        self._rules.policy, self._rules.index = policy, index
+        for visit in self._visits.values():
+            visit.kits.clear()
+            if told:
+                visit.journal.adopt(index)
 
     def look_if_old(self) -> bool:
         """Look again, unless that was done just now: for something that was not found."""
         with self._lock:
-            return self._clock() - self._looked > 10 * self._cost and self.look()
+            try:
+                return self._clock() - self._looked > 10 * self._cost and self.look()
+            except (VademecumError, OSError):
+                return False
 
-    def for_model(self, agent: str) -> Toolkit:
+    def for_model(self, client: Client) -> Toolkit:
         """What this client's model may use; its scripts run as the rules for that name say."""
-        return self._kit(agent, "model")
+        return self._kit(client, "model")
 
-    def for_people(self, agent: str) -> Toolkit:
+    def for_people(self, client: Client) -> Toolkit:
         """What a person may call by name through this client."""
-        return self._kit(agent, "user")
+        return self._kit(client, "user")
 
-    def _kit(self, agent: str, origin: str) -> Toolkit:
+    def leave(self, client: Client) -> None:
+        """The client is gone: end its record."""
         with self._lock:
-            index = self.index
-            found = self._kits.get((agent, origin))
-            if found is None:
-                found = self._kits[agent, origin] = self._new_kit(index, agent, origin)
-            return found
+            visit = self._visits.pop(client, None)
+        if visit is not None:
+            visit.journal.close()
 
-    def _new_kit(self, index: SkillIndex, agent: str, origin: str) -> Toolkit:
-        journal = self._journal(index, agent)
-        if origin == "user":
-            people = index.restricted(index.for_people())
-            return Toolkit(
-                people, policy=self._policy, agent=agent, origin="user", journal=journal, repeats="again"
-            )
-        scripts = Scripts(index, journal, policy=self._policy, agent=agent, context=self._context)
-        return Toolkit(
-            index, policy=self._policy, agent=agent, scripts=scripts, journal=journal, repeats="again"
-        )
+    def _kit(self, client: Client, origin: Origin) -> Toolkit:
+        with self._lock:
+            if self._rules is None:
+                self.look()
+            assert self._rules is not None
+            visit = self._visits.get(client) or self._welcome(client, self._rules)
+            if origin not in visit.kits:
+                visit.kits[origin] = _kit_of(visit, self._rules, client.name, origin)
+            return visit.kits[origin]
 
-    def _journal(self, index: SkillIndex, agent: str) -> Journal:
-        if agent not in self._journals and len(self._journals) >= MAX_AGENTS:
-            oldest = next(iter(self._journals))
-            self._kits = {key: kit for key, kit in self._kits.items() if key[0] != oldest}
-            self._journals.pop(oldest).close()
-        return self._journals.setdefault(
-            agent, Journal(index, context=self._context, agent=agent, door="mcp")
-        )
+    def _welcome(self, client: Client, rules: Rules) -> _Visit:
+        while len(self._visits) >= MAX_VISITS:  # the one that came first makes room; what it runs goes on
+            self.leave(next(iter(self._visits)))
+        visit = self._visits[client] = _Visit(client, rules, self._context)
+        return visit
 
     def close(self) -> None:
         """End the records."""
         with self._lock:
-            for journal in self._journals.values():
-                journal.close()
+            for client in list(self._visits):
+                self.leave(client)
+
+
+def _kit_of(visit: _Visit, rules: Rules, agent: str, origin: Origin) -> Toolkit:
+    index, scripts = rules.index, visit.scripts
+    if origin == "user":
+        index = index.restricted(index.for_people())
+    return Toolkit(
+        index,
+        policy=rules.policy,
+        agent=agent,
+        origin=origin,
+        scripts=scripts if origin == "model" else None,
+        journal=visit.journal,
+        repeats="again",
+    )
