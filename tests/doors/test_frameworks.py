@@ -7,12 +7,13 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.doors.test_mcp import processes, until
 from tests.support import Place, write_skill
 from vademecum import Toolkit
 from vademecum.errors import Declined
@@ -303,6 +304,50 @@ def test_smolagents(place: Place, kit: Toolkit) -> None:
     assert agent.run("Greet me") == "done"
     check(model.prompts[0].replace("\\n", "\n"), model.seen[1:])
     assert "tool_called" in recorded(place)
+
+
+@pytest.mark.parametrize("framework", ["pydantic_ai", "langchain", "openai_agents", "google_adk"])
+def test_a_task_that_is_cancelled_ends_its_script(place: Place, kit: Toolkit, framework: str) -> None:
+    (place.cwd / ".agent/skills/greeter/scripts/hello.py").write_text(
+        "import time; print('begun', flush=True); time.sleep(60)"
+    )
+    tool = _tool_of(framework, kit)
+    runs = place.cwd / ".agent/runs"
+
+    async def work() -> None:
+        task = asyncio.create_task(tool())
+        while not any(file.read_text() for file in runs.glob("*/calls/*/stdout")):
+            await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+    until(lambda: not processes(runs))
+
+
+def _tool_of(framework: str, kit: Toolkit) -> Callable[[], Any]:
+    """The tool that runs scripts, called as the framework calls it."""
+    name = "run_skill_script"
+    if framework == "pydantic_ai":
+        from vademecum.doors.pydantic_ai import skills_toolset
+
+        function = skills_toolset(kit).tools[name].function
+        return lambda: function(**CALL)
+    if framework == "langchain":
+        from vademecum.doors.langchain import skill_tools
+
+        (found,) = [tool for tool in skill_tools(kit) if tool.name == name]
+        return lambda: found.ainvoke(CALL)
+    if framework == "openai_agents":
+        from vademecum.doors import openai_agents
+
+        (called,) = [tool for tool in openai_agents.skill_tools(kit) if tool.name == name]
+        return lambda: called.on_invoke_tool(None, json.dumps(CALL))
+    from vademecum.doors.google_adk import SkillToolset
+
+    (adk,) = [tool for tool in asyncio.run(SkillToolset(kit).get_tools()) if tool.name == name]
+    return lambda: adk.run_async(args=CALL, tool_context=None)
 
 
 BLOCKS = dict(

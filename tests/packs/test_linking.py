@@ -613,3 +613,23 @@ def test_many_at_once(place: Place) -> None:
     started = [subprocess.Popen([*words, *way], stderr=subprocess.PIPE, text=True) for way in ways]
     assert [(one.communicate(timeout=120)[1], one.returncode) for one in started] == [("", 0)] * len(ways)
     assert tree(place.cwd) == before
+
+
+def test_a_project_cannot_have_another_skill_handed_out(place: Place) -> None:
+    """A project may bring a file that calls a directory of its own a copy of something of the user's."""
+    write_skill(place.home, ".agent/skills/private-notes")
+    helper = write_skill(place.cwd, ".claude/skills/helper")
+    (place.cwd / ".agent").mkdir(exist_ok=True)
+    entry = {
+        "name": "helper",
+        "agent": "claude",
+        "place": ".claude/skills/helper",
+        "kind": "copy",
+        "source": str(place.home / ".agent/skills/private-notes"),
+        "digest": directory_digest(str(helper)),
+        "inode": helper.stat().st_ino,
+    }
+    (place.cwd / ".agent/links.json").write_text(json.dumps({"version": 1, "links": [entry]}))
+    done = place.vade("link", "helper", "--to", "codex", "--copy", "--yes")
+    assert "private-notes" not in done.out + done.err
+    assert not (place.cwd / ".codex/skills/private-notes").exists()

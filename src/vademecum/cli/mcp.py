@@ -70,13 +70,14 @@ def mcp_command(  # noqa: PLR0913 - one for each option
 
     def ended(number: int) -> None:
         """Nothing is left of scripts when we are gone: their lives are bound to ours."""
-        shelf.close()
+        shelf.abandon()
         os._exit(128 + number)
 
     try:
         if http:
-            # The server puts its own handler in place, and gives the signal back to us when it is done.
-            signal.signal(signal.SIGTERM, lambda number, _: ended(number))
+            # The server puts handlers of its own in place, and gives the signal back to ours when it is done.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda received, _: ended(received))
             token = context.env.get(TOKEN, "")
             ready = partial(_say_where, as_json=as_json)
             anyio.run(

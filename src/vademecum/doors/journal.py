@@ -62,18 +62,27 @@ class Journal:
             yield record
         finally:
             with self._lock:
-                self._held[record] -= 1
-                if not self._held[record]:
-                    del self._held[record]
-                    if record is not self._record:
-                        _finish(record)
+                if record in self._held:
+                    self._held[record] -= 1
+                    if not self._held[record]:
+                        del self._held[record]
+                        if record is not self._record:
+                            _finish(record, "done")
 
     def close(self) -> None:
         """Write down that it is over, if anything was written at all; what goes on is waited for."""
         with self._lock:
             record, self._record = self._record, None
             if record is not None and record not in self._held:
-                _finish(record)
+                _finish(record, "done")
+
+    def abandon(self) -> None:
+        """Write down that it is over now, with whatever still goes on: the process is about to end."""
+        with self._lock:
+            going_on, self._held = list(self._held), {}
+            for record in dict.fromkeys([*going_on, *([self._record] if self._record else [])]):
+                _finish(record, "interrupted" if record in going_on else "done")
+            self._record = None
 
     def _begun(self) -> _Shared:
         if self._record is None:
@@ -91,8 +100,8 @@ class Journal:
         return self._record
 
 
-def _finish(record: Record) -> None:
-    summary: dict[str, Any] = {"status": "done", "stop_reason": "closed", "answer": "", "stats": {}}
+def _finish(record: Record, status: str) -> None:
+    summary: dict[str, Any] = {"status": status, "stop_reason": "closed", "answer": "", "stats": {}}
     record.add("run_finished", **summary)
     record.finish({"run_id": record.run_id, **summary}, "")
 

@@ -140,6 +140,11 @@ class Shelf:
         visit = self._visits[client] = _Visit(client, rules, self._context)
         return visit
 
+    def abandon(self) -> None:
+        """End the records at once: the process is about to end."""
+        for visit in list(self._visits.values()):
+            visit.journal.abandon()
+
     def close(self) -> None:
         """End the records."""
         with self._lock:
