@@ -57,6 +57,8 @@ _FINER = {
     "missing": ("PackRefused, ToolRefused, LoadRefused", "there is no such file, source or skill", "check the name; the sentence lists what is there"),
     "name": ("SkillRefused", "the name of a new skill is not valid", "lowercase letters, digits and single hyphens"),
     "no-charter": ("CharterRefused", "there is no charter or simulation at that path", "name a `skill_registry.yaml`, or its directory"),
+    "busy": ("VademecumError", "a client of `vade mcp` has too many scripts running or waiting for an answer", "let some of them end"),
+    "closed": ("RecordDamaged", "something was to be written into a record that is closed", "begin another run"),
     "no-run": ("RecordDamaged", "there is no such run, or no such event in it", "`vade runs list` shows the runs"),
     "no-section": ("LoadRefused", "a file has no section of that heading", "take one of the headings that the sentence lists"),
     "no-suite": ("CaseRefused", "there are no cases, or no results yet", "`vade eval init` writes cases, `vade eval run` makes results"),

@@ -400,4 +400,4 @@ def test_importing_vademecum_imports_none_of_them() -> None:
 def test_each_adapter_is_short() -> None:
     doors = Path(__file__).parents[2] / "src/vademecum/doors"
     for name in ("pydantic_ai", "langchain", "openai_agents", "google_adk", "smolagents", "plain"):
-        assert len((doors / f"{name}.py").read_text().splitlines()) < 80, name
+        assert len((doors / f"{name}.py").read_text().splitlines()) < 100, name

@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # what only a run under a charter needs is imported by it
 MAX_REQUEST_CHARS = 100_000
 MAX_SUMMARY_CHARS = 4000
 RANKED = 5
+_ANY_TEXT = frozenset({"md", "txt"})  # they say nothing of what the file is about
 CHARS_A_SKILL = 80  # at least: its name, its source and a few words
 CATALOGUE_SHARE = 4  # of the prompt, at most a quarter
 
@@ -306,7 +307,8 @@ class _Session:
 
     def _ranked(self, mentions: Mentions) -> list[str]:
         """The skills that search puts first; what files are called says little, what they end in more."""
-        endings = " ".join(Path(file).suffix.lstrip(".") for file in mentions.files)
+        found = {Path(file).suffix.lstrip(".").lower(): None for file in mentions.files}
+        endings = " ".join(ending for ending in found if ending not in _ANY_TEXT)
         return [hit.name for hit in self._library.finder.search(f"{mentions.rest} {endings}", RANKED)]
 
     def _catalogue(self, ranked: Sequence[str]) -> str:

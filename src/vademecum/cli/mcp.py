@@ -59,7 +59,8 @@ def mcp_command(  # noqa: PLR0913 - one for each option
         from vademecum.doors.mcp import serving
         from vademecum.doors.mcp.server import SkillServer
     except ImportError as error:
-        raise ConfigError(f"{error.name} is not installed: pip install 'vademecum[mcp]'.") from error
+        what = f"The server for other agents needs the MCP SDK ({error.name} is not installed)"
+        raise ConfigError(f"{what}: pip install 'vademecum[mcp]', or '.[mcp]' in a checkout.") from error
     from vademecum.doors.mcp.shelf import Shelf
 
     if project is not None:
@@ -92,6 +93,8 @@ def mcp_command(  # noqa: PLR0913 - one for each option
                 )
             )
         else:
+            if sys.stdin.isatty():
+                click.echo("vade: waiting for a client on standard input; Ctrl-C ends it", err=True)
             anyio.run(partial(serving.serve_streams, server, ended=ended))
     finally:
         shelf.close()

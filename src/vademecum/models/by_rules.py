@@ -110,7 +110,10 @@ def _turn(prompt: dict[str, str]) -> dict[str, Any]:
         if absent:
             return _final(said.absent.format(files=", ".join(map(repr, absent))), complete=False)
         return _run(skill, source, entry, _files(prompt)) | _progress(prompt, request, said.plan, done=1)
-    answer = _final(said.ran.format(skill=skill, script=entry, text=_last_words(prompt)))
+    came = _last_words(prompt)
+    # A script that only complained has not done what was asked; one that printed something may well have.
+    complete = "It printed:" in came or " exit code 0 " in came.partition("\n")[0]
+    answer = _final(said.ran.format(skill=skill, script=entry, text=came), complete=complete)
     return answer | _progress(prompt, request, said.plan, done=3)
 
 
