@@ -21,8 +21,11 @@ MAX_RESULTS_BYTES = 1024 * 1024 * 1024
 MAX_HEADER_BYTES = 256 * 1024 * 1024
 RESULTS, HEADER, RUNS, OUTPUTS = "results.jsonl", "evaluation.json", "runs", "outputs"
 
-# Neither a time-out nor an error says anything about what was tried: they are counted by themselves.
-Verdict = Literal["pass", "fail", "timeout", "error", "unjudged"]
+# Neither a time-out nor an error says anything about what was tried: they are counted by themselves, and so
+# are runs that never worked because the model's replies were unusable.
+Verdict = Literal["pass", "fail", "timeout", "error", "unusable", "unjudged"]
+JUDGED = frozenset({"pass", "fail"})
+RAN_THROUGH = JUDGED | {"unjudged"}
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -65,7 +68,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class CaseLine(msgspec.Struct, frozen=True):
-    """What a report needs to know of a case."""
+    """What a report needs to know of a case; of the ``wanted`` skills, all that are ``needed`` must be taken."""
 
     id: str
     input: str
@@ -73,12 +76,25 @@ class CaseLine(msgspec.Struct, frozen=True):
     wanted: tuple[str, ...] = ()
     unwanted: tuple[str, ...] = ()
     about_skills: bool = False
+    needed: tuple[str, ...] = ()
+    one_of: tuple[str, ...] = ()
+    expects_nothing: bool = False
 
     @classmethod
     def of(cls, case: Case) -> CaseLine:
         """The line of a case."""
-        none = case.expected.skills_none_of
-        return cls(case.id, case.input, case.tags, case.expects_skills, none, case.is_about_skills)
+        expected = case.expected
+        return cls(
+            case.id,
+            case.input,
+            case.tags,
+            case.expects_skills,
+            expected.skills_none_of,
+            case.is_about_skills,
+            expected.skills_all_of,
+            expected.skills_any_of,
+            case.expects_nothing,
+        )
 
 
 class Header(msgspec.Struct, frozen=True):
