@@ -95,7 +95,7 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
         configurations += [structs.replace(c, name=names[c.name]) for c in one.header.configurations]
         results += [structs.replace(r, configuration=names[r.configuration]) for r in one.results]
     units = (*new.header.units, *old.header.units)
-    header = structs.replace(new.header, configurations=tuple(configurations), units=units)
+    header = structs.replace(new.header, configurations=tuple(configurations), units=units, planned=())
     return Evaluation(header, tuple(results), new.place, old.place)
 
 

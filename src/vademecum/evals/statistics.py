@@ -40,7 +40,7 @@ class Difference(Struct, frozen=True):
     """How much better or worse, case by case: the mean, its interval, and how many more cases would do.
 
     ``differing`` cases differ at all, and ``chance`` is how likely they split so by chance. ``more`` is 0
-    where it is settled, ``None`` where it cannot be told, and one more than ``MOST_ADVISED`` where it is more.
+    where it is settled, ``None`` where it cannot be told, one more than ``MOST_ADVISED`` where it is more.
     """
 
     mean: float
@@ -128,12 +128,12 @@ def paired(
     """What differences, one for each case, are worth; the same every time.
 
     The interval is a bootstrap over cases, with one case more each way than was seen: a handful of cases
-    that all agree prove little. It is widened to hold zero where the exact test of signs does not exclude that.
+    that all agree prove little. It is widened to hold zero where the exact test of signs does not exclude it.
     """
     if not differences:
         return Difference(0.0, Interval(-1.0, 1.0), 0, None)
     found = [Fraction(value).limit_denominator(_FINEST) for value in differences]
-    mean = sum(found) / len(found)
+    mean = sum(found, Fraction()) / len(found)
     along, against = _split(found, mean)
     chance = sign_test(along, against) if along > against else 1.0
     most = max(map(abs, found)) or 1
@@ -168,7 +168,7 @@ def sign_test(one: int, other: int) -> float:
     if total > _MOST_EXACT:
         return min(1.0, 2 * (1 - NormalDist().cdf((2 * most - total - 1) / math.sqrt(total))))
     tail = sum(math.comb(total, count) for count in range(most, total + 1))
-    return min(1.0, 2 * tail / 2**total)
+    return min(1.0, float(Fraction(2 * tail, 2**total)))
 
 
 def least_differing(confidence: float = CONFIDENCE) -> int:
@@ -186,13 +186,13 @@ def more_cases(differences: Sequence[Fraction], *, confidence: float = CONFIDENC
     ``None`` where these do not say which way it goes.
     """
     count = len(differences)
-    mean = sum(differences) / count
+    mean = sum(differences, Fraction()) / count
     along, against = _split(differences, mean)
     if along <= against:
         return None
     differing = along + against
     sure, likely = quantile(confidence), NormalDist().inv_cdf(POWER)
-    spread = math.sqrt(sum((value - mean) ** 2 for value in differences) / count)
+    spread = math.sqrt(sum(float(value - mean) ** 2 for value in differences) / count)
     share = along / differing
     signs = ((sure / 2 + likely * math.sqrt(share * (1 - share))) / (share - 0.5)) ** 2
     wanted = max(
@@ -203,7 +203,7 @@ def more_cases(differences: Sequence[Fraction], *, confidence: float = CONFIDENC
     return min(max(1, math.ceil(wanted) - count), MOST_ADVISED + 1)
 
 
-def _split(differences: Sequence[Fraction], mean: Fraction | int) -> tuple[int, int]:
+def _split(differences: Sequence[Fraction], mean: Fraction) -> tuple[int, int]:
     """How many cases differ the way the mean does, and how many the other way."""
     up, down = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
     return (up, down) if mean > 0 else (down, up) if mean < 0 else (min(up, down), max(up, down))

@@ -95,7 +95,7 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[Result]) -> Trigger
 
 
 def _missed(case: CaseLine, taken: set[str]) -> list[str]:
-    """The skills that a request should have taken: every one it needs, and one of those of which any will do."""
+    """The skills that a request should have taken: all it needs, and one of those of which any will do."""
     one_of = case.one_of or (() if case.needed else case.wanted)
     short = one_of[:1] if not taken & set(one_of) else ()
     return [*(name for name in case.needed if name not in taken), *short]
