@@ -80,8 +80,9 @@ def notes(summary: Summary) -> list[str]:
         if column.judges:
             found.append(f"{name}judged in part by a model: {', '.join(column.judges)}")
     if summary.expecting_nothing:
-        verb = "expects" if len(summary.expecting_nothing) == 1 else "expect"
-        found.append(f"{_few(summary.expecting_nothing)} {verb} nothing, and so pass whatever is done")
+        one = len(summary.expecting_nothing) == 1
+        so = "expects nothing: it passes" if one else "expect nothing: they pass"
+        found.append(f"{_few(summary.expecting_nothing)} {so} whatever is done")
     if summary.never_discriminating:
         found.append(f"the same in every configuration: {_few(summary.never_discriminating)}")
     if summary.missing:

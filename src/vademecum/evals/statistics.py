@@ -71,7 +71,8 @@ class Difference(Struct, frozen=True):
         if self.more > MOST_ADVISED:
             return "more than a million more cases like these would be needed to settle it"
         least = least_differing()
-        few = f"only {self.differing} of them differ, and fewer than {least} settle nothing; "
+        differ = "1 of them differs" if self.differing == 1 else f"{self.differing} of them differ"
+        few = f"only {differ}, and fewer than {least} settle nothing; "
         cases = "1 more case" if self.more == 1 else f"{self.more:,} more cases"
         return f"{few if self.differing < least else ''}about {cases} like these would settle it"
 

@@ -82,7 +82,8 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[Result]) -> Trigger
             first += result.ranked[:1] != () and result.ranked[0] in case.wanted
             missed.update(_missed(case, taken))
         row = min(hits) if hits else case.wanted[0] if case.wanted else f"not {case.unwanted[0]}"
-        cells[row, min(hits) if hits else (result.skills[0] if result.skills else NONE)] += 1
+        wrongly = [name for name in result.skills if name in case.unwanted]
+        cells[row, next(iter((*sorted(hits), *wrongly, *result.skills)), NONE)] += 1
     names = sorted({*right, *wrong, *missed})
     return Triggers(
         SkillRate("all", right.total(), wrong.total(), missed.total()),
