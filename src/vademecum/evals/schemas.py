@@ -53,7 +53,7 @@ def _check_by_library(schema: Any) -> None:
     except ImportError:
         return  # the check itself will say so
     try:
-        jsonschema.validators.validator_for(schema).check_schema(schema)
+        _validator(jsonschema, schema).check_schema(schema)
     except (jsonschema.exceptions.SchemaError, RecursionError) as error:
         raise ValueError(f"the schema itself is wrong: {getattr(error, 'message', error)}") from error
 
@@ -66,8 +66,7 @@ def against(schema: dict[str, Any], value: Any) -> str:
     except ImportError as error:
         advice = "pip install 'vademecum[evals]'"
         raise ConfigError(f"Checking a JSON schema needs a package that is not here: {advice}.") from error
-    usual = jsonschema.validators.validator_for(schema)
-    linear = jsonschema.validators.extend(usual, _LINEAR)
+    linear = jsonschema.validators.extend(_validator(jsonschema, schema), _LINEAR)
     try:
         first = next(iter(linear(schema, registry=referencing.Registry()).iter_errors(value)), None)
     except (referencing.exceptions.Unresolvable, RecursionError) as error:
@@ -76,6 +75,11 @@ def against(schema: dict[str, Any], value: Any) -> str:
         return ""
     where = ".".join(map(str, first.absolute_path))
     return f"{where or 'the value'}: {first.message}"
+
+
+def _validator(jsonschema: Any, schema: Any) -> Any:
+    """The draft that a schema names; of one that nobody knows, the latest."""
+    return jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
 
 
 def _pattern(_: Any, pattern: str, found: Any, __: Any) -> Iterator[Any]:
