@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,17 @@ from tests.support import VADE, Place
 from vademecum.errors import CaseRefused
 from vademecum.evals.cases import Case
 from vademecum.evals.configurations import by_model, by_size, with_and_without
-from vademecum.evals.plan import Configuration, plan
+from vademecum.evals.engines import Threads
+from vademecum.evals.performing import Performer
+from vademecum.evals.plan import Configuration, Unit, plan
 from vademecum.evals.results import Ledger, Result, read_evaluation
+from vademecum.evals.stopping import Stop
 from vademecum.evals.summary import summarise
+from vademecum.evals.turns import PATIENCE_SECONDS, Turn, Turns
+from vademecum.evals.workshop import Workshop
 from vademecum.models import offline, recorded
 from vademecum.models.base import Reply
-from vademecum.runs.reading import read_run
+from vademecum.runs.reading import read_run, run_ids
 
 
 def writes(number: int) -> Case:
@@ -37,11 +43,10 @@ def writes(number: int) -> Case:
         final("written"),
     ]
     files = [{"path": "mine.txt", "equals": str(number)}]
-    alone = {"never": {"kind": "tool", "name": "list_dir", "arguments": {"path": "nothing"}}}
-    return case(f"c{number}", *turns, expected={"output": {"files": files}, "trajectory": [alone]})
+    return case(f"c{number}", *turns, expected={"output": {"files": files}})
 
 
-def test_runs_cannot_see_one_another(lab: Lab, place: Place, tmp_path: Path) -> None:
+def test_runs_cannot_see_one_another(lab: Lab, place: Place, tmp_path: Path, rooms: Path) -> None:
     lab.project, lab.workers = tmp_path / "given", 4
     write(lab.project / "shared.txt", "from the project")
     write(lab.project / ".git/config", "history")
@@ -58,7 +63,7 @@ def test_runs_cannot_see_one_another(lab: Lab, place: Place, tmp_path: Path) -> 
         assert "shared.txt" in listed.data["result"]["text"]
         assert "mine.txt" not in listed.data["result"]["text"]
     assert sorted(os.listdir(lab.project)) == [".git", "shared.txt"]
-    assert not list(Path("/tmp").glob("vade-eval-*/project/mine.txt"))
+    assert not list(rooms.iterdir())
 
 
 def test_nothing_runs_twice_and_what_changed_runs_again(lab: Lab) -> None:
@@ -83,19 +88,171 @@ def test_nothing_runs_twice_and_what_changed_runs_again(lab: Lab) -> None:
 def test_keys_depend_on_everything_a_unit_depends_on(lab: Lab, tmp_path: Path) -> None:
     index = lab.place.build()
     write(tmp_path / "cases/data.txt", "one")
+    write(tmp_path / "project/a.txt", "one")
+    tape = write(tmp_path / "tape.jsonl", "")
     only = case("x", final(), files=["data.txt"]).model_copy(update={"place": str(tmp_path / "cases")})
+    named = case("x", final(), files=[{"name": "data.txt"}]).model_copy(update={"place": only.place})
 
-    def key(one: Case = only, configuration: Configuration = BASE) -> str:
-        return plan([one], [configuration], index)[0].key
+    def key(one: Case = only, configuration: Configuration = BASE, **more: Any) -> str:
+        return plan([one], [configuration], index, **more)[0].key
 
-    keys = [key(), key(configuration=msgspec.structs.replace(BASE, model="offline"))]
-    keys += [key(configuration=msgspec.structs.replace(BASE, skills=("file-diff",)))]
-    keys += [key(only.model_copy(update={"tags": ("slow",)}))]
-    keys += [unit.key for unit in plan([only.model_copy(update={"repeat": 2})], [BASE], index)]
+    def way(**fields: Any) -> Configuration:
+        return msgspec.structs.replace(BASE, **fields)
+
+    project = {"project": tmp_path / "project"}
+    keys = [key(), key(named), key(configuration=way(model="offline")), key(**project)]
+    keys += [key(configuration=way(skills=("file-diff",))), key(configuration=way(yes=False))]
+    keys += [
+        key(configuration=way(model=f"recorded:{tape}")),
+        key(configuration=way(judge=f"scripted:{tape}")),
+    ]
+    keys += [
+        key(configuration=way(model="openai:x"), env={"OPENAI_BASE_URL": url})
+        for url in ("http://a", "http://b")
+    ]
+    keys += [unit.key for unit in plan([only.model_copy(update={"repeat": 2})], [BASE], index)][1:]
     write(tmp_path / "cases/data.txt", "two")
-    keys += [key()]
+    keys += [key(), key(named)]
+    write(tmp_path / "project/.agent/config.json", {})
+    keys += [key(**project)]
+    write(tape, "{}")
+    keys += [
+        key(configuration=way(model=f"recorded:{tape}")),
+        key(configuration=way(judge=f"scripted:{tape}")),
+    ]
     assert len(set(keys)) == len(keys)
-    assert key() == key(configuration=msgspec.structs.replace(BASE, name="other name"))
+
+
+def test_keys_depend_on_nothing_else(lab: Lab, tmp_path: Path) -> None:
+    index = lab.place.build()
+    only = case("x", final())
+    write(tmp_path / "project/a.txt", "one")
+
+    def key(one: Case = only, name: str = "default", **more: Any) -> str:
+        return plan([one], [msgspec.structs.replace(BASE, name=name)], index, **more)[0].key
+
+    assert key() == key(name="other") == key(only.model_copy(update={"tags": ("slow",), "repeat": 7}))
+    assert key() == key(only.model_copy(update={"place": "/elsewhere", "description": "what for"}))
+    assert key() == key(env={"OPENAI_BASE_URL": "http://a"})
+    before = key(project=tmp_path / "project")
+    write(tmp_path / "project/.agent/evals/results/x/results.jsonl", "{}")
+    write(tmp_path / "project/.agent/runs/1/events.jsonl", "{}")
+    write(tmp_path / "project/.git/HEAD", "history")
+    assert key(project=tmp_path / "project") == before
+
+
+def ran_of(lab: Lab, cases: list[Case], *ways: Configuration, **more: Any) -> list[str]:
+    """The cases that were really run."""
+    ran: list[str] = []
+
+    def progress(*, done: int, total: int, result: Result | None) -> None:
+        ran.extend([] if result is None else [result.case])
+
+    lab.evaluate(cases, *ways, progress=progress, **more)
+    return sorted(ran)
+
+
+def test_more_repeats_run_only_those_that_are_missing(lab: Lab) -> None:
+    one = writes(1)
+    assert ran_of(lab, [one.model_copy(update={"repeat": 2})]) == ["c1", "c1"]
+    assert ran_of(lab, [one.model_copy(update={"repeat": 3, "tags": ("new",)})]) == ["c1"]
+
+
+def test_a_project_that_holds_its_results_goes_on_where_it_was(lab: Lab, tmp_path: Path) -> None:
+    lab.project, lab.out = tmp_path / "p", tmp_path / "p/.agent/evals/results/x"
+    write(lab.project / "a.txt", "x")
+    assert ran_of(lab, [writes(1)]) == ["c1"]
+    assert ran_of(lab, [writes(1)]) == []
+
+
+def test_a_reused_result_takes_the_name_of_who_reuses_it(lab: Lab) -> None:
+    """The first configuration of the second evaluation is the only one of the first, under another name."""
+    cases = [case("a", select("file-diff"), final("x"), expected={"skills_any_of": ["file-diff"]})]
+    lab.evaluate(cases)
+    ways = with_and_without([BASE], "file-diff", lab.place.build())
+    summary = summarise(lab.evaluate(cases, *ways))
+    assert [(c.configuration, c.rate.passed, c.rate.total) for c in summary.columns] == [
+        ("with_skill", 1, 1),
+        ("without_skill", 0, 1),
+    ]
+    read = read_evaluation(lab.out)
+    assert [(r.configuration, r.outcome) for r in read.results] == [
+        ("with_skill", "pass"),
+        ("without_skill", "fail"),
+    ]
+    assert {row.configuration for row in summarise(read).rows} == {"with_skill", "without_skill"}
+
+
+def test_two_units_that_are_the_same_run_once_and_serve_both(lab: Lab) -> None:
+    twice = [BASE, msgspec.structs.replace(BASE, name="again")]
+    assert ran_of(lab, [writes(1), writes(2)], *twice) == ["c1", "c2"]
+    found = read_evaluation(lab.out)
+    assert found.missing == 0
+    assert [(r.case, r.configuration) for r in found.results] == [
+        ("c1", "default"),
+        ("c1", "again"),
+        ("c2", "default"),
+        ("c2", "again"),
+    ]
+
+
+def test_what_a_configuration_is_without_stays_out_of_every_size(lab: Lab) -> None:
+    index = lab.place.build()
+    only = [case("c", expected={"skills_any_of": ["file-diff"]})]
+    ways = by_size(with_and_without([BASE], "file-diff", index), [2, 3], only, index)
+    assert [(way.name, "file-diff" in (way.skills or ())) for way in ways] == [
+        ("with_skill, 2 skills", True),
+        ("with_skill, 3 skills", True),
+        ("without_skill, 2 skills", False),
+        ("without_skill, 3 skills", False),
+    ]
+    assert len({unit.key for unit in plan(only, ways, index)}) == 4
+
+
+def test_rules_come_with_the_project_and_not_from_around_the_results(lab: Lab, tmp_path: Path) -> None:
+    deny = {"permissions": [{"permission": "tool", "pattern": "read_file", "effect": "deny"}]}
+    turns = [tool("read_file", path="a.txt"), final()]
+    only = case(
+        "x",
+        *turns,
+        files={"a.txt": "x"},
+        expected={"trajectory": [{"require": {"kind": "tool", "outcome": "ok"}}]},
+    )
+    around = tmp_path / "around"
+    write(around / ".agent/config.json", deny)
+    write(around / ".git/HEAD", "x")
+    lab.out = around / ".agent/evals/results/x"
+    assert lab.one(only).outcome == "pass"
+    write(tmp_path / "strict/.agent/config.json", deny)
+    lab.project = tmp_path / "strict"
+    assert lab.one(only).outcome == "fail"
+    (lab.project / ".agent/config.json").unlink()
+    assert lab.one(only).outcome == "pass"
+
+
+def test_a_copy_has_the_links_and_not_the_history(lab: Lab, tmp_path: Path) -> None:
+    lab.project = tmp_path / "p"
+    write(lab.project / ".git", "gitdir: /elsewhere\n")
+    write(lab.project / "real/a.txt", "x")
+    (lab.project / "linked").symlink_to("real")
+    (lab.project / "empty").mkdir()
+    check = "import os; os._exit(not (os.path.islink('linked') and os.path.isdir('empty') and not os.path.exists('.git')))"
+    command = {"argv": ["python", "-c", check]}
+    assert lab.one(case("x", final(), expected={"output": {"command": command}})).outcome == "pass"
+
+
+def test_a_tape_that_is_asked_for_is_made(lab: Lab, tmp_path: Path) -> None:
+    """Results that are there already are no reason to record nothing."""
+    lab.models["inner"] = offline()
+    only = [case("x", input="Compare a.txt with b.txt", files={"a.txt": "1\n", "b.txt": "2\n"})]
+    way = msgspec.structs.replace(BASE, model="inner")
+    assert ran_of(lab, only, way) == ["x"]
+    taped = msgspec.structs.replace(way, tape=str(tmp_path / "tape.jsonl"))
+    assert ran_of(lab, only, taped) == ["x"]
+    assert len((tmp_path / "tape.jsonl").read_text().splitlines()) == 3
+    assert ran_of(lab, only, taped) == []
+    (tmp_path / "tape.jsonl").unlink()
+    assert ran_of(lab, only, taped) == ["x"]
 
 
 def test_a_case_without_its_file_is_an_error_of_its_own(lab: Lab) -> None:
@@ -114,6 +271,51 @@ def test_errors_can_be_tried_again(lab: Lab) -> None:
     assert ran == [None]
     lab.evaluate([broken], progress=lambda *, done, total, result: ran.append(result), retry=True)
     assert len(ran) == 3
+
+
+def test_a_run_that_never_worked_is_no_verdict(lab: Lab) -> None:
+    """Replies that nobody can use are neither a hit nor a miss, unless the case wants to see what comes of them."""
+    none = {"skills_none_of": ["file-diff"]}
+    cases = [
+        case("garbage", "garbage", expected=none),
+        case("wanted", "garbage", expected={**none, "status": "degraded"}),
+        case("incomplete", final("half", complete=False), expected=none),
+    ]
+    evaluation = lab.evaluate(cases)
+    assert [(r.outcome, r.stop_reason) for r in evaluation.results] == [
+        ("unusable", "bad_replies"),
+        ("pass", "bad_replies"),
+        ("pass", "incomplete"),
+    ]
+    summary = summarise(evaluation)
+    (column,) = summary.columns
+    assert (column.rate.passed, column.rate.total, column.unusable) == (2, 2, 1)
+    assert column.triggers is not None
+    assert column.triggers.unknown == 1
+    assert (summary.rows[0].mark, summary.is_clean) == ("unusable", False)
+    assert ran_of(lab, cases) == []
+    assert ran_of(lab, cases, retry=True) == ["garbage"]
+
+
+def test_a_trigger_run_goes_on_until_it_is_decided(lab: Lab) -> None:
+    """It ends after a whole action, once nothing that is loaded later can change the verdict, and no sooner."""
+    both, other, wanted = select("csv-summary", "file-diff"), select("csv-summary"), select("file-diff")
+    any_of, none_of = {"skills_any_of": ["file-diff"]}, {"skills_none_of": ["file-diff"]}
+    all_of = {"skills_all_of": ["csv-summary", "file-diff"]}
+    tried = [
+        ("together", [both, final()], any_of, "pass", 1),
+        ("against", [both, final()], none_of, "fail", 1),
+        ("later", [other, wanted, final()], any_of, "pass", 2),
+        ("unwanted later", [other, wanted, final()], none_of, "fail", 2),
+        ("at once", [wanted, other, final()], any_of, "pass", 1),
+        ("all", [other, wanted, final()], all_of, "pass", 2),
+        ("never", [other, final()], none_of, "pass", 2),
+    ]
+    cases = [case(name, *turns, expected=expected, until="loaded") for name, turns, expected, _, _ in tried]
+    found = lab.evaluate(cases).results
+    assert [(r.case, r.outcome, r.turns) for r in found] == [
+        (name, out, turns) for name, _, _, out, turns in tried
+    ]
 
 
 def test_a_case_can_say_no_and_nobody_says_yes_for_it(lab: Lab) -> None:
@@ -159,6 +361,22 @@ def test_children_are_loaded_skills_and_count(lab: Lab) -> None:
     assert lab.one(good).outcome == "pass"
     bound = lab.one(case("bound", *turns, constraints={"deny_tools": ["grep"]}))
     assert [check.name for check in bound.failed] == ["deny_tools grep"]
+    assert bound.failed[0].elsewhere
+
+
+def test_what_a_child_does_is_seen(lab: Lab) -> None:
+    """B writes a file for A: never means never, and the evidence says in whose run."""
+    Stage(lab.place).skill("alone", "run-mode: subagent\n")
+    turns = [select("alone"), tool("write_file", path="w.txt", content="1"), final("in"), final("out")]
+    for constraint in ({"never": "write_file"}, {"at_most": 0, "of": "tool:write_file"}):
+        result = lab.one(case(str(constraint), *turns, expected={"trajectory": [constraint]}))
+        (check,) = result.failed
+        child, _, number = check.elsewhere[0].partition(":")
+        event = read_run(lab.out / "runs", child).events[int(number) - 1]
+        assert (result.outcome, check.events) == ("fail", ())
+        assert event.type in {"action", "tool_called"}
+    once = {"trajectory": [{"at_most": 1, "of": "load_skill"}, {"at_most": 1, "of": "final_answer"}]}
+    assert lab.one(case("once", *turns, expected=once)).outcome == "pass"
 
 
 def test_with_and_without_a_skill_and_between_models(lab: Lab) -> None:
@@ -197,6 +415,7 @@ def test_repeats_flaky_and_vacuous(lab: Lab) -> None:
     cases = [case("x", repeat=4, expected=expected)]
     (column,) = summarise(lab.evaluate(cases, msgspec.structs.replace(BASE, model="moody"))).columns
     assert (column.rate.passed, column.rate.total, column.flaky, column.vacuous) == (2, 4, ("x",), 4)
+    assert (column.rate.cases, column.rate.rate, column.rate.failures_at_most) == (1, 0.5, None)
     assert column.repeats is not None
     assert (column.repeats.k, column.repeats.pass_at_k, column.repeats.pass_hat_k) == (4, 1.0, 0.0)
 
@@ -284,27 +503,128 @@ def test_killed_at_twenty_random_points_it_ends_the_same(place: Place, tmp_path:
     assert len(keys) == len(set(keys)) == 100
 
 
-def test_ctrl_c_keeps_what_is_finished(place: Place, tmp_path: Path) -> None:
+def interrupted(
+    place: Place, suite: Path, out: Path, rooms: Path, *, after: Callable[[], bool]
+) -> tuple[int, str]:
+    """Run a suite, and stop it as Ctrl-C does once something is so."""
+    process = subprocess.Popen(
+        [VADE, "eval", "run", str(suite), "--yes", "-j", "2", "--out", str(out)],
+        cwd=place.cwd,
+        env={**place.env, "TMPDIR": str(rooms)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not after() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    return process.returncode, err
+
+
+def test_ctrl_c_keeps_what_is_finished(place: Place, tmp_path: Path, rooms: Path) -> None:
     turns = [{"seconds": 0.05, "reply": final("done")}]
     suite = write(
         tmp_path / "cases.json", [{"id": f"c{n}", "input": "x", "mock": {"turns": turns}} for n in range(200)]
     )
     out = tmp_path / "out"
-    process = subprocess.Popen(
-        [VADE, "eval", "run", str(suite), "-j", "2", "--out", str(out)],
-        cwd=place.cwd,
-        env=place.env,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not (out / "results.jsonl").exists() or (out / "results.jsonl").read_bytes().count(b"\n") < 5:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
-    kept = len((out / "results.jsonl").read_text().splitlines())
+    results = out / "results.jsonl"
+
+    def after() -> bool:
+        return results.exists() and results.read_bytes().count(b"\n") >= 5
+
+    code, err = interrupted(place, suite, out, rooms, after=after)
+    assert code == 130
+    kept = len(results.read_text().splitlines())
     assert 5 <= kept < 200
     assert f"{kept:,} of 200 runs are kept; the same command goes on from there" in err
+    assert not list(rooms.iterdir())
+
+
+def test_ctrl_c_ends_what_is_running_and_tidies_up(place: Place, tmp_path: Path, rooms: Path) -> None:
+    """A script that would run for a minute, and a model that takes its time: no room, no process, whole records."""
+    Stage(place).script("slow", "import time\nprint('here', flush=True)\ntime.sleep(55)\n")
+    turns = [select("slow"), script("slow", "scripts/x.py"), final()]
+    cases = [
+        {"id": "script", "input": "x", "mock": {"turns": turns}},
+        {"id": "model", "input": "x", "mock": {"turns": [{"seconds": 50, "reply": final()}]}},
+    ]
+    suite, out = write(tmp_path / "cases.json", cases), tmp_path / "out"
+
+    def after() -> bool:
+        return any(b"here" in file.read_bytes() for file in out.glob("runs/*/calls/*/stdout"))
+
+    assert interrupted(place, suite, out, rooms, after=after)[0] == 130
+    assert not list(rooms.iterdir())
+    runs = [read_run(out / "runs", run) for run in run_ids(out / "runs")]
+    assert [run.status for run in runs] == ["interrupted", "interrupted"]
+    held = [call.data for run in runs for call in run.events if call.type == "tool_called"]
+    assert [call["code"] for call in held] == ["interrupted"]
+    assert (out / "results.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize("what", ["model", "script", "mock"])
+def test_what_takes_too_long_is_ended(lab: Lab, rooms: Path, what: str) -> None:
+    """Whatever a run waits for when its time is over, it comes back as a time-out, and nothing of it is left."""
+
+    class Endless:
+        name = "endless"
+
+        def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
+            released.wait(60)
+            return Reply(json.dumps(final()))
+
+    released = threading.Event()
+    Stage(lab.place).script("slow", "import time\ntime.sleep(55)\n")
+    lab.models["endless"] = Endless()
+    turns: dict[str, list[Any]] = {
+        "model": [],
+        "script": [select("slow"), script("slow", "scripts/x.py"), final()],
+        "mock": [{"seconds": 50, "reply": final()}],
+    }
+    only = case("x", *turns[what], constraints={"max_seconds": 0.5})
+    result = lab.one(only, msgspec.structs.replace(BASE, model="case" if turns[what] else "endless"))
+    released.set()
+    assert (result.outcome, result.error) == ("timeout", "It was not done after 0.5 s.")
+    assert not list(rooms.iterdir())
+    assert read_run(lab.out / "runs", result.run).status in {"failed", "interrupted"}
+
+
+def test_one_that_never_ends_is_left_behind_and_the_others_go_on(lab: Lab, rooms: Path) -> None:
+    """A call into the system that never returns cannot be ended; it is given up, and keeps nobody waiting."""
+
+    released = threading.Lock()
+    released.acquire()
+
+    class Performing(Performer):
+        def perform(self, unit: Unit, stop: Stop | None = None) -> Result:
+            if unit.case.id == "stuck":
+                with self.rooms.room_for(unit.case):
+                    released.acquire()
+            return super().perform(unit, stop)
+
+    cases = [case("stuck", final(), constraints={"max_seconds": 0.1}), *(writes(n) for n in range(20))]
+    performer = Performing(Workshop(lab.place.build(), lab.out, None, {"PATH": os.environ["PATH"]}))
+    units = plan(cases, [BASE], lab.place.build())
+    found = {result.case: result.outcome for result in Threads(1).run(units, performer)}
+    assert found == {"stuck": "timeout", **{f"c{n}": "pass" for n in range(20)}}
+    assert not list(rooms.iterdir())
+    released.release()
+
+
+def test_whoever_holds_the_turn_for_long_holds_up_nobody() -> None:
+    now = [10.0]
+    turns = Turns(lambda: now[0])
+    first, second = (Turn(turns, Stop(threading.Event(), 60)) for _ in range(2))
+    first.take()
+    assert turns.patience == PATIENCE_SECONDS
+    now[0] += 60
+    assert turns.patience == 0
+    for _ in range(1000):
+        second.take()
+    first.give()
+    assert turns.patience == PATIENCE_SECONDS
+    second.take()
+    second.give()
 
 
 def test_a_script_of_a_case_runs_in_the_sandbox(lab: Lab) -> None:

@@ -74,6 +74,7 @@ HOSTILE = """
 from pathlib import Path
 from vademecum.evals.cases import OutputChecks
 from vademecum.evals.checks import Left
+from vademecum.evals.output import check_output
 wanted = OutputChecks.model_validate(
     {"json": {"equals": 1}, "markdown": {"headings": ["h"], "table_columns": ["c"], "code": "x", "list_items": 1}}
 )

@@ -92,6 +92,7 @@ def copy_project(source: Path, target: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             (target / relative).mkdir(parents=True, exist_ok=True)
         else:
+            (target / relative).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target / relative, follow_symlinks=False)
 
 
@@ -100,8 +101,10 @@ def _entries(source: Path) -> Iterator[tuple[str, Path]]:
     files = size = 0
     for directory, names, found in os.walk(source):
         inside = os.path.relpath(directory, source)
-        yield inside, Path(directory)
-        out = _LEFT_OUT | (_LEFT_OUT_OF_AGENT if os.path.basename(inside) == ".agent" else frozenset())
+        is_ours = os.path.basename(inside) == ".agent"
+        if not is_ours:  # it is there as soon as anything was run, and counts for what is in it
+            yield inside, Path(directory)
+        out = _LEFT_OUT | (_LEFT_OUT_OF_AGENT if is_ours else frozenset())
         names[:] = sorted(name for name in names if name not in out)
         links = [name for name in names if os.path.islink(os.path.join(directory, name))]
         for name in sorted([*found, *links]):

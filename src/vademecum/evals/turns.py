@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vademecum.evals.stopping import Stop
@@ -24,16 +24,25 @@ _LOOK_SECONDS = 0.2
 class Turns:
     """The turn that the runs of one process share."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
+        self._clock = clock
         self._since = 0.0
+
+    @property
+    def patience(self) -> float:
+        """How long it is worth waiting for: whoever has had it for long does not give it soon."""
+        return (
+            max(0.0, self._since + PATIENCE_SECONDS - self._clock())
+            if self._lock.locked()
+            else PATIENCE_SECONDS
+        )
 
     def take(self) -> bool:
         """Wait until nobody has it, or whoever has it has had it too long: then all go on without."""
-        left = self._since + PATIENCE_SECONDS - time.monotonic() if self._lock.locked() else PATIENCE_SECONDS
-        held = self._lock.acquire(timeout=max(0.0, left))
+        held = self._lock.acquire(timeout=self.patience)
         if held:
-            self._since = time.monotonic()
+            self._since = self._clock()
         return held
 
     def give(self) -> None:
