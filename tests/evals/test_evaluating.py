@@ -99,7 +99,7 @@ def test_keys_depend_on_everything_a_unit_depends_on(lab: Lab, tmp_path: Path) -
     def way(**fields: Any) -> Configuration:
         return msgspec.structs.replace(BASE, **fields)
 
-    project = {"project": tmp_path / "project"}
+    project: dict[str, Any] = {"project": tmp_path / "project"}
     keys = [key(), key(named), key(configuration=way(model="offline")), key(**project)]
     keys += [key(configuration=way(skills=("file-diff",))), key(configuration=way(yes=False))]
     keys += [
