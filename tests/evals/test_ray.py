@@ -6,7 +6,9 @@ import importlib.util
 import json
 import os
 import signal
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,12 +114,15 @@ def test_ray_ends_what_takes_too_long_and_loses_nothing_with_a_worker(lab: Lab, 
     assert [(r.outcome, r.error) for r in late] == [("timeout", "It was not done after 0.3 s."), ("pass", "")]
 
 
-def test_an_interruption_ends_workers_cleanly(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rooms = tmp_path / "rooms"
-    rooms.mkdir()
-    monkeypatch.setenv("TMPDIR", str(rooms))
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory for rooms whose name is short enough for Ray's sockets."""
+    with tempfile.TemporaryDirectory(prefix="vr-", dir="/tmp", ignore_cleanup_errors=True) as place:
+        monkeypatch.setenv("TMPDIR", place)
+        yield Path(place)
+
+
+def test_an_interruption_ends_workers_cleanly(lab: Lab, tmp_path: Path, short: Path) -> None:
     cases = [case("quick", final()), case("slow", {"seconds": 50, "reply": final()})]
 
     def progress(*, done: int, total: int, result: Result | None) -> None:
@@ -130,14 +135,14 @@ def test_an_interruption_ends_workers_cleanly(
         evaluate(lab, tmp_path / "out", cases, OnRay(2), progress=progress)
     runs = [read_run(tmp_path / "out/runs", run) for run in run_ids(tmp_path / "out/runs")]
     assert sorted(run.status for run in runs) == ["done", "interrupted"]
-    assert not list(rooms.glob("vade-eval-*"))
+    assert not list(short.glob("vade-eval-*"))
     assert not (tmp_path / "out/results.jsonl").read_text().count("slow")
 
 
 def test_more_workers_than_there_are_is_said(lab: Lab, tmp_path: Path) -> None:
     import ray
 
-    ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR")
+    ray.init(num_cpus=1, include_dashboard=False)
     try:
         with pytest.raises(
             ConfigError, match="The cluster has 1 CPUs, and 2 workers need one each: name -j 1"
