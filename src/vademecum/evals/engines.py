@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -38,13 +38,13 @@ class Threads:
     units that are running: nothing of them is left but records, which say that they were interrupted.
     """
 
-    def __init__(self, workers: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, workers: int, *, grace: float = GRACE_SECONDS, last: float = LAST_SECONDS) -> None:
         self._workers = workers
-        self._clock = clock
+        self._patience = _Patience(grace, last)
 
     def run(self, units: Iterable[Unit], performer: Performer) -> Iterator[Result]:
         """The results as they come; none any more once the performer is cancelled."""
-        crew = _Crew(deque(units), performer, self._clock)
+        crew = _Crew(deque(units), performer, self._patience)
         for _ in range(min(self._workers, len(crew.waiting))):
             crew.hire()
         try:
@@ -52,6 +52,14 @@ class Threads:
                 yield from crew.finished()
         finally:
             crew.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Patience:
+    """How many seconds after its time a run is interrupted, and how many more before it is left behind."""
+
+    grace: float
+    last: float
 
 
 @dataclass(slots=True)
@@ -67,12 +75,12 @@ class _Running:
 class _Crew:
     """The threads of one evaluation."""
 
-    def __init__(self, waiting: deque[Unit], performer: Performer, clock: Callable[[], float]) -> None:
+    def __init__(self, waiting: deque[Unit], performer: Performer, patience: _Patience) -> None:
         self.waiting = waiting
         self.expected = {unit.key for unit in waiting}
         self._performer = performer
-        self._clock = clock
-        self._looked = clock()
+        self._patience = patience
+        self._looked = time.monotonic()
         self._done: queue.SimpleQueue[Result | Unit] = queue.SimpleQueue()
         self._running: dict[str, _Running] = {}
         self._threads: list[threading.Thread] = []
@@ -85,8 +93,8 @@ class _Crew:
 
     def finished(self) -> Iterator[Result]:
         """What is done by now, and what will never be."""
-        if self._clock() - self._looked >= _LOOK_SECONDS:
-            self._looked = self._clock()
+        if time.monotonic() - self._looked >= _LOOK_SECONDS:
+            self._looked = time.monotonic()
             yield from self._overdue()
         try:
             done = self._done.get(timeout=_LOOK_SECONDS)
@@ -104,10 +112,10 @@ class _Crew:
         self.waiting.clear()
         if self.expected:
             self._performer.cancelled.set()
-        if self._are_left(GRACE_SECONDS):
+        if self._are_left(self._patience.grace):
             for thread in self._threads:
                 interrupt(thread)
-            self._are_left(LAST_SECONDS)
+            self._are_left(self._patience.last)
         self._performer.rooms.clear()
 
     def _are_left(self, seconds: float) -> bool:
@@ -142,10 +150,10 @@ class _Crew:
     def _overdue(self) -> Iterator[Result]:
         for running in list(self._running.values()):
             late = running.stop.overdue
-            if late > GRACE_SECONDS and not running.interrupted:
+            if late > self._patience.grace and not running.interrupted:
                 running.interrupted = True
                 interrupt(running.thread)
-            if late > GRACE_SECONDS + LAST_SECONDS:
+            if late > self._patience.grace + self._patience.last:
                 self._running.pop(running.unit.key, None)
                 self.expected.discard(running.unit.key)
                 self.hire()

@@ -18,6 +18,8 @@ SEED = 20_261_116
 MOST_ADVISED = 1_000_000
 # Beyond this many the test of signs is the normal approximation, which is the same to four places there.
 _MOST_EXACT = 1000
+# Of very many cases fewer rounds tell the same.
+_MOST_DRAWN, _LEAST_ROUNDS = 8_000_000, 500
 # Rates are shares of at most so many repeats; what is finer in a float is noise.
 _FINEST = 1_000_000
 
@@ -153,6 +155,7 @@ def bootstrap(
     scale = math.lcm(*(value.denominator for value in exact))
     whole = [int(value * scale) for value in exact]
     size = len(whole)
+    rounds = min(rounds, max(_LEAST_ROUNDS, _MOST_DRAWN // size))
     chance = random.Random(seed)  # noqa: S311 - chance for statistics, the same every time
     sums = sorted(sum(chance.choices(whole, k=size)) for _ in range(rounds))
     tail = (1 - confidence) / 2
