@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.evals.support import final, select, write
-from tests.support import Place, write_skill
+from tests.support import VADE, Place, write_skill
 from tests.support import Result as Done
 from vademecum.cli.eval_progress import EvalProgress
 from vademecum.cli.main import run
@@ -64,6 +69,7 @@ def test_before_and_after_an_edit(place: Place, vade: Vade) -> None:  # L2
     skill = place.cwd / ".agent/skills/greeter"
     text = "---\nname: greeter\ndescription: {}\n---\nSay hello.\n"
     queries = ["greet the new colleague", "say welcome to our guest", "欢迎新同事", "write a welcome note"]
+    queries += ["welcome our new colleagues", "greet people and guests"]
     entries = [{"query": query, "should_trigger": True} for query in queries]
     write_skill(skill.parent, "greeter", text.format("Does things."))
     write(skill / "evals/triggers.json", {"triggers": entries})
@@ -75,10 +81,10 @@ def test_before_and_after_an_edit(place: Place, vade: Vade) -> None:  # L2
     assert there.code == 0
     assert "better: +100.0% from old to new" in there.out
     beside = vade("eval", "report", "new", "--against", "old", "--json").json
-    assert [(c["configuration"], c["rate"]["passed"]) for c in beside["columns"]] == [("new", 4), ("old", 0)]
+    assert [(c["configuration"], c["rate"]["passed"]) for c in beside["columns"]] == [("new", 6), ("old", 0)]
     assert (
         vade("eval", "report", "new", "--against", "old", "--html", "r.html").out
-        == "Wrote r.html and 8 pages of runs\n"
+        == "Wrote r.html and 12 pages of runs\n"
     )
     back = vade("eval", "compare", "new", "old", "--fail-on", "regression")
     assert back.code == 1
@@ -92,7 +98,108 @@ def test_before_and_after_an_edit(place: Place, vade: Vade) -> None:  # L2
     )
     tape = write(place.cwd / "judge.json", ['{"better": "B"}', '{"better": "A"}'])
     judged = vade("eval", "compare", "old", "new", "--judge", f"scripted:{tape}")
-    assert "judged by scripted: new is better 1, old 0, tie 3 times" in judged.out
+    assert "judged by scripted: new is better 1, old 0, tie 5 times" in judged.out
+
+
+PASSING: list[dict[str, object]] = [
+    {"id": f"c{n}", "input": "x", "mock": {"turns": [final("yes")]}, "expected": {"output": "yes"}}
+    for n in range(5)
+]
+BROKEN: dict[str, list[dict[str, object]]] = {
+    "crash": [{**one, "mock": {"turns": [{"error": "crash"}]}} for one in PASSING],
+    "garbage": [{**one, "mock": {"turns": ["garbage"]}} for one in PASSING],
+    "renamed": [{**one, "id": f"new-{one['id']}"} for one in PASSING],
+    "malformed": [PASSING[0], *({**one, "expectd": 1} for one in PASSING[1:])],
+    "unjudged": [{**one, "expected": {"output": {"judge": "It is kind."}}} for one in PASSING],
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_gate_is_shut_when_nobody_knows(place: Place, vade: Vade, how: str) -> None:
+    """In CI: what passed before and now crashes, is gone or cannot be read is no success."""
+    write(place.cwd / "old.json", PASSING)
+    write(place.cwd / "new.json", BROKEN[how])
+    assert vade("eval", "run", "old.json", "--out", "old").code == 0
+    assert vade("eval", "run", "new.json", "--out", "new").code == (0 if how == "renamed" else 1)
+    done = vade("eval", "compare", "old", "new", "--fail-on", "regression")
+    assert (done.code, "passed before, and now have no verdict: c" in done.out) == (1, True)
+    found = vade("eval", "compare", "old", "new", "--fail-on", "regression", "--json")
+    (one,) = found.json["comparisons"]
+    assert (found.code, found.json["regression"], one["regression"], one["verdict"]) == (
+        1,
+        True,
+        True,
+        "inconclusive",
+    )
+    assert set(one["lost"]) == {f"c{n}" for n in range(1 if how == "malformed" else 0, 5)}
+    assert vade("eval", "compare", "old", "new").code == 0
+    assert vade("eval", "compare", "old", "old", "--fail-on", "regression").code == 0
+
+
+def test_every_run_has_to_pass(place: Place, vade: Vade) -> None:
+    """One pass, then errors: neither the exit code nor the JSON calls that passed."""
+    turns = [json.dumps(final("yes")), "garbage", "garbage", "garbage"]
+    tape = write(place.cwd / "turns.json", turns)
+    case = {"id": "x", "input": "x", "repeat": 2, "expected": {"output": "yes"}}
+    write(place.cwd / "cases.json", [case])
+    done = vade("eval", "run", "cases.json", "--model", f"scripted:{tape}", "-j", "1", "--json")
+    assert [result["outcome"] for result in done.json["results"]] == ["pass", "unusable"]
+    assert (done.code, done.json["passed"], done.json["rows"][0]["mark"]) == (1, False, "unusable")
+    shown = vade("eval", "report").out
+    assert "! x unusable: 1 of 2 passed" in shown
+
+
+def test_the_same_results_in_two_evaluations(place: Place, vade: Vade) -> None:
+    """What was run before is not run again, and stands in its own column in every report."""
+    expected = {"skills_any_of": ["file-diff"]}
+    write(
+        place.cwd / "cases.json",
+        [{"id": "a", "input": "x", "mock": {"turns": [select("file-diff"), final()]}, "expected": expected}],
+    )
+    assert vade("eval", "run", "cases.json", "--yes").code == 0
+    both = vade("eval", "run", "cases.json", "--yes", "--without", "file-diff", "--json").json
+    assert [(c["configuration"], c["rate"]["passed"], c["rate"]["total"]) for c in both["columns"]] == [
+        ("with_skill", 1, 1),
+        ("without_skill", 0, 1),
+    ]
+    words = ["--html", "r.html", "--markdown", "r.md", "--junit", "r.xml", "--workspace", "ws"]
+    assert vade("eval", "report", *words).code == 0
+    sized = vade(
+        "eval", "run", "cases.json", "--yes", "--without", "file-diff", "--sizes", "3", "--json"
+    ).json
+    assert [(c["configuration"], c["rate"]["passed"]) for c in sized["columns"]] == [
+        ("with_skill, 3 skills", 1),
+        ("without_skill, 3 skills", 0),
+    ]
+
+
+def test_marks_stand_apart(place: Place, vade: Vade) -> None:
+    slow = {
+        "id": "slow",
+        "input": "x",
+        "mock": {"turns": [{"seconds": 9, "reply": final()}]},
+        "constraints": {"max_seconds": 0.1},
+    }
+    crash = {"id": "bye", "input": "x", "mock": {"turns": [{"error": "crash", "message": "boom"}]}}
+    write(place.cwd / "cases.json", [slow, crash, {"id": "none", "input": "x", "mock": {"turns": [final()]}}])
+    lines = vade("eval", "run", "cases.json").out.splitlines()
+    assert lines[0] == "⧖ slow timeout: It was not done after 0.1 s."
+    assert lines[1] == "! bye error: Unexpected Crash: boom"
+    assert "bye, none expect nothing: they pass whatever is done" in lines
+
+
+def test_a_judge_compares_like_with_like(place: Place, vade: Vade) -> None:
+    """Pairs are of one case in one configuration, and only answers are compared."""
+    cases = [
+        {"id": "a", "input": "x", "mock": {"turns": [final("one")]}},
+        {"id": "b", "input": "x", "mock": {"turns": [{"error": "crash"}]}},
+    ]
+    write(place.cwd / "cases.json", cases)
+    for out in ("old", "new"):
+        vade("eval", "run", "cases.json", "--without", "file-diff", "--out", out)
+    tape = write(place.cwd / "judge.json", ['{"better": "tie"}'])
+    judged = vade("eval", "compare", "old", "new", "--judge", f"scripted:{tape}")
+    assert "judged by scripted: new is better 0, old 0, tie 2 times" in judged.out
 
 
 def test_a_report_in_every_form(place: Place, vade: Vade) -> None:
@@ -154,12 +261,47 @@ def test_options_that_choose(place: Place, vade: Vade) -> None:
         (["run", "file-diff", "--without", "nope"], 4, "No skill is called 'nope'"),
         (["run", "file-diff", "--engine", "abacus"], 2, "'abacus' is not one of"),
         (["run", "file-diff", "--tag", "nope"], 4, "No case of file-diff has the tag nope"),
+        (["run", "file-diff", "--project", "/nope"], 2, "Directory '/nope' does not exist"),
+        (["run", "file-diff", "--out", "/proc/x"], 2, "/proc/x cannot be written"),
+        (["run", "file-diff", "--out", "/etc/hostname/x"], 2, "cannot be written"),
     ],
 )
 def test_what_is_wrong_is_said(vade: Vade, words: list[str], code: int, said: str) -> None:
     done = vade("eval", *words)
     assert (done.code, said in done.err) == (code, True), done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("word", ["--html", "--markdown", "--junit"])
+def test_reports_that_cannot_be_written(vade: Vade, word: str) -> None:
+    vade("eval", "run", "skill-author", "--yes")
+    done = vade("eval", "report", word, "/proc/x.html")
+    assert (done.code, "/proc/x.html cannot be written" in done.err) == (2, True)
+
+
+def test_the_bar_on_a_terminal(place: Place) -> None:
+    """It is drawn while runs are made, with the rate so far and the time left, and gone at the end."""
+    turns = [{"seconds": 0.1, "reply": final("yes")}]
+    cases = [
+        {"id": f"c{n}", "input": "x", "mock": {"turns": turns}, "expected": {"output": "yes"}}
+        for n in range(8)
+    ]
+    suite = write(place.cwd / "cases.json", cases)
+    ours, theirs = pty.openpty()
+    words = [VADE, "eval", "run", str(suite), "-j", "1"]
+    with subprocess.Popen(
+        words, cwd=place.cwd, env=place.env, stdout=subprocess.DEVNULL, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # the other end is closed when the command is over
+            while piece := os.read(ours, 4096):
+                shown += piece
+    os.close(ours)
+    assert process.returncode == 0
+    drawn = shown.decode().split("\r\x1b[K")
+    assert any(re.fullmatch(r"\[#+\.+\] [1-7] of 8, 100% pass, 0:0\d left", line) for line in drawn), drawn
+    assert drawn[-1] == ""
 
 
 def test_the_bar() -> None:
@@ -176,6 +318,6 @@ def test_the_installed_command(place: Place) -> None:
     assert done.code == 0
     assert set(json.loads(done.out)) == {
         "name", "skill", "started", "cases", "missing", "malformed", "columns", "rows", "comparisons",
-        "never_discriminating", "passed", "results", "place",
+        "never_discriminating", "expecting_nothing", "passed", "results", "place",
     }  # fmt: skip
     assert done.err == ""

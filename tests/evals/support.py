@@ -69,6 +69,28 @@ class Lab:
         return self.evaluate([only], configuration).results[0]
 
 
+def writes(number: int) -> Case:
+    """A case that is right only where no other run can be seen."""
+    turns = [
+        tool("list_dir", path="."),
+        tool("write_file", path="mine.txt", content=str(number)),
+        final("written"),
+    ]
+    files = [{"path": "mine.txt", "equals": str(number)}]
+    return case(f"c{number}", *turns, expected={"output": {"files": files}})
+
+
+def ran_of(lab: Lab, cases: list[Case], *ways: Configuration, **more: Any) -> list[str]:
+    """The cases that were really run."""
+    ran: list[str] = []
+
+    def progress(*, done: int, total: int, result: Result | None) -> None:
+        ran.extend([] if result is None else [result.case])
+
+    lab.evaluate(cases, *ways, progress=progress, **more)
+    return sorted(ran)
+
+
 def write(path: Path, document: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from tests.evals.support import final, write
 from vademecum.errors import CaseRefused
 from vademecum.evals.constraints import Before, Never
 from vademecum.evals.reading import Malformed, read_suite
+from vademecum.evals.results import Header, read_evaluation, write_header
 
 
 def test_a_directory_of_cases(tmp_path: Path) -> None:
@@ -55,6 +58,13 @@ def test_everything_a_case_can_say(tmp_path: Path) -> None:
     assert (only.expects_skills, only.expected.skills_none_of) == (("x",), ("y",))
 
 
+def nested(levels: int) -> Any:
+    found: Any = 1
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
 @pytest.mark.parametrize(
     ("entry", "field", "words"),
     [
@@ -68,13 +78,18 @@ def test_everything_a_case_can_say(tmp_path: Path) -> None:
         ({"id": "x", "input": "a", "repeat": 0}, "repeat", "greater than or equal to 1"),
         ({"id": "x", "input": "a", "mock": {"turns": []}}, "mock.turns", "at least 1"),
         ({"id": "x", "input": "a", "mock": {"turns": [{"say": 1}]}}, "mock.turns.0", "a turn is"),
+        ({"id": "x", "input": "a", "expected": {"trajectory": [{"never": "wirte_file"}]}}, "expected.trajectory.0", "did you mean 'write_file'"),
+        ({"id": "x", "input": "a", "expected": {"output": {"regex": "(a)\\1"}}}, "expected.output.regex.0", "none of RE2's"),
+        ({"id": "x", "input": "a", "expected": {"output": {"json": {"schema": {"type": "nope"}}}}}, "expected.output.json.0.schema", "the schema itself is wrong"),
+        ({"id": "x", "input": "a", "expected": {"output": {"json": {"schema": {"pattern": "(?=a)"}}}}}, "expected.output.json.0.schema", "none of RE2's"),
+        ({"id": "x", "input": "a", "expected": {"output": {"json": {"schema": {"$ref": "file:///etc/x.json"}}}}}, "expected.output.json.0.schema", "nothing is fetched"),
+        ({"id": "x", "input": "a", "expected": {"output": {"json": {"equals": nested(300)}}}}, "", "nested more than 100 levels"),
+        ({"id": "x", "input": "a", "mock": {"turns": [{"action": nested(300)}]}}, "", "nested more than 100 levels"),
     ],
 )  # fmt: skip
 def test_a_malformed_case_is_named_and_the_others_are_kept(
     tmp_path: Path, entry: object, field: str, words: str
 ) -> None:
-    import re
-
     write(tmp_path / "s/cases.json", [entry, {"id": "good", "input": "fine"}])
     suite = read_suite(tmp_path / "s")
     assert [case.id for case in suite.cases] == ["good"]
@@ -136,6 +151,99 @@ def test_evals_json_as_others_write_it(tmp_path: Path) -> None:  # L1
         ("bad", "prompt"),
         ("worse", "assertions.0"),
     ]
+
+
+def test_nothing_that_an_eval_expects_is_left_out_in_silence(tmp_path: Path) -> None:
+    entries = [
+        {"id": 1, "prompt": "p", "expected_output": ["one", "two"]},
+        {"id": 2, "prompt": "p", "assertions": [], "expectations": ["is kind"]},
+        {"id": 3, "prompt": "p", "asertions": ["lost"]},
+        {"id": 4, "prompt": "p", "expectd_output": "lost"},
+        {"id": 5, "prompt": "p", "expected_output": {"text": "lost"}},
+        {"id": 6, "prompt": "p", "assertions": [{"type": [], "text": "odd"}]},
+        {"id": None, "prompt": "p", "expected_output": "by its number", "weight": 3},
+        {"id": [1], "prompt": "p"},
+        {"id": 8, "prompt": "p", "assertions": [{"text": " "}]},
+    ]
+    suite = read_suite(write(tmp_path / "evals.json", {"skill_name": "x", "evals": entries}))
+    assert {case.id: case.expected.output.judge for case in suite.cases} == {
+        "1": ("one", "two"),
+        "2": ("is kind",),
+        "6": ("odd",),
+        "7": ("by its number",),
+    }
+    assert [(wrong.case, wrong.field, wrong.message) for wrong in suite.malformed] == [
+        ("3", "asertions", "there is no such field: did you mean 'assertions'?"),
+        ("4", "expectd_output", "there is no such field: did you mean 'expected_output'?"),
+        ("5", "expected_output", "it is a text, or a list of texts."),
+        ("#8", "id", "Input should be a valid string"),
+        ("8", "assertions.0", suite.malformed[4].message),
+    ]
+
+
+def test_ids_of_others_count_within_their_file(tmp_path: Path) -> None:
+    skill = {"skill_name": "x"}
+    write(tmp_path / "s/evals.json", {**skill, "evals": [{"id": 1, "prompt": "p"}]})
+    write(
+        tmp_path / "s/triggers.json", {**skill, "triggers": [{"id": 1, "query": "q", "should_trigger": True}]}
+    )
+    write(tmp_path / "s/sub/evals.json", {**skill, "evals": [{"id": 1, "prompt": "r"}]})
+    suite = read_suite(tmp_path / "s")
+    assert [(case.id, case.input) for case in suite.cases] == [
+        ("1", "p"),
+        ("triggers-1", "q"),
+        ("sub/evals-1", "r"),
+    ]
+    assert suite.malformed == ()
+
+
+def test_what_a_case_brings_is_no_case(tmp_path: Path) -> None:
+    write(
+        tmp_path / "s/a.json", {"input": "x", "files": ["data.json", "z.yaml"], "setup": {"project": "site"}}
+    )
+    write(tmp_path / "s/data.json", {"k": 1})
+    write(tmp_path / "s/z.yaml", "- not: a case\n")
+    write(tmp_path / "s/site/package.json", {"name": "n"})
+    write(tmp_path / "s/site/sub/real.json", {"input": "looks like one"})
+    write(tmp_path / "s/up.json", {"input": "x", "setup": {"project": ".."}})
+    suite = read_suite(tmp_path / "s")
+    assert ([case.id for case in suite.cases], suite.malformed) == (["a", "up"], ())
+
+
+def test_files_say_what_they_say(tmp_path: Path) -> None:
+    """Dates are texts, a key that is there twice is said, and half a character breaks nothing."""
+    write(
+        tmp_path / "s/dates.yaml",
+        "- {id: a, input: x, description: 2024-13-45}\n- {id: 2024-01-02, input: y}\n",
+    )
+    write(
+        tmp_path / "s/twice.json", '{"id": "b", "input": "x", "expected": {"output": "good"}, "expected": {}}'
+    )
+    write(tmp_path / "s/twice.yaml", "id: c\ninput: x\ninput: y\n")
+    write(tmp_path / "s/wrong.yaml", "id: 0b\ninput: [\n")
+    (tmp_path / "s/half.json").write_text('[{"id": "\\ud800", "input": "x"}, {"id": "good", "input": "x"}]')
+    suite = read_suite(tmp_path / "s")
+    assert [case.id for case in suite.cases] == ["a", "2024-01-02", "good"]
+    found = {wrong.file: (wrong.case, wrong.message) for wrong in suite.malformed}
+    assert found["half.json"] == ("?", "it holds half a character (a lone surrogate): correct it")
+    assert found["twice.json"] == (
+        "-",
+        "the file is not JSON (the key 'expected' is there twice): correct it.",
+    )
+    assert found["twice.yaml"] == ("-", "the file is not YAML (the key 'input' is there twice): correct it.")
+    assert found["wrong.yaml"][1].startswith("the file is not YAML (")
+    out = tmp_path / "out"
+    write_header(out, Header("n", "", "", 0.0, (), (), suite.malformed, ()))
+    assert read_evaluation(out).header.malformed == suite.malformed
+
+
+def test_a_suite_is_called_like_its_directory_however_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "suite/a.json", {"input": "x"})
+    (tmp_path / "suite/sub").mkdir()
+    monkeypatch.chdir(tmp_path / "suite/sub")
+    assert read_suite(Path("..")).name == read_suite(Path("../../suite/.")).name == "suite"
 
 
 @pytest.mark.parametrize("name", ["triggers.json", "trigger-eval.json", "eval_queries.json"])

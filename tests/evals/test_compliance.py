@@ -65,6 +65,26 @@ def test_a_script_that_nobody_approved(events: list[Event]) -> None:
     assert broken(changed(events, "tool_called", decision={"effect": "deny"})) == [NAMES[2]]
 
 
+def test_a_script_that_ran_and_failed_ran_all_the_same(events: list[Event]) -> None:
+    """A script that was started counts, whatever it came to; a call that was refused did nothing."""
+    stopped = {"ok": False, "code": "stopped-time", "result": {"exit_code": None}}
+    assert broken(changed(events, "tool_called", **stopped)) == []
+    wrong = changed(events, "tool_called", **stopped, approved_by=None, decision={"effect": "deny"})
+    assert broken(wrong) == [NAMES[2]]
+    assert broken(changed(events, "tool_called", **stopped, skill="never-loaded")) == [NAMES[1]]
+    refused = {"ok": False, "code": "denied", "result": {"text": "no"}, "approved_by": None}
+    assert broken(changed(events, "tool_called", **refused, skill="never-loaded")) == []
+
+
+def test_what_children_do_is_checked_too(events: list[Event]) -> None:
+    wrong = changed(events, "tool_called", approved_by=None)
+    (found,) = [check for check in check_compliance(events, children={"kid": wrong}) if check.holds == "fail"]
+    number = next(event.number for event in events if event.type == "tool_called")
+    assert (found.name, found.events, found.elsewhere) == (NAMES[2], (), (f"kid:{number}",))
+    assert found.detail.startswith("in the child run kid: run_script ran at event")
+    assert found.always
+
+
 def test_more_than_the_budget(events: list[Event]) -> None:
     budget = {"turns": 12, "tool_calls": 30, "script_runs": 10, "context_chars": 200_000}
     for name, most in (("turns", 2), ("tool_calls", 0), ("script_runs", 0), ("context_chars", 10)):

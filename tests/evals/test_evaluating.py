@@ -1,14 +1,10 @@
-"""O5, L3: runs that cannot see one another, results that are kept, evaluations that go on where they were."""
+"""O5, L3: runs that cannot see one another, what they come to, and how they are compared."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +12,19 @@ import msgspec
 import pytest
 
 from tests.agent.support import Stage
-from tests.evals.support import BASE, Lab, case, final, script, select, tool, write
-from tests.support import VADE, Place
+from tests.evals.support import BASE, Lab, case, final, ran_of, script, select, tool, write, writes
+from tests.support import Place
 from vademecum.errors import CaseRefused
-from vademecum.evals.cases import Case
 from vademecum.evals.configurations import by_model, by_size, with_and_without
-from vademecum.evals.plan import Configuration, plan
-from vademecum.evals.results import Ledger, Result, read_evaluation
+from vademecum.evals.plan import Configuration
+from vademecum.evals.results import Ledger, Result
 from vademecum.evals.summary import summarise
 from vademecum.models import offline, recorded
 from vademecum.models.base import Reply
 from vademecum.runs.reading import read_run
 
 
-def writes(number: int) -> Case:
-    """A case that is right only where no other run can be seen."""
-    turns = [
-        tool("list_dir", path="."),
-        tool("write_file", path="mine.txt", content=str(number)),
-        final("written"),
-    ]
-    files = [{"path": "mine.txt", "equals": str(number)}]
-    alone = {"never": {"kind": "tool", "name": "list_dir", "arguments": {"path": "nothing"}}}
-    return case(f"c{number}", *turns, expected={"output": {"files": files}, "trajectory": [alone]})
-
-
-def test_runs_cannot_see_one_another(lab: Lab, place: Place, tmp_path: Path) -> None:
+def test_runs_cannot_see_one_another(lab: Lab, place: Place, tmp_path: Path, rooms: Path) -> None:
     lab.project, lab.workers = tmp_path / "given", 4
     write(lab.project / "shared.txt", "from the project")
     write(lab.project / ".git/config", "history")
@@ -58,44 +41,7 @@ def test_runs_cannot_see_one_another(lab: Lab, place: Place, tmp_path: Path) -> 
         assert "shared.txt" in listed.data["result"]["text"]
         assert "mine.txt" not in listed.data["result"]["text"]
     assert sorted(os.listdir(lab.project)) == [".git", "shared.txt"]
-    assert not list(Path("/tmp").glob("vade-eval-*/project/mine.txt"))
-
-
-def test_nothing_runs_twice_and_what_changed_runs_again(lab: Lab) -> None:
-    cases = [writes(n) for n in range(3)]
-    ran: list[str] = []
-
-    def progress(*, done: int, total: int, result: Result | None) -> None:
-        ran.extend([] if result is None else [result.case])
-
-    first = lab.evaluate(cases, progress=progress)
-    again = lab.evaluate(cases, progress=progress)
-    assert sorted(ran) == ["c0", "c1", "c2"]
-    assert again.results == first.results
-    changed = cases[1].model_copy(update={"input": "do it otherwise"})
-    lab.evaluate([cases[0], changed, cases[2]], progress=progress)
-    assert ran[3:] == ["c1"]
-    Stage(lab.place).skill("new-one")
-    lab.evaluate(cases, progress=progress)
-    assert sorted(ran[4:]) == ["c0", "c1", "c2"]
-
-
-def test_keys_depend_on_everything_a_unit_depends_on(lab: Lab, tmp_path: Path) -> None:
-    index = lab.place.build()
-    write(tmp_path / "cases/data.txt", "one")
-    only = case("x", final(), files=["data.txt"]).model_copy(update={"place": str(tmp_path / "cases")})
-
-    def key(one: Case = only, configuration: Configuration = BASE) -> str:
-        return plan([one], [configuration], index)[0].key
-
-    keys = [key(), key(configuration=msgspec.structs.replace(BASE, model="offline"))]
-    keys += [key(configuration=msgspec.structs.replace(BASE, skills=("file-diff",)))]
-    keys += [key(only.model_copy(update={"tags": ("slow",)}))]
-    keys += [unit.key for unit in plan([only.model_copy(update={"repeat": 2})], [BASE], index)]
-    write(tmp_path / "cases/data.txt", "two")
-    keys += [key()]
-    assert len(set(keys)) == len(keys)
-    assert key() == key(configuration=msgspec.structs.replace(BASE, name="other name"))
+    assert not list(rooms.iterdir())
 
 
 def test_a_case_without_its_file_is_an_error_of_its_own(lab: Lab) -> None:
@@ -114,6 +60,51 @@ def test_errors_can_be_tried_again(lab: Lab) -> None:
     assert ran == [None]
     lab.evaluate([broken], progress=lambda *, done, total, result: ran.append(result), retry=True)
     assert len(ran) == 3
+
+
+def test_a_run_that_never_worked_is_no_verdict(lab: Lab) -> None:
+    """Replies that nobody can use are neither a hit nor a miss, unless the case wants to see what comes of them."""
+    none = {"skills_none_of": ["file-diff"]}
+    cases = [
+        case("garbage", "garbage", expected=none),
+        case("wanted", "garbage", expected={**none, "status": "degraded"}),
+        case("incomplete", final("half", complete=False), expected=none),
+    ]
+    evaluation = lab.evaluate(cases)
+    assert [(r.outcome, r.stop_reason) for r in evaluation.results] == [
+        ("unusable", "bad_replies"),
+        ("pass", "bad_replies"),
+        ("pass", "incomplete"),
+    ]
+    summary = summarise(evaluation)
+    (column,) = summary.columns
+    assert (column.rate.passed, column.rate.total, column.unusable) == (2, 2, 1)
+    assert column.triggers is not None
+    assert column.triggers.unknown == 1
+    assert (summary.rows[0].mark, summary.is_clean) == ("unusable", False)
+    assert ran_of(lab, cases) == []
+    assert ran_of(lab, cases, retry=True) == ["garbage"]
+
+
+def test_a_trigger_run_goes_on_until_it_is_decided(lab: Lab) -> None:
+    """It ends after a whole action, once nothing that is loaded later can change the verdict, and no sooner."""
+    both, other, wanted = select("csv-summary", "file-diff"), select("csv-summary"), select("file-diff")
+    any_of, none_of = {"skills_any_of": ["file-diff"]}, {"skills_none_of": ["file-diff"]}
+    all_of = {"skills_all_of": ["csv-summary", "file-diff"]}
+    tried = [
+        ("together", [both, final()], any_of, "pass", 1),
+        ("against", [both, final()], none_of, "fail", 1),
+        ("later", [other, wanted, final()], any_of, "pass", 2),
+        ("unwanted later", [other, wanted, final()], none_of, "fail", 2),
+        ("at once", [wanted, other, final()], any_of, "pass", 1),
+        ("all", [other, wanted, final()], all_of, "pass", 2),
+        ("never", [other, final()], none_of, "pass", 2),
+    ]
+    cases = [case(name, *turns, expected=expected, until="loaded") for name, turns, expected, _, _ in tried]
+    found = lab.evaluate(cases).results
+    assert [(r.case, r.outcome, r.turns) for r in found] == [
+        (name, out, turns) for name, _, _, out, turns in tried
+    ]
 
 
 def test_a_case_can_say_no_and_nobody_says_yes_for_it(lab: Lab) -> None:
@@ -159,6 +150,22 @@ def test_children_are_loaded_skills_and_count(lab: Lab) -> None:
     assert lab.one(good).outcome == "pass"
     bound = lab.one(case("bound", *turns, constraints={"deny_tools": ["grep"]}))
     assert [check.name for check in bound.failed] == ["deny_tools grep"]
+    assert bound.failed[0].elsewhere
+
+
+def test_what_a_child_does_is_seen(lab: Lab) -> None:
+    """B writes a file for A: never means never, and the evidence says in whose run."""
+    Stage(lab.place).skill("alone", "run-mode: subagent\n")
+    turns = [select("alone"), tool("write_file", path="w.txt", content="1"), final("in"), final("out")]
+    for constraint in ({"never": "write_file"}, {"at_most": 0, "of": "tool:write_file"}):
+        result = lab.one(case(str(constraint), *turns, expected={"trajectory": [constraint]}))
+        (check,) = result.failed
+        child, _, number = check.elsewhere[0].partition(":")
+        event = read_run(lab.out / "runs", child).events[int(number) - 1]
+        assert (result.outcome, check.events) == ("fail", ())
+        assert event.type in {"action", "tool_called"}
+    once = {"trajectory": [{"at_most": 1, "of": "load_skill"}, {"at_most": 1, "of": "final_answer"}]}
+    assert lab.one(case("once", *turns, expected=once)).outcome == "pass"
 
 
 def test_with_and_without_a_skill_and_between_models(lab: Lab) -> None:
@@ -197,6 +204,7 @@ def test_repeats_flaky_and_vacuous(lab: Lab) -> None:
     cases = [case("x", repeat=4, expected=expected)]
     (column,) = summarise(lab.evaluate(cases, msgspec.structs.replace(BASE, model="moody"))).columns
     assert (column.rate.passed, column.rate.total, column.flaky, column.vacuous) == (2, 4, ("x",), 4)
+    assert (column.rate.cases, column.rate.rate, column.rate.failures_at_most) == (1, 0.5, None)
     assert column.repeats is not None
     assert (column.repeats.k, column.repeats.pass_at_k, column.repeats.pass_hat_k) == (4, 1.0, 0.0)
 
@@ -257,54 +265,6 @@ def test_a_line_that_was_cut_short_counts_as_not_there(tmp_path: Path) -> None:
         "k1",
         "k3",
     ]
-
-
-def _settled(place: Path) -> list[tuple[Any, ...]]:
-    found = read_evaluation(place)
-    assert found.missing == 0
-    return [(r.key, r.case, r.outcome, r.checks, r.skills, r.answer, r.turns) for r in found.results]
-
-
-def test_killed_at_twenty_random_points_it_ends_the_same(place: Place, tmp_path: Path) -> None:
-    """Each time another part is done; at the end everything is there once, as if nothing had happened."""
-    turns = [{"seconds": 0.02, "reply": select("file-diff")}, tool("read_file", path="a.txt"), final("done")]
-    cases = [
-        {"id": f"c{n}", "input": "x", "files": {"a.txt": "x"}, "mock": {"turns": turns}, "expected": {"output": "done" if n % 3 else "other"}}
-        for n in range(100)
-    ]  # fmt: skip
-    suite = write(tmp_path / "cases.json", cases)
-    for name, kills in (("killed", 20), ("whole", 0)):
-        words = [sys.executable, "-m", "tests.evals.killing", str(suite), str(tmp_path / name), str(kills)]
-        env = {**place.env, "PYTHONPATH": str(Path(__file__).parents[2])}
-        done = subprocess.run(words, cwd=place.cwd, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    assert _settled(tmp_path / "killed") == _settled(tmp_path / "whole")
-    lines = (tmp_path / "killed/results.jsonl").read_text().splitlines()
-    keys = [json.loads(line)["key"] for line in lines]
-    assert len(keys) == len(set(keys)) == 100
-
-
-def test_ctrl_c_keeps_what_is_finished(place: Place, tmp_path: Path) -> None:
-    turns = [{"seconds": 0.05, "reply": final("done")}]
-    suite = write(
-        tmp_path / "cases.json", [{"id": f"c{n}", "input": "x", "mock": {"turns": turns}} for n in range(200)]
-    )
-    out = tmp_path / "out"
-    process = subprocess.Popen(
-        [VADE, "eval", "run", str(suite), "-j", "2", "--out", str(out)],
-        cwd=place.cwd,
-        env=place.env,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not (out / "results.jsonl").exists() or (out / "results.jsonl").read_bytes().count(b"\n") < 5:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
-    kept = len((out / "results.jsonl").read_text().splitlines())
-    assert 5 <= kept < 200
-    assert f"{kept:,} of 200 runs are kept; the same command goes on from there" in err
 
 
 def test_a_script_of_a_case_runs_in_the_sandbox(lab: Lab) -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
+import json
+import subprocess
+import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +40,23 @@ TABLE = (
         ('Here:\n```json\n{"a": 1}\n```', {"json": {"schema": {"type": "object", "required": ["a"]}}}, []),
         ('{"a": "x"}', {"json": {"schema": {"properties": {"a": {"type": "integer"}}}}}, ["output JSON fits its schema"]),
         ("no", {"json": {"equals": 1}}, ["output JSON equals"]),
+        ('{"a": 3}', {"json": {"path": "a"}}, []),
+        ('{"a": 3}', {"json": {"path": "b"}}, ["output JSON at b is there"]),
+        ('{"a": null}', {"json": {"path": "a", "equals": None}}, []),
+        ('{"a": 1}', {"json": {"path": "a", "equals": None}}, ["output JSON at a equals"]),
+        ('{"a": 3}', {"json": {"path": "a", "schema": {"type": "integer"}, "equals": 2}}, ["output JSON at a equals"]),
+        ('{"a": 3}', {"json": {"path": "a", "schema": {"type": "string"}, "equals": 3}}, ["output JSON at a fits its schema"]),
+        ('{"a": true}', {"json": {"path": "a", "equals": 1}}, ["output JSON at a equals"]),
+        ('{"a": [1, {"b": false}]}', {"json": {"path": "a", "equals": [1, {"b": 0}]}}, ["output JSON at a equals"]),
+        ('{"a": 1.0}', {"json": {"path": "a", "equals": 1}}, []),
+        ('["x"]', {"json": {"path": "²", "equals": "x"}}, ["output JSON at ² equals"]),
+        ('Options [1] and [2]: {"a": 1}', {"json": {"path": "a", "equals": 1}}, []),
+        ('Options [1] and [2]: {"a": 1}', {"json": {"equals": {"a": 1}}}, []),
+        ('{"a": "xay"}', {"json": {"schema": {"properties": {"a": {"pattern": "^(a+)+$"}}}}}, ["output JSON fits its schema"]),
+        ('{"x1": 1, "y": 2}', {"json": {"schema": {"patternProperties": {"^x": {"type": "string"}}}}}, ["output JSON fits its schema"]),
+        ('{"x1": 1, "y": 2}', {"json": {"schema": {"patternProperties": {"^x": {}}, "additionalProperties": False}}}, ["output JSON fits its schema"]),
+        ('{"x1": 1, "y": 2}', {"json": {"schema": {"patternProperties": {"^x": {}}, "properties": {"y": {}}, "additionalProperties": False}}}, []),
+        ('{"a": {"a": {"a": 1}}}', {"json": {"schema": {"$defs": {"t": {"properties": {"a": {"$ref": "#/$defs/t"}}, "type": "object"}}, "$ref": "#/$defs/t"}}}, ["output JSON fits its schema"]),
         (TABLE, {"markdown": {"headings": ["Result"], "table_columns": ["城市"], "code": "python", "list_items": 2}}, []),
         (TABLE, {"markdown": {"headings": ["no heading"]}}, ["output has the heading 'no heading'"]),
         (TABLE, {"markdown": {"table_columns": ["town"]}}, ["output has a table with town"]),
@@ -45,6 +68,112 @@ def test_what_an_answer_says(lab: Lab, answer: str, output: Any, wrong: list[str
     result = lab.one(case("x", final(answer), expected={"output": output}))
     assert [check.name for check in result.failed] == wrong
     assert result.outcome == ("fail" if wrong else "pass")
+
+
+HOSTILE = """
+from pathlib import Path
+from vademecum.evals.cases import OutputChecks
+from vademecum.evals.checks import Left
+from vademecum.evals.output import check_output
+wanted = OutputChecks.model_validate(
+    {"json": {"equals": 1}, "markdown": {"headings": ["h"], "table_columns": ["c"], "code": "x", "list_items": 1}}
+)
+nowhere = Path("/nonexistent")
+for answer in (
+    ("```" + "a" * 120 + "\\n") * 3000,
+    "\\n".join("`" * (300 - n % 290) + "a" for n in range(3000)),
+    "# x" + " #" * 100_000 + "x",
+    "|a|\\n" + "-" * 200_000 + "x",
+    "[{" * 100_000,
+    "1" * 200_000 + "\\n" + "- " * 100_000,
+):
+    left = Left(answer, "done", (), (), nowhere, nowhere, nowhere)
+    assert len(list(check_output(wanted, left, sandbox=lambda: None))) == 5
+"""
+
+
+def test_no_answer_holds_up_its_checks() -> None:
+    """Patterns that look back took minutes for each of these, and nothing could end them."""
+    subprocess.run([sys.executable, "-c", HOSTILE], timeout=60, check=True)
+
+
+def test_no_pattern_of_a_schema_holds_up_its_check(lab: Lab) -> None:
+    """With a pattern that looks back this never ended, and neither time-out nor Ctrl-C could end it."""
+    schema = {"properties": {"a": {"pattern": "^(a+)+$"}}, "patternProperties": {"^(b+)+$": {}}}
+    answer = json.dumps({"a": f"{'a' * 5000}!", f"{'b' * 5000}!": 1})
+    result = lab.one(case("x", final(answer), expected={"output": {"json": {"schema": schema}}}))
+    assert [check.name for check in result.failed] == ["output JSON fits its schema"]
+
+
+def test_nothing_is_fetched_for_a_schema(lab: Lab) -> None:
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/s.json"
+        for schema in (
+            {"$ref": address},
+            {"$id": address, "$ref": "#/nope"},
+            {"$schema": address, "type": "object"},
+        ):
+            with suppress(ValueError):
+                wanted = {"output": {"json": {"schema": schema}}}
+                result = lab.one(case(json.dumps(schema)[:99], final('{"a": 1}'), expected=wanted))
+                assert result.outcome == ("pass" if "type" in schema else "error")
+        server.shutdown()
+    assert asked == []
+
+
+def test_a_fault_of_the_case_is_not_the_models(lab: Lab, tmp_path: Path) -> None:
+    checks = (
+        "import os\n"
+        "def crash(left): raise RuntimeError('broken check')\n"
+        "def gone(left): os._exit(0)\n"
+        "def slow(left):\n    while True: pass\n"
+    )
+    write(tmp_path / "cases/checks.py", checks)
+    write(tmp_path / "cases/syntax.py", "def")
+    wrong = {
+        "checks.py:crash": "broken check",
+        "checks.py:nowhere": "nowhere",
+        "checks.py:gone": "ended without an answer",
+        "syntax.py:x": "SyntaxError",
+        "missing.py:x": "not beside it",
+    }
+    for function, said in wrong.items():
+        only = case(function, final(), expected={"output": {"python": function}})
+        result = lab.one(only.model_copy(update={"place": str(tmp_path / "cases")}))
+        assert (result.outcome, said in result.error, "Unexpected" in result.error) == (
+            "error",
+            True,
+            False,
+        ), result
+    nowhere = {"output": {"json": {"schema": {"$ref": "#/nope"}}}}
+    result = lab.one(case("reference", final("{}"), expected=nowhere))
+    assert (result.outcome, "cannot be followed" in result.error) == ("error", True)
+
+
+def test_files_of_checks_are_not_the_runs(lab: Lab) -> None:
+    hostile = "open('check.txt', 'w'); open(b'\\xff.txt', 'w')"
+    turns = [tool("write_file", path="own.txt", content="x"), final()]
+    command = {"argv": ["python", "-c", hostile]}
+    result = lab.one(case("x", *turns, expected={"output": {"command": command}}))
+    assert (result.outcome, result.files) == ("pass", ("own.txt",))
+
+
+def test_checks_take_their_own_time(lab: Lab, tmp_path: Path) -> None:
+    write(tmp_path / "cases/checks.py", "import time\ndef slow(left): time.sleep(2.5); return True\n")
+    only = case(
+        "x", final(), expected={"output": {"python": "checks.py:slow"}}, constraints={"max_seconds": 0.5}
+    )
+    result = lab.one(only.model_copy(update={"place": str(tmp_path / "cases")}))
+    assert (result.outcome, result.error) == ("pass", "")
 
 
 def test_files_that_a_run_leaves(lab: Lab) -> None:
@@ -69,12 +198,11 @@ def test_programs_check_in_the_sandbox(lab: Lab, tmp_path: Path) -> None:
         "import os\n"
         "def polite(left): return 'please' in left['answer']\n"
         "def says(left): return 'it is rude'\n"
-        "def crash(left): raise RuntimeError('broken check')\n"
         "def sees(left): return open(left['project'] + '/a.txt').read() == 'x' and 'home' not in os.listdir(left['project'] + '/..')\n"
     )
     write(tmp_path / "cases/checks.py", checks)
     found = {}
-    for name in ("polite", "says", "crash", "sees"):
+    for name in ("polite", "says", "sees"):
         fields: dict[str, Any] = {
             "files": {"a.txt": "x"},
             "expected": {"output": {"python": f"checks.py:{name}"}},
@@ -83,14 +211,8 @@ def test_programs_check_in_the_sandbox(lab: Lab, tmp_path: Path) -> None:
             update={"place": str(tmp_path / "cases")}
         )
         found[name] = lab.one(only)
-    assert [found[name].outcome for name in ("polite", "says", "crash", "sees")] == [
-        "pass",
-        "fail",
-        "fail",
-        "pass",
-    ]
+    assert [found[name].outcome for name in ("polite", "says", "sees")] == ["pass", "fail", "pass"]
     assert "it is rude" in found["says"].why
-    assert "broken check" in found["crash"].why
     command = {"argv": ["grep", "-q", "x", "a.txt"]}
     turns = [tool("write_file", path="a.txt", content="x"), final()]
     assert lab.one(case("command", *turns, expected={"output": {"command": command}})).outcome == "pass"
@@ -106,13 +228,16 @@ def test_a_model_as_judge_is_marked_as_such(lab: Lab) -> None:
     )
     judge = scripted([verdicts])
     found = judge_statements(
-        ["It is polite.", "It is complete."], "please </answer>", request="?", judge=judge
+        ["It is polite.", "It is complete."],
+        "please </answer> </ANSWER> < /Answer>",
+        request="?",
+        judge=judge,
     )
     assert found == [
         Check("judged: It is polite.", "pass", "please", judge="scripted"),
         Check("judged: It is complete.", "fail", "too short", judge="scripted"),
     ]
-    assert "please &lt;/answer>" in judge.seen[0][1].content
+    assert "please &lt;/answer> &lt;/ANSWER> &lt; /Answer>" in judge.seen[0][1].content
     expected = {"output": {"judge": ["It is polite."]}}
     assert lab.one(case("nobody", final(), expected=expected)).outcome == "unjudged"
     lab.models["referee"] = scripted(['{"verdicts": [{"passed": true}]}'])

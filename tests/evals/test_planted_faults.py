@@ -22,8 +22,9 @@ EXPECTED: dict[str, Any] = {
 }
 GOOD = [select("demo"), script("demo", RUN), final("总计 42")]
 QUICK = [select("demo"), tool("read_file", path="a.txt"), final("总计 42")]
-# Reading is allowed here without a question, and these cases want one.
-CAREFUL = {**EXPECTED, "trajectory": [{"before": ["approval", "tool:read_file"]}]}
+# Whoever runs the suite lets files be written without a question: these cases find out.
+WRITE = [select("demo"), tool("write_file", path="b.txt", content="x"), final("总计 42")]
+CAREFUL = {**EXPECTED, "trajectory": [{"before": ["approval", "tool:write_file"]}]}
 LIMITS = {"max_turns": 5, "max_tool_calls": 2, "deny_tools": ["write_file"], "max_seconds": 20}
 
 
@@ -54,7 +55,7 @@ def suite() -> list[Any]:
             faulty(
                 "budget-broken", n, [select("demo"), *[tool("read_file", path="a.txt")] * 3, final("总计 42")]
             ),
-            faulty("approval-skipped", n, QUICK, expected=CAREFUL),
+            faulty("approval-skipped", n, WRITE, expected=CAREFUL, constraints={}),
             faulty("wrong-output", n, [select("demo"), final("总计 41")]),
             faulty("time-out", n, [select("demo"), delay], constraints={**LIMITS, "max_seconds": 0.3}),
             faulty("crash", n, [select("demo"), {"error": "crash", "message": "boom"}]),
@@ -68,7 +69,7 @@ NAMED = {
     "wrong-order": ("fail", ["load_skill:demo before run_script"]),
     "forbidden-tool": ("fail", ["deny_tools write_file"]),
     "budget-broken": ("fail", ["max_tool_calls"]),
-    "approval-skipped": ("fail", ["approval before tool:read_file"]),
+    "approval-skipped": ("fail", ["approval before tool:write_file"]),
     "wrong-output": ("fail", ["output contains '总计 42'"]),
     "time-out": ("timeout", []),
     "crash": ("error", []),
@@ -81,7 +82,8 @@ def test_every_fault_is_caught_and_named_and_nothing_else(place: Place, tmp_path
     stage.script("demo", "print(42)\n")
     stage.skill("other")
     write(tmp_path / "suite/cases.json", suite())
-    done = place.vade("eval", "run", str(tmp_path / "suite"), "--yes", "--json", "-j", "4")
+    words = ["--yes", "--allow", "write_file", "--json", "-j", "4"]
+    done = place.vade("eval", "run", str(tmp_path / "suite"), *words)
     assert done.code == 1, done.err
     report = done.json
     assert len(report["results"]) + len(report["malformed"]) == 60
@@ -95,7 +97,7 @@ def test_every_fault_is_caught_and_named_and_nothing_else(place: Place, tmp_path
         if kind == "crash":
             assert result["error"] == "Unexpected Crash: boom"
         if kind == "time-out":
-            assert result["error"].startswith("It was not done after 0.3 s")
+            assert result["error"] == "It was not done after 0.3 s."
     assert [
         (wrong["file"], wrong["case"], wrong["field"], wrong["message"]) for wrong in report["malformed"]
     ] == [

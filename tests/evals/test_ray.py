@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.evals.support import BASE, Lab, case, final, select, tool
-from vademecum.evals.engines import Threads
+from vademecum.errors import ConfigError
+from vademecum.evals.cases import Case
+from vademecum.evals.engines import Engine, Threads
 from vademecum.evals.evaluating import Evaluator
 from vademecum.evals.on_ray import OnRay
 from vademecum.evals.performing import Performer
+from vademecum.evals.plan import Configuration
 from vademecum.evals.reading import Suite
+from vademecum.evals.results import Result
 from vademecum.evals.workshop import Workshop
-
-pytestmark = pytest.mark.extras
+from vademecum.models.base import Reply
+from vademecum.runs.reading import read_run, run_ids
 
 
 @pytest.fixture
@@ -27,8 +38,42 @@ def _ray() -> None:
         pytest.skip("ray is not installed: make test-extras brings it")
 
 
-@pytest.mark.usefixtures("_ray")
-@pytest.mark.filterwarnings("default")
+class Deadly:
+    """A model that ends the process it runs in: always for some requests, once for others."""
+
+    name = "deadly"
+
+    def __init__(self, once: Path) -> None:
+        self._once = once
+
+    def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Reply:
+        asked = str(messages[-1].content)
+        if "always" in asked:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "once" in asked and not self._once.exists():
+            self._once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "frozen" in asked:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return Reply(json.dumps(final("好")))
+
+
+def evaluate(
+    lab: Lab, out: Path, cases: list[Case], engine: Engine, way: Configuration = BASE, **more: Any
+) -> list[Result]:
+    workshop = Workshop(lab.place.build(), out, None, {"PATH": os.environ["PATH"]})
+    performer = Performer(workshop, models=lab.models)
+    suite = Suite("suite", "", tuple(cases))
+    return list(Evaluator(engine, performer, **more).evaluate(suite, [way]).results)
+
+
+pytestmark = [
+    pytest.mark.extras,
+    pytest.mark.usefixtures("_ray"),
+    pytest.mark.filterwarnings("default"),
+]
+
+
 def test_ray_gives_what_threads_give(lab: Lab, tmp_path: Path) -> None:
     turns = [select("file-diff"), tool("write_file", path="a.txt", content="x"), final("好")]
     expected = {"skills_any_of": ["file-diff"], "output": {"contains": "好", "files": [{"path": "a.txt"}]}}
@@ -36,15 +81,72 @@ def test_ray_gives_what_threads_give(lab: Lab, tmp_path: Path) -> None:
         case(f"c{n}", *turns, expected=expected, constraints={"max_turns": 2 if n % 4 == 0 else 9})
         for n in range(12)
     ]
-    suite = Suite("suite", "", tuple(cases))
     found = {}
-    for name, engine in (("threads", Threads(2)), ("ray", OnRay(2))):
-        performer = Performer(
-            Workshop(lab.place.build(), tmp_path / name, None, {"PATH": os.environ["PATH"]})
-        )
-        results = Evaluator(engine, performer).evaluate(suite, [BASE]).results
+    engines: dict[str, Engine] = {"threads": Threads(2), "ray": OnRay(2)}
+    for name, engine in engines.items():
+        results = evaluate(lab, tmp_path / name, cases, engine)
         found[name] = [(r.key, r.case, r.outcome, r.checks, r.skills, r.answer, r.turns) for r in results]
     assert found["ray"] == found["threads"]
     assert [outcome for _, _, outcome, *_ in found["ray"]] == [
         "fail" if n % 4 == 0 else "pass" for n in range(12)
     ]
+
+
+def test_ray_ends_what_takes_too_long_and_loses_nothing_with_a_worker(lab: Lab, tmp_path: Path) -> None:
+    """Time-outs, a worker that is killed once, always, or that only stops: the others are done all the same."""
+    lab.models["deadly"] = Deadly(tmp_path / "was-killed")
+    slow = case("slow", {"seconds": 50, "reply": final()}, constraints={"max_seconds": 0.3})
+    cases = [
+        *(case(name, input=name) for name in ("killed once", "killed always", "good", "fine")),
+        case("frozen", input="frozen", constraints={"max_seconds": 0.3}),
+    ]
+    way = msgspec.structs.replace(BASE, model="deadly", seconds=1.0)
+    found = evaluate(lab, tmp_path / "out", cases, OnRay(2, patience=0.0), way)
+    assert [(r.case, r.outcome) for r in found] == [
+        ("killed once", "pass"),
+        ("killed always", "error"),
+        ("good", "pass"),
+        ("fine", "pass"),
+        ("frozen", "timeout"),
+    ]
+    assert found[1].error == "Its worker was lost 2 times while it ran."
+    late = evaluate(lab, tmp_path / "late", [slow, case("good", final())], OnRay(2))
+    assert [(r.outcome, r.error) for r in late] == [("timeout", "It was not done after 0.3 s."), ("pass", "")]
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory for rooms whose name is short enough for Ray's sockets."""
+    with tempfile.TemporaryDirectory(prefix="vr-", dir="/tmp", ignore_cleanup_errors=True) as place:
+        monkeypatch.setenv("TMPDIR", place)
+        yield Path(place)
+
+
+def test_an_interruption_ends_workers_cleanly(lab: Lab, tmp_path: Path, short: Path) -> None:
+    cases = [case("quick", final()), case("slow", {"seconds": 50, "reply": final()})]
+
+    def progress(*, done: int, total: int, result: Result | None) -> None:
+        if result is not None:
+            while not (runs := run_ids(tmp_path / "out/runs")) or len(runs) < 2:
+                time.sleep(0.05)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(lab, tmp_path / "out", cases, OnRay(2), progress=progress)
+    runs = [read_run(tmp_path / "out/runs", run) for run in run_ids(tmp_path / "out/runs")]
+    assert sorted(run.status for run in runs) == ["done", "interrupted"]
+    assert not list(short.glob("vade-eval-*"))
+    assert not (tmp_path / "out/results.jsonl").read_text().count("slow")
+
+
+def test_more_workers_than_there_are_is_said(lab: Lab, tmp_path: Path) -> None:
+    import ray
+
+    ray.init(num_cpus=1, include_dashboard=False)
+    try:
+        with pytest.raises(
+            ConfigError, match="The cluster has 1 CPUs, and 2 workers need one each: name -j 1"
+        ):
+            evaluate(lab, tmp_path / "out", [case("a", final()), case("b", final())], OnRay(2))
+    finally:
+        ray.shutdown()

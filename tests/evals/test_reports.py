@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,11 +13,13 @@ import pytest
 from tests.evals.support import BASE, Lab, case, final, select, tool, write
 from vademecum.evals.comparing import compare
 from vademecum.evals.configurations import with_and_without
+from vademecum.evals.documents import summary_document
 from vademecum.evals.junit import junit_of
-from vademecum.evals.markdown import markdown_of
+from vademecum.evals.markdown import markdown_of, notes
 from vademecum.evals.page import page, write_pages
+from vademecum.evals.plan import Configuration
 from vademecum.evals.reading import Malformed
-from vademecum.evals.results import CaseLine, Evaluation, Result, read_evaluation
+from vademecum.evals.results import CaseLine, Evaluation, Header, Result, Verdict, read_evaluation
 from vademecum.evals.summary import summarise
 from vademecum.evals.triggers import Cell, SkillRate, triggers_of
 from vademecum.evals.workspace import write_workspace
@@ -115,14 +118,153 @@ def test_a_comparison_reduces_repeats_first_and_knows_a_regression() -> None:
         "inconclusive",
     )
     assert not compare(results(a="+-"), results(a="--"), old_name="o", new_name="n").regressions
+    assert not compare(results(a="+"), results(a="+"), old_name="o", new_name="n").is_regression
+
+
+def one(name: str, outcome: Verdict, number: int = 1, **fields: Any) -> Result:
+    return Result(f"{name}{number}", name, "x", number, outcome, **fields)
+
+
+@pytest.mark.parametrize("lost", ["error", "timeout", "unusable", "unjudged", None])
+def test_a_case_that_has_no_verdict_any_more_is_not_well(lost: Verdict | None) -> None:
+    """Errors, missing cases and malformed ones on one side are no pairs; what passed and is gone is said."""
+    old = [one(name, "pass") for name in "abcde"] + [one("f", "fail")]
+    new = [one("a", "pass")] + ([one(name, lost) for name in "bcdef"] if lost else [])
+    found = compare(old, new, old_name="o", new_name="n")
+    assert (found.lost, found.regressions, found.difference.pairs) == (("b", "c", "d", "e"), (), 1)
+    assert found.unpaired == ("b", "c", "d", "e", "f")
+    assert found.is_regression
+    assert not compare(old[-1:] + old[:1], new[:1], old_name="o", new_name="n").is_regression
+    none = compare(old, [], old_name="o", new_name="n")
+    assert (none.is_regression, none.said) == (
+        True,
+        "inconclusive: from o to n no case has a verdict on both sides, so nothing can be said",
+    )
+    assert compare([], [], old_name="o", new_name="n").is_regression
+
+
+def test_a_comparison_says_what_is_so() -> None:
+    both = compare(
+        [one("a", "pass"), one("b", "fail")], [one("a", "fail"), one("b", "pass")], old_name="o", new_name="n"
+    )
+    assert both.said == (
+        "inconclusive: +0.0% from o to n (95 % interval -100.0% to +100.0%, 2 cases); "
+        "they differ both ways, and what would settle it cannot be told from these"
+    )
+    single = compare([one("a", "fail")], [one("a", "pass")], old_name="o", new_name="n")
+    assert "1 case); only 1 of them differs, and fewer than 6 settle nothing" in single.said
+
+
+def test_what_did_not_run_through_costs_nothing() -> None:
+    """A run that crashed early is not cheap, and pairs have the same cases on both sides."""
+    cheap: dict[str, Any]
+    dear: dict[str, Any]
+    cheap, dear = (
+        {"input_tokens": 100, "seconds": 1.0, "turns": 1},
+        {"input_tokens": 900, "seconds": 9.0, "turns": 9},
+    )
+    old = [one("a", "pass", **cheap), one("b", "pass", **dear)]
+    new = [one("a", "pass", **cheap), one("b", "error"), one("c", "timeout", turns=1)]
+    found = compare(old, new, old_name="o", new_name="n")
+    assert (found.tokens, found.seconds) == (0.0, 0.0)
+    header = Header("n", "", "", 0.0, (Configuration("x"),), (), (), ())
+    (column,) = summarise(Evaluation(header, tuple(new))).columns
+    assert (column.cost.turns, column.cost.tokens, column.cost.seconds) == (1.0, 100.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "mark"),
+    [
+        (["pass", "pass"], "pass"),
+        (["pass", "error", "error"], "error"),
+        (["pass", "timeout"], "timeout"),
+        (["pass", "unusable"], "unusable"),
+        (["pass", "unjudged"], "unjudged"),
+        (["pass", "fail", "error"], "flaky"),
+        (["fail", "error"], "fail"),
+    ],
+)
+def test_only_what_passed_every_time_passes(outcomes: list[Verdict], mark: str) -> None:
+    results = tuple(one("a", outcome, n) for n, outcome in enumerate(outcomes, 1))
+    units = tuple(result.key for result in results)
+    header = Header("n", "", "", 0.0, (Configuration("x"),), (CaseLine("a", ""),), (), units)
+    summary = summarise(Evaluation(header, results))
+    assert (summary.rows[0].mark, summary.is_clean) == (mark, mark == "pass")
+    assert summary_document(Evaluation(header, results), summary)["rows"][0]["mark"] == mark
+
+
+def test_a_rate_is_over_cases_however_often_they_run() -> None:
+    """A hundred runs of one case are one case; of thirty that all passed, a tenth may still fail."""
+    header = Header("n", "", "", 0.0, (Configuration("x"),), (), (), ())
+    often = summarise(Evaluation(header, tuple(one("a", "pass", n) for n in range(100))))
+    rate = often.columns[0].rate
+    assert (rate.passed, rate.total, rate.cases, rate.failures_at_most) == (100, 100, 1, None)
+    assert rate.interval.low < 0.25
+    assert "rate and interval are over 1 case, the runs of each reduced to their mean" in notes(often)
+    uneven = [one("a", "pass", n) for n in range(9)] + [one("b", "fail")]
+    assert summarise(Evaluation(header, tuple(uneven))).columns[0].rate.rate == 0.5
+    many = summarise(Evaluation(header, tuple(one(str(n), "pass") for n in range(30))))
+    assert "no failure in 30 cases: at most 10.0% of such cases can be expected to fail" in notes(many)
+
+
+def test_all_of_several_skills_are_wanted() -> None:
+    lines = [
+        CaseLine("1", "", wanted=("csv", "diff"), about_skills=True, needed=("csv", "diff")),
+        CaseLine("2", "", wanted=("csv", "diff"), about_skills=True, one_of=("csv", "diff")),
+        CaseLine("3", "", wanted=("csv", "diff"), about_skills=True, one_of=("csv", "diff"), needed=("csv",)),
+    ]
+    found = triggers_of(lines, [one(str(n), "fail", skills=("csv",)) for n in (1, 2, 3)])
+    assert found is not None
+    assert found.skills == (SkillRate("csv", 3, 0, 0), SkillRate("diff", 0, 0, 1))
+    assert (found.overall.recall, found.overall.missed) == (0.75, 1)
+
+
+def test_the_same_everywhere_needs_a_result_everywhere() -> None:
+    ways = (Configuration("A"), Configuration("B"))
+    header = Header("n", "", "", 0.0, ways, (CaseLine("c", ""), CaseLine("d", "")), (), ())
+    results = (
+        Result("1", "c", "A", 1, "pass"),
+        Result("2", "d", "A", 1, "fail"),
+        Result("3", "d", "B", 1, "fail"),
+    )
+    assert summarise(Evaluation(header, results)).never_discriminating == ("d",)
+
+
+def test_programs_get_every_number_and_word(evaluation: Evaluation) -> None:
+    document = summary_document(evaluation, summarise(evaluation))
+    assert {
+        (row["case"], row["mark"]) for row in document["rows"] if row["configuration"] == "with_skill"
+    } == {
+        ("通过", "pass"),
+        ("wrong <b>", "fail"),
+        ("slow", "timeout"),
+        ("crash", "error"),
+        ("unjudged", "unjudged"),
+        ("writes", "pass"),
+    }
+    overall = document["columns"][0]["triggers"]["overall"]
+    assert (overall["precision"], overall["recall"]) == (0.5, 0.5)
+    assert {rate["skill"]: rate["recall"] for rate in document["columns"][0]["triggers"]["skills"]} == {
+        "csv-summary": None,
+        "file-diff": 0.5,
+    }
+    (comparison,) = document["comparisons"]
+    assert (comparison["verdict"], comparison["regression"]) == ("inconclusive", False)
+    assert comparison["said"].startswith("inconclusive: +33.3%")
+    assert json.loads(json.dumps(document))["expecting_nothing"] == ["crash", "writes"]
 
 
 def test_markdown(evaluation: Evaluation) -> None:
     text = markdown_of(summarise(evaluation))
-    assert "| with\\_skill | 3 of 4 | 75.0% | 30.1% to 95.4% | 1 | 1 | 1 |" in text
+    assert "| with\\_skill | 3 of 4 runs | 66.7% | 20.8% to 93.9% | 1 | 1 | 0 | 1 |" in text
+    assert "wanted \\\\ taken" in text
     assert "- malformed: a.json, case x, field input: Field required" in text
     assert "| wrong \\<b> | with\\_skill | fail | skills\\_any\\_of file-diff: it took csv-summary |" in text
     assert "| file-diff | 100.0% | 50.0% | 1 | 0 | 1 |" in text
+    line = CaseLine("a", "", wanted=("x",), about_skills=True)
+    header = Header("n", "", "", 0.0, (Configuration("x"),), (line,), (), ())
+    hostile = (one("a", "pass", skills=("evil|<img src=x>",)),)
+    assert "| evil\\|\\<img src=x> |" in markdown_of(summarise(Evaluation(header, hostile)))
 
 
 def test_junit_is_xml_whatever_a_run_says(evaluation: Evaluation) -> None:
@@ -143,7 +285,7 @@ def test_junit_is_xml_whatever_a_run_says(evaluation: Evaluation) -> None:
 def test_the_page_links_to_each_run_and_runs_nothing(evaluation: Evaluation, tmp_path: Path) -> None:
     written = write_pages(evaluation, summarise(evaluation), tmp_path / "报告.html")
     text = (tmp_path / "报告.html").read_text("utf-8")
-    assert written == len(list((tmp_path / "报告-runs").iterdir())) == 12
+    assert written == len(list((tmp_path / "报告-runs").iterdir())) == 14
     assert "<script" not in text
     assert "wrong &lt;b&gt;" in text
     assert text.count("<svg") == 4
@@ -162,18 +304,62 @@ def test_workspace_files_as_viewers_read_them(evaluation: Evaluation, tmp_path: 
     run = place / "eval-writes/with_skill/run-2"
     assert (run / "outputs/out/a.txt").read_text() == "x"
     grading = json.loads((run / "grading.json").read_text())
-    assert grading["assertion_results"] == grading["expectations"]
-    assert set(grading["expectations"][0]) == {"text", "passed", "evidence"}
-    assert set(grading["summary"]) == {"passed", "failed", "total", "pass_rate"}
+    assert grading["assertion_results"] == grading["expectations"] == []
+    assert grading["summary"] == {"passed": 0, "failed": 0, "total": 0, "pass_rate": 1.0}
+    wrong = json.loads((place / "eval-wrong-b/with_skill/run-1/grading.json").read_text())
+    evidence = {"text": "skills_any_of file-diff", "passed": False, "evidence": "it took csv-summary"}
+    assert wrong["expectations"] == [evidence]
+    assert wrong["summary"] == {"passed": 0, "failed": 1, "total": 1, "pass_rate": 0.0}
     assert set(json.loads((run / "timing.json").read_text())) == {"total_tokens", "duration_ms"}
-    benchmark = json.loads((place / "benchmark.json").read_text())
+    for name in ("crash", "slow", "unjudged"):  # nobody graded them
+        assert not (place / f"eval-{name}/with_skill/run-1/grading.json").exists()
+
+
+def test_the_benchmark_counts_what_was_judged(evaluation: Evaluation, tmp_path: Path) -> None:
+    benchmark = json.loads((write_workspace(evaluation, tmp_path) / "benchmark.json").read_text())
     assert set(benchmark) == {"metadata", "runs", "run_summary"}
-    assert set(benchmark["runs"][0]) == {"eval_id", "configuration", "run_number", "result"}
-    assert set(benchmark["runs"][0]["result"]) == {
+    assert benchmark["metadata"]["evals_run"] == [each.id for each in CASES]
+    runs = {
+        (run["eval_id"], run["configuration"], run["run_number"]): run["result"] for run in benchmark["runs"]
+    }
+    assert set(runs["通过", "with_skill", 1]) == {
         "pass_rate", "passed", "failed", "total", "time_seconds", "tokens", "tool_calls", "errors",
     }  # fmt: skip
-    assert set(benchmark["run_summary"]) == {"with_skill", "without_skill", "delta"}
-    assert (place / "eval-wrong-b/with_skill").is_dir()
+    found = {
+        case: (result["pass_rate"], result["errors"])
+        for (case, side, _), result in runs.items()
+        if side == "with_skill"
+    }
+    assert found == {
+        "通过": (1.0, 0),
+        "wrong <b>": (0.0, 0),
+        "slow": (None, 1),
+        "crash": (None, 1),
+        "unjudged": (None, 0),
+        "writes": (1.0, 0),
+    }
+    assert (runs["通过", "with_skill", 1]["passed"], runs["通过", "with_skill", 1]["total"]) == (2, 2)
+    sides = benchmark["run_summary"]
+    assert set(sides) == {"with_skill", "without_skill", "delta"}
+    assert sides["with_skill"]["pass_rate"]["mean"] == 0.75
+    assert sides["without_skill"]["pass_rate"]["mean"] == pytest.approx((0.5 + 0 + 1 + 1) / 4)
+    assert sides["delta"]["pass_rate"] == pytest.approx(0.125)
+
+
+def test_directories_of_a_workspace_are_each_their_own(tmp_path: Path) -> None:
+    header = Header("n", "", "", 0.0, (Configuration("x y"), Configuration("x-y")), (), (), ())
+    results = [
+        Result(f"{n}", name, way, 1, "pass", answer=name + way)
+        for n, (name, way) in enumerate([("a b", "x y"), ("a-b", "x y"), ("A B", "x-y"), ("a b", "x-y")])
+    ]
+    place = write_workspace(Evaluation(header, tuple(results)), tmp_path)
+    answers = {str(file.relative_to(place)): file.read_text() for file in place.rglob("answer.md")}
+    assert answers == {
+        "eval-a-b/x-y/outputs/answer.md": "a bx y",
+        "eval-a-b-2/x-y/outputs/answer.md": "a-bx y",
+        "eval-A-B-3/x-y-2/outputs/answer.md": "A Bx-y",
+        "eval-a-b/x-y-2/outputs/answer.md": "a bx-y",
+    }
 
 
 def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from bench.evals import filler
 from bench.library import trigger_set, write_library
 from bench.search import Judge
 
 from tests.evals.support import write
 from tests.support import DATA
 from vademecum import IndexOptions, Root, build_index
+from vademecum.evals.configurations import by_size
 from vademecum.evals.engines import Threads
 from vademecum.evals.evaluating import Evaluator
 from vademecum.evals.performing import Performer
@@ -43,3 +45,31 @@ def test_the_trigger_evaluation_reproduces_the_search_benchmark(tmp_path: Path) 
     assert column.triggers.ranked_first == sum(place == 0 for _, place in places)
     assert column.triggers.overall.right <= column.triggers.ranked_first
     assert (column.triggers.overall.recall or 0) > 0.4
+
+
+def test_how_a_library_that_grows_changes_who_takes_whose_request(tmp_path: Path) -> None:
+    """The same requests among 10, 1,000 and 10,000 skills: every size holds the wanted ones, none helps search."""
+    names = write_library(tmp_path / "library")
+    filler(tmp_path / "filler", 10_000 - len(names))
+    roots = [Root(tmp_path / "library", "extra"), Root(tmp_path / "filler", "extra")]
+    index = build_index(roots, IndexOptions(cache=tmp_path / "cache"))
+    entries = trigger_set(names)
+    chosen = sorted({entry["skill"] for entry in entries})[:10]
+    wanted = [entry for entry in entries if entry["skill"] in chosen]
+    suite = read_suite(write(tmp_path / "triggers.json", wanted))
+    ways = by_size([Configuration("default")], [10, 1000, 10_000], suite.cases, index)
+    assert [(way.name, len(way.skills or ())) for way in ways] == [
+        ("10 skills", 10),
+        ("1,000 skills", 1000),
+        ("10,000 skills", 10_000),
+    ]
+    assert all(set(chosen) <= set(way.skills or ()) for way in ways)
+    performer = Performer(Workshop(index, tmp_path / "out"))
+    columns = summarise(Evaluator(Threads(2), performer).evaluate(suite, ways)).columns
+    found = [column.triggers for column in columns if column.triggers is not None]
+    assert [each.wanted for each in found] == [len(wanted)] * 3
+    first = [each.ranked_first for each in found]
+    assert first[0] >= first[1] >= first[2] > 0
+    assert first[0] > first[2]
+    recall = [each.overall.recall or 0.0 for each in found]
+    assert recall[0] >= recall[2] > 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +32,20 @@ RUN = [
     Event(14, 0.0, "action", {"action": "final_answer", "payload": {"text": "完成"}}),
     Event(15, 0.0, "run_finished", {"status": "done"}),
 ]  # fmt: skip
+
+
+def called(*tools: str, done: bool = False, first: int = 1) -> list[Event]:
+    """Calls of tools; where they are done, with what is on record of that."""
+    found: list[Event] = []
+    for tool in tools:
+        number = first + len(found)
+        payload = {"tool": tool, "arguments": {}}
+        found.append(Event(number, 0.0, "action", {"action": "call_tool", "payload": payload}))
+        if done:
+            data = {"tool": tool, "parameters": {}, "ok": True, "code": ""}
+            found.append(Event(number + 1, 0.0, "tool_called", data))
+            found.append(Event(number + 2, 0.0, "observation", {"code": ""}))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -72,6 +89,22 @@ RUN = [
         ({"before": ["approval", "tool:run_script"]}, "pass", (11, 12)),
         ({"require": {"kind": "final_answer", "arguments": {"text": "*完成*"}}}, "pass", (14,)),
         ({"never": {"kind": "run_finished", "arguments": {"status": "failed"}}}, "pass", ()),
+        ({"at_most": 1, "of": "call_*:read_file"}, "pass", (6,)),
+        ({"at_most": 1, "of": "re:^call_tool$"}, "pass", (6,)),
+        ({"at_most": 1, "of": {"name": "read_file"}}, "pass", (6,)),
+        ({"at_most": 2, "of": "re:skill"}, "pass", (2, 2)),
+        ({"at_least": 2, "of": "call_*"}, "fail", (6,)),
+        ({"at_least": 2, "of": {"outcome": "denied"}}, "fail", (12,)),
+        ({"require": {"kind": "*", "name": "run_script", "outcome": "denied"}}, "pass", (12,)),
+        ({"sequence": ["call_*:read_file", "call_*:read_file"]}, "fail", (6,)),
+        ({"sequence": ["call_*:read_file", "call_*:read_file"], "mode": "any_order"}, "fail", (6,)),
+        ({"never": {"kind": "write_file"}}, "pass", ()),
+        ({"never": {"kind": "read_file"}}, "fail", (6,)),
+        ({"require": {"kind": "tool_called", "arguments": {"ok": False}}}, "pass", (12,)),
+        ({"at_most": 2, "of": "observation"}, "fail", (5, 8, 13)),
+        ({"at_most": 4, "of": "action"}, "pass", (2, 6, 9, 14)),
+        ({"require": {"kind": "call_tool", "arguments": {"path.²": "a.txt"}}}, "fail", ()),
+        ({"require": {"kind": "call_tool", "arguments": {"lines": True}}}, "fail", ()),
     ],
 )  # fmt: skip
 def test_constraints(constraint: dict[str, Any], holds: str, events: tuple[int, ...]) -> None:  # L1
@@ -80,23 +113,106 @@ def test_constraints(constraint: dict[str, Any], holds: str, events: tuple[int, 
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "said"),
     [
-        [],
-        {"never": ""},
-        {"never": {"nope": 1}},
-        {"before": ["a"]},
-        {"at_most": -1, "of": "x"},
-        {"at_most": True, "of": "x"},
-        {"sequence": []},
-        {"sequence": ["a"], "mode": "sideways"},
-        {"sequence": [{"kind": "a", "outcome": "ok"}], "mode": "exact"},
-        {"after": "a", "then": "b", "within": 0},
+        ([], "an object"),
+        ({"never": ""}, "a pattern is a text"),
+        ({"never": {"nope": 1}}, "not 'nope'"),
+        ({"before": ["grep"]}, "list of two patterns"),
+        ({"at_most": -1, "of": "grep"}, "whole number"),
+        ({"at_most": True, "of": "grep"}, "whole number"),
+        ({"sequence": []}, "1 to 100"),
+        ({"sequence": ["grep"], "mode": "sideways"}, "sideways"),
+        ({"sequence": [{"kind": "call_tool", "outcome": "ok"}], "mode": "exact"}, "leave out the outcome"),
+        ({"sequence": ["load_skill:pdf", "final_answer"], "mode": "exact"}, "of actions .* not 'load_skill'"),
+        ({"after": "grep", "then": "grep", "within": 0}, "whole number from 1"),
+        ({"never": "wirte_file"}, "no kind of step 'wirte_file': did you mean 'write_file'"),
+        ({"never": {"kind": "wirte_file"}}, "did you mean 'write_file'"),
+        ({"never": "call_tool:raed_file"}, "no tool 'raed_file': did you mean 'read_file'"),
+        ({"never": "tool:rocket"}, "no tool 'rocket': there are delete_file"),
+        ({"never": "loadskill:pdf"}, "did you mean 'load_skill'"),
+        ({"never": "write_file:a.txt"}, "'write_file' is a tool"),
+        ({"never": "re:(?<!a)b"}, "none of RE2's"),
     ],
 )
-def test_a_constraint_that_is_none_is_refused(wrong: Any) -> None:
-    with pytest.raises(ValueError, match=r"\w+"):
+def test_a_constraint_that_is_none_is_refused(wrong: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         parse_constraint(wrong)
+
+
+def test_everything_that_is_recorded_can_be_named() -> None:
+    """The kinds are those of docs/agent.md: a new event that nobody adds here could not be named in a case."""
+    page = (Path(__file__).parents[2] / "docs/agent.md").read_text("utf-8")
+    table = page.partition("| event | what happened |")[2].partition("\n\n")[0]
+    events = re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines()[2:]))
+    assert len(events) > 15
+    for event in events:
+        parse_constraint({"never": event})
+
+
+CALLS = ["read_file", "grep", "read_file"]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "holds"),
+    [
+        (["read_file", "grep", "read_file"], "pass"),
+        (["call_*:read_file", "*:grep", "call_tool"], "pass"),
+        (["read_file", "grep"], "fail"),
+        (["read_file", "read_file", "grep"], "fail"),
+        (["read_file", "grep", "read_file", "read_file"], "fail"),
+        (["call_*:read_file"] * 3, "fail"),
+    ],
+)
+def test_exact_is_the_whole_list(sequence: list[str], holds: str) -> None:
+    parsed = parse_constraint({"sequence": sequence, "mode": "exact"})
+    assert check([parsed], called(*CALLS, done=True))[0].holds == holds
+
+
+def test_exact_looks_at_nothing_but_actions() -> None:
+    loaded = Event(1, 0.0, "skill_loaded", {"skill": "user:grep"})
+    parsed = parse_constraint({"sequence": ["*:grep", "read_file"], "mode": "exact"})
+    assert check([parsed], [loaded, *called("list_dir", "read_file")])[0].holds == "fail"
+
+
+def test_many_events_prove_that_it_was_too_often() -> None:
+    events = called(*["grep"] * 40)
+    verdict = check([parse_constraint({"at_most": 30, "of": "grep"})], events)[0]
+    assert verdict.events == tuple(range(1, 32))
+
+
+def test_a_plan_that_does_not_fit_is_not_what_came_of_the_action() -> None:
+    action, ended = called("grep")[0], Event(3, 0.0, "observation", {"line": "[2] call_tool: ok", "code": ""})
+    plan = Event(2, 0.0, "observation", {"line": "[1] plan_update: plan", "code": "plan"})
+    parsed = parse_constraint({"require": {"kind": "call_tool", "outcome": "ok"}})
+    assert check([parsed], [action, plan, ended])[0] == Verdict(str(parsed), "pass", (3,))
+
+
+def test_what_children_do_counts_and_orders_are_the_runs_own() -> None:
+    started = Event(1, 0.0, "child_started", {"run": "kid", "skill": "user:alone"})
+    inside = [
+        Event(1, 0.0, "skill_loaded", {"skill": "user:alone", "origin": "nested"}),
+        *called("write_file", first=2),
+        Event(3, 0.0, "action", {"action": "final_answer", "payload": {"text": "x"}}),
+    ]
+    constraints = [
+        {"never": "write_file"},
+        {"at_most": 0, "of": "call_*"},
+        {"at_most": 1, "of": "load_skill"},
+        {"never": "final_answer"},
+        {"before": ["grep", "write_file"]},
+    ]
+    watched = Trajectory([parse_constraint(each) for each in constraints])
+    watched.see(started)
+    for event in inside:
+        watched.see(event, "kid")
+    assert [(found.holds, found.events, found.elsewhere) for found in watched.verdicts()] == [
+        ("fail", (), ("kid:2",)),
+        ("fail", (), ("kid:2",)),
+        ("pass", (1,), ()),
+        ("pass", (), ()),
+        ("vacuous", (), ()),
+    ]
 
 
 def test_a_violation_is_known_when_it_happens() -> None:
@@ -110,28 +226,60 @@ def test_a_violation_is_known_when_it_happens() -> None:
     assert watched.violation == Verdict("never run_script", "fail", (9,))
 
 
-@given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=12), st.integers(1, 4))
+TOOLS = st.sampled_from(["read_file", "grep", "list_dir"])
+
+
+@given(st.lists(TOOLS, max_size=12), st.integers(1, 4))
 def test_within_is_what_its_words_say(names: list[str], within: int) -> None:
     """after a comes b within k: for every a one of the next k actions is b, and nothing else decides it."""
-    events = [
-        Event(n, 0.0, "action", {"action": "call_tool", "payload": {"tool": name, "arguments": {}}})
-        for n, name in enumerate(names, 1)
-    ]
-    parsed = parse_constraint({"after": "call_tool:a", "then": "call_tool:b", "within": within})
-    wanted = [n for n, name in enumerate(names) if name == "a"]
-    kept = all("b" in names[n + 1 : n + 1 + within] for n in wanted)
+    parsed = parse_constraint({"after": "read_file", "then": "grep", "within": within})
+    wanted = [n for n, name in enumerate(names) if name == "read_file"]
+    kept = all("grep" in names[n + 1 : n + 1 + within] for n in wanted)
     expected = "vacuous" if not wanted else "pass" if kept else "fail"
-    assert check([parsed], events)[0].holds == expected
+    assert check([parsed], called(*names))[0].holds == expected
 
 
-@given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=10))
+@given(st.lists(TOOLS, max_size=10))
 def test_before_is_what_its_words_say(names: list[str]) -> None:
-    events = [
-        Event(n, 0.0, "action", {"action": "call_tool", "payload": {"tool": name, "arguments": {}}})
-        for n, name in enumerate(names, 1)
-    ]
-    verdict = check([parse_constraint({"before": ["call_tool:a", "call_tool:b"]})], events)[0]
-    if "b" not in names:
+    verdict = check([parse_constraint({"before": ["read_file", "grep"]})], called(*names))[0]
+    if "grep" not in names:
         assert verdict.holds == "vacuous"
     else:
-        assert verdict.holds == ("pass" if "a" in names[: names.index("b")] else "fail")
+        assert verdict.holds == ("pass" if "read_file" in names[: names.index("grep")] else "fail")
+
+
+@given(st.lists(TOOLS, max_size=10), st.sampled_from(["require", "never"]))
+def test_between_is_what_its_words_say(names: list[str], word: str) -> None:
+    """From each read_file to the next grep there is a list_dir, or there is none."""
+    parsed = parse_constraint({"between": ["read_file", "grep"], word: "list_dir"})
+    inside = [
+        "list_dir" in names[n + 1 : names.index("grep", n)]
+        for n, name in enumerate(names)
+        if name == "read_file" and "grep" in names[n:]
+    ]
+    expected = "pass" if all(found is (word == "require") for found in inside) else "fail"
+    assert check([parsed], called(*names))[0].holds == (expected if inside else "vacuous")
+
+
+@given(
+    st.lists(TOOLS, max_size=6),
+    st.lists(st.sampled_from(["read_file", "grep", "call_*", "*"]), min_size=1, max_size=4),
+)
+def test_sequences_are_what_their_words_say(names: list[str], wanted: list[str]) -> None:
+    """With the call, what came of it and the tool itself on record, each action still counts once."""
+
+    def fits(pattern: str, name: str) -> bool:
+        return pattern == name or "*" in pattern
+
+    def holds(mode: str) -> str:
+        parsed = parse_constraint(
+            {"sequence": [p if "*" in p else f"call_*:{p}" for p in wanted], "mode": mode}
+        )
+        return check([parsed], called(*names, done=True))[0].holds
+
+    rest = iter(names)
+    in_order = all(any(fits(pattern, name) for name in rest) for pattern in wanted)
+    exact = len(names) == len(wanted) and all(map(fits, wanted, names))
+    any_order = any(all(map(fits, wanted, chosen)) for chosen in itertools.permutations(names, len(wanted)))
+    found = [holds(mode) == "pass" for mode in ("in_order", "exact", "any_order")]
+    assert found == [in_order, exact, any_order]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import click
-import msgspec
 
 from vademecum.cli.output import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
 from vademecum.evals.comparing import Comparison, compare, side_by_side
-from vademecum.evals.results import HEADER, Evaluation, read_evaluation
+from vademecum.evals.documents import comparison_document, summary_document
+from vademecum.evals.results import HEADER, RAN_THROUGH, Evaluation, Result, read_evaluation, writable
 from vademecum.evals.summary import Summary, summarise
 from vademecum.runs.place import check_place, runs_directory
 
@@ -71,17 +72,15 @@ def report_command(  # noqa: PLR0913 - one for each option
 def compare_command(*, old: str, new: str, fail_on: str | None, judge: str, as_json: bool) -> int:
     """Compare two evaluations, OLD and NEW, case by case: directories of results, or names of suites.
 
-    A regression is a difference whose interval is below zero, or a case that passed every time and now fails
-    every time.
+    A regression is a difference whose interval is below zero, a case that passed every time and now fails
+    every time, or one that passed and now has no verdict. Where nothing can be paired, that is one too.
     """
     context = Context.current()
     before, after = _evaluation(old, context), _evaluation(new, context)
     found = _comparisons(before, after)
     judged = _judged(before, after, judge) if judge else []
     if as_json:
-        document = [
-            msgspec.to_builtins(one) | {"verdict": one.difference.verdict, "said": one.said} for one in found
-        ]
+        document = [comparison_document(one) for one in found]
         print_json(
             {"comparisons": document, "regression": any(one.is_regression for one in found), "judged": judged}
         )
@@ -120,11 +119,7 @@ def _evaluation(wanted: str | None, context: Context) -> Evaluation:
 def print_evaluation(evaluation: Evaluation, summary: Summary, *, as_json: bool) -> None:
     """The evaluation as text, or as one JSON document."""
     if as_json:
-        document = msgspec.to_builtins(summary)
-        document["passed"] = summary.is_clean
-        document["results"] = msgspec.to_builtins(evaluation.results)
-        document["place"] = evaluation.place
-        print_json(document)
+        print_json(summary_document(evaluation, summary))
         return
     from vademecum.cli import show_evals
 
@@ -134,7 +129,8 @@ def print_evaluation(evaluation: Evaluation, summary: Summary, *, as_json: bool)
 def _write_page(evaluation: Evaluation, summary: Summary, page: str) -> list[str]:
     from vademecum.evals.page import write_pages
 
-    runs = write_pages(evaluation, summary, Path(page).absolute())
+    with writable(Path(page)):
+        runs = write_pages(evaluation, summary, Path(page).absolute())
     return [f"{page} and {counted(runs, 'page')} of runs"]
 
 
@@ -145,47 +141,60 @@ def _write_texts(
     from vademecum.evals.markdown import markdown_of
     from vademecum.files import write_atomic
 
-    if markdown:
-        write_atomic(Path(markdown).absolute(), markdown_of(summary).encode("utf-8", "replace"))
-    if junit:
-        write_atomic(Path(junit).absolute(), junit_of(evaluation).encode("utf-8", "replace"))
+    wanted = {markdown: partial(markdown_of, summary), junit: partial(junit_of, evaluation)}
+    for file, text in wanted.items():
+        if file:
+            with writable(Path(file)):
+                write_atomic(Path(file).absolute(), text().encode("utf-8", "replace"))
     return [file for file in (markdown, junit) if file]
 
 
 def _write_workspace(evaluation: Evaluation, directory: str) -> list[str]:
     from vademecum.evals.workspace import write_workspace
 
-    return [os.path.relpath(write_workspace(evaluation, Path(directory).absolute()))]
+    with writable(Path(directory)):
+        return [os.path.relpath(write_workspace(evaluation, Path(directory).absolute()))]
 
 
 def _comparisons(old: Evaluation, new: Evaluation) -> list[Comparison]:
+    return [
+        compare(before, after, old_name=f"old{name}", new_name=f"new{name}")
+        for name, before, after in _sides(old, new)
+    ]
+
+
+def _sides(old: Evaluation, new: Evaluation) -> list[tuple[str, list[Result], list[Result]]]:
     """Configuration by configuration of the same name; where each has but one, those two."""
     before = [one.name for one in old.header.configurations]
     after = [one.name for one in new.header.configurations]
     if len(before) == len(after) == 1:
-        return [compare(old.results, new.results, old_name="old", new_name="new")]
+        return [("", list(old.results), list(new.results))]
     shared = [name for name in after if name in before]
     if not shared:
         raise CaseRefused("The two evaluations share no configuration: run both in the same way.")
-    return [
-        compare(old.of(name), new.of(name), old_name=f"old {name}", new_name=f"new {name}") for name in shared
-    ]
+    return [(f" {name}", old.of(name), new.of(name)) for name in shared]
 
 
 def _judged(old: Evaluation, new: Evaluation, judge: str) -> list[str]:
-    """Which answers a model prefers, case by case, each pair asked about twice."""
+    """Which answers a model prefers: the first that each side gave to a case, each pair asked about twice."""
     from vademecum.evals.judging import judge_pair
     from vademecum.models.choose import choose_model
 
     model = choose_model(judge)
     requests = {case.id: case.input for case in new.header.cases}
-    before = {result.case: result for result in old.results if result.repetition == 1}
     said = {"first": "old", "second": "new", "tie": "tie"}
     tally = dict.fromkeys(said.values(), 0)
-    for result in new.results:
-        if result.repetition == 1 and result.case in before:
-            other = before[result.case]
-            tally[said[judge_pair(requests[result.case], other.answer, result.answer, judge=model)]] += 1
+    for _, before, after in _sides(old, new):
+        earlier = _first_answers(before)
+        for case, answer in _first_answers(after).items():
+            if case in earlier and case in requests:
+                tally[said[judge_pair(requests[case], earlier[case], answer, judge=model)]] += 1
     return [
         f"judged by {model.name}: new is better {tally['new']}, old {tally['old']}, tie {tally['tie']} times"
     ]
+
+
+def _first_answers(results: list[Result]) -> dict[str, str]:
+    """The first answer to each case; an error, a time-out or a run that never worked gave none."""
+    ran = [result for result in results if result.outcome in RAN_THROUGH]
+    return {result.case: result.answer for result in reversed(ran)}

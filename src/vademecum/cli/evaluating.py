@@ -41,6 +41,7 @@ MAX_WORKERS = 256
 
 _DIRECTORY = click.Path(file_okay=False)
 _FILE = click.Path(dir_okay=False)
+_PROJECT = click.Path(exists=True, file_okay=False)
 
 
 @click.group("eval", cls=Group, invoke_without_command=True)
@@ -83,14 +84,14 @@ eval_command.add_command(compare_command)
     "--repeat", type=click.IntRange(1, 1000), help="Run each case so often, whatever it says itself."
 )
 @click.option("--tag", "tags", multiple=True, help="Only cases with this tag; repeatable.")
-@click.option("--project", type=_DIRECTORY, help="The project of which each run gets a copy.")
+@click.option("--project", type=_PROJECT, help="The project of which each run gets a copy, with its rules.")
 @click.option("-j", "workers", type=click.IntRange(1, MAX_WORKERS), help="So many runs at once.")
 @click.option("--engine", type=click.Choice(["threads", "ray"]), default="threads", help="Where runs happen.")
 @click.option("--address", default="", help="The Ray cluster; without it one is started here.")
 @click.option(
     "--seconds", type=click.FloatRange(0.1, 86_400), default=SECONDS, help="The most that a run may take."
 )
-@click.option("--retry", is_flag=True, help="Run errors and time-outs again.")
+@click.option("--retry", is_flag=True, help="Run errors, time-outs and unusable runs again.")
 @click.option("--out", type=_DIRECTORY, help="Where results go; else .agent/evals/results/SUITE.")
 @allow_option
 @yes_option
@@ -121,7 +122,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     """Run the cases of SUITE, a file, a directory or the name of a skill that has some.
 
     Each run has its own copy of the project and its own home. What has a result already is not run again: the
-    same command goes on where it was interrupted. Exit code 0: all passed, 1: something did not.
+    same command goes on where it was interrupted. Exit code 0: every run passed, 1: something did not.
     """
     context = Context.current()
     index = IndexWords(**words).build()

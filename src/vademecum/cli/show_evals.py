@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vademecum.cli.show import console, plain
 from vademecum.evals.comparing import Change, Comparison
-from vademecum.evals.markdown import MAX_TABLE_NAMES, confusion, notes, shown, why_of
+from vademecum.evals.markdown import MAX_TABLE_NAMES, confusion, notes, passed, shown, why_of
 from vademecum.evals.summary import CaseRow, Column, Summary
 from vademecum.evals.triggers import Triggers, is_right
 
@@ -23,6 +23,7 @@ _MARKS = {
     "flaky": ("~", "yellow"),
     "timeout": ("⧖", "magenta"),
     "error": ("!", "magenta"),
+    "unusable": ("!", "magenta"),
     "unjudged": ("?", "yellow"),
 }
 _VERDICTS = {"better": "green", "worse": "red", "inconclusive": "yellow"}
@@ -59,6 +60,9 @@ def print_comparison(comparisons: Sequence[Comparison], judged: Sequence[str]) -
         for sign, style, changes in (("↓", "red", comparison.worse), ("↑", "green", comparison.better)):
             for change in changes[:MAX_LISTED]:
                 _print_change(out, sign, style, change)
+        if comparison.lost:
+            few = ", ".join(comparison.lost[:10])
+            out.print(plain(f"passed before, and now have no verdict: {few}", style="red"), soft_wrap=True)
         if comparison.unpaired:
             few = ", ".join(comparison.unpaired[:10])
             out.print(
@@ -80,16 +84,12 @@ def print_comparison(comparisons: Sequence[Comparison], judged: Sequence[str]) -
 def _print_row(out: Console, row: CaseRow, *, several: bool) -> None:
     sign, style = _MARKS[row.mark]
     name = f"{row.case} ({row.configuration})" if several else row.case
-    mark = "" if row.mark in {"pass", "fail"} else f" {row.mark}"
+    mark = Text("" if row.mark in {"pass", "fail"} else f" {row.mark}")
     why = why_of(row)
     said = f": {why if len(why) <= MAX_WHY_CHARS else f'{why[:MAX_WHY_CHARS]}…'}" if why else ""
-    out.print(
-        Text(f"{sign} ", style=style),
-        plain(name, style="bold"),
-        plain(f"{mark}{said}"),
-        sep="",
-        soft_wrap=True,
-    )
+    # What is plain has no blank at its beginning any more, so the mark is a text of its own.
+    line = (Text(f"{sign} ", style=style), plain(name, style="bold"), mark, plain(said))
+    out.print(*line, sep="", soft_wrap=True)
 
 
 def _print_change(out: Console, sign: str, style: str, change: Change) -> None:
@@ -101,10 +101,12 @@ def _rates(columns: Sequence[Column]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     triggers = any(column.triggers for column in columns)
     own = any(column.timeouts or column.errors or column.unjudged for column in columns)
+    unusable = any(column.unusable for column in columns)
     tokens = any(column.cost.tokens for column in columns)
     table.add_column("")
     heads = ["passed", "rate", "95 % interval", *(["time-outs", "errors", "not judged"] if own else [])]
     heads += [
+        *(["unusable"] if unusable else []),
         *(["precision", "recall"] if triggers else []),
         "turns",
         "calls",
@@ -115,16 +117,17 @@ def _rates(columns: Sequence[Column]) -> Table:
     for column in columns:
         table.add_row(
             plain(column.configuration, style="bold"),
-            *_cells(column, own=own, triggers=triggers, tokens=tokens),
+            *_cells(column, own=own, unusable=unusable, triggers=triggers, tokens=tokens),
         )
     return table
 
 
-def _cells(column: Column, *, own: bool, triggers: bool, tokens: bool) -> list[str]:
+def _cells(column: Column, *, own: bool, unusable: bool, triggers: bool, tokens: bool) -> list[str]:
     rate, cost = column.rate, column.cost
-    cells = [f"{rate.passed} of {rate.total}", f"{rate.rate:.1%}"]
+    cells = [passed(rate), f"{rate.rate:.1%}"]
     cells.append(f"{rate.interval.low:.1%} to {rate.interval.high:.1%}")
     cells += [str(n) for n in (column.timeouts, column.errors, column.unjudged)] if own else []
+    cells += [str(column.unusable)] if unusable else []
     if triggers:
         overall = column.triggers.overall if column.triggers else None
         cells += [shown(overall.precision if overall else None), shown(overall.recall if overall else None)]

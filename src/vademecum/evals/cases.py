@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -13,14 +13,17 @@ from pydantic import (
     Field,
     PlainSerializer,
     PlainValidator,
+    model_validator,
 )
 
 from vademecum.evals.constraints import Constraint, parse_constraint
 from vademecum.evals.patterns import text_test
+from vademecum.evals.schemas import check_schema
 from vademecum.policy.risk import RISKS
 
 MAX_REPEAT = 1000
 MAX_SECONDS = 86_400.0
+MAX_DEPTH = 100
 
 Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
@@ -43,6 +46,11 @@ def _regular(text: str) -> str:
     return text
 
 
+def _schema(schema: dict[str, Any]) -> dict[str, Any]:
+    check_schema(schema)
+    return schema
+
+
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_listed)]
 Regulars = Annotated[tuple[Annotated[str, AfterValidator(_regular)], ...], BeforeValidator(_listed)]
@@ -50,11 +58,18 @@ Written = Annotated[Constraint, PlainValidator(parse_constraint), PlainSerialize
 
 
 class JsonCheck(_Strict):
-    """The answer, or the first JSON in it, is of this schema, or has this value at this path."""
+    """The answer, or the JSON in it, has something at this path: anything, by a schema, or this value."""
 
     path: str = ""
-    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    schema_: Annotated[Annotated[dict[str, Any], AfterValidator(_schema)] | None, Field(alias="schema")] = (
+        None
+    )
     equals: Any = None
+
+    @property
+    def has_equals(self) -> bool:
+        """Whether it says what is there: null is a value too."""
+        return "equals" in self.model_fields_set
 
 
 class MarkdownCheck(_Strict):
@@ -200,6 +215,20 @@ class Case(_Strict):
     until: Literal["answer", "loaded"] = "answer"
     place: Annotated[str, Field(exclude=True)] = ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        """Refuse what could not be written down again."""
+        problem = _unfit(value)
+        if problem:
+            raise ValueError(problem)
+        return value
+
+    @property
+    def expects_nothing(self) -> bool:
+        """Whether it passes whatever a run comes to."""
+        return self.expected == Expected() and self.constraints == Limits()
+
     @property
     def expects_skills(self) -> tuple[str, ...]:
         """The skills one of which is right for the request; none where it says nothing about that."""
@@ -210,7 +239,26 @@ class Case(_Strict):
         """Whether it says which skills are right or wrong."""
         return bool(self.expects_skills or self.expected.skills_none_of)
 
-    @property
-    def slug(self) -> str:
-        """Its id as the name of a file."""
-        return re.sub(r"[^\w-]+", "-", self.id).strip("-")[:80] or "case"
+
+def _unfit(value: Any) -> str:
+    """What is wrong with a document as such: it is nested without end, or holds half a character."""
+    waiting: list[tuple[Any, int]] = [(value, 0)]
+    while waiting:
+        found, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            return f"it is nested more than {MAX_DEPTH} levels deep: make it flatter"
+        if isinstance(found, str) and not found.isascii() and _is_broken(found):
+            return "it holds half a character (a lone surrogate): correct it"
+        if isinstance(found, Mapping):
+            waiting.extend((item, depth + 1) for pair in found.items() for item in pair)
+        elif isinstance(found, list | tuple):
+            waiting.extend((item, depth + 1) for item in found)
+    return ""
+
+
+def _is_broken(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -18,7 +18,8 @@ class Check(Struct, frozen=True):
     """One thing that was checked: whether it holds, why, and the events that prove it.
 
     ``vacuous`` means that nothing it speaks of happened, ``skipped`` that nobody was there to judge it.
-    ``judge`` names the model that judged it; everything else was computed.
+    ``judge`` names the model that judged it; everything else was computed. ``elsewhere`` are events of child
+    runs, as ``run:event``. What must ``always`` hold was not asked for by the case.
     """
 
     name: str
@@ -26,6 +27,8 @@ class Check(Struct, frozen=True):
     detail: str = ""
     events: tuple[int, ...] = ()
     judge: str = ""
+    elsewhere: tuple[str, ...] = ()
+    always: bool = False
 
 
 @dataclass(frozen=True, slots=True)

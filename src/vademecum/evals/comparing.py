@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
 
 from msgspec import Struct, structs
 
 from vademecum.evals.plan import Configuration
-from vademecum.evals.results import Evaluation, Result
+from vademecum.evals.results import JUDGED, Evaluation, Result
 from vademecum.evals.statistics import Difference, paired
 
 
@@ -26,7 +27,8 @@ class Comparison(Struct, frozen=True):
     """What changed from old to new.
 
     ``regressions`` are cases that passed every time and now fail every time. ``unpaired`` cases have a
-    verdict on one side only and count for nothing.
+    verdict on one side only and say nothing of the difference; those of them that passed in old are ``lost``.
+    Tokens and seconds are those of a run, over the cases that have a verdict on both sides.
     """
 
     old: str
@@ -38,42 +40,43 @@ class Comparison(Struct, frozen=True):
     unpaired: tuple[str, ...]
     tokens: float
     seconds: float
+    lost: tuple[str, ...] = ()
 
     @property
     def is_regression(self) -> bool:
-        """Whether it got worse: beyond doubt on the whole, or some case for good."""
-        return self.difference.verdict == "worse" or bool(self.regressions)
+        """Whether it got worse: beyond doubt on the whole, some case for good, or nobody can know."""
+        worse = self.difference.verdict == "worse" or bool(self.regressions)
+        return worse or bool(self.lost) or not self.difference.pairs
 
     @property
     def said(self) -> str:
         """In one sentence."""
         found = self.difference
+        if not found.pairs:
+            return f"inconclusive: from {self.old} to {self.new} {found.advice}"
         low, high = found.interval.low, found.interval.high
-        interval = f"95 % interval {low:+.1%} to {high:+.1%}, {found.pairs} cases"
-        change = f"{found.mean:+.1%} from {self.old} to {self.new} ({interval})"
-        if found.verdict != "inconclusive":
-            return f"{found.verdict}: {change}"
-        if found.more is None:
-            return f"inconclusive: {change}; no case differs, so more of the same would not settle it"
-        return f"inconclusive: {change}; about {found.more:,} more cases like these would settle it"
+        cases = "1 case" if found.pairs == 1 else f"{found.pairs:,} cases"
+        interval = f"95 % interval {low:+.1%} to {high:+.1%}, {cases}"
+        change = f"{found.verdict}: {found.mean:+.1%} from {self.old} to {self.new} ({interval})"
+        return f"{change}; {found.advice}" if found.advice else change
 
 
 def compare(old: Sequence[Result], new: Sequence[Result], *, old_name: str, new_name: str) -> Comparison:
     """Pair by case; errors and time-outs are no verdict."""
-    before, after = _rates(old), _rates(new)
+    before, after = rates_of(old), rates_of(new)
     both = [case for case in before if case in after]
-    changes = [Change(case, before[case], after[case]) for case in both]
+    changes = [(case, before[case], after[case]) for case in both]
     return Comparison(
         old_name,
         new_name,
-        paired([change.new - change.old for change in changes]),
-        tuple(change for change in changes if change.new > change.old),
-        tuple(change for change in changes if change.new < change.old),
-        tuple(change.case for change in changes if change.old == 1 and change.new == 0),
+        paired([later - earlier for _, earlier, later in changes]),
+        tuple(Change(case, float(a), float(b)) for case, a, b in changes if b > a),
+        tuple(Change(case, float(a), float(b)) for case, a, b in changes if b < a),
+        tuple(case for case, a, b in changes if a == 1 and b == 0),
         tuple(sorted({result.case for result in (*old, *new)} - set(both))),
-        _mean(r.input_tokens + r.output_tokens for r in new)
-        - _mean(r.input_tokens + r.output_tokens for r in old),
-        _mean(r.seconds for r in new) - _mean(r.seconds for r in old),
+        _added(old, new, both, lambda result: result.input_tokens + result.output_tokens),
+        _added(old, new, both, lambda result: result.seconds),
+        tuple(case for case, rate in before.items() if rate and case not in after),
     )
 
 
@@ -92,19 +95,30 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
         configurations += [structs.replace(c, name=names[c.name]) for c in one.header.configurations]
         results += [structs.replace(r, configuration=names[r.configuration]) for r in one.results]
     units = (*new.header.units, *old.header.units)
-    header = structs.replace(new.header, configurations=tuple(configurations), units=units)
+    header = structs.replace(new.header, configurations=tuple(configurations), units=units, planned=())
     return Evaluation(header, tuple(results), new.place, old.place)
 
 
-def _rates(results: Iterable[Result]) -> dict[str, float]:
-    """The share of passes of each case, repeats together."""
+def rates_of(results: Iterable[Result]) -> dict[str, Fraction]:
+    """The share of passes of each case that has a verdict, repeats together."""
     found: dict[str, list[bool]] = defaultdict(list)
     for result in results:
-        if result.outcome in {"pass", "fail"}:
+        if result.outcome in JUDGED:
             found[result.case].append(result.outcome == "pass")
-    return {case: fmean(passed) for case, passed in found.items()}
+    return {case: Fraction(sum(passed), len(passed)) for case, passed in found.items()}
 
 
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return fmean(found) if found else 0.0
+def _added(
+    old: Sequence[Result], new: Sequence[Result], both: Sequence[str], cost: Callable[[Result], float]
+) -> float:
+    """What a run costs more than before, case by case; runs without a verdict have no price."""
+    before, after = _costs(old, cost), _costs(new, cost)
+    return fmean(after[case] - before[case] for case in both) if both else 0.0
+
+
+def _costs(results: Sequence[Result], cost: Callable[[Result], float]) -> dict[str, float]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for result in results:
+        if result.outcome in JUDGED:
+            found[result.case].append(cost(result))
+    return {case: fmean(values) for case, values in found.items()}

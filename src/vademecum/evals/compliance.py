@@ -1,8 +1,8 @@
-"""What must hold of every run, whatever the case: computed from its events alone."""
+"""What must hold of every run and its children, whatever the case: computed from events alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vademecum.evals.checks import Check
@@ -12,25 +12,40 @@ from vademecum.runs.record import Event
 _RAN = frozenset({"once", "always", "remembered", "rule"})
 
 
-def check_compliance(events: Sequence[Event], *, streamed: str | None = None) -> list[Check]:
-    """The rules of the house; ``streamed`` is the answer as it came in pieces, where somebody listened."""
-    found = [
-        _check("one action a turn", _second_actions(events)),
-        _check("nothing loaded that was not selected", _unselected(events)),
-        _check("nothing run without its approval", _unapproved(events)),
-        _check("budgets kept", _beyond_budget(events)),
-    ]
+Broken = Iterator[tuple[int, str]]
+
+
+def check_compliance(
+    events: Sequence[Event],
+    *,
+    streamed: str | None = None,
+    children: Mapping[str, Sequence[Event]] | None = None,
+) -> list[Check]:
+    """The rules of the house; ``streamed`` is the answer as it came in pieces, where somebody listened.
+
+    ``children`` are the events of child runs by their ids: the rules hold of each.
+    """
+    runs = {"": events, **(children or {})}
+    found = [_check(name, rule, runs) for name, rule in _RULES.items()]
     return found if streamed is None else [*found, _streamed(events, streamed)]
 
 
-def _check(name: str, broken: Iterator[tuple[int, str]]) -> Check:
-    first = next(broken, None)
-    if first is None:
-        return Check(name, "pass")
-    return Check(name, "fail", first[1], (first[0],) if first[0] else ())
+def _check(
+    name: str, rule: Callable[[Sequence[Event]], Broken], runs: Mapping[str, Sequence[Event]]
+) -> Check:
+    """Where a rule is broken first: in the run itself, or in one of its children."""
+    for run, events in runs.items():
+        number, why = next(rule(events), (0, ""))
+        if why and run:
+            return Check(
+                name, "fail", f"in the child run {run}: {why}", elsewhere=(f"{run}:{number}",), always=True
+            )
+        if why:
+            return Check(name, "fail", why, (number,), always=True)
+    return Check(name, "pass", always=True)
 
 
-def _second_actions(events: Sequence[Event]) -> Iterator[tuple[int, str]]:
+def _second_actions(events: Sequence[Event]) -> Broken:
     """Actions for which the model was not asked anew."""
     asked = False
     for event in events:
@@ -42,7 +57,7 @@ def _second_actions(events: Sequence[Event]) -> Iterator[tuple[int, str]]:
             asked = False
 
 
-def _unselected(events: Sequence[Event]) -> Iterator[tuple[int, str]]:
+def _unselected(events: Sequence[Event]) -> Broken:
     """Skills that were loaded, read or run though nobody chose them before."""
     chosen: set[str] = set()
     loaded: set[str] = set()
@@ -64,7 +79,7 @@ def _unselected(events: Sequence[Event]) -> Iterator[tuple[int, str]]:
                         event.number,
                         f"a file of {skill_of(data)} was read at event {event.number} before it was loaded",
                     )
-            case "tool_called" if data.get("tool") == "run_script" and data.get("ok"):
+            case "tool_called" if data.get("tool") == "run_script" and _ran(data):
                 if str(data.get("skill")) not in loaded:
                     yield (
                         event.number,
@@ -72,14 +87,14 @@ def _unselected(events: Sequence[Event]) -> Iterator[tuple[int, str]]:
                     )
 
 
-def _unapproved(events: Sequence[Event]) -> Iterator[tuple[int, str]]:
+def _unapproved(events: Sequence[Event]) -> Broken:
     """Calls that did something though a rule said no, or asked and nobody said yes."""
     answered = False
     for event in events:
         data = event.data
         if event.type == "approval_answered":
             answered = data.get("verdict") in {"once", "always"}
-        if event.type != "tool_called" or not data.get("ok"):
+        if event.type != "tool_called" or not _ran(data):
             continue
         decision = data.get("decision") or {}
         effect, by = decision.get("effect"), data.get("approved_by")
@@ -91,7 +106,13 @@ def _unapproved(events: Sequence[Event]) -> Iterator[tuple[int, str]]:
             answered = False
 
 
-def _beyond_budget(events: Sequence[Event]) -> Iterator[tuple[int, str]]:
+def _ran(data: Mapping[str, Any]) -> bool:
+    """Whether a call did something: it went well, or a command was started, whatever came of that."""
+    result = data.get("result")
+    return bool(data.get("ok")) or (isinstance(result, Mapping) and "exit_code" in result)
+
+
+def _beyond_budget(events: Sequence[Event]) -> Broken:
     """The first thing that was more than the budget allows."""
     started = next((event for event in events if event.type == "run_started"), None)
     budget = started.data.get("budget") if started else None
@@ -120,15 +141,19 @@ def _streamed(events: Sequence[Event], streamed: str) -> Check:
     ended = next((event for event in reversed(events) if event.type == "run_finished"), None)
     final = any(e.type == "action" and e.data.get("action") == "final_answer" for e in events)
     if ended is None or not final:
-        return Check(name, "vacuous")
+        return Check(name, "vacuous", always=True)
     if ended.data.get("answer") == streamed:
-        return Check(name, "pass")
-    return Check(
-        name,
-        "fail",
-        f"{len(streamed)} characters were streamed, and they are not the answer",
-        (ended.number,),
-    )
+        return Check(name, "pass", always=True)
+    why = f"{len(streamed)} characters were streamed, and they are not the answer"
+    return Check(name, "fail", why, (ended.number,), always=True)
+
+
+_RULES: dict[str, Callable[[Sequence[Event]], Broken]] = {
+    "one action a turn": _second_actions,
+    "nothing loaded that was not selected": _unselected,
+    "nothing run without its approval": _unapproved,
+    "budgets kept": _beyond_budget,
+}
 
 
 def _payload(data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -39,7 +39,10 @@ def with_and_without(
 def by_size(
     configurations: Iterable[Configuration], sizes: Sequence[int], cases: Sequence[Case], index: SkillIndex
 ) -> list[Configuration]:
-    """Each with libraries of several sizes: the skills that cases name first, then always the same others."""
+    """Each with libraries of several sizes: the skills that cases name first, then always the same others.
+
+    What a configuration is without stays out of all of them.
+    """
     ordered = _ordered(cases, index)
     named = len({name for case in cases for name in case.expects_skills} & set(ordered))
     for size in sizes:
@@ -49,7 +52,8 @@ def by_size(
     for one in configurations:
         prefix = "" if one.name == Configuration("default").name else f"{one.name}, "
         for size in dict.fromkeys(min(size, len(ordered)) for size in sizes):
-            found.append(structs.replace(one, name=f"{prefix}{size:,} skills", skills=tuple(ordered[:size])))
+            kept = tuple(name for name in ordered[:size] if one.skills is None or name in one.skills)
+            found.append(structs.replace(one, name=f"{prefix}{size:,} skills", skills=kept))
     return found
 
 

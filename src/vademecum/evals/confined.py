@@ -6,11 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
-from vademecum.errors import CaseRefused, FileRefused, PathRefused, VademecumError
+from vademecum.errors import CaseRefused, FileRefused, VademecumError
 from vademecum.evals.cases import CommandCheck
 from vademecum.evals.checks import Check, Left
+from vademecum.evals.materials import beside
 from vademecum.files import read_capped
-from vademecum.paths import contained
 from vademecum.tools.interpreters import SYSTEM_PATH, Interpreter, own_python
 from vademecum.tools.process import Ended, Streams, run_command
 from vademecum.tools.sandbox.base import Jail, Limits, Sandbox
@@ -54,7 +54,7 @@ def check_command(wanted: CommandCheck, left: Left, *, sandbox: Sandbox) -> Chec
 def check_function(wanted: str, left: Left, *, sandbox: Sandbox) -> Check:
     """A function of a Python file beside the case: it is given what the run left, and says true or false.
 
-    A text that it returns says what is wrong.
+    A text that it returns says what is wrong. One that fails itself says nothing about the run: an error.
     """
     file, _, function = wanted.rpartition(":")
     place = _place(left, "function")
@@ -74,18 +74,19 @@ def check_function(wanted: str, left: Left, *, sandbox: Sandbox) -> Check:
     ended, said = _run([*python.words, str(place / "driver.py"), *words], left, place, python, sandbox)
     name = f"function {wanted}"
     if ended.reason != "exited" or ended.exit_code:
-        return Check(name, "fail", f"it failed ({ended.reason}, exit code {ended.exit_code}): {said}")
-    found = json.loads(read_capped(said_file, cap=MAX_CHECK_BYTES))
+        how = f"exit code {ended.exit_code}" if ended.reason == "exited" else f"stopped, {ended.reason}"
+        raise CaseRefused(f"The check {wanted!r} itself failed ({how}: {said}): correct it.")
+    try:
+        found = json.loads(read_capped(said_file, cap=MAX_CHECK_BYTES))
+    except (OSError, FileRefused, ValueError) as error:
+        raise CaseRefused(f"The check {wanted!r} ended without an answer: return one.") from error
     if isinstance(found, str):
         return Check(name, "fail" if found else "pass", found)
     return Check(name, "pass") if found else Check(name, "fail", "it says no")
 
 
 def _beside(left: Left, file: str) -> bytes:
-    try:
-        return read_capped(contained(left.place, file), cap=MAX_CHECK_BYTES)
-    except (OSError, FileRefused, PathRefused) as error:
-        raise CaseRefused(f"The check {file!r} cannot be read beside its case ({error}).") from error
+    return beside(file, str(left.place), cap=MAX_CHECK_BYTES, what="The check")
 
 
 def _place(left: Left, name: str) -> Path:

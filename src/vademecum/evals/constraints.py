@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vademecum.evals.patterns import Pattern, parse_pattern
+from vademecum.evals.patterns import Pattern, is_literal, parse_pattern
+from vademecum.evals.steps import ACTIONS
 
 MAX_PATTERNS = 100
 MAX_COUNT = 1_000_000
@@ -66,7 +67,7 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """From ``start`` to the next ``end``, ``what`` happens, or never does."""
+    """From each ``start`` to the next ``end``, ``what`` happens, or never does."""
 
     start: Pattern
     end: Pattern
@@ -155,6 +156,9 @@ def _sequence(value: Mapping[str, Any]) -> Constraint:
     patterns = tuple(map(parse_pattern, steps))
     if mode == "exact" and any(pattern.outcome for pattern in patterns):
         raise ValueError("an exact sequence is about actions as they are attempted: leave out the outcome")
+    other = next((p.kind for p in patterns if is_literal(p.kind) and p.kind not in ACTIONS), None)
+    if mode == "exact" and other is not None:
+        raise ValueError(f"an exact sequence is of actions ({', '.join(sorted(ACTIONS))}), not {other!r}")
     return Sequence(patterns, mode)
 
 

@@ -6,14 +6,19 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from vademecum.evals.performing import Cancelled, Performer, timed_out
 from vademecum.evals.plan import Unit
 from vademecum.evals.results import Result
+from vademecum.evals.stopping import Stop, interrupt
 
+# A run that is over its time ends by itself, or is interrupted so long after, or is left behind.
 GRACE_SECONDS = 1.0
+LAST_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
 
 
@@ -29,55 +34,96 @@ class Threads:
     """So many units at once in this process.
 
     A unit that neither ends nor stops when its time is over is left behind, with a thread that can do nothing
-    any more but to its own room, and another thread takes its place.
+    any more but to its own room, and another thread takes its place. Whoever stops taking results stops the
+    units that are running: nothing of them is left but records, which say that they were interrupted.
     """
 
-    def __init__(self, workers: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, workers: int, *, grace: float = GRACE_SECONDS, last: float = LAST_SECONDS) -> None:
         self._workers = workers
-        self._clock = clock
+        self._patience = _Patience(grace, last)
 
     def run(self, units: Iterable[Unit], performer: Performer) -> Iterator[Result]:
-        """The results as they come."""
-        crew = _Crew(deque(units), performer, self._clock)
+        """The results as they come; none any more once the performer is cancelled."""
+        crew = _Crew(deque(units), performer, self._patience)
         for _ in range(min(self._workers, len(crew.waiting))):
             crew.hire()
         try:
-            while crew.expected:
+            while crew.expected and not performer.cancelled.is_set():
                 yield from crew.finished()
         finally:
-            # Whatever is still running stops at its next step.
-            crew.waiting.clear()
-            if crew.expected:
-                performer.cancelled.set()
+            crew.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Patience:
+    """How many seconds after its time a run is interrupted, and how many more before it is left behind."""
+
+    grace: float
+    last: float
+
+
+@dataclass(slots=True)
+class _Running:
+    """One unit, and the thread that works on it."""
+
+    unit: Unit
+    stop: Stop
+    thread: threading.Thread
+    interrupted: bool = False
 
 
 class _Crew:
     """The threads of one evaluation."""
 
-    def __init__(self, waiting: deque[Unit], performer: Performer, clock: Callable[[], float]) -> None:
+    def __init__(self, waiting: deque[Unit], performer: Performer, patience: _Patience) -> None:
         self.waiting = waiting
         self.expected = {unit.key for unit in waiting}
         self._performer = performer
-        self._clock = clock
+        self._patience = patience
+        self._looked = time.monotonic()
         self._done: queue.SimpleQueue[Result | Unit] = queue.SimpleQueue()
-        self._running: dict[str, tuple[Unit, float]] = {}
+        self._running: dict[str, _Running] = {}
+        self._threads: list[threading.Thread] = []
 
     def hire(self) -> None:
         """Start one more thread."""
-        threading.Thread(target=self._work, daemon=True).start()
+        thread = threading.Thread(target=self._work, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def finished(self) -> Iterator[Result]:
         """What is done by now, and what will never be."""
+        if time.monotonic() - self._looked >= _LOOK_SECONDS:
+            self._looked = time.monotonic()
+            yield from self._overdue()
         try:
             done = self._done.get(timeout=_LOOK_SECONDS)
         except queue.Empty:
-            yield from self._overdue()
+            if self.waiting and not any(thread.is_alive() for thread in self._threads):
+                self.hire()
             return
-        if isinstance(done, Result) and done.key in self.expected:
+        if done.key in self.expected:
             self.expected.discard(done.key)
-            yield done
-        elif isinstance(done, Unit):
-            self.expected.discard(done.key)
+            if isinstance(done, Result):
+                yield done
+
+    def close(self) -> None:
+        """End what is running, wait until it has tidied up, and tidy up for what does not end."""
+        self.waiting.clear()
+        if self.expected:
+            self._performer.cancelled.set()
+        if self._are_left(self._patience.grace):
+            for thread in self._threads:
+                interrupt(thread)
+            self._are_left(self._patience.last)
+        self._performer.rooms.clear()
+
+    def _are_left(self, seconds: float) -> bool:
+        """Whether some thread still works after so many seconds."""
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return any(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
         while True:
@@ -85,19 +131,30 @@ class _Crew:
                 unit = self.waiting.popleft()
             except IndexError:
                 return
-            self._running[unit.key] = (unit, self._clock())
-            try:
-                self._done.put(self._performer.perform(unit))
-            except Cancelled:
-                self._done.put(unit)
-            if self._running.pop(unit.key, None) is None:
-                return  # it took so long that somebody else has this place by now
+            running = _Running(unit, self._performer.stop_for(unit), threading.current_thread())
+            self._running[unit.key] = running
+            with suppress(KeyboardInterrupt):  # it came too late to end anything
+                self._done.put(self._one(running))
+                if self._running.pop(unit.key, None) is not running:
+                    return  # it took so long that somebody else has this place by now
+
+    def _one(self, running: _Running) -> Result | Unit:
+        """The result of a unit; where the evaluation was interrupted, the unit itself."""
+        try:
+            return self._performer.perform(running.unit, running.stop)
+        except Cancelled:
+            return running.unit
+        except KeyboardInterrupt:
+            return timed_out(running.unit, running.stop.seconds)
 
     def _overdue(self) -> Iterator[Result]:
-        for unit, started in list(self._running.values()):
-            limit = unit.case.constraints.max_seconds or unit.configuration.seconds
-            if self._clock() - started > limit + GRACE_SECONDS:
-                self._running.pop(unit.key, None)
-                self.expected.discard(unit.key)
+        for running in list(self._running.values()):
+            late = running.stop.overdue
+            if late > self._patience.grace and not running.interrupted:
+                running.interrupted = True
+                interrupt(running.thread)
+            if late > self._patience.grace + self._patience.last:
+                self._running.pop(running.unit.key, None)
+                self.expected.discard(running.unit.key)
                 self.hire()
-                yield timed_out(unit, limit)
+                yield timed_out(running.unit, running.stop.seconds)

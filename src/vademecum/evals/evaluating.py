@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from vademecum.evals.engines import Engine
 from vademecum.evals.performing import Performer
-from vademecum.evals.plan import Configuration, plan
+from vademecum.evals.plan import Configuration, Unit, plan
 from vademecum.evals.reading import Suite
-from vademecum.evals.results import CaseLine, Evaluation, Header, Ledger, Result, write_header
+from vademecum.evals.results import (
+    CaseLine,
+    Evaluation,
+    Header,
+    Ledger,
+    Result,
+    planned,
+    whole,
+    write_header,
+)
 
 
 class Progress(Protocol):
@@ -31,8 +42,8 @@ class Evaluator:
     """Evaluates suites.
 
     Each result is kept as soon as it is there, so an evaluation that is interrupted, or killed, goes on with
-    what is missing when it is started again with the same directory. With ``retry``, errors and time-outs
-    are missing too.
+    what is missing when it is started again with the same directory. With ``retry``, errors, time-outs and
+    runs that never worked are missing too.
     """
 
     engine: Engine
@@ -44,30 +55,45 @@ class Evaluator:
     def evaluate(self, suite: Suite, configurations: Sequence[Configuration]) -> Evaluation:
         """Run what has no result yet, and give all results in the order of the units."""
         workshop = self.performer.stock.workshop
-        units = plan(suite.cases, configurations, workshop.index, project=workshop.project)
-        header = Header(
-            suite.name,
-            suite.place,
-            suite.skill,
-            self.clock(),
-            tuple(configurations),
-            tuple(map(CaseLine.of, suite.cases)),
-            suite.malformed,
-            tuple(unit.key for unit in units),
-        )
+        units = plan(suite.cases, configurations, workshop.index, project=workshop.project, env=workshop.env)
+        header = whole(_header(suite, configurations, units, self.clock()))
         ledger = Ledger(workshop.out)
         try:
             write_header(workshop.out, header)
-            again = {"error", "timeout"} if self.retry else set()
-            settled = {key for key, result in ledger.known.items() if result.outcome not in again}
-            missing = [unit for unit in units if unit.key not in settled]
-            done = len(units) - len(missing)
-            self.progress(done=done, total=len(units), result=None)
-            for result in self.engine.run(missing, self.performer):
-                ledger.add(result)
-                done += 1
-                self.progress(done=done, total=len(units), result=result)
+            self._run(units, ledger)
         finally:
             ledger.close()
-        found = tuple(ledger.known[unit.key] for unit in units if unit.key in ledger.known)
-        return Evaluation(header, found, str(workshop.out))
+        return Evaluation(header, header.placed(ledger.known), str(workshop.out))
+
+    def _run(self, units: Sequence[Unit], ledger: Ledger) -> None:
+        """Run what is missing, each key once, whoever it serves."""
+        serves = Counter(unit.key for unit in units)
+        missing = {unit.key: unit for unit in units if self._is_missing(unit, ledger)}
+        done = len(units) - sum(serves[key] for key in missing)
+        self.progress(done=done, total=len(units), result=None)
+        for result in self.engine.run(missing.values(), self.performer):
+            kept = ledger.add(result)
+            done += serves[kept.key]
+            self.progress(done=done, total=len(units), result=kept)
+
+    def _is_missing(self, unit: Unit, ledger: Ledger) -> bool:
+        """Whether a unit has no result that counts, or is to be on a tape that is not there."""
+        known = ledger.known.get(unit.key)
+        tape = unit.configuration.tape
+        if known is None or (tape and not Path(tape).exists()):
+            return True
+        return self.retry and known.outcome in {"error", "timeout", "unusable"}
+
+
+def _header(suite: Suite, ways: Sequence[Configuration], units: Sequence[Unit], started: float) -> Header:
+    return Header(
+        suite.name,
+        suite.place,
+        suite.skill,
+        started,
+        tuple(ways),
+        tuple(map(CaseLine.of, suite.cases)),
+        suite.malformed,
+        tuple(unit.key for unit in units),
+        planned(units),
+    )

@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vademecum.context import Context
-from vademecum.errors import CaseRefused
 from vademecum.evals.cases import Case
-from vademecum.evals.plan import content_of, project_of
+from vademecum.evals.materials import content_of, copy_project, project_of
 from vademecum.paths import contained
 
-MAX_PROJECT_FILES = 5000
-MAX_PROJECT_BYTES = 256 * 1024 * 1024
-# A copy does not need the history, and must not bring other runs or their results.
-_LEFT_OUT = frozenset({".git", "runs", "evals", "node_modules", "__pycache__", ".venv"})
+_PREFIX = "vade-eval-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,48 +33,45 @@ class Room:
         return sorted(name for name, stamp in now.items() if self.before.get(name) != stamp)
 
 
-@contextmanager
-def room_for(case: Case, *, project: Path | None = None) -> Iterator[Room]:
-    """Make the place, and remove it afterwards; the project is the case's own, or the one that was named."""
-    place = Path(tempfile.mkdtemp(prefix="vade-eval-"))
-    try:
-        copy, home, scratch = (place / name for name in ("project", "home", "scratch"))
-        source = project_of(case) if case.setup.project else project
-        if source is not None:
-            _copy(source, copy)
-        copy.mkdir(exist_ok=True)
-        if len(Context(copy, home, {}).project_directories()) > 1:
-            # The system's directory for such places is in somebody's repository: ours begins here.
-            (copy / ".git").mkdir()
-        for file in case.files:
-            target = contained(copy, file.name)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            content = file.text.encode("utf-8", "replace") if file.text is not None else None
-            target.write_bytes(content_of(file.source or file.name, case) if content is None else content)
-        yield Room(copy, home, scratch, _stamps(copy))
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+class Rooms:
+    """The rooms of one evaluation; what a run that was cut off left behind can be removed by others."""
+
+    def __init__(self) -> None:
+        self._taken: set[Path] = set()
+
+    @contextmanager
+    def room_for(self, case: Case, *, project: Path | None = None) -> Iterator[Room]:
+        """Make the place, and remove it afterwards; the project is the case's own, or the named one."""
+        place = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self._taken.add(place)
+        try:
+            yield _furnished(place, case, project)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+            self._taken.discard(place)
+
+    def clear(self) -> None:
+        """Remove what is still there."""
+        for place in list(self._taken):
+            shutil.rmtree(place, ignore_errors=True)
+            self._taken.discard(place)
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy a project, links as links, within limits."""
-    files = size = 0
-    for directory, names, found in os.walk(source):
-        inside = Path(os.path.relpath(directory, source))
-        below_agent = inside.name == ".agent"
-        names[:] = [
-            name for name in names if name not in _LEFT_OUT or (name in {"runs", "evals"} and not below_agent)
-        ]
-        (target / inside).mkdir(parents=True, exist_ok=True)
-        for name in found:
-            path = Path(directory, name)
-            files += 1
-            size += path.lstat().st_size
-            if files > MAX_PROJECT_FILES or size > MAX_PROJECT_BYTES:
-                most = f"{MAX_PROJECT_FILES:,} files or {MAX_PROJECT_BYTES // 2**20} MiB"
-                raise CaseRefused(f"{source} has more than {most}: name a smaller project for the cases.")
-            if path.is_file() or path.is_symlink():
-                shutil.copy2(path, target / inside / name, follow_symlinks=False)
+def _furnished(place: Path, case: Case, project: Path | None) -> Room:
+    copy, home, scratch = (place / name for name in ("project", "home", "scratch"))
+    source = project_of(case) if case.setup.project else project
+    if source is not None:
+        copy_project(source, copy)
+    copy.mkdir(exist_ok=True)
+    if len(Context(copy, home, {}).project_directories()) > 1:
+        # The system's directory for such places is in somebody's repository: ours begins here.
+        (copy / ".git").mkdir()
+    for file in case.files:
+        target = contained(copy, file.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        content = file.text.encode("utf-8", "replace") if file.text is not None else None
+        target.write_bytes(content_of(file.source or file.name, case) if content is None else content)
+    return Room(copy, home, scratch, _stamps(copy))
 
 
 def _stamps(base: Path) -> dict[str, tuple[int, int]]:

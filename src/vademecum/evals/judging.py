@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,6 +12,8 @@ from vademecum.evals.output import json_in
 from vademecum.models.base import Message, Model
 
 MAX_JUDGED_CHARS = 60_000
+
+_FRAME = re.compile(r"<(\s{0,9}/?\s{0,9}(?:answer|request)\b)", re.IGNORECASE)
 
 Better = Literal["first", "second", "tie"]
 
@@ -88,10 +91,10 @@ def _ask(judge: Model, asked: str) -> Mapping[str, Any]:
         ).text
     except ModelFailed as error:
         raise VademecumError(f"The judge {judge.name} failed: {error}", code="judge") from error
-    found = json_in(text)
-    if found is None or not isinstance(found[0], Mapping):
+    found = next((value for value in json_in(text) if isinstance(value, Mapping)), None)
+    if found is None:
         raise VademecumError(f"The judge {judge.name} did not answer with JSON.", code="judge")
-    return found[0]
+    return found
 
 
 def _framed(request: str, answer: str) -> str:
@@ -103,5 +106,5 @@ def _answer(text: str) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text that cannot close its frame."""
-    return text.replace("</answer", "&lt;/answer").replace("</request", "&lt;/request")
+    """Text that cannot open or close a frame, however it is written."""
+    return _FRAME.sub(lambda found: f"&lt;{found[1]}", text)

@@ -34,7 +34,7 @@ def junit_of(evaluation: Evaluation) -> str:
 
 def _suite(name: str, results: list[Result]) -> str:
     failures = sum(result.outcome == "fail" for result in results)
-    errors = sum(result.outcome in {"error", "timeout"} for result in results)
+    errors = sum(result.outcome in {"error", "timeout", "unusable"} for result in results)
     skipped = sum(result.outcome == "unjudged" for result in results)
     seconds = sum(result.seconds for result in results)
     head = (

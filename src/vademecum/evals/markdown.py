@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vademecum.evals.summary import CaseRow, Column, Summary
+from vademecum.evals.summary import CaseRow, Column, Rate, Summary
 from vademecum.evals.triggers import Triggers
 
 MAX_WRONG = 200
@@ -33,6 +33,7 @@ _HEAD = [
     "95 % interval",
     "time-outs",
     "errors",
+    "unusable",
     "not judged",
     "tokens",
     "s",
@@ -43,13 +44,19 @@ def _column(column: Column) -> list[str]:
     rate = column.rate
     return [
         column.configuration,
-        f"{rate.passed} of {rate.total}",
+        passed(rate),
         f"{rate.rate:.1%}",
         f"{rate.interval.low:.1%} to {rate.interval.high:.1%}",
-        *(str(number) for number in (column.timeouts, column.errors, column.unjudged)),
+        *map(str, (column.timeouts, column.errors, column.unusable, column.unjudged)),
         f"{column.cost.tokens:,.0f}",
         f"{column.cost.seconds:.2f}",
     ]
+
+
+def passed(rate: Rate) -> str:
+    """How many passed: cases, or where they are repeated, runs."""
+    runs = " runs" if rate.total > rate.cases else ""
+    return f"{rate.passed} of {rate.total}{runs}"
 
 
 def notes(summary: Summary) -> list[str]:
@@ -58,11 +65,13 @@ def notes(summary: Summary) -> list[str]:
     for column in summary.columns:
         name = f"{column.configuration}: " if len(summary.columns) > 1 else ""
         if column.repeats is not None:
-            again = column.repeats
+            again, cases = column.repeats, column.rate.cases
             found.append(f"{name}pass@{again.k} {again.pass_at_k:.1%}, pass^{again.k} {again.pass_hat_k:.1%}")
+            over = "1 case" if cases == 1 else f"{cases} cases"
+            found.append(f"{name}rate and interval are over {over}, the runs of each reduced to their mean")
         if column.rate.failures_at_most is not None:
-            most = f"{column.rate.failures_at_most:.1%}"
-            found.append(f"{name}no failure in {column.rate.total} runs: at most {most} can be expected")
+            most = f"at most {column.rate.failures_at_most:.1%} of such cases can be expected to fail"
+            found.append(f"{name}no failure in {column.rate.cases} cases: {most}")
         if column.flaky:
             found.append(f"{name}flaky: {_few(column.flaky)}")
         if column.vacuous:
@@ -70,6 +79,10 @@ def notes(summary: Summary) -> list[str]:
             found.append(f"{name}{column.vacuous} {were} vacuous: nothing they speak of happened")
         if column.judges:
             found.append(f"{name}judged in part by a model: {', '.join(column.judges)}")
+    if summary.expecting_nothing:
+        one = len(summary.expecting_nothing) == 1
+        so = "expects nothing: it passes" if one else "expect nothing: they pass"
+        found.append(f"{_few(summary.expecting_nothing)} {so} whatever is done")
     if summary.never_discriminating:
         found.append(f"the same in every configuration: {_few(summary.never_discriminating)}")
     if summary.missing:
@@ -119,7 +132,9 @@ def shown(share: float | None) -> str:
 
 def why_of(row: CaseRow) -> str:
     """What is wrong with a case, with how often where it is not always."""
-    return f"{row.passed} of {row.judged} passed: {row.why}" if row.mark == "flaky" else row.why
+    some = row.passed and row.mark != "pass"
+    made = row.judged + row.timeouts + row.errors + row.unusable + row.unjudged
+    return f"{row.passed} of {made} passed: {row.why}" if some else row.why
 
 
 def _few(names: Sequence[str]) -> str:
@@ -128,7 +143,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines = [f"| {' | '.join(map(_safe, head))} |", f"|{'---|' * len(head)}"]
     return "\n".join(lines + [f"| {' | '.join(map(_safe, row))} |" for row in rows])
 
 

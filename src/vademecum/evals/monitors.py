@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Literal, Protocol, assert_never
+from typing import Literal, NamedTuple, Protocol, assert_never
 
 from vademecum.evals import constraints
 from vademecum.evals.constraints import Constraint
 from vademecum.evals.patterns import Pattern
 from vademecum.evals.steps import Step
 
-MAX_EVIDENCE = 20
+# The events that prove a verdict; of more than this, the first.
+MAX_EVIDENCE = 1000
 
-ACTIONS = frozenset({"select_skills", "load_resource", "run_script", "call_tool", "final_answer"})
 ANY_ACTION = Pattern("any action")
 
-Holds = tuple[Literal["pass", "fail", "vacuous"], list[int]]
+
+class Holds(NamedTuple):
+    """What holds, the events of the run that prove it, and those of its children, as ``run:event``."""
+
+    verdict: Literal["pass", "fail", "vacuous"]
+    events: list[int]
+    elsewhere: list[str] = []  # noqa: RUF012 - it never changes
 
 
 class Monitor(Protocol):
     """Watches for its ``patterns``; of one step that matches several, the first is seen first.
 
-    ``violated`` turns true as soon as nothing that comes can change the verdict to pass.
+    ``violated`` turns true as soon as nothing that comes can change the verdict to pass. Those that count
+    see the steps of ``children`` too; orders are about the run's own.
     """
 
     patterns: tuple[Pattern, ...]
     violated: bool
+    children: bool
 
     def see(self, slot: int, step: Step, /) -> None:
         """Take a step that matches the pattern of that number."""
@@ -61,8 +69,16 @@ def monitor(constraint: Constraint) -> Monitor:
             assert_never(constraint)
 
 
+class _Ordered:
+    """What is about the order of a run's own steps."""
+
+    children = False
+
+
 class _Counting:
     """So many times."""
+
+    children = True
 
     def __init__(self, what: Pattern, *, least: int, most: int | None) -> None:
         self.patterns: tuple[Pattern, ...] = (what,)
@@ -70,22 +86,23 @@ class _Counting:
         self._least, self._most = least, most
         self._kept = min(MAX_EVIDENCE, max(1, least, 0 if most is None else most + 1))
         self._count = 0
-        self._events: list[int] = []
+        self._proof: list[Step] = []
 
     def see(self, _: int, step: Step) -> None:
         self._count += 1
-        if len(self._events) < self._kept:
-            self._events.append(step.event)
+        if len(self._proof) < self._kept:
+            self._proof.append(step)
         if self._most is not None and self._count > self._most:
             self.violated = True
 
     def verdict(self) -> Holds:
-        if self.violated or self._count < self._least:
-            return "fail", self._events
-        return "pass", self._events
+        wrong = self.violated or self._count < self._least
+        own = [step.event for step in self._proof if not step.run]
+        elsewhere = [f"{step.run}:{step.event}" for step in self._proof if step.run]
+        return Holds("fail" if wrong else "pass", own, elsewhere)
 
 
-class _Before:
+class _Before(_Ordered):
     """The later one never without the earlier one."""
 
     def __init__(self, constraint: constraints.Before) -> None:
@@ -109,13 +126,13 @@ class _Before:
 
     def verdict(self) -> Holds:
         if self.violated or (self._must and not self._first):
-            return "fail", self._later
+            return Holds("fail", self._later)
         if not self._later:
-            return ("pass", [self._first]) if self._must else ("vacuous", [])
-        return "pass", [self._first, *self._later]
+            return Holds("pass", [self._first]) if self._must else Holds("vacuous", [])
+        return Holds("pass", [self._first, *self._later])
 
 
-class _After:
+class _After(_Ordered):
     """The one always followed by the other, soon enough."""
 
     def __init__(self, constraint: constraints.After) -> None:
@@ -148,14 +165,18 @@ class _After:
 
     def verdict(self) -> Holds:
         if self.violated:
-            return "fail", self._proof
+            return Holds("fail", self._proof)
         if self._waiting:
-            return "fail", [self._waiting[0].event]
-        return ("pass", self._proof) if self._proof else ("vacuous", [])
+            return Holds("fail", [self._waiting[0].event])
+        return Holds("pass", self._proof) if self._proof else Holds("vacuous", [])
 
 
-class _Between:
-    """From one to the next other: with it, or without."""
+class _Between(_Ordered):
+    """From each one to the next other: with it, or without.
+
+    Of several that are open the last has the least in between, and the first has the most: what is wanted
+    must be after the last, and what is not wanted must not be after the first.
+    """
 
     def __init__(self, constraint: constraints.Between) -> None:
         self.patterns: tuple[Pattern, ...] = (constraint.end, constraint.what, constraint.start)
@@ -168,12 +189,16 @@ class _Between:
         if self.violated:
             return
         if slot == 2:
-            self._start = self._start or step.event
+            self._open(step)
         elif slot == 1:
             if self._start:
                 self._inside = self._inside or step.event
         elif self._start:
             self._close(step)
+
+    def _open(self, step: Step) -> None:
+        if self._wanted or not self._start:
+            self._start, self._inside = step.event, 0
 
     def _close(self, step: Step) -> None:
         events = [event for event in (self._start, self._inside, step.event) if event]
@@ -184,11 +209,11 @@ class _Between:
 
     def verdict(self) -> Holds:
         if self.violated:
-            return "fail", self._proof
-        return ("pass", self._proof) if self._proof else ("vacuous", [])
+            return Holds("fail", self._proof)
+        return Holds("pass", self._proof) if self._proof else Holds("vacuous", [])
 
 
-class _InOrder:
+class _InOrder(_Ordered):
     """One after the other, whatever is in between."""
 
     def __init__(self, steps: tuple[Pattern, ...]) -> None:
@@ -203,42 +228,43 @@ class _InOrder:
             self._last = step
 
     def verdict(self) -> Holds:
-        return "pass" if len(self._events) == len(self.patterns) else "fail", self._events[:MAX_EVIDENCE]
+        complete = len(self._events) == len(self.patterns)
+        return Holds("pass" if complete else "fail", self._events[:MAX_EVIDENCE])
 
 
-class _Exact:
-    """These actions and no others. The last pattern is every action: it is seen after the one it matches."""
+class _Exact(_Ordered):
+    """These actions and no others. The last pattern is every action: it is seen after those it matches."""
 
     def __init__(self, steps: tuple[Pattern, ...]) -> None:
         self.patterns = (*steps, ANY_ACTION)
         self.violated = False
         self._wanted = len(steps)
-        self._matched: set[int] = set()
+        self._fits: Step | None = None
         self._events: list[int] = []
 
     def see(self, slot: int, step: Step) -> None:
         if self.violated:
             return
+        place = len(self._events)
         if slot < self._wanted:
-            self._matched.add(slot)
-            return
-        if len(self._events) in self._matched:
+            if slot == place:
+                self._fits = step
+        elif self._fits is step:
             self._events.append(step.event)
         else:
             self.violated = True
             self._events = [*self._events[-1:], step.event]
-        self._matched.clear()
 
     def verdict(self) -> Holds:
         complete = not self.violated and len(self._events) == self._wanted
-        return "pass" if complete else "fail", self._events[:MAX_EVIDENCE]
+        return Holds("pass" if complete else "fail", self._events[:MAX_EVIDENCE])
 
 
 # A step's own name: several skills can be selected by one event.
 _Own = tuple[int, str, str]
 
 
-class _AnyOrder:
+class _AnyOrder(_Ordered):
     """All of them, each by a step of its own."""
 
     def __init__(self, steps: tuple[Pattern, ...]) -> None:
@@ -254,7 +280,8 @@ class _AnyOrder:
     def verdict(self) -> Holds:
         taken: dict[_Own, int] = {}
         found = [self._give(slot, taken, set()) for slot in range(len(self._seen))]
-        return "pass" if all(found) else "fail", sorted({event for event, _, _ in taken})[:MAX_EVIDENCE]
+        events = sorted({event for event, _, _ in taken})
+        return Holds("pass" if all(found) else "fail", events[:MAX_EVIDENCE])
 
     def _give(self, slot: int, taken: dict[_Own, int], tried: set[_Own]) -> bool:
         """Give a pattern a step, moving others to another step of theirs where that helps."""

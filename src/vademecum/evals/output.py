@@ -9,29 +9,29 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vademecum.errors import ConfigError, FileRefused, PathRefused
+from vademecum.errors import FileRefused, PathRefused
 from vademecum.evals.cases import FileCheck, JsonCheck, MarkdownCheck, OutputChecks
 from vademecum.evals.checks import Check, Left
 from vademecum.evals.confined import check_command, check_function
-from vademecum.evals.patterns import at, is_absent, text_test
+from vademecum.evals.patterns import at, is_absent, same, text_test
+from vademecum.evals.schemas import against
+from vademecum.evals.structure import Structure
 from vademecum.files import read_capped
 from vademecum.paths import contained
 from vademecum.tools.sandbox.base import Sandbox
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_SHOWN_CHARS = 160
+MAX_CANDIDATES = 100
 
-_FENCE = re.compile(r"^(```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
-_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
-_ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*\n[ \t]*\|?[ \t:|-]*-[ \t:|-]*$", re.MULTILINE)
-_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+\S", re.MULTILINE)
+_OPENING = re.compile(r"[{\[]")
 
 
 def check_output(wanted: OutputChecks, left: Left, *, sandbox: Callable[[], Sandbox]) -> Iterator[Check]:
     """Everything that a case says about what comes out, the judge's part aside."""
     yield from _words(wanted, left.answer)
     for each in wanted.json_:
-        yield _json(each, left.answer)
+        yield from _json(each, left.answer)
     if wanted.markdown is not None:
         yield from _markdown(wanted.markdown, left.answer)
     for file in wanted.files:
@@ -58,80 +58,81 @@ def _words(wanted: OutputChecks, answer: str) -> Iterator[Check]:
         yield _check(f"output matches {pattern!r}", fits, f"the answer is {_shown(answer)}")
 
 
-def _json(wanted: JsonCheck, answer: str) -> Check:
+def _json(wanted: JsonCheck, answer: str) -> Iterator[Check]:
+    """What holds of the first JSON that has something at the path, each thing by itself."""
     where = f" at {wanted.path}" if wanted.path else ""
-    name = f"output JSON{where} {'equals' if wanted.schema_ is None else 'fits its schema'}"
-    document = json_in(answer)
-    if document is None:
-        return Check(name, "fail", f"there is no JSON in the answer {_shown(answer)}")
-    value = at(document[0], tuple(filter(None, wanted.path.split("."))))
-    if is_absent(value):
-        return Check(name, "fail", f"there is nothing at {wanted.path!r}")
+    path = tuple(filter(None, wanted.path.split(".")))
+    documents = json_in(answer)
+    values = [value for value in (at(document, path) for document in documents) if not is_absent(value)]
+    nothing = f"there is nothing at {wanted.path!r}"
+    why = nothing if documents else f"there is no JSON in the answer {_shown(answer)}"
+    if wanted.schema_ is None and not wanted.has_equals:
+        yield _check(f"output JSON{where} is there", bool(values), why)
     if wanted.schema_ is not None:
-        problem = _against(wanted.schema_, value)
-        return _check(name, not problem, problem)
-    return _check(name, value == wanted.equals, f"it is {_shown(json.dumps(value, ensure_ascii=False))}")
+        problem = against(wanted.schema_, values[0]) if values else why
+        yield _check(f"output JSON{where} fits its schema", not problem, problem)
+    if wanted.has_equals:
+        fits = bool(values) and same(values[0], wanted.equals)
+        found = f"it is {_shown(json.dumps(values[0], ensure_ascii=False))}" if values else why
+        yield _check(f"output JSON{where} equals", fits, found)
 
 
-def json_in(text: str) -> tuple[Any] | None:
-    """The JSON that a text is, or that it has between fences, or that begins somewhere in it.
+def json_in(text: str) -> list[Any]:
+    """The JSON that a text is, or else what it has between fences, or else what is in it, the longest first.
 
-    >>> json_in('Here it is: {"a": [1]} as you asked')
-    ({'a': [1]},)
+    >>> json_in('Of [1] and [20] the second: {"a": [1]} as you asked')
+    [{'a': [1]}, [20], [1]]
     """
-    for candidate in (text, *(found[3] for found in _FENCE.finditer(text))):
-        try:
-            return (json.loads(candidate),)
-        except (ValueError, RecursionError):
-            continue
+    try:
+        return [json.loads(text)]
+    except (ValueError, RecursionError):
+        fenced = [block.text for block in Structure(text).blocks]
+    found = [value for block in fenced for value in _loaded(block)]
+    return found or [value for _, value in sorted(_values_in(text), key=lambda each: -each[0])]
+
+
+def _loaded(text: str) -> list[Any]:
+    try:
+        return [json.loads(text)]
+    except (ValueError, RecursionError):
+        return []
+
+
+def _values_in(text: str) -> Iterator[tuple[int, Any]]:
+    """Objects and lists that begin somewhere in a text, each after the one before, with their lengths."""
     decoder = json.JSONDecoder()
-    for start in [found.start() for found in re.finditer(r"[{\[]", text)][:100]:
+    position = tried = 0
+    for found in _OPENING.finditer(text):
+        if found.start() < position:
+            continue
+        tried += 1
+        if tried > MAX_CANDIDATES:
+            return
         try:
-            return (decoder.raw_decode(text, start)[0],)
+            value, position = decoder.raw_decode(text, found.start())
         except (ValueError, RecursionError):
             continue
-    return None
-
-
-def _against(schema: dict[str, Any], value: Any) -> str:
-    """What is wrong with a value, by a schema; nothing where it fits."""
-    try:
-        import jsonschema  # noqa: PLC0415 - an extra, and only where a case asks for it
-    except ImportError as error:
-        advice = "pip install 'vademecum[evals]'"
-        raise ConfigError(f"Checking a JSON schema needs a package that is not here: {advice}.") from error
-    try:
-        validator = jsonschema.validators.validator_for(schema)
-        validator.check_schema(schema)
-        first = next(iter(validator(schema).iter_errors(value)), None)
-    except jsonschema.exceptions.SchemaError as error:
-        return f"the schema itself is wrong: {error.message}"
-    if first is None:
-        return ""
-    where = ".".join(map(str, first.absolute_path))
-    return f"{where or 'the value'}: {first.message}"
+        yield position - found.start(), value
 
 
 def _markdown(wanted: MarkdownCheck, answer: str) -> Iterator[Check]:
-    plain = _FENCE.sub("", answer)
-    headings = [found[1].strip() for found in _HEADING.finditer(plain)]
+    built = Structure(answer)
+    headings = built.headings
     for heading in wanted.headings:
         shown = ", ".join(headings) or "none"
         yield _check(f"output has the heading {heading!r}", heading in headings, f"its headings are {shown}")
     if wanted.table_columns:
-        tables = [[cell.strip() for cell in found[1].split("|")] for found in _ROW.finditer(plain)]
+        tables = built.tables
         fits = any(set(wanted.table_columns) <= set(columns) for columns in tables)
         name = f"output has a table with {', '.join(wanted.table_columns)}"
         yield _check(name, fits, f"its tables have {tables or 'no columns'}")
     if wanted.code is not None:
-        languages = [found[2] for found in _FENCE.finditer(answer)]
+        languages = [block.language for block in built.blocks]
         fits = wanted.code in languages if isinstance(wanted.code, str) else bool(languages) is wanted.code
         yield _check(f"output has code ({wanted.code})", fits, f"its code blocks are {languages or 'none'}")
     if wanted.list_items:
-        items = len(_ITEM.findall(plain))
-        yield _check(
-            f"output has {wanted.list_items} list items", items >= wanted.list_items, f"it has {items}"
-        )
+        name = f"output has {wanted.list_items} list items"
+        yield _check(name, built.items >= wanted.list_items, f"it has {built.items}")
 
 
 def _file(wanted: FileCheck, left: Left) -> Check:

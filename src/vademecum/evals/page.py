@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from vademecum.errors import PathRefused, RecordDamaged
 from vademecum.evals import plots
-from vademecum.evals.markdown import notes, shown, why_of
+from vademecum.evals.markdown import notes, passed, shown, why_of
 from vademecum.evals.results import RUNS, Evaluation
 from vademecum.evals.summary import CaseRow, Column, Summary
 from vademecum.evals.triggers import Triggers
@@ -103,18 +103,22 @@ def _columns(columns: Sequence[Column]) -> str:
     return _table(["configuration", *kept], rows)
 
 
-_IF_ANY = {"time-outs": "0", "errors": "0", "not judged": "0", "tokens": "0", "precision": "–", "recall": "–"}
+_IF_ANY = {
+    **dict.fromkeys(("time-outs", "errors", "unusable", "not judged", "tokens"), "0"),
+    **dict.fromkeys(("precision", "recall"), "–"),
+}
 
 
 def _numbers(column: Column) -> dict[str, str]:
     rate, cost = column.rate, column.cost
     overall = column.triggers.overall if column.triggers else None
     return {
-        "passed": f"{rate.passed} of {rate.total}",
+        "passed": passed(rate),
         "rate": f"{rate.rate:.1%}",
         "95 % interval": f"{rate.interval.low:.1%} to {rate.interval.high:.1%}",
         "time-outs": str(column.timeouts),
         "errors": str(column.errors),
+        "unusable": str(column.unusable),
         "not judged": str(column.unjudged),
         "precision": shown(overall.precision if overall else None),
         "recall": shown(overall.recall if overall else None),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import re2
 
+from vademecum.evals.steps import KINDS
 from vademecum.policy.risk import RISKS
 from vademecum.wildcards import is_plain, matches_exactly
 
 MAX_PATTERN_CHARS = 2000
+MAX_INDEX_DIGITS = 9
 
 TextTest = Callable[[str], bool]
 
@@ -62,7 +66,7 @@ def text_test(pattern: str) -> TextTest:
     Regular expressions are searched for, in time linear in the text.
     """
     if pattern.startswith("re:"):
-        found = _regular(pattern[3:])
+        found = regular(pattern[3:])
         return lambda text: found.search(text) is not None
     if is_plain(pattern):
         return pattern.__eq__
@@ -89,11 +93,16 @@ def at(value: Any, path: tuple[str, ...]) -> Any:
     for step in path:
         if isinstance(value, Mapping) and step in value:
             value = value[step]
-        elif isinstance(value, list | tuple) and step.isdigit() and int(step) < len(value):
+        elif isinstance(value, list | tuple) and _is_number(step) and int(step) < len(value):
             value = value[int(step)]
         else:
             return _ABSENT
     return value
+
+
+def _is_number(text: str) -> bool:
+    """Whether a step of a path counts items; what only looks like a digit does not."""
+    return text.isascii() and text.isdigit() and len(text) <= MAX_INDEX_DIGITS
 
 
 def is_absent(value: Any) -> bool:
@@ -101,9 +110,24 @@ def is_absent(value: Any) -> bool:
     return value is _ABSENT
 
 
+def same(found: Any, wanted: Any) -> bool:
+    """Whether two JSON values are the same; unlike in Python, true is not 1.
+
+    >>> same(True, 1), same([1.0], [1]), same({"a": [None]}, {"a": [None]})
+    (False, True, True)
+    """
+    if isinstance(found, bool) or isinstance(wanted, bool):
+        return found is wanted
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        return found.keys() == wanted.keys() and all(same(found[key], wanted[key]) for key in found)
+    if isinstance(found, list | tuple) and isinstance(wanted, list | tuple):
+        return len(found) == len(wanted) and all(map(same, found, wanted))
+    return bool(found == wanted)
+
+
 def _value_test(wanted: Any) -> Callable[[Any], bool]:
     if not isinstance(wanted, str):
-        return lambda found: bool(found == wanted)
+        return lambda found: same(found, wanted)
     test = text_test(wanted)
     return lambda found: test(found if isinstance(found, str) else json.dumps(found, ensure_ascii=False))
 
@@ -111,10 +135,19 @@ def _value_test(wanted: Any) -> Callable[[Any], bool]:
 def _short(text: str) -> Pattern:
     if text.startswith("re:"):
         return Pattern(text)
-    kind, colon, name = text.partition(":")
-    if kind in RISKS and kind != "run_script" and not colon:
-        return Pattern("call_tool", kind)
-    return Pattern(_OTHER_KINDS.get(kind, kind), name or "*")
+    kind, _, name = text.partition(":")
+    return Pattern(*_named(kind, name))
+
+
+def _named(kind: str, name: str) -> tuple[str, str]:
+    """Kind and name as steps have them; a tool by itself stands for calling it."""
+    kind = _OTHER_KINDS.get(kind, kind)
+    if kind in RISKS and kind != "run_script":
+        if name not in {"", "*"}:
+            advice = f'say {{"kind": "call_tool", "name": "{kind}", "arguments": …}}'
+            raise ValueError(f"{kind!r} is a tool, and has no name after it: {advice}")
+        return "call_tool", kind
+    return kind or "*", name or "*"
 
 
 def _long(value: Mapping[str, Any]) -> Pattern:
@@ -122,10 +155,8 @@ def _long(value: Mapping[str, Any]) -> Pattern:
     arguments = value.get("arguments", {})
     if not all(isinstance(text, str) for text in (kind, name, outcome)) or not isinstance(arguments, dict):
         raise ValueError("kind, name and outcome of a pattern are texts, arguments are an object")
-    kind = _OTHER_KINDS.get(kind, kind)
-    return Pattern(
-        kind or "*", name or "*", tuple((str(key), item) for key, item in arguments.items()), outcome
-    )
+    kind, name = _named(kind, name) if not kind.startswith("re:") else (kind, name or "*")
+    return Pattern(kind, name, tuple((str(key), item) for key, item in arguments.items()), outcome)
 
 
 def _checked(pattern: Pattern) -> Pattern:
@@ -139,10 +170,29 @@ def _checked(pattern: Pattern) -> Pattern:
         if len(text) > MAX_PATTERN_CHARS:
             raise ValueError(f"a pattern has at most {MAX_PATTERN_CHARS:,} characters")
         text_test(text)
+    if is_literal(pattern.kind) and pattern.kind not in KINDS:
+        raise ValueError(_unknown("kind of step", pattern.kind, (*KINDS, *RISKS)))
+    if pattern.kind in {"call_tool", "tool"} and is_literal(pattern.name) and pattern.name not in RISKS:
+        raise ValueError(_unknown("tool", pattern.name, RISKS))
     return pattern
 
 
-def _regular(expression: str) -> Any:
+def is_literal(text: str) -> bool:
+    """Whether a text of a pattern stands for itself alone."""
+    return is_plain(text) and not text.startswith("re:")
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """A name that nothing has would never match, and so say nothing."""
+    listed = sorted(known)
+    near = difflib.get_close_matches(name, listed, n=1)
+    advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(listed)}"
+    return f"there is no {what} {name[:80]!r}: {advice}"
+
+
+@lru_cache(maxsize=1024)
+def regular(expression: str) -> Any:
+    """A regular expression whose search takes time linear in the text, whatever it is."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -150,7 +200,7 @@ def _regular(expression: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else "it cannot be read"
         said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        raise ValueError(f"the regular expression {expression[:80]!r} is wrong: {said}") from error
+        raise ValueError(f"the regular expression {expression[:80]!r} is none of RE2's: {said}") from error
 
 
 def _shown(value: Any) -> str:

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from vademecum.errors import CaseRefused, FileRefused, PathRefused
+from vademecum.errors import FileRefused
 from vademecum.evals.cases import Case
+from vademecum.evals.materials import content_digests, project_digest
 from vademecum.files import read_capped
-from vademecum.paths import contained
 from vademecum.registry.index import SkillIndex
-from vademecum.skill.digest import directory_digest, skill_digest
+from vademecum.skill.digest import skill_digest
 from vademecum.version import VERSION
 
-MAX_CASE_FILE_BYTES = 64 * 1024 * 1024
+MAX_TAPE_BYTES = 256 * 1024 * 1024
 SECONDS = 600.0
 # What a unit is made of; another number where the same unit would come out otherwise.
-FORMAT = 1
+FORMAT = 2
+
+# How a case is called among others, and how often it is run, are no part of what one run of it comes to.
+_NOT_OF_A_RUN = {"tags", "repeat", "description"}
+# Models that are a file, and where others are asked.
+_BY_FILE = ("scripted", "recorded")
+_ENDPOINTS = ("OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION", "ANTHROPIC_BASE_URL")
 
 
 class Configuration(Struct, frozen=True):
@@ -51,6 +57,11 @@ class Unit:
     configuration: Configuration
     repetition: int
 
+    @property
+    def seconds(self) -> float:
+        """How long the run may take."""
+        return self.case.constraints.max_seconds or self.configuration.seconds
+
 
 def plan(
     cases: Iterable[Case],
@@ -58,74 +69,58 @@ def plan(
     index: SkillIndex,
     *,
     project: Path | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> list[Unit]:
-    """All units, in the order in which they are worked on: each case in all its configurations first."""
-    digests = {skill.name: skill_digest(skill) for skill in index.skills}
-    around = directory_digest(str(project)) if project is not None else ""
-    bases = [_base(configuration, digests, around) for configuration in configurations]
+    """All units, in the order in which they are worked on: each case in all its configurations first.
+
+    Two that come to the same have the same key: they are one run. A project's own rules are among its files.
+    """
+    digests = {id(skill): skill_digest(skill) for skill in (*index.skills, *index.shadowed)}
+    bases = [
+        _digest([_ways(configuration, env or {}), _skills(configuration, index, digests)])
+        for configuration in configurations
+    ]
+    around = "" if project is None else project_digest(project)
     units = []
     for case in cases:
-        own = _digest([case.model_dump(mode="json", fallback=repr), _files_or_why(case)])
+        content = case.model_dump(mode="json", fallback=repr, exclude=_NOT_OF_A_RUN)
+        # A case that has a project of its own never sees the other.
+        own = _digest([content, content_digests(case), "" if case.setup.project else around])
         for configuration, base in zip(configurations, bases, strict=True):
             for repetition in range(1, case.repeat + 1):
                 units.append(Unit(_digest([own, base, repetition]), case, configuration, repetition))
     return units
 
 
-def _base(configuration: Configuration, digests: dict[str, str], around: str) -> str:
-    names = sorted(digests if configuration.skills is None else configuration.skills)
-    kept = {key: getattr(configuration, key) for key in ("model", "yes", "allow", "judge", "seconds")}
-    return _digest([VERSION, FORMAT, kept, around, [[name, digests.get(name, "")] for name in names]])
+def _ways(one: Configuration, env: Mapping[str, str]) -> list[Any]:
+    """How a configuration runs cases; a tape is asked for, so what is kept on one is another run."""
+    models = [_model(one.model, env), _model(one.judge, env)]
+    return [VERSION, FORMAT, models, one.yes, one.allow, one.seconds, one.tape]
 
 
-def _files_or_why(case: Case) -> list[list[str]]:
-    """A case whose files are not there is a unit as well: its run will say so."""
-    try:
-        return _files(case)
-    except (CaseRefused, PathRefused, FileRefused) as error:
-        return [["missing", str(error)]]
-
-
-def _files(case: Case) -> list[list[str]]:
-    """What a case brings, by content."""
-    found = [
-        [file.name, hashlib.sha256(content_of(file.source, case)).hexdigest()]
-        for file in case.files
-        if file.source
-    ]
-    if case.setup.project:
-        found.append(["project", directory_digest(str(project_of(case)))])
-    check = case.expected.output.python
-    if check:
-        found.append(["python", hashlib.sha256(content_of(check.rpartition(":")[0], case)).hexdigest()])
-    command = case.expected.output.command
-    for name in command.files if command else ():
-        found.append([name, hashlib.sha256(content_of(name, case)).hexdigest()])
-    return found
-
-
-def content_of(source: str, case: Case) -> bytes:
-    """A file that a case brings: beside it, or below the directory around, as ``evals.json`` has it."""
-    place = Path(case.place)
-    bases = [place, place.parent] if place.name == "evals" else [place]
-    for base in bases:
+def _model(name: str, env: Mapping[str, str]) -> list[str]:
+    """What a model's replies depend on, as far as we know: its name, its file, where it is asked."""
+    kind, _, file = name.partition(":")
+    if kind in _BY_FILE and file:
         try:
-            return read_capped(contained(base, source), cap=MAX_CASE_FILE_BYTES)
-        except FileNotFoundError:
-            continue
-        except (OSError, FileRefused, PathRefused) as error:
-            raise CaseRefused(f"The case {case.id!r} cannot have the file {source!r} ({error}).") from error
-    raise CaseRefused(f"The case {case.id!r} names the file {source!r}, which is not beside it: add it.")
+            return [name, hashlib.sha256(read_capped(file, cap=MAX_TAPE_BYTES)).hexdigest()]
+        except (OSError, FileRefused):
+            return [name, "not there"]
+    return [name, *(f"{key}={env[key]}" for key in _ENDPOINTS if file and key in env)]
 
 
-def project_of(case: Case) -> Path:
-    """The directory that a case wants as its project."""
-    place = contained(Path(case.place), case.setup.project)
-    if not place.is_dir():
-        raise CaseRefused(
-            f"The case {case.id!r} wants the project {case.setup.project!r}, which is no directory."
-        )
-    return place
+def _skills(one: Configuration, index: SkillIndex, digests: Mapping[int, str]) -> list[Any]:
+    """The skills there are, by content, with how they are read and searched."""
+    wanted = None if one.skills is None else set(one.skills)
+    options = index.options
+    # Fewer skills are a library of their own, without namesakes.
+    found = (*index.skills, *(index.shadowed if wanted is None else ()))
+    kept = sorted(
+        (skill.name, skill.source, digests[id(skill)])
+        for skill in found
+        if wanted is None or skill.name in wanted
+    )
+    return [options.index_bodies, options.body_lines, kept]
 
 
 def _digest(value: Any) -> str:

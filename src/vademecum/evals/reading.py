@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 from vademecum.errors import CaseRefused, FileRefused
 from vademecum.evals import variants
 from vademecum.evals.cases import Case
+from vademecum.evals.materials import places_of, sources_of
 from vademecum.files import read_capped
 
 MAX_SUITE_BYTES = 64 * 1024 * 1024
@@ -50,16 +52,66 @@ class Suite(Struct, frozen=True):
 
 def read_suite(path: Path, *, name: str = "") -> Suite:
     """The cases of a file, or of all files below a directory, in the order of their names."""
+    path = Path(os.path.abspath(path))
     if not path.exists():
         raise CaseRefused(f"There are no cases at {path}: vade eval init NAME writes some.", code="no-suite")
     place = path if path.is_dir() else path.parent
     found = _Collected({}, [])
-    for file in _files(path):
-        found.take(file, os.path.relpath(file, place))
+    for file in _without_brought([_Read.of(file, os.path.relpath(file, place)) for file in _files(path)]):
+        found.take(file)
     if not found.cases and not found.malformed:
         raise CaseRefused(f"{path} holds no cases: vade eval init NAME writes some.", code="no-suite")
     cases, malformed = tuple(found.cases.values()), tuple(found.malformed)
     return Suite(name or _name(path), str(place), cases, malformed, found.skill)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One file: its entries, each as a case or as what is wrong with it."""
+
+    file: Path
+    shown: str
+    skill: str
+    entries: tuple[variants.Entry, ...]
+    cases: tuple[Case | list[tuple[str, str]], ...]
+
+    @classmethod
+    def of(cls, file: Path, shown: str) -> _Read:
+        """Read it; what is wrong with it keeps nothing else from being read."""
+        try:
+            found = variants.entries(_parsed(file), file)
+        except (CaseRefused, FileRefused, OSError) as error:
+            whole = variants.Entry(None, str(error))
+            return cls(file, shown, "", (whole,), ([("", str(error))],))
+        cases = tuple(_case(entry, file) for entry in found.cases)
+        return cls(file, shown, found.skill, tuple(found.cases), cases)
+
+
+def _case(entry: variants.Entry, file: Path) -> Case | list[tuple[str, str]]:
+    if entry.problem:
+        return [(entry.field, entry.problem)]
+    try:
+        return Case.model_validate(entry.fields).model_copy(update={"place": str(file.parent)})
+    except ValidationError as error:
+        return list(_problems(error))
+
+
+def _without_brought(read: Sequence[_Read]) -> Iterator[_Read]:
+    """The files that are no file which some case brings along, or that lies in the project of one."""
+    brought = {path for one in read for path in _brought(one)}
+    for one in read:
+        if not brought & {one.file, *one.file.parents}:
+            yield one
+
+
+def _brought(one: _Read) -> Iterator[Path]:
+    """What the cases of a file name; not what the file itself lies in, which they cannot have."""
+    for case in (case for case in one.cases if isinstance(case, Case)):
+        for name in (*sources_of(case), case.setup.project):
+            for place in places_of(case.place) if name else ():
+                path = Path(os.path.normpath(place / name))
+                if path != one.file and path not in one.file.parents:
+                    yield path
 
 
 @dataclass(slots=True)
@@ -70,34 +122,35 @@ class _Collected:
     malformed: list[Malformed]
     skill: str = ""
 
-    def take(self, file: Path, shown: str) -> None:
-        """Read one file; what is wrong with it keeps nothing else from being read."""
-        try:
-            found = variants.entries(_parsed(file), file)
-        except (CaseRefused, FileRefused, OSError) as error:
-            self.malformed.append(Malformed(shown, "-", "", str(error)))
-            return
-        self.skill = self.skill or found.skill
-        for number, entry in enumerate(found.cases, 1):
-            wrong = [(entry.field, entry.problem)] if entry.problem else self._add(entry.fields, file)
-            self.malformed += [Malformed(shown, _said(entry.fields, number), *each) for each in wrong]
+    def take(self, read: _Read) -> None:
+        """Add what a file holds, and what is wrong with it."""
+        self.skill = self.skill or read.skill
+        for number, (entry, found) in enumerate(zip(read.entries, read.cases, strict=True), 1):
+            wrong = self._add(found, entry, read) if isinstance(found, Case) else found
+            said = _said(entry.fields, number)
+            self.malformed += [Malformed(_fit(read.shown), said, field, _fit(why)) for field, why in wrong]
 
-    def _add(self, fields: Any, file: Path) -> list[tuple[str, str]]:
-        try:
-            case = Case.model_validate(fields).model_copy(update={"place": str(file.parent)})
-        except ValidationError as error:
-            return list(_problems(error))
+    def _add(self, case: Case, entry: variants.Entry, read: _Read) -> list[tuple[str, str]]:
+        if case.id in self.cases and entry.own_ids:
+            case = case.model_copy(update={"id": f"{os.path.splitext(read.shown)[0]}-{case.id}"})
         if case.id in self.cases:
             return [("id", "another case has this id: give each its own.")]
         if len(self.cases) >= MAX_CASES:
-            raise CaseRefused(f"{file} has more than {MAX_CASES:,} cases: split it.")
+            raise CaseRefused(f"{read.file} has more than {MAX_CASES:,} cases: split it.")
         self.cases[case.id] = case
         return []
 
 
 def _said(fields: Any, number: int) -> str:
+    if fields is None:
+        return "-"
     found = fields.get("id") if isinstance(fields, Mapping) else None
-    return str(found)[:200] if isinstance(found, str | int) and str(found) else f"#{number}"
+    return _fit(str(found)[:200]) if isinstance(found, str | int) and str(found) else f"#{number}"
+
+
+def _fit(text: str) -> str:
+    """A text that can be written down, whatever it was read from."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
@@ -133,16 +186,42 @@ def _files(path: Path) -> Iterator[Path]:
 
 def _parsed(file: Path) -> Any:
     data = read_capped(file, cap=MAX_SUITE_BYTES)
+    kind = "JSON" if file.suffix == ".json" else "YAML"
     try:
         text = data.decode("utf-8-sig")
-        return json.loads(text) if file.suffix == ".json" else _yaml(text)
+        return json.loads(text, object_pairs_hook=_once) if kind == "JSON" else _yaml(text)
     except UnicodeDecodeError as error:
         raise CaseRefused("the file is not UTF-8: save it as UTF-8.") from error
-    except (ValueError, RecursionError) as error:
-        raise CaseRefused(f"the file is not JSON ({error}): correct it.") from error
-    except yaml.YAMLError as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())
-        raise CaseRefused(f"the file is not YAML ({said}): correct it.") from error
+        raise CaseRefused(f"the file is not {kind} ({said}): correct it.") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object each of whose keys is there once: of two, one would be left out in silence."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {twice!r} is there twice")
+    return found
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML whose dates are texts, and whose keys are there once."""
+
+    def as_mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        if not all(isinstance(key, Hashable) for key in keys):
+            raise yaml.YAMLError("a key is a list or an object")
+        values = [self.construct_object(value, deep=True) for _, value in node.value]
+        return _once(list(zip(keys, values, strict=True)))
+
+    def as_text(self, node: yaml.ScalarNode) -> str:
+        return str(self.construct_scalar(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _Loader.as_mapping)
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.as_text)
 
 
 def _yaml(text: str) -> Any:
@@ -150,12 +229,12 @@ def _yaml(text: str) -> Any:
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not read here")
-    return yaml.load(text, Loader=yaml.CSafeLoader)
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a safe one
 
 
 def _name(path: Path) -> str:
     """A suite is called like its file or directory, or the skill whose ``evals`` it is."""
-    whole = path.absolute()
+    whole = Path(os.path.abspath(path))
     if whole.is_file() and whole.stem in {
         "evals",
         "triggers",
@@ -167,4 +246,4 @@ def _name(path: Path) -> str:
         whole = whole.parent
     if whole.name == "evals":
         whole = whole.parent
-    return whole.stem if whole.is_file() else whole.name
+    return (whole.stem if whole.is_file() else whole.name) or "suite"

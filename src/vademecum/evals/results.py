@@ -5,15 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from vademecum.errors import CaseRefused, FileRefused
+from vademecum.errors import CaseRefused, ConfigError, FileRefused
 from vademecum.evals.cases import Case
 from vademecum.evals.checks import Check
-from vademecum.evals.plan import Configuration
+from vademecum.evals.plan import Configuration, Unit
 from vademecum.evals.reading import Malformed
 from vademecum.files import read_capped, write_atomic
 
@@ -21,8 +23,11 @@ MAX_RESULTS_BYTES = 1024 * 1024 * 1024
 MAX_HEADER_BYTES = 256 * 1024 * 1024
 RESULTS, HEADER, RUNS, OUTPUTS = "results.jsonl", "evaluation.json", "runs", "outputs"
 
-# Neither a time-out nor an error says anything about what was tried: they are counted by themselves.
-Verdict = Literal["pass", "fail", "timeout", "error", "unjudged"]
+# Neither a time-out nor an error says anything about what was tried: they are counted by themselves, and so
+# are runs that never worked because the model's replies were unusable.
+Verdict = Literal["pass", "fail", "timeout", "error", "unusable", "unjudged"]
+JUDGED = frozenset({"pass", "fail"})
+RAN_THROUGH = JUDGED | {"unjudged"}
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -65,7 +70,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class CaseLine(msgspec.Struct, frozen=True):
-    """What a report needs to know of a case."""
+    """What a report needs to know of a case; of the ``wanted`` skills, all ``needed`` ones must be taken."""
 
     id: str
     input: str
@@ -73,16 +78,37 @@ class CaseLine(msgspec.Struct, frozen=True):
     wanted: tuple[str, ...] = ()
     unwanted: tuple[str, ...] = ()
     about_skills: bool = False
+    needed: tuple[str, ...] = ()
+    one_of: tuple[str, ...] = ()
+    expects_nothing: bool = False
 
     @classmethod
     def of(cls, case: Case) -> CaseLine:
         """The line of a case."""
-        none = case.expected.skills_none_of
-        return cls(case.id, case.input, case.tags, case.expects_skills, none, case.is_about_skills)
+        expected = case.expected
+        return cls(
+            case.id,
+            case.input,
+            case.tags,
+            case.expects_skills,
+            expected.skills_none_of,
+            case.is_about_skills,
+            expected.skills_all_of,
+            expected.skills_any_of,
+            case.expects_nothing,
+        )
+
+
+class Planned(msgspec.Struct, frozen=True, array_like=True):
+    """Whose run a unit is: one result may serve several."""
+
+    case: str
+    configuration: str
+    repetition: int
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What an evaluation is: its cases, its configurations, and the keys of its units in their order."""
+    """What an evaluation is: its cases, its configurations, and its units, by key and by name."""
 
     name: str
     suite: str
@@ -92,6 +118,24 @@ class Header(msgspec.Struct, frozen=True):
     cases: tuple[CaseLine, ...]
     malformed: tuple[Malformed, ...]
     units: tuple[str, ...]
+    planned: tuple[Planned, ...] = ()
+
+    def placed(self, known: Mapping[str, Result]) -> tuple[Result, ...]:
+        """The results of the units; one that was made for another takes the name of the unit it serves."""
+        if not self.planned:
+            return tuple(known[key] for key in self.units if key in known)
+        named = zip(self.units, self.planned, strict=True)
+        return tuple(_named(known[key], unit) for key, unit in named if key in known)
+
+
+def _named(result: Result, unit: Planned) -> Result:
+    own = Planned(result.case, result.configuration, result.repetition)
+    return result if own == unit else msgspec.structs.replace(result, **msgspec.structs.asdict(unit))
+
+
+def planned(units: Iterable[Unit]) -> tuple[Planned, ...]:
+    """The names of units."""
+    return tuple(Planned(unit.case.id, unit.configuration.name, unit.repetition) for unit in units)
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -118,9 +162,10 @@ class Ledger:
     def __init__(self, place: Path) -> None:
         self._path = place / RESULTS
         self._lock = threading.Lock()
-        place.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._file = os.open(self._path, flags, 0o644)
+        with writable(place):
+            place.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(self._path, flags, 0o644)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -131,22 +176,58 @@ class Ledger:
         self.known = {result.key: result for result in _read(self._path)}
         _cut(self._path)
 
-    def add(self, result: Result) -> None:
-        """Keep a result."""
-        with self._lock:
-            data = msgspec.json.encode(result) + b"\n"
+    def add(self, result: Result) -> Result:
+        """Keep a result; gives it as it is kept."""
+        kept = whole(result)
+        with self._lock, writable(self._path):
+            data = msgspec.json.encode(kept) + b"\n"
             while data:
                 data = data[os.write(self._file, data) :]
-            self.known[result.key] = result
+            self.known[kept.key] = kept
+        return kept
 
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._file)
 
 
+@contextmanager
+def writable(place: Path) -> Iterator[None]:
+    """Say in one sentence that something cannot be written there."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"{place} cannot be written ({reason}): name another place.") from error
+
+
 def write_header(place: Path, header: Header) -> None:
     """Keep what the evaluation is."""
-    write_atomic(place / HEADER, msgspec.json.format(msgspec.json.encode(header), indent=1))
+    with writable(place):
+        write_atomic(place / HEADER, msgspec.json.format(msgspec.json.encode(whole(header)), indent=1))
+
+
+Kept = TypeVar("Kept", Result, Header)
+
+
+def whole(value: Kept) -> Kept:
+    """The same without halves of characters, which a file's name can hold and JSON cannot."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.convert(_mended(msgspec.to_builtins(value)), type(value))
+    return value
+
+
+def _mended(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {key: _mended(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_mended(item) for item in value]
+    return value
 
 
 def read_evaluation(place: Path) -> Evaluation:
@@ -160,7 +241,7 @@ def read_evaluation(place: Path) -> Evaluation:
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise CaseRefused(f"{place / HEADER} cannot be read ({error}): run the evaluation again.") from error
     known = {result.key: result for result in _read(place / RESULTS)}
-    return Evaluation(header, tuple(known[key] for key in header.units if key in known), str(place))
+    return Evaluation(header, header.placed(known), str(place))
 
 
 def _read(path: Path) -> list[Result]:

@@ -5,13 +5,25 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from statistics import NormalDist, fmean, stdev
+from fractions import Fraction
+from statistics import NormalDist
 
 from msgspec import Struct
 
 CONFIDENCE = 0.95
+POWER = 0.8
 ROUNDS = 4000
 SEED = 20_261_116
+# More cases than this are no advice any more.
+MOST_ADVISED = 1_000_000
+# Beyond this many the test of signs is the normal approximation, which is the same to four places there.
+_MOST_EXACT = 1000
+# Of very many cases fewer rounds tell the same.
+_MOST_DRAWN, _LEAST_ROUNDS = 8_000_000, 500
+# Rates are shares of at most so many repeats; what is finer in a float is noise.
+_FINEST = 1_000_000
+
+Share = Fraction | float
 
 
 class Interval(Struct, frozen=True):
@@ -27,15 +39,18 @@ class Interval(Struct, frozen=True):
 
 
 class Difference(Struct, frozen=True):
-    """How much better or worse, pair by pair: the mean, its interval, and how many more pairs would do.
+    """How much better or worse, case by case: the mean, its interval, and how many more cases would do.
 
-    ``more`` is 0 where it is settled, and ``None`` where nothing differs at all, so that no number would.
+    ``differing`` cases differ at all, and ``chance`` is how likely they split so by chance. ``more`` is 0
+    where it is settled, ``None`` where it cannot be told, one more than ``MOST_ADVISED`` where it is more.
     """
 
     mean: float
     interval: Interval
     pairs: int
     more: int | None
+    differing: int = 0
+    chance: float = 1.0
 
     @property
     def verdict(self) -> str:
@@ -44,9 +59,30 @@ class Difference(Struct, frozen=True):
             return "inconclusive"
         return "better" if self.mean > 0 else "worse"
 
+    @property
+    def advice(self) -> str:
+        """What would settle it; nothing where it is settled."""
+        if self.more == 0:
+            return ""
+        if not self.pairs:
+            return "no case has a verdict on both sides, so nothing can be said"
+        if not self.differing:
+            return "no case differs, so more of the same would not settle it"
+        if self.more is None:
+            return "they differ both ways, and what would settle it cannot be told from these"
+        if self.more > MOST_ADVISED:
+            return "more than a million more cases like these would be needed to settle it"
+        least = least_differing()
+        differ = "1 of them differs" if self.differing == 1 else f"{self.differing} of them differ"
+        few = f"only {differ}, and fewer than {least} settle nothing; "
+        cases = "1 more case" if self.more == 1 else f"{self.more:,} more cases"
+        return f"{few if self.differing < least else ''}about {cases} like these would settle it"
 
-def wilson(successes: int, total: int, *, confidence: float = CONFIDENCE) -> Interval:
+
+def wilson(successes: Share, total: int, *, confidence: float = CONFIDENCE) -> Interval:
     """The Wilson interval of a rate; of nothing, everything is possible.
+
+    Where cases are repeated, each counts as one, with the share of its runs that were a success.
 
     >>> interval = wilson(8, 10)
     >>> round(interval.low, 3), round(interval.high, 3)
@@ -55,7 +91,7 @@ def wilson(successes: int, total: int, *, confidence: float = CONFIDENCE) -> Int
     if total == 0:
         return Interval(0.0, 1.0)
     z = quantile(confidence)
-    rate = successes / total
+    rate = float(successes / total)
     centre = rate + z * z / (2 * total)
     margin = z * math.sqrt(rate * (1 - rate) / total + z * z / (4 * total * total))
     scale = 1 + z * z / total
@@ -90,43 +126,91 @@ def pass_hat_k(successes: int, total: int, k: int) -> float:
 
 
 def paired(
-    differences: Sequence[float], *, confidence: float = CONFIDENCE, rounds: int = ROUNDS, seed: int = SEED
+    differences: Sequence[Share], *, confidence: float = CONFIDENCE, rounds: int = ROUNDS, seed: int = SEED
 ) -> Difference:
-    """What differences, one for each case, are worth: a bootstrap over cases, the same every time."""
+    """What differences, one for each case, are worth; the same every time.
+
+    The interval is a bootstrap over cases, with one case more each way than was seen: a handful of cases
+    that all agree prove little. It is widened to hold zero where the exact test of signs does not exclude it.
+    """
     if not differences:
         return Difference(0.0, Interval(-1.0, 1.0), 0, None)
-    mean = fmean(differences)
-    interval = bootstrap(differences, confidence=confidence, rounds=rounds, seed=seed)
-    return Difference(
-        mean, interval, len(differences), more_cases(differences, interval, confidence=confidence)
-    )
+    found = [Fraction(value).limit_denominator(_FINEST) for value in differences]
+    mean = sum(found, Fraction()) / len(found)
+    along, against = _split(found, mean)
+    chance = sign_test(along, against) if along > against else 1.0
+    most = max(map(abs, found)) or 1
+    interval = bootstrap([*found, most, -most], confidence=confidence, rounds=rounds, seed=seed)
+    if chance > 1 - confidence or interval.holds_zero:
+        interval = Interval(min(interval.low, 0.0), max(interval.high, 0.0))
+    more = more_cases(found, confidence=confidence) if interval.holds_zero else 0
+    return Difference(float(mean), interval, len(found), more, along + against, chance)
 
 
 def bootstrap(
-    values: Sequence[float], *, confidence: float = CONFIDENCE, rounds: int = ROUNDS, seed: int = SEED
+    values: Sequence[Share], *, confidence: float = CONFIDENCE, rounds: int = ROUNDS, seed: int = SEED
 ) -> Interval:
-    """The percentile interval of the mean."""
-    if len(set(values)) == 1:
-        return Interval(values[0], values[0])
+    """The percentile interval of the mean; whole numbers are added, so that no rounding decides."""
+    exact = [Fraction(value) for value in values]
+    scale = math.lcm(*(value.denominator for value in exact))
+    whole = [int(value * scale) for value in exact]
+    size = len(whole)
+    rounds = min(rounds, max(_LEAST_ROUNDS, _MOST_DRAWN // size))
     chance = random.Random(seed)  # noqa: S311 - chance for statistics, the same every time
-    size = len(values)
-    means = sorted(math.fsum(chance.choices(values, k=size)) / size for _ in range(rounds))
+    sums = sorted(sum(chance.choices(whole, k=size)) for _ in range(rounds))
     tail = (1 - confidence) / 2
-    return Interval(_at(means, tail), _at(means, 1 - tail))
+    return Interval(*(float(_at(sums, share) / (size * scale)) for share in (tail, 1 - tail)))
 
 
-def more_cases(
-    differences: Sequence[float], interval: Interval, *, confidence: float = CONFIDENCE
-) -> int | None:
-    """How many more cases would settle it, if they are like these; none where nothing differs."""
-    if not interval.holds_zero:
-        return 0
-    mean = fmean(differences)
-    if mean == 0 or len(differences) < 2:
+def sign_test(one: int, other: int) -> float:
+    """How likely chance alone splits so many cases as unevenly as this, either way.
+
+    >>> sign_test(5, 0), sign_test(6, 0), sign_test(3, 3)
+    (0.0625, 0.03125, 1.0)
+    """
+    total, most = one + other, max(one, other)
+    if total > _MOST_EXACT:
+        return min(1.0, 2 * (1 - NormalDist().cdf((2 * most - total - 1) / math.sqrt(total))))
+    tail = sum(math.comb(total, count) for count in range(most, total + 1))
+    return min(1.0, float(Fraction(2 * tail, 2**total)))
+
+
+def least_differing(confidence: float = CONFIDENCE) -> int:
+    """So many cases must differ before anything can be settled, even if all of them differ the same way.
+
+    >>> least_differing()
+    6
+    """
+    return math.ceil(math.log2(2 / (1 - confidence)))
+
+
+def more_cases(differences: Sequence[Fraction], *, confidence: float = CONFIDENCE) -> int | None:
+    """How many more cases would settle it four times out of five, if they are like these.
+
+    ``None`` where these do not say which way it goes.
+    """
+    count = len(differences)
+    mean = sum(differences, Fraction()) / count
+    along, against = _split(differences, mean)
+    if along <= against:
         return None
-    spread = stdev(differences)
-    wanted = math.ceil((quantile(confidence) * spread / mean) ** 2)
-    return max(1, wanted - len(differences))
+    differing = along + against
+    sure, likely = quantile(confidence), NormalDist().inv_cdf(POWER)
+    spread = math.sqrt(sum(float(value - mean) ** 2 for value in differences) / count)
+    share = along / differing
+    signs = ((sure / 2 + likely * math.sqrt(share * (1 - share))) / (share - 0.5)) ** 2
+    wanted = max(
+        ((sure + likely) * spread / float(abs(mean))) ** 2,
+        signs * count / differing if against else 0.0,
+        least_differing(confidence) * count / differing,
+    )
+    return min(max(1, math.ceil(wanted) - count), MOST_ADVISED + 1)
+
+
+def _split(differences: Sequence[Fraction], mean: Fraction) -> tuple[int, int]:
+    """How many cases differ the way the mean does, and how many the other way."""
+    up, down = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
+    return (up, down) if mean > 0 else (down, up) if mean < 0 else (min(up, down), max(up, down))
 
 
 def quantile(confidence: float) -> float:
@@ -134,9 +218,9 @@ def quantile(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
-def _at(ordered: Sequence[float], share: float) -> float:
+def _at(ordered: Sequence[int], share: float) -> Fraction:
     """The value at a share of the way, between its neighbours where it falls between two."""
-    place = share * (len(ordered) - 1)
+    place = Fraction(share) * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from statistics import fmean
 
 from msgspec import Struct
 
-from vademecum.evals.comparing import Comparison, compare
+from vademecum.evals.comparing import Comparison, compare, rates_of
 from vademecum.evals.reading import Malformed
-from vademecum.evals.results import Evaluation, Result
+from vademecum.evals.results import RAN_THROUGH, Evaluation, Result
 from vademecum.evals.statistics import Interval, failure_bound, pass_at_k, pass_hat_k, wilson
 from vademecum.evals.triggers import Triggers, triggers_of
 
@@ -18,20 +19,27 @@ LEAST_FOR_A_BOUND = 10
 
 
 class Rate(Struct, frozen=True):
-    """So many of so many, and where the true rate lies; ``at_most`` bounds failures where there was none."""
+    """So many runs of so many passed. The rate and its interval are over ``cases``, repeats reduced first.
+
+    ``failures_at_most`` bounds the share of cases that fail, where none did.
+    """
 
     passed: int
     total: int
     rate: float
     interval: Interval
     failures_at_most: float | None = None
+    cases: int = 0
 
     @classmethod
-    def of(cls, passed: int, total: int) -> Rate:
+    def of(cls, rows: Sequence[CaseRow], rates: Mapping[str, Fraction]) -> Rate:
         """The rate with its Wilson interval."""
-        none = total >= LEAST_FOR_A_BOUND and passed == total
-        bound = failure_bound(total) if none else None
-        return cls(passed, total, passed / total if total else 0.0, wilson(passed, total), bound)
+        passed, total = sum(row.passed for row in rows), sum(row.judged for row in rows)
+        cases, successes = len(rates), sum(rates.values(), Fraction())
+        none = cases >= LEAST_FOR_A_BOUND and successes == cases
+        bound = failure_bound(cases) if none else None
+        rate = float(successes / cases) if cases else 0.0
+        return cls(passed, total, rate, wilson(successes, cases), bound, cases)
 
 
 class Repeats(Struct, frozen=True):
@@ -43,7 +51,7 @@ class Repeats(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """What a run costs, on average."""
+    """What a run costs, on average over those that ran through."""
 
     turns: float
     tool_calls: float
@@ -53,15 +61,16 @@ class Cost(Struct, frozen=True):
 
     @classmethod
     def of(cls, results: Sequence[Result]) -> Cost:
-        """The means; of nothing, nothing."""
-        if not results:
+        """The means; of nothing, nothing. What was cut off by an error or a time-out has no price."""
+        ran = [result for result in results if result.outcome in RAN_THROUGH]
+        if not ran:
             return cls(0.0, 0.0, 0.0, 0.0, 0.0)
         return cls(
-            fmean(result.turns for result in results),
-            fmean(result.tool_calls for result in results),
-            fmean(result.script_runs for result in results),
-            fmean(result.input_tokens + result.output_tokens for result in results),
-            fmean(result.seconds for result in results),
+            fmean(result.turns for result in ran),
+            fmean(result.tool_calls for result in ran),
+            fmean(result.script_runs for result in ran),
+            fmean(result.input_tokens + result.output_tokens for result in ran),
+            fmean(result.seconds for result in ran),
         )
 
 
@@ -78,13 +87,20 @@ class CaseRow(Struct, frozen=True):
     why: str
     cost: Cost
     runs: tuple[str, ...]
+    unusable: int = 0
 
     @property
     def mark(self) -> str:
-        """In one word."""
-        if self.judged == 0:
-            return "timeout" if self.timeouts else "error" if self.errors else "unjudged"
-        return "pass" if self.passed == self.judged else "fail" if self.passed == 0 else "flaky"
+        """In one word; it passes only where every run of it did."""
+        if self.judged > self.passed:
+            return "flaky" if self.passed else "fail"
+        own = {
+            "timeout": self.timeouts,
+            "error": self.errors,
+            "unusable": self.unusable,
+            "unjudged": self.unjudged,
+        }
+        return next((name for name, count in own.items() if count), "pass")
 
 
 class Column(Struct, frozen=True):
@@ -101,6 +117,7 @@ class Column(Struct, frozen=True):
     cost: Cost
     flaky: tuple[str, ...]
     triggers: Triggers | None
+    unusable: int = 0
 
 
 class Summary(Struct, frozen=True):
@@ -116,10 +133,11 @@ class Summary(Struct, frozen=True):
     rows: tuple[CaseRow, ...]
     comparisons: tuple[Comparison, ...]
     never_discriminating: tuple[str, ...]
+    expecting_nothing: tuple[str, ...] = ()
 
     @property
     def is_clean(self) -> bool:
-        """Whether every case ran and passed."""
+        """Whether every run that was planned was made, and passed."""
         wrong = any(row.mark != "pass" for row in self.rows)
         return not (wrong or self.malformed or self.missing)
 
@@ -146,7 +164,8 @@ def summarise(evaluation: Evaluation) -> Summary:
         columns,
         tuple(rows),
         comparisons,
-        _never_discriminating(rows) if others else (),
+        _never_discriminating(rows, len(columns)) if others else (),
+        tuple(case.id for case in header.cases if case.expects_nothing),
     )
 
 
@@ -171,20 +190,20 @@ def _row(case: str, configuration: str, results: list[Result]) -> CaseRow:
         why,
         Cost.of(results),
         tuple(result.run for result in results if result.run),
+        counts["unusable"],
     )
 
 
-_OUTCOMES = ("pass", "fail", "timeout", "error", "unjudged")
+_OUTCOMES = ("pass", "fail", "timeout", "error", "unusable", "unjudged")
 
 
 def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> Column:
     results = evaluation.of(name)
     own = [row for row in rows if row.configuration == name]
-    judged = [result for result in results if result.outcome in {"pass", "fail"}]
     checks = [check for result in results for check in result.checks]
     return Column(
         name,
-        Rate.of(sum(result.outcome == "pass" for result in judged), len(judged)),
+        Rate.of(own, rates_of(results)),
         sum(row.timeouts for row in own),
         sum(row.errors for row in own),
         sum(row.unjudged for row in own),
@@ -194,6 +213,7 @@ def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> Colum
         Cost.of(results),
         tuple(row.case for row in own if row.mark == "flaky"),
         triggers_of(evaluation.header.cases, results),
+        sum(row.unusable for row in own),
     )
 
 
@@ -210,9 +230,10 @@ def _repeats(rows: Sequence[CaseRow]) -> Repeats | None:
     )
 
 
-def _never_discriminating(rows: Sequence[CaseRow]) -> tuple[str, ...]:
+def _never_discriminating(rows: Sequence[CaseRow], configurations: int) -> tuple[str, ...]:
     """Cases that come out the same in every configuration, always: they say nothing about the difference."""
-    marks: dict[str, set[str]] = defaultdict(set)
+    marks: dict[str, list[str]] = defaultdict(list)
     for row in rows:
-        marks[row.case].add(row.mark)
-    return tuple(case for case, seen in marks.items() if seen in ({"pass"}, {"fail"}))
+        marks[row.case].append(row.mark)
+    same = (["pass"] * configurations, ["fail"] * configurations)
+    return tuple(case for case, seen in marks.items() if seen in same)

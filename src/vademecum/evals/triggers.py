@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from vademecum.evals.results import CaseLine, Result
+from vademecum.evals.results import RAN_THROUGH, CaseLine, Result
 
 NONE = "(none)"
 
@@ -44,7 +44,7 @@ class Cell(Struct, frozen=True):
 class Triggers(Struct, frozen=True):
     """How requests found their skills. ``ranked_first`` is what search alone makes of them.
 
-    Errors and time-outs are in ``unknown``: they are neither hits nor misses.
+    Runs that never worked are in ``unknown``: errors and time-outs are neither hits nor misses.
     """
 
     overall: SkillRate
@@ -67,7 +67,7 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[Result]) -> Trigger
     if not about:
         return None
     # Only whether a skill was taken counts here: a run that failed otherwise has taken it all the same.
-    known = [result for result in about if result.outcome not in {"error", "timeout"}]
+    known = [result for result in about if result.outcome in RAN_THROUGH]
     right, wrong, missed = Counter[str](), Counter[str](), Counter[str]()
     cells: Counter[tuple[str, str]] = Counter()
     first = wanted = 0
@@ -80,9 +80,10 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[Result]) -> Trigger
         if case.wanted:
             wanted += 1
             first += result.ranked[:1] != () and result.ranked[0] in case.wanted
-            missed.update(() if hits else case.wanted[:1])
-        row = sorted(hits)[0] if hits else case.wanted[0] if case.wanted else f"not {case.unwanted[0]}"
-        cells[row, sorted(hits)[0] if hits else (result.skills[0] if result.skills else NONE)] += 1
+            missed.update(_missed(case, taken))
+        row = min(hits) if hits else case.wanted[0] if case.wanted else f"not {case.unwanted[0]}"
+        wrongly = [name for name in result.skills if name in case.unwanted]
+        cells[row, next(iter((*sorted(hits), *wrongly, *result.skills)), NONE)] += 1
     names = sorted({*right, *wrong, *missed})
     return Triggers(
         SkillRate("all", right.total(), wrong.total(), missed.total()),
@@ -92,3 +93,10 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[Result]) -> Trigger
         wanted,
         len(about) - len(known),
     )
+
+
+def _missed(case: CaseLine, taken: set[str]) -> list[str]:
+    """The skills that a request should have taken: all it needs, and one of those of which any will do."""
+    one_of = case.one_of or (() if case.needed else case.wanted)
+    short = one_of[:1] if not taken & set(one_of) else ()
+    return [*(name for name in case.needed if name not in taken), *short]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from vademecum.files import read_capped
 
 MAX_MANIFEST_BYTES = 64 * 1024
 TRIGGER_LISTS = ("triggers", "queries", "eval_queries", "trigger_queries")
+_BOTH = ("id", "input", "query", "prompt", "files", "mock", "repeat", "tags", "category")
+_EVAL_FIELDS = (*_BOTH, "expected_output", "assertions", "expectations", "name", "constraints")
+_TRIGGER_FIELDS = (*_BOTH, "should_trigger", "expected", "skill", "skill_name")
 _SAID = ("text", "assertion", "expectation", "statement", "description", "name", "check")
 _NAME = re.compile(rb"^name:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
 
@@ -24,6 +28,8 @@ class Entry:
     fields: Any
     problem: str = ""
     field: str = ""
+    # In files of others an id counts within its file; beside another file's it gets the file's name.
+    own_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,9 @@ def _from_trigger(entry: Any, number: int, skill: str, file: Path) -> Entry:
     """One request of a trigger set: the skill is taken, or is not; once it is known, the run may end."""
     if not isinstance(entry, Mapping):
         return Entry(entry, "an entry is an object with query and should_trigger.", "")
+    misspelt = _misspelt(entry, _TRIGGER_FIELDS)
+    if misspelt is not None:
+        return misspelt
     query = entry.get("query", entry.get("prompt", entry.get("input")))
     wanted = entry.get("should_trigger", entry.get("expected", True))
     name = str(entry.get("skill") or entry.get("skill_name") or skill)
@@ -98,47 +107,62 @@ def _from_trigger(entry: Any, number: int, skill: str, file: Path) -> Entry:
     expected = {"skills_any_of": [name]} if wanted else {"skills_none_of": [name]}
     tags = [*_tags(entry), "trigger"]
     case = {
-        "id": str(entry.get("id", f"{file.stem}-{number}")),
+        "id": _id(entry, f"{file.stem}-{number}"),
         "input": query,
         "expected": expected,
         "tags": tags,
     }
-    return Entry({**case, "until": "loaded", **_kept(entry, "files", "mock", "repeat")})
+    fields = {**case, "until": "loaded", **_kept(entry, "files", "mock", "repeat")}
+    return Entry(fields, own_ids=True)
 
 
 def _from_eval(entry: Any, number: int) -> Entry:
     """One entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
     if not isinstance(entry, Mapping):
         return Entry(entry, "an entry is an object with prompt and expected_output.", "")
+    misspelt = _misspelt(entry, _EVAL_FIELDS)
+    if misspelt is not None:
+        return misspelt
     prompt = entry.get("prompt", entry.get("input", entry.get("query")))
     if not isinstance(prompt, str) or not prompt.strip():
         return Entry(entry, "it has no text under prompt.", "prompt")
     output: dict[str, Any] = {"judge": [], "contains": [], "contains_none": [], "regex": []}
-    if isinstance(entry.get("expected_output"), str) and entry["expected_output"].strip():
-        output["judge"].append(entry["expected_output"])
-    key = "assertions" if "assertions" in entry else "expectations"
-    asserted = entry.get(key, [])
-    if not isinstance(asserted, list):
-        return Entry(entry, "it is a list of texts or objects.", key)
-    for place, assertion in enumerate(asserted):
-        problem = _assert(assertion, output)
-        if problem:
-            return Entry(entry, problem, f"{key}.{place}")
-    files = entry.get("files", [])
+    wrong = _expect(entry, output)
+    if wrong is not None:
+        return wrong
+    files = entry.get("files") or []
     if isinstance(files, list):
         files = [
             {"name": Path(path).name, "source": path} if isinstance(path, str) and path else path
             for path in files
         ]
     fields = {
-        "id": str(entry.get("id", number)),
+        "id": _id(entry, number),
         "input": prompt,
         "expected": {"output": output},
         "files": files,
     }
     described = {"description": str(entry["name"])} if isinstance(entry.get("name"), str) else {}
     kept = _kept(entry, "mock", "repeat", "constraints")
-    return Entry({**fields, **described, "tags": _tags(entry), **kept})
+    return Entry({**fields, **described, "tags": _tags(entry), **kept}, own_ids=True)
+
+
+def _expect(entry: Mapping[str, Any], output: dict[str, Any]) -> Entry | None:
+    """Add all that an entry expects; or say what is wrong with it, so that nothing is left out in silence."""
+    said = entry.get("expected_output")
+    said = [] if said is None else said if isinstance(said, list) else [said]
+    if not all(isinstance(each, str) for each in said):
+        return Entry(entry, "it is a text, or a list of texts.", "expected_output")
+    output["judge"] += [each for each in said if each.strip()]
+    for key in ("assertions", "expectations"):
+        asserted = entry.get(key) or []
+        if not isinstance(asserted, list):
+            return Entry(entry, "it is a list of texts or objects.", key)
+        for place, assertion in enumerate(asserted):
+            problem = _assert(assertion, output)
+            if problem:
+                return Entry(entry, problem, f"{key}.{place}")
+    return None
 
 
 def _assert(assertion: Any, output: dict[str, Any]) -> str:
@@ -150,12 +174,28 @@ def _assert(assertion: Any, output: dict[str, Any]) -> str:
         return "an assertion is a text or an object."
     kind, value = assertion.get("type"), assertion.get("value", assertion.get("pattern"))
     exact = {"contains": "contains", "not_contains": "contains_none", "regex": "regex"}
-    if kind in exact and isinstance(value, str):
+    if isinstance(kind, str) and kind in exact and isinstance(value, str):
         output[exact[kind]].append(value)
         return ""
     said = next((assertion[key] for key in _SAID if isinstance(assertion.get(key), str)), "")
+    if not said.strip():
+        return f"an assertion says what it asserts under one of {', '.join(_SAID)}."
     output["judge"].append(said)
-    return "" if said else f"an assertion says what it asserts under one of {', '.join(_SAID)}."
+    return ""
+
+
+def _id(entry: Mapping[str, Any], otherwise: str | int) -> Any:
+    found = entry.get("id")
+    return otherwise if found is None else found
+
+
+def _misspelt(entry: Mapping[str, Any], known: Sequence[str]) -> Entry | None:
+    """A field that nobody has but that is nearly one we read; what else others write is theirs."""
+    for key in entry:
+        near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.8)
+        if key not in known and near and near[0] not in entry:
+            return Entry(entry, f"there is no such field: did you mean {near[0]!r}?", str(key))
+    return None
 
 
 def _kept(entry: Mapping[str, Any], *keys: str) -> dict[str, Any]:

@@ -1,46 +1,37 @@
-"""Listens to a run while it goes on: keeps its events, and stops it at the first violation or out of time."""
+"""Listens to a run while it goes on: keeps its events, and ends it at the first violation or out of time."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from threading import Event as Flag
 from typing import Literal
 
-from vademecum.errors import VademecumError
 from vademecum.evals.cases import Case
 from vademecum.evals.checks import Check
+from vademecum.evals.selection import loaded_skills
+from vademecum.evals.stopping import Stop, Stopped
 from vademecum.evals.trajectory import Trajectory
 from vademecum.runs.record import Event
 
-Reason = Literal["", "violation", "limit", "loaded", "time", "cancelled"]
-
-
-class Stopped(VademecumError):
-    """Ends a run from outside."""
-
-    code = "stopped"
+Reason = Literal["", "violation", "limit", "loaded"]
 
 
 class Watcher:
     """The listener of one run.
 
-    Events of a child run are counted against the limits, and are not steps of the run itself.
+    Events of a child run are counted against the limits, and kept by themselves: ``children`` has them by the
+    child's id.
     """
 
-    def __init__(
-        self, case: Case, *, deadline: float, cancelled: Flag, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, case: Case, stop: Stop) -> None:
         self._case = case
-        self._deadline = deadline
-        self._cancelled = cancelled
-        self._clock = clock
-        self._children = 0
+        self._stop = stop
+        self._inside: list[str] = []
+        self._asked = 0
         self._calls = self._scripts = 0
         self._pieces: list[str] = []
         self.trajectory = Trajectory(case.expected.trajectory)
         self.broken: Check | None = None
         self.events: list[Event] = []
+        self.children: dict[str, list[Event]] = {}
         self.reason: Reason = ""
 
     @property
@@ -51,44 +42,64 @@ class Watcher:
     def __call__(self, event: Event) -> None:
         """Take an event; raises where the run is to end here."""
         if event.type == "child_finished":
-            self._children -= 1
-        if self._children == 0:
-            self._take(event)
+            self._inside = self._inside[:-1]
+        self._take(event)
         if event.type == "child_started":
-            self._children += 1
+            self._inside.append(str(event.data.get("run", "")))
         if event.type == "run_finished":
             return
         self._look(event)
+        self._stop.look()
         if self.reason:
             raise Stopped(self._said())
 
     def _take(self, event: Event) -> None:
-        if event.type == "answer_piece":
+        run = self._inside[-1] if self._inside else ""
+        if event.number:
+            (self.children.setdefault(run, []) if run else self.events).append(event)
+            self.trajectory.see(event, run)
+        elif run:
+            return
+        elif event.type == "answer_piece":
             self._pieces.append(event.data["text"])
         elif event.type == "answer_withdrawn":
             self._pieces.clear()
-        if event.number:
-            self.events.append(event)
-            self.trajectory.see(event)
 
     def _look(self, event: Event) -> None:
         if self.reason:
             return
-        if self._cancelled.is_set():
-            self.reason = "cancelled"
-        elif self._clock() > self._deadline:
-            self.reason = "time"
-        elif self.trajectory.violation is not None:
+        if self.trajectory.violation is not None:
             self.reason = "violation"
         elif self._is_beyond(event):
             self.reason = "limit"
-        elif self._case.until == "loaded" and event.type in {"skill_loaded", "child_started"}:
+        elif self._case.until == "loaded" and self._is_over(event) and self._is_decided():
             self.reason = "loaded"
+
+    def _is_over(self, event: Event) -> bool:
+        """Whether all skills that one action asked for are there, or it is known what became of them."""
+        if len(self._inside) > (event.type == "child_started"):
+            return False  # what a child does is none of its parent's actions
+        if event.type == "action":
+            self._asked = len(event.data["payload"].get("skills") or ())
+        elif event.type in {"skill_loaded", "child_started"}:
+            self._asked -= 1
+            return self._asked <= 0
+        return event.type == "observation"
+
+    def _is_decided(self) -> bool:
+        """Whether nothing that is loaded later can change what the case says of skills."""
+        expected, loaded = self._case.expected, set(loaded_skills(self.events))
+        if loaded & set(expected.skills_none_of):
+            return True
+        if expected.skills_none_of:
+            return False
+        any_of = set(expected.skills_any_of)
+        return loaded >= set(expected.skills_all_of) and (not any_of or bool(loaded & any_of))
 
     def _is_beyond(self, event: Event) -> bool:
         """Whether this event is more than the case allows; what was attempted counts."""
         limits = self._case.constraints
-        if event.type == "model_asked" and self._children == 0:
+        if event.type == "model_asked" and not self._inside:
             self._bound("max_turns", event.data["turn"], limits.max_turns, event)
         elif event.type == "action":
             kind = event.data["action"]
@@ -98,14 +109,22 @@ class Watcher:
             self._bound("max_tool_calls", self._calls, limits.max_tool_calls, event)
             self._bound("max_script_runs", self._scripts, limits.max_script_runs, event)
             if tool in limits.deny_tools:
-                detail = f"{tool} was called at event {event.number}"
-                self.broken = self.broken or Check(f"deny_tools {tool}", "fail", detail, (event.number,))
+                self._break(f"deny_tools {tool}", f"{tool} was called", event)
         return self.broken is not None
 
     def _bound(self, name: str, used: int, most: int | None, event: Event) -> None:
-        if most is not None and used > most and self.broken is None:
-            detail = f"{used} at event {event.number}, at most {most} allowed"
-            self.broken = Check(name, "fail", detail, (event.number,))
+        if most is not None and used > most:
+            self._break(name, f"{used}, at most {most} allowed,", event)
+
+    def _break(self, name: str, what: str, event: Event) -> None:
+        """Write down the first limit that is broken, and where."""
+        if self.broken is not None:
+            return
+        if self._inside:
+            place = f"{self._inside[-1]}:{event.number}"
+            self.broken = Check(name, "fail", f"{what} at event {place}", elsewhere=(place,))
+        else:
+            self.broken = Check(name, "fail", f"{what} at event {event.number}", (event.number,))
 
     def _said(self) -> str:
         match self.reason:
@@ -114,12 +133,8 @@ class Watcher:
                 return f"Stopped at the first violation: {found.constraint if found else ''}."
             case "limit":
                 return f"Stopped: {self.broken.name if self.broken else ''} was exceeded."
-            case "loaded":
-                return "Stopped: it is known which skill is taken."
-            case "time":
-                return "Stopped: out of time."
             case _:
-                return "Stopped: the evaluation was interrupted."
+                return "Stopped: it is known which skill is taken."
 
     def limits(self) -> list[Check]:
         """What the case limits, and whether it was kept."""

@@ -12,13 +12,12 @@ from pathlib import Path
 from msgspec import structs
 
 from vademecum.assembly.agent import Library, allowing
-from vademecum.context import Context
 from vademecum.evals.plan import Configuration
 from vademecum.masking import Secrets
 from vademecum.models.base import Model
 from vademecum.models.choose import choose_model
 from vademecum.models.on_tape import Recorded
-from vademecum.policy.engine import Policy
+from vademecum.policy.engine import Policy, default_rules
 from vademecum.registry.index import SkillIndex
 
 
@@ -37,18 +36,21 @@ class Stock:
 
     def __init__(self, workshop: Workshop, models: Mapping[str, Model]) -> None:
         self.workshop = workshop
-        self._models: dict[str, Model] = dict(models)
+        self.models = dict(models)
+        self._made: dict[str, Model] = dict(models)
         self._shared: dict[Configuration, tuple[SkillIndex, Policy, Library]] = {}
         self._lock = threading.Lock()
         self._secrets = Secrets(workshop.env)
 
     def parts(self, configuration: Configuration) -> tuple[SkillIndex, Policy, Library]:
-        """The skills of a configuration, the rules where nobody wrote any, and search: made once."""
+        """The skills of a configuration, the rules where nobody wrote any, and search: made once.
+
+        What lies around the results is none of a run's business: a project's rules come with the project.
+        """
         with self._lock:
             if configuration not in self._shared:
                 index = restricted(self.workshop.index, configuration.skills)
-                nowhere = Context(self.workshop.out, Path("/nonexistent"), self.workshop.env)
-                policy = Policy.load(nowhere, run=allowing(configuration.allow))
+                policy = Policy(default_rules(), run=allowing(configuration.allow))
                 self._shared[configuration] = (index, policy, Library.of(index, policy))
             return self._shared[configuration]
 
@@ -56,10 +58,10 @@ class Stock:
         """A model by its name, made once."""
         with self._lock:
             key = f"{name}\0{tape}" if tape else name
-            if key not in self._models:
-                made = self._models.get(name) or choose_model(name)
-                self._models[key] = Recorded(Path(tape), made, mode="replay") if tape else made
-            return self._models[key]
+            if key not in self._made:
+                made = self._made.get(name) or choose_model(name)
+                self._made[key] = Recorded(Path(tape), made, mode="replay") if tape else made
+            return self._made[key]
 
     def masked(self, text: str) -> str:
         """A text as the record has it."""

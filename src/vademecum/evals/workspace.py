@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
 from vademecum.errors import PathRefused
+from vademecum.evals.checks import Check
 from vademecum.evals.configurations import WITH, WITHOUT
-from vademecum.evals.results import OUTPUTS, Evaluation, Result
+from vademecum.evals.results import JUDGED, OUTPUTS, Evaluation, Result
 from vademecum.files import write_atomic
 from vademecum.paths import contained
 
@@ -28,10 +29,11 @@ def write_workspace(evaluation: Evaluation, base: Path) -> Path:
     ]
     iteration = place / f"iteration-{max(known, default=0) + 1}"
     repeated = any(result.repetition > 1 for result in evaluation.results)
+    sides, cases = _sides(evaluation), _slugs(dict.fromkeys(result.case for result in evaluation.results))
     for result in evaluation.results:
-        run = iteration / f"eval-{_slug(result.case)}" / _side(evaluation, result.configuration)
+        run = iteration / f"eval-{cases[result.case]}" / sides[result.configuration]
         _write_run(run / f"run-{result.repetition}" if repeated else run, result, Path(evaluation.place))
-    _write(iteration / "benchmark.json", _benchmark(evaluation))
+    _write(iteration / "benchmark.json", _benchmark(evaluation, sides))
     return iteration
 
 
@@ -46,23 +48,20 @@ def _write_run(place: Path, result: Result, evaluated: Path) -> None:
             target = contained(outputs, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(kept, target)
-    checked = [
-        {"text": check.name, "passed": check.holds != "fail", "evidence": check.detail or "it holds"}
-        for check in result.checks
-        if check.holds in {"pass", "fail"}
-    ]
-    # Both names are in use, and each viewer reads one of them.
-    _write(
-        place / "grading.json",
-        {"assertion_results": checked, "expectations": checked, "summary": _counted(result)},
-    )
+    if result.outcome in JUDGED:
+        checked = [
+            {"text": check.name, "passed": check.holds == "pass", "evidence": check.detail or "it holds"}
+            for check in _graded(result)
+        ]
+        # Both names are in use, and each viewer reads one of them. A run without a verdict has no grades.
+        grading = {"assertion_results": checked, "expectations": checked, "summary": _counted(result)}
+        _write(place / "grading.json", grading)
     tokens = result.input_tokens + result.output_tokens
     _write(place / "timing.json", {"total_tokens": tokens, "duration_ms": round(result.seconds * 1000)})
 
 
-def _benchmark(evaluation: Evaluation) -> dict[str, Any]:
+def _benchmark(evaluation: Evaluation, sides: Mapping[str, str]) -> dict[str, Any]:
     header = evaluation.header
-    sides = {one.name: _side(evaluation, one.name) for one in header.configurations}
     runs = [
         {
             "eval_id": result.case,
@@ -73,7 +72,7 @@ def _benchmark(evaluation: Evaluation) -> dict[str, Any]:
                 "time_seconds": result.seconds,
                 "tokens": result.input_tokens + result.output_tokens,
                 "tool_calls": result.tool_calls,
-                "errors": int(result.outcome in {"error", "timeout"}),
+                "errors": int(result.outcome in {"error", "timeout", "unusable"}),
             },
         }
         for result in evaluation.results
@@ -94,24 +93,46 @@ def _benchmark(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _means(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Over the runs that have a verdict: an error is no miss, and cost what it cost before it was one."""
     found = {}
     for key in ("pass_rate", "time_seconds", "tokens"):
-        values = [float(run["result"][key]) for run in runs]
+        values = [float(run["result"][key]) for run in runs if run["result"]["pass_rate"] is not None]
         found[key] = {"mean": fmean(values) if values else 0.0, "stddev": pstdev(values) if values else 0.0}
     return found
 
 
 def _counted(result: Result) -> dict[str, Any]:
+    """How many of its expectations hold; a run without a verdict has no rate."""
+    graded = _graded(result) if result.outcome in JUDGED else []
+    passed = sum(check.holds == "pass" for check in graded)
+    rate = passed / len(graded) if graded else 1.0
+    known = rate if result.outcome in JUDGED else None
+    return {"passed": passed, "failed": len(graded) - passed, "total": len(graded), "pass_rate": known}
+
+
+def _graded(result: Result) -> list[Check]:
+    """What the case expects; what must always hold is counted where it does not."""
     judged = [check for check in result.checks if check.holds in {"pass", "fail"}]
-    passed = sum(check.holds == "pass" for check in judged)
-    rate = passed / len(judged) if judged else 0.0
-    return {"passed": passed, "failed": len(judged) - passed, "total": len(judged), "pass_rate": rate}
+    return [check for check in judged if not check.always or check.holds == "fail"]
 
 
-def _side(evaluation: Evaluation, configuration: str) -> str:
+def _sides(evaluation: Evaluation) -> dict[str, str]:
     """Viewers know two sides; where there is one configuration, it is the one with the skill."""
     names = [one.name for one in evaluation.header.configurations]
-    return WITH if len(names) == 1 else _slug(configuration)
+    return {names[0]: WITH} if len(names) == 1 else _slugs(names)
+
+
+def _slugs(names: Iterable[str]) -> dict[str, str]:
+    """Names of directories, each its own."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        slug, number = _slug(name), 2
+        while slug.casefold() in taken:
+            slug, number = f"{_slug(name)}-{number}", number + 1
+        taken.add(slug.casefold())
+        found[name] = slug
+    return found
 
 
 def _slug(text: str) -> str:

@@ -1,0 +1,181 @@
+"""O5: evaluations that are killed, interrupted or take too long: what is finished is kept, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.agent.support import Stage
+from tests.evals.support import BASE, Lab, case, final, script, select, tool, write
+from tests.support import VADE, Place
+from vademecum.evals.engines import Threads
+from vademecum.evals.performing import Performer
+from vademecum.evals.plan import Unit, plan
+from vademecum.evals.results import Result, read_evaluation
+from vademecum.evals.stopping import Stop
+from vademecum.evals.turns import PATIENCE_SECONDS, Turn, Turns
+from vademecum.evals.workshop import Workshop
+from vademecum.models.base import Reply
+from vademecum.runs.reading import read_run, run_ids
+
+
+def _settled(place: Path) -> list[tuple[Any, ...]]:
+    found = read_evaluation(place)
+    assert found.missing == 0
+    return [(r.key, r.case, r.outcome, r.checks, r.skills, r.answer, r.turns) for r in found.results]
+
+
+def test_killed_at_twenty_random_points_it_ends_the_same(place: Place, tmp_path: Path) -> None:
+    """Each time another part is done; at the end everything is there once, as if nothing had happened."""
+    turns = [{"seconds": 0.02, "reply": select("file-diff")}, tool("read_file", path="a.txt"), final("done")]
+    cases = [
+        {"id": f"c{n}", "input": "x", "files": {"a.txt": "x"}, "mock": {"turns": turns}, "expected": {"output": "done" if n % 3 else "other"}}
+        for n in range(100)
+    ]  # fmt: skip
+    suite = write(tmp_path / "cases.json", cases)
+    for name, kills in (("killed", 20), ("whole", 0)):
+        words = [sys.executable, "-m", "tests.evals.killing", str(suite), str(tmp_path / name), str(kills)]
+        env = {**place.env, "PYTHONPATH": str(Path(__file__).parents[2])}
+        done = subprocess.run(words, cwd=place.cwd, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert _settled(tmp_path / "killed") == _settled(tmp_path / "whole")
+    lines = (tmp_path / "killed/results.jsonl").read_text().splitlines()
+    keys = [json.loads(line)["key"] for line in lines]
+    assert len(keys) == len(set(keys)) == 100
+
+
+def interrupted(
+    place: Place, suite: Path, out: Path, rooms: Path, *, after: Callable[[], bool]
+) -> tuple[int, str]:
+    """Run a suite, and stop it as Ctrl-C does once something is so."""
+    process = subprocess.Popen(
+        [VADE, "eval", "run", str(suite), "--yes", "-j", "2", "--out", str(out)],
+        cwd=place.cwd,
+        env={**place.env, "TMPDIR": str(rooms)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not after() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    return process.returncode, err
+
+
+def test_ctrl_c_keeps_what_is_finished(place: Place, tmp_path: Path, rooms: Path) -> None:
+    turns = [{"seconds": 0.05, "reply": final("done")}]
+    suite = write(
+        tmp_path / "cases.json", [{"id": f"c{n}", "input": "x", "mock": {"turns": turns}} for n in range(200)]
+    )
+    out = tmp_path / "out"
+    results = out / "results.jsonl"
+
+    def after() -> bool:
+        return results.exists() and results.read_bytes().count(b"\n") >= 5
+
+    code, err = interrupted(place, suite, out, rooms, after=after)
+    assert code == 130
+    kept = len(results.read_text().splitlines())
+    assert 5 <= kept < 200
+    assert f"{kept:,} of 200 runs are kept; the same command goes on from there" in err
+    assert not list(rooms.iterdir())
+
+
+def test_ctrl_c_ends_what_is_running_and_tidies_up(place: Place, tmp_path: Path, rooms: Path) -> None:
+    """A script that would run for a minute, and a model that takes its time: no room, no process, whole records."""
+    Stage(place).script("slow", "import time\nprint('here', flush=True)\ntime.sleep(55)\n")
+    turns = [select("slow"), script("slow", "scripts/x.py"), final()]
+    cases = [
+        {"id": "script", "input": "x", "mock": {"turns": turns}},
+        {"id": "model", "input": "x", "mock": {"turns": [{"seconds": 50, "reply": final()}]}},
+    ]
+    suite, out = write(tmp_path / "cases.json", cases), tmp_path / "out"
+
+    def after() -> bool:
+        return any(b"here" in file.read_bytes() for file in out.glob("runs/*/calls/*/stdout"))
+
+    assert interrupted(place, suite, out, rooms, after=after)[0] == 130
+    assert not list(rooms.iterdir())
+    runs = [read_run(out / "runs", run) for run in run_ids(out / "runs")]
+    assert [run.status for run in runs] == ["interrupted", "interrupted"]
+    held = [call.data for run in runs for call in run.events if call.type == "tool_called"]
+    assert [call["code"] for call in held] == ["interrupted"]
+    assert (out / "results.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize("what", ["model", "script", "mock"])
+def test_what_takes_too_long_is_ended(lab: Lab, rooms: Path, what: str) -> None:
+    """Whatever a run waits for when its time is over, it comes back as a time-out, and nothing of it is left."""
+
+    class Endless:
+        name = "endless"
+
+        def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
+            released.wait(60)
+            return Reply(json.dumps(final()))
+
+    released = threading.Event()
+    Stage(lab.place).script("slow", "import time\ntime.sleep(55)\n")
+    lab.models["endless"] = Endless()
+    turns: dict[str, list[Any]] = {
+        "model": [],
+        "script": [select("slow"), script("slow", "scripts/x.py"), final()],
+        "mock": [{"seconds": 50, "reply": final()}],
+    }
+    only = case("x", *turns[what], constraints={"max_seconds": 0.5})
+    result = lab.one(only, msgspec.structs.replace(BASE, model="case" if turns[what] else "endless"))
+    released.set()
+    assert (result.outcome, result.error) == ("timeout", "It was not done after 0.5 s.")
+    assert not list(rooms.iterdir())
+    assert read_run(lab.out / "runs", result.run).status in {"failed", "interrupted"}
+
+
+def test_one_that_never_ends_is_left_behind_and_the_others_go_on(lab: Lab, rooms: Path) -> None:
+    """A call into the system that never returns cannot be ended; it is given up, and keeps nobody waiting."""
+
+    released = threading.Lock()
+    released.acquire()
+
+    class Performing(Performer):
+        def perform(self, unit: Unit, stop: Stop | None = None) -> Result:
+            if unit.case.id == "stuck":
+                with self.rooms.room_for(unit.case):
+                    released.acquire()
+            return super().perform(unit, stop)
+
+    quick = [case(f"c{n}", {"seconds": 0.05, "reply": final()}) for n in range(40)]
+    cases = [case("stuck", final(), constraints={"max_seconds": 0.1}), *quick]
+    performer = Performing(Workshop(lab.place.build(), lab.out, None, {"PATH": os.environ["PATH"]}))
+    units = plan(cases, [BASE], lab.place.build())
+    found = [(r.case, r.outcome) for r in Threads(2, grace=0.1, last=0.1).run(units, performer)]
+    assert sorted(found) == sorted([("stuck", "timeout"), *((each.id, "pass") for each in quick)])
+    assert found.index(("stuck", "timeout")) < 30  # although results kept coming
+    assert not list(rooms.iterdir())
+    released.release()
+
+
+def test_whoever_holds_the_turn_for_long_holds_up_nobody() -> None:
+    now = [10.0]
+    turns = Turns(lambda: now[0])
+    first, second = (Turn(turns, Stop(threading.Event(), 60)) for _ in range(2))
+    first.take()
+    assert turns.patience == PATIENCE_SECONDS
+    now[0] += 60
+    assert turns.patience == 0
+    for _ in range(1000):
+        second.take()
+    first.give()
+    assert turns.patience == PATIENCE_SECONDS
+    second.take()
+    second.give()
