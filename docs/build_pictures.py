@@ -1,6 +1,6 @@
-"""Makes the pictures of the tutorial: ``python -m docs.build_pictures``.
+"""Makes the pictures of the tutorial and of the README: ``python -m docs.build_pictures``.
 
-The tutorial is followed in a home of its own, and the pages that it leads to are photographed by Chromium.
+Each is followed in a home of its own, and the pages that it leads to are photographed by Chromium.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e.documents import TOP, perform, steps
@@ -27,16 +29,25 @@ _FLAGS = [
 
 
 def main() -> None:
-    """Follow the tutorial, then take the pictures."""
+    """Follow the pages, and take the pictures that they lead to."""
+    with _followed("docs/tutorial.md") as home:
+        _photograph(home / "project" / "report.html", TOP / "docs" / "tutorial-report.png", "1000,1000")
+        _photograph(home / "other" / "run.html", TOP / "docs" / "tutorial-run.png", "900,960")
+    with _followed("README.md") as home:
+        _photograph(home / "project" / "report.html", TOP / "docs" / "eval-report.png", "1000,1100")
+
+
+@contextmanager
+def _followed(page: str) -> Iterator[Path]:
+    """The home of somebody who did what a page says."""
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         project = home / "project"
         (project / ".git").mkdir(parents=True)
         env = {**Place(project, home).env, "XDG_CACHE_HOME": str(home / ".cache")}
-        for step in steps("docs/tutorial.md"):
+        for step in steps(page):
             perform(step, cwd=project, env=env)
-        _photograph(project / "report.html", TOP / "docs" / "tutorial-report.png", "1000,1000")
-        _photograph(home / "other" / "run.html", TOP / "docs" / "tutorial-run.png", "900,960")
+        yield home
 
 
 def _photograph(page: Path, picture: Path, size: str) -> None:
