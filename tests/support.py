@@ -43,7 +43,9 @@ def write_skill(
 def of_extras() -> set[str]:
     """The distributions that only the extras declare, those of developers included."""
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
-    needed = {canonicalize_name(Requirement(each).name) for each in project["dependencies"]}
+    needed = {
+        canonicalize_name(Requirement(each).name) for each in [project["name"], *project["dependencies"]]
+    }
     optional = (each for group in project["optional-dependencies"].values() for each in group)
     return {str(canonicalize_name(Requirement(each).name)) for each in optional} - needed
 

@@ -20,7 +20,7 @@ from tests.support import Place, of_extras
 
 pytestmark = pytest.mark.extras
 
-# The tests of `tests/e2e` that ask the installed command; one page is about what needs numpy.
+# The tests of `tests/e2e` that ask the installed command; some pages are about what needs an extra.
 PAGES = "tests/e2e/test_documentation.py"
 OWN_TESTS = [
     f"{PAGES}::test_console_blocks",
@@ -28,7 +28,9 @@ OWN_TESTS = [
     "tests/e2e/test_examples.py",
     "tests/e2e/test_builtin_scripts.py",
 ]
-NEEDS_NUMPY = f"{PAGES}::test_python_blocks[docs/governance.md]"
+NEED_EXTRAS = [
+    f"--deselect={PAGES}::test_python_blocks[docs/{page}.md]" for page in ("governance", "how-to/add-skills")
+]
 INSTALLED = "from importlib.metadata import distributions as d; print(*{each.name for each in d()})"
 
 
@@ -109,7 +111,7 @@ def test_its_own_tests_pass_there(clean: Clean) -> None:
     words = [sys.executable, "-m", "pytest", "-q", "-n", "2"]
     env = os.environ | {"VADE_UNDER_TEST": str(clean.vade)}
     done = subprocess.run(
-        [*words, "--deselect", NEEDS_NUMPY, *OWN_TESTS],
+        [*words, *NEED_EXTRAS, *OWN_TESTS],
         cwd=TOP,
         env=env,
         capture_output=True,
