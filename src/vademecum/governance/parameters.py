@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vademecum.governance.model import MISSING, Parameter, Reason
+from vademecum.governance.words import shown
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
@@ -29,6 +30,9 @@ def wrong_parameters(schema: Mapping[str, Parameter], said: Mapping[str, Any]) -
     >>> [reason.message for reason in wrong_parameters(schema, {"amount": -1})]
     ["Parameter 'amount' must be at least 0 (it is -1)"]
     """
+    if not isinstance(said, Mapping):
+        yield _reason("parameters", said, "a mapping", f"Parameters must be a mapping (it is {shown(said)})")
+        return
     for name in said:
         if name not in schema:
             known = ", ".join(schema) or "none"
@@ -41,7 +45,7 @@ def wrong_parameters(schema: Mapping[str, Parameter], said: Mapping[str, Any]) -
             continue
         required = _objection(parameter, value)
         if required is not None:
-            text = f"Parameter {name!r} must be {required} (it is {value!r:.100})"
+            text = f"Parameter {name!r} must be {required} (it is {shown(value)})"
             yield _reason(name, value, required, text)
 
 

@@ -27,6 +27,7 @@ from vademecum.governance.clauses import (
     TYPE,
     Clauses,
 )
+from vademecum.governance.copies import FLAT, kept
 from vademecum.governance.emit import NAMES, Emitter, rooted
 from vademecum.governance.evaluate import FAILURES
 from vademecum.governance.ledger import NEVER, History, Ledger, uses_in
@@ -68,8 +69,9 @@ class Check(Protocol):
 class Program:
     """A skill that can be checked: its clauses, and the function that was made of them."""
 
-    def __init__(self, rules: Rules, *, compat: bool = False) -> None:
+    def __init__(self, rules: Rules, *, compat: bool = False, mapping: str = "") -> None:
         self.clauses = Clauses(rules, compat)
+        self.mapping = mapping
         self.rules = rules
         self.reads = self.clauses.reads
         constraints = rules.constraints
@@ -111,6 +113,8 @@ def _compiled(clauses: Clauses) -> dict[str, Any]:
     names: dict[str, Any] = {
         **NAMES,
         "FAILURES": FAILURES,
+        "FLAT": FLAT,
+        "kept": kept,
         "MISSING": MISSING,
         "NEVER": NEVER,
         "VALID": VALID,
@@ -152,11 +156,13 @@ def _source(clauses: Clauses) -> str:
         lines += [f"        if not {text}:", f"            bits |= {test.bit}"]
     lines += ["        if not bits:", "            return VALID"]
     lines += [f"        {name} = {_value_at(path)}" for path, name in known.items() if path not in surely]
+    lines += _keeping(name for path, name in known.items() if path not in _numbers(again, surely))
     lines += ["    except FAILURES:"]
     lines += [f"        {name} = {_value_at(path)}" for path, name in known.items()]
     lines += ["        bits = 0"]
     for test, first in both:
         lines += _counted(test, first, known, compat=clauses.compat)
+    lines += _keeping(known.values())
     lines.append(f"    return Result(bits, clauses, {_seen(clauses, known.values())})")
     return "\n".join(lines)
 
@@ -166,13 +172,51 @@ def _is_plain(test: _Test, *, compat: bool) -> bool:
     return test.tree is not None and not _branches(test.tree) and (test.is_cost or not compat)
 
 
+def _keeping(names: Iterable[str]) -> list[str]:
+    """The lines that keep lists and dictionaries as they are at the check."""
+    return [f"        {name} = {name} if type({name}) in FLAT else kept({name})" for name in names]
+
+
+def _numbers(tests: Iterable[_Test], surely: set[ex.Path]) -> set[ex.Path]:
+    """The paths of which a test that did not fail has shown that they are numbers, which cannot change."""
+    found = {path for test in tests if test.tree is not None for path in _shown_numbers(test.tree)}
+    return found & surely
+
+
+def _shown_numbers(tree: ex.Tree) -> list[ex.Path]:
+    match tree:
+        case ex.Path():
+            return [tree]
+        case ex.Not(value=value):
+            return _shown_numbers(value)
+        case ex.Compare(by="<" | "<=" | ">" | ">=", left=left, right=right):
+            one, other = (isinstance(side, ex.Compute) or _is_number(side) for side in (left, right))
+            return [*_operands(left, other), *_operands(right, one)]
+        case _:
+            return []
+
+
+def _operands(tree: ex.Tree, among_numbers: bool) -> list[ex.Path]:  # noqa: FBT001
+    match tree:
+        case ex.Path():
+            return [tree] if among_numbers else []
+        case ex.Compute(left=left, right=right):
+            return [*_operands(left, True), *_operands(right, True)]  # noqa: FBT003
+        case _:
+            return []
+
+
+def _is_number(tree: ex.Tree) -> bool:
+    return isinstance(tree, ex.Constant) and not isinstance(tree.value, str)
+
+
 def _look(clauses: Clauses) -> str:
     lines = ["def look(s, w):", "    found = {}"]
     for path in clauses.reads:
         lines += [
             f"    v = {_value_at(path)}",
             "    if v is not MISSING:",
-            f"        found[{str(path)!r}] = v",
+            f"        found[{str(path)!r}] = v if type(v) in FLAT else kept(v)",
         ]
     return "\n".join([*lines, "    return found"])
 
@@ -266,7 +310,8 @@ def _uses(rules: Rules) -> list[str]:
 def _others(rules: Rules) -> list[_Test]:
     found = []
     if rules.conflicts:
-        together = " and ".join(f"h.last.get({other!r}, NEVER) != step" for other in rules.conflicts)
+        since = "(step if ledger.since is None else ledger.since)"
+        together = " and ".join(f"h.last.get({other!r}, NEVER) < {since}" for other in rules.conflicts)
         found.append(_Test(CONFLICT, f"({together})"))
     if rules.needs:
         done = " and ".join(f"{other!r} in h.last" for other in rules.needs)
@@ -284,8 +329,9 @@ def _seen(clauses: Clauses, values: Iterable[str]) -> str:
         f"({' '.join(f'h.last.get({other!r}),' for other in others)})"
         for others in (rules.conflicts, rules.needs)
     )
-    kept = " ".join(f"{name}," for name in values)
-    return f"(t, p, step, {last}, ({uses}), {conflicts}, {needs}, ({kept}))"
+    seen = " ".join(f"{name}," for name in values)
+    since = "ledger.conflicts_from(step)" if rules.conflicts else "step"
+    return f"(t, p and kept(p), step, {since}, {last}, ({uses}), {conflicts}, {needs}, ({seen}))"
 
 
 def _value_at(path: ex.Path) -> str:

@@ -1,0 +1,63 @@
+"""What a skill costs, taken before it is carried out and given back where it is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from vademecum.governance.changes import Change, State
+from vademecum.governance.evaluate import FAILURES
+from vademecum.governance.model import May, Reason
+from vademecum.governance.program import Program
+from vademecum.governance.words import HIDDEN, shown
+
+# Reasons in words for somebody who may read so much.
+Words = Callable[[May], tuple[Reason, ...]]
+
+
+class Charge(NamedTuple):
+    """What the charter itself takes: how much, out of which dictionary, what was there, what is left."""
+
+    cost: Any
+    purse: State
+    key: str
+    path: str
+    before: Any
+    left: Any
+
+    def with_changes(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+        """The charge, and what the engine did: of the purse, from before the charge to the end."""
+        if self.before == self.left:
+            return changes
+        after = next((new for key, _, new in changes if key == self.path), self.left)
+        rest = (change for change in changes if change[0] != self.path)
+        return ((self.path, self.before, after), *rest)
+
+
+class Unpayable(NamedTuple):
+    """A cost that can be compared with what there is, and cannot be taken from it."""
+
+    words: Words
+
+
+def charge_of(
+    program: Program, state: State, world: State, said: Mapping[str, Any]
+) -> Charge | Unpayable | None:
+    """What a skill costs in a state, where it costs anything."""
+    if program.is_free:
+        return None
+    purse, key = (world if program.is_shared else state), program.purse_key
+    cost, before = program.cost(state, world, said), purse[key]
+    try:
+        left = before - cost
+        if left >= 0:  # not for what is left of endlessly much
+            return Charge(cost, purse, key, program.purse, before, left)
+    except FAILURES:
+        pass
+    return Unpayable(partial(_cannot_pay, program.purse, cost, before))
+
+
+def _cannot_pay(purse: str, cost: Any, before: Any, may: May) -> tuple[Reason, ...]:
+    there = f"{shown(cost)} cannot be taken from {shown(before)}" if may(purse) else HIDDEN
+    return (Reason("cost", "cost", before, cost, f"Cost cannot be paid out of {purse!r} ({there})"),)
