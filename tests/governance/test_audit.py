@@ -68,6 +68,7 @@ def test_one_event_an_outcome(tmp_path: Path) -> None:
             "proposed": "elevate",
             "approved": True,
             "executed": "elevate",
+            "charged": 50,
             "state": {"elevated": False, "budget": 120},
             "changes": {"budget": [120, 70], "elevated": [False, True]},
         },

@@ -125,7 +125,7 @@ def row(
     """One agent, made of plain values, with its history in the ledger."""
     actor, params = Actor(str(number), str(columns["type"][number])), {}
     history = ledger.of(actor.id)
-    schema, program = charter.skills["act"].output_schema, charter.program("act")
+    program = charter.program("act")
     assert program is not None
     for name, values in columns.items():
         value = values[number]
@@ -142,8 +142,7 @@ def row(
                 if window is not None:
                     history.used[rest] = (window, value)
             case "params":
-                if rest in schema or rest in program.said:
-                    params[rest] = value
+                params[rest] = value
             case "d":
                 actor.state["d"] = {rest: value}
             case _:

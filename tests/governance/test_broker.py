@@ -221,7 +221,7 @@ def test_a_change_that_is_not_allowed_is_rolled_back_whole() -> None:  # M3
         ("state-change", "debt"),
         ("state-change", "rooms"),
     ]
-    assert outcome.reasons[0].message == "State change not allowed: 'budget' (120 → 1070)"
+    assert outcome.reasons[0].message == "State change not allowed: 'budget' (70 → 1070)"
     assert broker.ledger.of("r1").last == {}
 
 

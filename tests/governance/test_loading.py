@@ -33,7 +33,7 @@ def with_keys(*lines: str) -> str:
         (HEAD + "extra: 1\n", [(8, "unknown-key")]),
         (with_keys("institutional_constraints:", "  cost: 5", "  couldown: 2"), [(10, "unknown-key")]),
         (with_keys("institutional_constraints:", "  limits:", "    agents: 2"), [(9, "unknown-key")]),
-        (with_keys("output_schema:", "  a:", "    typ: number"), [(10, "unknown-key")]),
+        (with_keys("output_schema:", "  a:", "    typ: number"), [(10, "unknown-key"), (10, "missing-key")]),
         (with_keys("description: a", "description: b"), [(9, "duplicate-key")]),
         (HEAD.replace("skill_id: act", "skill_id: rest"), [(5, "duplicate-id")]),
         (HEAD.replace("    implementation_mapping: act\n", ""), [(5, "missing-key")]),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from math import isfinite
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -24,7 +23,7 @@ MAX_REMEMBERED = 100_000
 DIGEST_CHARS = 23  # "sha256:" and sixteen digits; the whole of it is in the event `charter`
 
 _NUMBERS = frozenset({int, float, bool})
-_SURELY_JSON = frozenset({bool, type(None)})
+_NOTHING: frozenset[type] = frozenset()
 
 
 class _Row(msgspec.Struct, omit_defaults=True, gc=False):
@@ -73,26 +72,36 @@ class Audit:
 
     def outcome(self, outcome: Outcome, state: Mapping[str, Any]) -> None:
         """Write down what came of an intent, with what the charter looked at."""
-        changes = outcome.changes
-        row = _Row(
+        try:
+            data = msgspec.json.encode(self._row(outcome, state, _NUMBERS))
+            # JSON has no word for what is not a number, or has no end, and writes nothing instead.
+            if data.count(b"null") > (outcome.executed is None):
+                data = msgspec.json.encode(self._row(outcome, state, _NOTHING))
+        except (ValueError, OverflowError):  # half a character, or more digits than Python writes
+            data = json.dumps(structs.asdict(self._row(outcome, state, _NOTHING))).encode()
+        self._waiting.append(data)
+        if len(self._waiting) >= MAX_WAITING:
+            self.flush()
+
+    def _row(self, outcome: Outcome, state: Mapping[str, Any], plain: frozenset[type]) -> _Row:
+        """An outcome as it is written; values of the ``plain`` types are taken as they are."""
+        names, said, changes, charged = self._names, outcome.proposed.parameters, outcome.changes, outcome.charged
+        return _Row(
             self._digest,
             outcome.step,
-            self._name(outcome.agent_id),
-            self._name(outcome.agent_type),
-            self._name(outcome.proposed.skill_id),
+            names.get(outcome.agent_id) or self._name(outcome.agent_id),
+            names.get(outcome.agent_type) or self._name(outcome.agent_type),
+            names.get(outcome.proposed.skill_id) or self._name(outcome.proposed.skill_id),
             outcome.approved,
             outcome.executed,
-            outcome.charged if _is_plain((outcome.charged,)) else self._clean("charged", outcome.charged),
-            self._clean("parameters", outcome.proposed.parameters) if outcome.proposed.parameters else {},
-            state if _is_plain(state.values()) else self._clean("state", state),
-            self._changes(changes) if changes else {},
-            [self._reason(reason) for reason in outcome.reasons] if outcome.result.bits else [],
+            charged if charged is None or type(charged) in plain else self._clean("charged", charged),
+            self._clean("parameters", said) if said else {},
+            state if not state or plain.issuperset(map(type, state.values())) else self._clean("state", state),
+            self._changes(changes, plain) if changes else {},
+            [self._reason(reason, plain) for reason in outcome.reasons] if outcome.result.bits else [],
             outcome.rolled_back,
             outcome.shadow,
         )
-        self._waiting.append(_encoded(row))
-        if len(self._waiting) >= MAX_WAITING:
-            self.flush()
 
     def flush(self) -> None:
         """Write what is waiting."""
@@ -100,35 +109,30 @@ class Audit:
             self._record.add_encoded("outcome", self._waiting)
             self._waiting = []
 
-    def _changes(self, changes: tuple[Change, ...]) -> dict[str, Any]:
+    def _changes(self, changes: tuple[Change, ...], plain: frozenset[type]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, old, new in changes:
-            if _is_plain((old, new)):
+            if type(old) in plain and type(new) in plain:
                 found[key] = (old, new)
             else:
                 pair = [None if each is MISSING else each for each in (old, new)]
                 found[self._clean("key", key)] = self._clean(key, pair)
         return found
 
-    def _reason(self, reason: Reason) -> dict[str, Any]:
+    def _reason(self, reason: Reason, plain: frozenset[type]) -> dict[str, Any]:
         """A reason as it is written; one about a number is made of that and of the charter's own words."""
         found = reason.to_json()
-        return found if _is_plain((reason.observed,)) else self._clean("reason", found)
+        return found if type(reason.observed) in plain else self._clean("reason", found)
 
     def _name(self, name: Any) -> str:
-        try:
-            known = self._names.get(name)
-        except TypeError:  # nothing that could be a name
-            return self._secrets.mask(str(name))
-        if known is None:
-            if len(self._names) >= MAX_REMEMBERED:
-                self._names.clear()
-            known = self._names[name] = self._secrets.mask(str(name))
-        return known
+        if len(self._names) >= MAX_REMEMBERED:
+            self._names.clear()
+        masked = self._names[name] = self._secrets.mask(str(name))
+        return masked
 
     def _clean(self, key: str, value: Any) -> Any:
         """A value as JSON has it, without secrets."""
-        return value if type(value) in _SURELY_JSON else as_json(value, self._mask, key)
+        return as_json(value, self._mask, key)
 
     def _mask(self, key: str, text: str) -> str:
         """The same few texts come again and again, so they are remembered."""
@@ -139,21 +143,3 @@ class Audit:
                 self._masked.clear()
             self._masked[key, text] = known
         return known
-
-
-def _is_plain(values: Iterable[Any]) -> bool:
-    """Whether values are numbers that JSON can write: their sum is finite only if each of them is."""
-    found = list(values)
-    if not _NUMBERS.issuperset(map(type, found)):
-        return False
-    try:
-        return isfinite(sum(found))
-    except OverflowError:
-        return False
-
-
-def _encoded(row: _Row) -> bytes:
-    try:
-        return msgspec.json.encode(row)
-    except UnicodeEncodeError:  # half a character
-        return json.dumps(structs.asdict(row), default=str).encode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from vademecum.governance.charter import Charter
 from vademecum.governance.clauses import COST, UNKNOWN
 from vademecum.governance.copies import kept, kept_all
 from vademecum.governance.evaluate import EMPTY
-from vademecum.governance.execution import NOT_DONE, Act, Attempt, Done
+from vademecum.governance.execution import NOT_DONE, Act, Done, Execution
 from vademecum.governance.feedback import feedback
 from vademecum.governance.keys import WORLD
 from vademecum.governance.ledger import NOTHING_DONE, Ledger
@@ -25,6 +24,7 @@ from vademecum.governance.model import Agent, Intent, May, Together, ValidationR
 from vademecum.governance.program import Program
 from vademecum.governance.registry import SkillRegistry, not_found
 from vademecum.governance.roles import RoleEnforcer
+from vademecum.governance.words import shown
 from vademecum.governance.writable import Writable
 
 # Whoever proposes: gets what was wrong with the last intent, and gives the next one.
@@ -139,7 +139,7 @@ class Broker:
 
     def _hold(self, charter: Charter, past: Ledger | None = None) -> None:
         self.charter = charter
-        self._writable = Writable(charter)
+        self._execution = Execution(Writable(charter), self._engine, shadow=self.policy.shadow)
         self._revision = self.ledger.revision
         if self._audit is not None:
             self._audit.charter(charter, past)
@@ -156,31 +156,34 @@ class Broker:
         return charter
 
     def _propose(self, agent: Agent, intent: Intent, act: Act | None) -> Outcome:
-        audit, said = self._audit, intent.parameters or EMPTY
+        audit, said = self._audit, intent.parameters
         if self.ledger.revision != self._revision:
             self._catch_up()
-        # What was said is kept as it is now; the engine gets what whoever proposed has given.
-        intent = Intent(intent.skill_id, kept(said) if said else EMPTY)
-        agent_id, agent_type, seen, done = agent.id, agent.type, EMPTY, NOT_DONE
+        if said or said is None:
+            # Kept as it is now; the engine gets what whoever proposed has given.
+            intent = Intent(intent.skill_id, kept(said or {}))
+        step, agent_id, agent_type = self.step, agent.id, agent.type
+        seen, done = EMPTY, NOT_DONE
         program = self.charter.program(intent.skill_id)
         if program is None:
             result = not_found(intent.skill_id)
+            if not isinstance(intent.skill_id, str):
+                intent = Intent(shown(intent.skill_id), intent.parameters)
         else:
-            past = self.ledger.agents.get(agent_id, NOTHING_DONE)
-            result = program.check(
-                agent_type, agent.state, self._world, intent.parameters, past, self.step, self.ledger
-            )
+            ledger, world = self.ledger, self._world
+            past = ledger.agents.get(agent_id, NOTHING_DONE)
+            result = program.check(agent_type, agent.state, world, intent.parameters, past, step, ledger)
             if audit is not None:
-                seen = program.look(agent.state, self._world)
+                seen = program.look(agent.state, world)
             if not result.bits or self.policy.shadow:
-                wanted = act or partial(self._engine.call, program.mapping, agent, said)
-                done = self._execute(agent, intent, program, wanted)
-        about = (self.step, agent_id, agent_type, intent)
+                done = self._execution.run(agent, intent, program, world, said or EMPTY, act)
+                if not done.undone and done.bit != COST:
+                    self._note(intent.skill_id, agent_id, agent_type, program)
         if result.bits or done.bit:
-            outcome = self._refused(agent, about, result, program, done)
+            outcome = self._refused(agent, (step, agent_id, agent_type, intent), result, program, done)
         else:
             outcome = Outcome(
-                *about, True, intent.skill_id, result, done.changes, done.output,
+                step, agent_id, agent_type, intent, True, intent.skill_id, result, done.changes, done.output,
                 shadow=self.policy.shadow, charged=done.charged,
             )  # fmt: skip
         if audit is not None:
@@ -224,13 +227,7 @@ class Broker:
             shadow,
         )
 
-    def _execute(self, agent: Agent, intent: Intent, program: Program, act: Act) -> Done:
-        agent_id, agent_type = agent.id, agent.type
-        done = Attempt(agent, intent, self._writable, shadow=self.policy.shadow).run(program, self._world, act)
-        if not done.undone and done.bit != COST:
-            window = program.rules.constraints.limits.window(self.step) if program.is_limited else None
-            self.ledger.add(
-                intent.skill_id, agent_id=agent_id, agent_type=agent_type, step=self.step, window=window
-            )
-            self._revision = self.ledger.revision
-        return done
+    def _note(self, skill_id: str, agent_id: str, agent_type: str, program: Program) -> None:
+        window = program.rules.constraints.limits.window(self.step) if program.is_limited else None
+        self.ledger.add(skill_id, agent_id=agent_id, agent_type=agent_type, step=self.step, window=window)
+        self._revision = self.ledger.revision

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from fractions import Fraction
-from operator import is_
+from itertools import compress, count
+from operator import is_, is_not
 from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
 from vademecum.governance.copies import FLAT, MAX_DEPTH, kept
+from vademecum.governance.keys import SHARED
 from vademecum.governance.model import MISSING
 from vademecum.governance.parts import Part, held, inner, is_array, is_container, parts_of, same_array
 
@@ -27,13 +29,13 @@ _IMMUTABLE = (
 
 
 class Picture:
-    """What a state was, however deep.
+    """What an agent's state and the shared one were, however deep.
 
     What lies in dictionaries, lists, sets, arrays and the fields of plain objects is seen. Other objects, such
     as locks or the agents of a simulation, are the same or another, and what is in them is not looked at.
 
     >>> state = {"budget": 5, "home": {"floor": 0}}
-    >>> before = Picture(state)
+    >>> before = Picture(state, {})
     >>> state["home"]["floor"] = 2
     >>> state["debt"] = True
     >>> before.changes()
@@ -43,28 +45,49 @@ class Picture:
     {'budget': 5, 'home': {'floor': 0}}
     """
 
-    __slots__ = ("_before", "_parts", "_state")
+    __slots__ = ("_count", "_keys", "_parts", "_state", "_values", "_world")
 
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._before = before = dict(state)
-        flat = FLAT.issuperset(map(type, before.values()))
-        self._parts = _NOTHING if flat else parts_of(before.values())
+    def __init__(self, state: State, world: State) -> None:
+        self._state, self._world, self._count = state, world, len(state)
+        # Two lists of both together: this is done for every proposal, and nearly always nothing is nested.
+        self._keys = [*state, *world]
+        self._values = values = [*state.values(), *world.values()]
+        self._parts = _NOTHING if FLAT.issuperset(map(type, values)) else parts_of(values)
 
-    def changes(self, prefix: str = "") -> tuple[Change, ...]:
+    def changes(self) -> tuple[Change, ...]:
         """Every key that is not what it was: same in type and equal is the same, not a number stays so."""
-        state, before = self._state, self._before
-        same = len(state) == len(before) and all(map(is_, state.values(), before.values()))
-        if same and list(state) == list(before) and all(part.stays() for part in self._parts.values()):
-            return ()
-        return tuple(_Difference(self._parts).between(before, state, prefix))
+        state, world, parts = self._state, self._world, self._parts
+        if len(state) == self._count and [*state, *world] == self._keys:
+            now = [*state.values(), *world.values()]
+            if all(map(is_, now, self._values)) and (not parts or all(part.stays() for part in parts.values())):
+                return ()
+            if not parts:
+                return (*self._flat(now),)
+        own, shared = self._before()
+        different = _Difference(parts).between
+        return (*different(own, state, ""), *different(shared, world, SHARED))
+
+    def _flat(self, now: list[Any]) -> list[Change]:
+        """The changes where the keys are what they were and nothing could change in place."""
+        found: list[Change] = []
+        for place in compress(count(), map(is_not, now, self._values)):
+            old, new = self._values[place], now[place]
+            if type(new) is not type(old) or not _same_value(old, new):
+                key = self._keys[place]
+                found.append((key if place < self._count else f"{SHARED}{key}", old, kept(new)))
+        return found
+
+    def _before(self) -> tuple[State, State]:
+        count, pairs = self._count, list(zip(self._keys, self._values, strict=True))
+        return dict(pairs[:count]), dict(pairs[count:])
 
     def restore(self) -> None:
-        """Make the state what it was; every dictionary and list in it stays the one that others hold."""
+        """Make both what they were; every dictionary and list in them stays the one that others hold."""
         for part in self._parts.values():
             part.restore()
-        self._state.clear()
-        self._state.update(self._before)
+        for now, before in zip((self._state, self._world), self._before(), strict=True):
+            now.clear()
+            now.update(before)
 
 
 class _Difference:

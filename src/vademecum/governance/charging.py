@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from vademecum.governance.changes import Change, State
 from vademecum.governance.evaluate import FAILURES
@@ -16,7 +18,7 @@ from vademecum.governance.words import HIDDEN, shown
 Words = Callable[[May], tuple[Reason, ...]]
 
 
-class Charge(NamedTuple):
+class Charge(Struct, frozen=True, gc=False):
     """What the charter itself takes: how much, out of which dictionary, what was there, what is left."""
 
     cost: Any
@@ -30,12 +32,13 @@ class Charge(NamedTuple):
         """The charge, and what the engine did: of the purse, from before the charge to the end."""
         if self.before == self.left:
             return changes
-        after = next((new for key, _, new in changes if key == self.path), self.left)
-        rest = (change for change in changes if change[0] != self.path)
-        return ((self.path, self.before, after), *rest)
+        for place, (key, _, new) in enumerate(changes):
+            if key == self.path:
+                return ((key, self.before, new), *changes[:place], *changes[place + 1 :])
+        return ((self.path, self.before, self.left), *changes)
 
 
-class Unpayable(NamedTuple):
+class Unpayable(Struct, frozen=True, gc=False):
     """A cost that can be compared with what there is, and cannot be taken from it."""
 
     words: Words

@@ -72,9 +72,10 @@ class Charter:
 
     def program(self, skill_id: str) -> Program | None:
         """A skill's compiled rules, made when they are first needed."""
-        if not isinstance(skill_id, str):  # a caller in Python may say anything
+        try:
+            program = self._programs.get(skill_id)
+        except TypeError:  # a caller in Python may name anything
             return None
-        program = self._programs.get(skill_id)
         if program is None and (skill := self.skills.get(skill_id)) is not None:
             roles = ALL if self.roles is None else self.roles.proposers(skill_id)
             rules = rules_of(skill, roles=roles, conflicts=self._conflicting.get(skill_id, ()))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+from msgspec import Struct
+
+from vademecum.governance.base import Engine
 from vademecum.governance.changes import Change, Picture, State
 from vademecum.governance.charging import Charge, Unpayable, Words, charge_of
 from vademecum.governance.clauses import CHANGE, COST, ENGINE
@@ -14,11 +17,13 @@ from vademecum.governance.model import Agent, Intent, May, Reason
 from vademecum.governance.program import Program
 from vademecum.governance.writable import Writable
 
-# Carries out what was approved.
+# Carries out what was approved, in place of the engine.
 Act = Callable[[], Any]
+# An agent's own state, type and id.
+Bound = tuple[State, str, str]
 
 
-class Done(NamedTuple):
+class Done(Struct, frozen=True, gc=False):
     """What executing came to; ``bit`` says what went wrong, if anything did."""
 
     changes: tuple[Change, ...] = ()
@@ -33,69 +38,73 @@ class Done(NamedTuple):
 NOT_DONE = Done()
 
 
-class Attempt:
-    """One intent of one agent, from the charge to the commit. In ``shadow`` nothing is enforced.
+class Execution:
+    """Carries out intents under the bounds of one charter. In ``shadow`` nothing is enforced.
 
     The picture of the state is taken after the charge, so that what an engine does to the purse is seen.
     """
 
-    __slots__ = ("_agent", "_bound", "_charge", "_intent", "_shadow", "_state", "_world", "_writable")
-
-    def __init__(self, agent: Agent, intent: Intent, writable: Writable, *, shadow: bool) -> None:
-        self._agent = agent
-        self._intent = intent
+    def __init__(self, writable: Writable, engine: Engine, *, shadow: bool) -> None:
         self._writable = writable
+        self._call = engine.call
         self._shadow = shadow
-        self._bound = (agent.state, agent.type, agent.id)
 
-    def run(self, program: Program, world: State, act: Act) -> Done:
-        """Charge, act, compare. Whatever goes wrong from here on, nothing of it stays."""
-        state = self._bound[0]
-        charge = None if self._shadow else charge_of(program, state, world, self._intent.parameters)
-        if isinstance(charge, Unpayable):
-            return Done(words=charge.words, bit=COST)
-        if charge is not None:
+    def run(  # noqa: PLR0913, PLR0917 - all that is known of an intent
+        self,
+        agent: Agent,
+        intent: Intent,
+        program: Program,
+        world: State,
+        said: Mapping[str, Any],
+        act: Act | None = None,
+    ) -> Done:
+        """Charge, act, compare. Whatever goes wrong from here on, nothing of it stays.
+
+        The engine gets what whoever proposed has ``said``; ``act`` acts in its place.
+        """
+        bound = state, agent_type, agent_id = agent.state, agent.type, agent.id
+        charge = None
+        if not program.is_free and not self._shadow:
+            found = charge_of(program, state, world, intent.parameters)
+            if isinstance(found, Unpayable):
+                return Done(words=found.words, bit=COST)
+            charge = found
             charge.purse[charge.key] = charge.left
-        self._charge = charge
-        self._state, self._world = Picture(state), Picture(world)
+        before = Picture(state, world)
         try:
-            return self._judged(act())
+            output = self._call(program.mapping, agent, said) if act is None else act()
+            changes = before.changes()
+            stays = agent.state is state and agent.type == agent_type and agent.id == agent_id
+            wrong = self._writable.objections(agent_type, intent.skill_id, changes) if changes else ()
         except BaseException as error:  # noqa: BLE001 - it goes on to whoever asked, see `Broker`
-            self._undo()
+            _undo(agent, bound, before, charge)
             return Done(words=partial(_failed, program, error), bit=ENGINE, undone=True, error=error)
-
-    def _judged(self, output: Any) -> Done:
-        """What was done, if everything that changed was allowed to; else what is wrong with it."""
-        changes = self._state.changes() + self._world.changes("world.")
-        agent_type, skill_id, charge = self._bound[1], self._intent.skill_id, self._charge
-        wrong = self._writable.objections(agent_type, skill_id, changes) if changes else []
-        replaced = self._replaced()
         if charge is not None:
             changes = charge.with_changes(changes)
-        if not wrong and not replaced:
+        if stays and not wrong:
             return Done(changes, output, charged=None if charge is None else charge.cost)
-        words = partial(_objections, self._writable, agent_type, skill_id, (*wrong,), replaced)
+        replaced = () if stays else _replaced(agent, bound)
+        words = partial(_objections, self._writable, agent_type, intent.skill_id, tuple(wrong), replaced)
         if not self._shadow:
-            self._undo()
+            _undo(agent, bound, before, charge)
         return Done(changes, output, words, CHANGE, undone=not self._shadow)
 
-    def _replaced(self) -> tuple[str, ...]:
-        """What an engine put in the place of the agent's own."""
-        agent, (state, agent_type, agent_id) = self._agent, self._bound
-        if agent.state is state and agent.type == agent_type and agent.id == agent_id:
-            return ()
-        found = {"state": agent.state is state, "type": agent.type == agent_type, "id": agent.id == agent_id}
-        return tuple(name for name, stays in found.items() if not stays)
 
-    def _undo(self) -> None:
-        self._state.restore()
-        self._world.restore()
-        if self._charge is not None:
-            self._charge.purse[self._charge.key] = self._charge.before
-        for name, value in zip(("state", "type", "id"), self._bound, strict=True):
-            with suppress(Exception):  # an agent whose fields cannot be set has not been changed
-                if getattr(self._agent, name) is not value:
-                    setattr(self._agent, name, value)
+def _replaced(agent: Agent, bound: Bound) -> tuple[str, ...]:
+    """What an engine put in the place of the agent's own."""
+    state, agent_type, agent_id = bound
+    found = {"state": agent.state is state, "type": agent.type == agent_type, "id": agent.id == agent_id}
+    return tuple(name for name, stays in found.items() if not stays)
+
+
+def _undo(agent: Agent, bound: Bound, before: Picture, charge: Charge | None) -> None:
+    before.restore()
+    if charge is not None:
+        charge.purse[charge.key] = charge.before
+    for name, value in zip(("state", "type", "id"), bound, strict=True):
+        with suppress(Exception):  # an agent whose fields cannot be set has not been changed
+            if getattr(agent, name) is not value:
+                setattr(agent, name, value)
 
 
 def _objections(

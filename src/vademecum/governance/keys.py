@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from vademecum.wildcards import matches_exactly
 
 WORLD = "world"
+SHARED = f"{WORLD}."
 # All of an agent's own keys, and all of those that everybody shares.
-EVERYTHING = ("*", f"{WORLD}.*")
+EVERYTHING = ("*", f"{SHARED}*")
 
 
 def covered(key: str, patterns: Sequence[str]) -> bool:
@@ -38,5 +40,11 @@ def is_shared(key: str) -> bool:
 
 
 def reaches_into(key: str, patterns: Sequence[str]) -> bool:
-    """Whether a pattern may be about something inside of a key."""
-    return any("." in pattern and is_shared(pattern) is is_shared(key) for pattern in patterns)
+    """Whether a pattern may be about something inside of a key; in doubt it is.
+
+    >>> reaches_into("home", ["home.floor"]), reaches_into("home", ["h*.floor"]), reaches_into("home", ["homes.x"])
+    (True, True, False)
+    """
+    inside = f"{key}."
+    heads = [re.split(r"[*?]", pattern, maxsplit=1) for pattern in patterns if is_shared(pattern) is is_shared(key)]
+    return any(head.startswith(inside) or (bool(rest) and inside.startswith(head)) for head, *rest in heads)

@@ -43,13 +43,14 @@ def wrong_parameters(schema: Mapping[str, Parameter], said: Mapping[str, Any]) -
             if parameter.required:
                 yield _reason(name, MISSING, parameter.type, f"Parameter {name!r} is missing")
             continue
-        required = _objection(parameter, value)
+        required = objection(parameter, value)
         if required is not None:
             text = f"Parameter {name!r} must be {required} (it is {shown(value)})"
             yield _reason(name, value, required, text)
 
 
-def _objection(parameter: Parameter, value: Any) -> str | None:
+def objection(parameter: Parameter, value: Any) -> str | None:
+    """What a value would have to be and is not."""
     if not isinstance(value, _TYPES[parameter.type]) or (
         isinstance(value, bool) and parameter.type != "boolean"
     ):

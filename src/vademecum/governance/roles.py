@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from vademecum.governance.copies import FLAT, MAX_DEPTH, kept, kept_all
-from vademecum.governance.keys import WORLD, covered, reaches_into
+from vademecum.governance.copies import FLAT, MAX_DEPTH, kept_all
+from vademecum.governance.keys import SHARED, WORLD, covered, reaches_into
 from vademecum.governance.model import EVERYBODY, VALID, Agent, Reason, Said, ValidationResult
 from vademecum.governance.rules import Allowed
 from vademecum.wildcards import is_plain, matches_exactly
 
 _Reach = Literal["all", "part", "none"]
-_SHARED = f"{WORLD}."
-_NO_KEYS = dict[str, None]().keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +46,18 @@ class _Readable:
     decided: dict[str, _Reach] = field(default_factory=dict)
     # The keys of the last state, those of them that may be read, and those of which a part may be: replaced
     # together, for any thread.
-    last: tuple[KeysView[str], list[str], list[str]] = field(default_factory=lambda: (_NO_KEYS, [], []))
+    last: tuple[list[str], list[str], list[str]] = field(default_factory=lambda: ([], [], []))
 
     def of(self, state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        """The part of a state that may be read; what is nested in it is a copy."""
+        """The part of a state that may be read."""
         keys, may, partly = self.last
-        if keys != state.keys():
-            keys = dict.fromkeys(state).keys()
+        if keys != [*state]:
+            keys = [*state]
             reach = {key: self._decide(f"{prefix}{key}") for key in keys}
             may = [key for key, found in reach.items() if found == "all"]
             partly = [key for key, found in reach.items() if found == "part"]
             self.last = keys, may, partly
         seen = dict(state) if len(may) == len(keys) else {key: state[key] for key in may}
-        if not FLAT.issuperset(map(type, seen.values())):
-            seen = kept_all(seen)
         for key in partly:
             found = self._part(f"{prefix}{key}", state[key])
             if found:
@@ -82,7 +78,7 @@ class _Readable:
         seen: dict[str, Any] = {}
         for key, inner in value.items():
             if covered(f"{name}.{key}", self.reads):
-                seen[key] = kept(inner)
+                seen[key] = inner
             elif found := self._part(f"{name}.{key}", inner, depth + 1):
                 seen[key] = found
         return seen
@@ -98,7 +94,7 @@ class RoleEnforcer:
     """
 
     roles: Mapping[str, Role] = field(default_factory=dict)
-    _known: dict[tuple[str, str], _Readable] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[str, tuple[_Readable, _Readable]] = field(default_factory=dict, repr=False, compare=False)
     _named: dict[str, list[str]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -141,16 +137,17 @@ class RoleEnforcer:
 
     def view(self, agent: Agent, *, world: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The state that an agent may read: its own keys, and the shared ones below ``world``."""
-        seen = self._readable(agent.type, "").of(agent.state, "")
-        if world:
-            seen[WORLD] = self._readable(agent.type, _SHARED).of(world, _SHARED)
-        return seen
-
-    def _readable(self, agent_type: str, prefix: str) -> _Readable:
-        known = self._known.get((agent_type, prefix))
+        known = self._known.get(agent.type)
         if known is None:
-            known = self._known[agent_type, prefix] = _Readable(self.role_of(agent_type).reads)
-        return known
+            reads = self.role_of(agent.type).reads
+            known = self._known[agent.type] = (_Readable(reads), _Readable(reads))
+        own, shared = known
+        seen, common = own.of(agent.state, ""), shared.of(world or {}, SHARED)
+        if not FLAT.issuperset(map(type, [*seen.values(), *common.values()])):
+            seen, common = kept_all(seen), kept_all(common)  # what is nested could be changed in place
+        if world:
+            seen[WORLD] = common
+        return seen
 
     def proposers(self, skill_id: str) -> Allowed:
         """The types that may propose a skill."""
