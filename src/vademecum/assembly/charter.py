@@ -24,9 +24,9 @@ T = TypeVar("T")
 # With these codes a tool says that it did not even begin. After any other something may have happened.
 NOT_BEGUN = frozenset(
     {
-        "arguments", "declined", "denied", "dependencies", "file-refused", "header", "interpreter", "load-refused",
-        "missing", "no-tool", "not-a-directory", "not-a-file", "not-text", "path-refused", "pattern", "sandbox-failed",
-        "skill-not-found", "too-large", "tool-refused", "unusable", "url",
+        "arguments", "declined", "denied", "dependencies", "file-refused", "header", "interpreter",
+        "load-refused", "missing", "no-tool", "not-a-directory", "not-a-file", "not-text", "path-refused",
+        "pattern", "sandbox-failed", "skill-not-found", "too-large", "tool-refused", "unusable", "url",
     }
 )  # fmt: skip
 # What names a script is its mapping, and no parameter.
@@ -64,8 +64,8 @@ class Chartered:
     """Asks a charter at each selection, script and tool call.
 
     A skill may be selected if a definition of it is possible now. A script is what the definitions with the
-    mapping ``skill:NAME/scripts/FILE`` say, a tool what those with ``tool:NAME`` say, and one that allows it is
-    enough. Every script and every tool call that was carried out is a step.
+    mapping ``skill:NAME/scripts/FILE`` say, a tool what those with ``tool:NAME`` say, and one that allows it
+    is enough. Every script and every tool call that was carried out is a step.
     """
 
     def __init__(self, charter: Charter, past: Past, record: Record, *, secrets: Secrets) -> None:
@@ -136,7 +136,7 @@ class Chartered:
         return do()
 
     def _is_of(self, skill_id: str, name: str) -> bool:
-        """Whether a definition is one of a skill: by its script, or by its id where it maps to nothing else."""
+        """Whether a definition is one of a skill: by its script, or by its id where it maps to no other."""
         mapping = self._charter.skills[skill_id].implementation_mapping
         script = SCRIPT.fullmatch(mapping)
         if script is not None:

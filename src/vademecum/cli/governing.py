@@ -63,7 +63,10 @@ def govern_command(context: click.Context) -> None:
 @click.argument("charters", nargs=-1, required=True, type=click.Path())
 @json_option
 def lint_command(*, charters: tuple[str, ...], as_json: bool) -> int:
-    """Read charters and say everything that is wrong, with lines. Exit code 1: something is; 4: one is not there."""
+    """Read charters and say everything that is wrong, with lines.
+
+    Exit code 1: something is. Exit code 4: one of them is not there.
+    """
     found = {path: _linted(path) for path in charters}
     if as_json:
         print_json([{"path": path, **linted.to_json()} for path, linted in found.items()])

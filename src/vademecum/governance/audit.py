@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -18,12 +19,11 @@ from vademecum.governance.recorded import as_json
 from vademecum.masking import Secrets
 from vademecum.runs.record import Record
 
-MAX_WAITING = 10_000
+MAX_WAITING = 1000  # what stays in the cache until it is written
 MAX_REMEMBERED = 100_000
 DIGEST_CHARS = 23  # "sha256:" and sixteen digits; the whole of it is in the event `charter`
 
 _NUMBERS = frozenset({int, float, bool})
-_NOTHING: frozenset[type] = frozenset()
 
 
 class _Row(msgspec.Struct, omit_defaults=True, gc=False):
@@ -36,7 +36,7 @@ class _Row(msgspec.Struct, omit_defaults=True, gc=False):
     proposed: str
     approved: bool
     executed: str | None
-    charged: Any = None
+    charged: str | None = None
     parameters: Mapping[str, Any] = {}
     state: Mapping[str, Any] = {}
     changes: Mapping[str, Any] = {}
@@ -72,20 +72,18 @@ class Audit:
 
     def outcome(self, outcome: Outcome, state: Mapping[str, Any]) -> None:
         """Write down what came of an intent, with what the charter looked at."""
+        row = self._row(outcome, state)
         try:
-            data = msgspec.json.encode(self._row(outcome, state, _NUMBERS))
-            # JSON has no word for what is not a number, or has no end, and writes nothing instead.
-            if data.count(b"null") > (outcome.executed is None):
-                data = msgspec.json.encode(self._row(outcome, state, _NOTHING))
-        except (ValueError, OverflowError):  # half a character, or more digits than Python writes
-            data = json.dumps(structs.asdict(self._row(outcome, state, _NOTHING))).encode()
+            data = msgspec.json.encode(row)
+        except UnicodeEncodeError:  # half a character
+            data = json.dumps(structs.asdict(row)).encode()
         self._waiting.append(data)
         if len(self._waiting) >= MAX_WAITING:
             self.flush()
 
-    def _row(self, outcome: Outcome, state: Mapping[str, Any], plain: frozenset[type]) -> _Row:
-        """An outcome as it is written; values of the ``plain`` types are taken as they are."""
-        names, said, changes, charged = self._names, outcome.proposed.parameters, outcome.changes, outcome.charged
+    def _row(self, outcome: Outcome, state: Mapping[str, Any]) -> _Row:
+        """An outcome as it is written."""
+        names, said, changes = self._names, outcome.proposed.parameters, outcome.changes
         return _Row(
             self._digest,
             outcome.step,
@@ -94,11 +92,11 @@ class Audit:
             names.get(outcome.proposed.skill_id) or self._name(outcome.proposed.skill_id),
             outcome.approved,
             outcome.executed,
-            charged if charged is None or type(charged) in plain else self._clean("charged", charged),
+            outcome.charged,
             self._clean("parameters", said) if said else {},
-            state if not state or plain.issuperset(map(type, state.values())) else self._clean("state", state),
-            self._changes(changes, plain) if changes else {},
-            [self._reason(reason, plain) for reason in outcome.reasons] if outcome.result.bits else [],
+            state if not state or _is_plain(state.values()) else self._clean("state", state),
+            self._changes(changes) if changes else {},
+            [self._reason(reason) for reason in outcome.reasons] if outcome.result.bits else [],
             outcome.rolled_back,
             outcome.shadow,
         )
@@ -109,20 +107,22 @@ class Audit:
             self._record.add_encoded("outcome", self._waiting)
             self._waiting = []
 
-    def _changes(self, changes: tuple[Change, ...], plain: frozenset[type]) -> dict[str, Any]:
+    def _changes(self, changes: tuple[Change, ...]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, old, new in changes:
-            if type(old) in plain and type(new) in plain:
+            kind = type(new)
+            # What most changes are: a flag, or a number that has an end.
+            if kind is type(old) and (kind is bool or (kind is float and (old - new) * 0.0 == 0.0)):
                 found[key] = (old, new)
             else:
                 pair = [None if each is MISSING else each for each in (old, new)]
                 found[self._clean("key", key)] = self._clean(key, pair)
         return found
 
-    def _reason(self, reason: Reason, plain: frozenset[type]) -> dict[str, Any]:
+    def _reason(self, reason: Reason) -> dict[str, Any]:
         """A reason as it is written; one about a number is made of that and of the charter's own words."""
         found = reason.to_json()
-        return found if type(reason.observed) in plain else self._clean("reason", found)
+        return found if _is_plain((reason.observed,)) else self._clean("reason", found)
 
     def _name(self, name: Any) -> str:
         if len(self._names) >= MAX_REMEMBERED:
@@ -143,3 +143,11 @@ class Audit:
                 self._masked.clear()
             self._masked[key, text] = known
         return known
+
+
+def _is_plain(values: Collection[Any]) -> bool:
+    """Whether values are numbers that JSON can write: their sum has an end only if each of them has."""
+    try:
+        return _NUMBERS.issuperset(map(type, values)) and isfinite(sum(values))
+    except OverflowError:
+        return False

@@ -49,7 +49,7 @@ class BrokerPolicy:
 class Outcome(Struct, frozen=True):
     """What came of an intent. What was proposed, whether it was approved and what was executed stay apart.
 
-    ``charged`` is what the charter itself took; among the ``changes`` it is that of the purse.
+    ``charged`` is the purse that the charter itself took the cost from: that change is the charter's own.
     """
 
     step: int
@@ -65,7 +65,7 @@ class Outcome(Struct, frozen=True):
     correctable: bool = False
     rolled_back: bool = False
     shadow: bool = False
-    charged: Any = None
+    charged: str | None = None
 
     @property
     def reasons(self) -> tuple[Reason, ...]:

@@ -122,9 +122,9 @@ class Batch:
             rows = slice(start, start + ROWS)
             try:
                 with np.errstate(all="ignore"):
-                    _Chunk(program, population.part(population, rows), *self._around, self._charter.compat).into(
-                        bits[rows]
-                    )
+                    _Chunk(
+                        program, population.part(population, rows), *self._around, self._charter.compat
+                    ).into(bits[rows])
             except NotVector:
                 last = min(start + ROWS, population.size)
                 bits[rows] = [self._single(program, population, row).bits for row in range(start, last)]

@@ -139,7 +139,7 @@ class Broker:
 
     def _hold(self, charter: Charter, past: Ledger | None = None) -> None:
         self.charter = charter
-        self._execution = Execution(Writable(charter), self._engine, shadow=self.policy.shadow)
+        self._execution = Execution(Writable(charter), self._engine)
         self._revision = self.ledger.revision
         if self._audit is not None:
             self._audit.charter(charter, past)
@@ -167,32 +167,40 @@ class Broker:
         program = self.charter.program(intent.skill_id)
         if program is None:
             result = not_found(intent.skill_id)
-            if not isinstance(intent.skill_id, str):
+            if type(intent.skill_id) is not str:  # a caller in Python may name anything
                 intent = Intent(shown(intent.skill_id), intent.parameters)
         else:
             ledger, world = self.ledger, self._world
             past = ledger.agents.get(agent_id, NOTHING_DONE)
             result = program.check(agent_type, agent.state, world, intent.parameters, past, step, ledger)
-            if audit is not None:
+            if audit is not None and program.reads:
                 seen = program.look(agent.state, world)
-            if not result.bits or self.policy.shadow:
-                done = self._execution.run(agent, intent, program, world, said or EMPTY, act)
+            shadow = self.policy.shadow
+            if not result.bits or shadow:
+                done = self._execution.run(
+                    agent, intent, program, world, said or EMPTY, act, shadow=shadow
+                )
                 if not done.undone and done.bit != COST:
                     self._note(intent.skill_id, agent_id, agent_type, program)
         if result.bits or done.bit:
             outcome = self._refused(agent, (step, agent_id, agent_type, intent), result, program, done)
         else:
             outcome = Outcome(
-                step, agent_id, agent_type, intent, True, intent.skill_id, result, done.changes, done.output,
+                step, agent_id, agent_type, intent, True, intent.skill_id, result, done.changes, done.output,  # noqa: FBT003
                 shadow=self.policy.shadow, charged=done.charged,
             )  # fmt: skip
         if audit is not None:
             audit.outcome(outcome, seen)
-        if done.error is not None and (act is not None or not isinstance(done.error, Exception)):
-            if audit is not None:
-                audit.flush()
-            raise done.error  # whoever acts says by itself what went wrong, and who interrupts goes on
+        if done.error is not None:
+            self._pass_on(done.error, by_caller=act is not None)
         return outcome
+
+    def _pass_on(self, error: BaseException, *, by_caller: bool) -> None:
+        """Whoever acts says by itself what went wrong, and who interrupts goes on; the record comes first."""
+        if by_caller or not isinstance(error, Exception):
+            if self._audit is not None:
+                self._audit.flush()
+            raise error
 
     def _catch_up(self) -> None:
         """Tell of what others did who share the ledger."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from fractions import Fraction
-from itertools import compress, count
+from itertools import compress
 from operator import is_, is_not
 from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from vademecum.governance.copies import FLAT, MAX_DEPTH, kept
+from msgspec import Struct
+
+from vademecum.governance.copies import FLAT, MAX_DEPTH, is_array, kept
 from vademecum.governance.keys import SHARED
 from vademecum.governance.model import MISSING
-from vademecum.governance.parts import Part, held, inner, is_array, is_container, parts_of, same_array
+from vademecum.governance.parts import Part, held, inner, is_container, parts_of, same_array
 
 State = dict[str, Any]
 # A key, what was there, what is there; a nested key is written with dots.
@@ -24,18 +27,19 @@ Change = tuple[str, Any, Any]
 _NOTHING: dict[int, Part] = {}
 # Values that never change in place, so that equal ones are as good as the same.
 _IMMUTABLE = (
-    int, float, complex, str, bytes, range, frozenset, Decimal, Fraction, date, time, timedelta, tzinfo, PurePath, UUID,
+    int, float, complex, str, bytes, range, frozenset, Decimal, Fraction, date, time, timedelta, tzinfo,
+    PurePath, UUID,
 )  # fmt: skip
 
 
-class Picture:
-    """What an agent's state and the shared one were, however deep.
+class Picture(Struct, frozen=True, gc=False):
+    """What an agent's state and the shared one were, however deep; ``pictured`` takes one.
 
-    What lies in dictionaries, lists, sets, arrays and the fields of plain objects is seen. Other objects, such
-    as locks or the agents of a simulation, are the same or another, and what is in them is not looked at.
+    What lies in dictionaries, lists, sets, arrays and the fields of plain objects is seen. Other objects,
+    such as locks or the agents of a simulation, are the same or another: what is in them is not looked at.
 
     >>> state = {"budget": 5, "home": {"floor": 0}}
-    >>> before = Picture(state, {})
+    >>> before = pictured(state, {})
     >>> state["home"]["floor"] = 2
     >>> state["debt"] = True
     >>> before.changes()
@@ -45,21 +49,22 @@ class Picture:
     {'budget': 5, 'home': {'floor': 0}}
     """
 
-    __slots__ = ("_count", "_keys", "_parts", "_state", "_values", "_world")
-
-    def __init__(self, state: State, world: State) -> None:
-        self._state, self._world, self._count = state, world, len(state)
-        # Two lists of both together: this is done for every proposal, and nearly always nothing is nested.
-        self._keys = [*state, *world]
-        self._values = values = [*state.values(), *world.values()]
-        self._parts = _NOTHING if FLAT.issuperset(map(type, values)) else parts_of(values)
+    state: State
+    world: State
+    # Both together, the agent's own first: this is done for every proposal, and has to be quick.
+    count: int
+    keys: list[str]
+    values: list[Any]
+    parts: dict[int, Part]
 
     def changes(self) -> tuple[Change, ...]:
         """Every key that is not what it was: same in type and equal is the same, not a number stays so."""
-        state, world, parts = self._state, self._world, self._parts
-        if len(state) == self._count and [*state, *world] == self._keys:
+        state, world, parts = self.state, self.world, self.parts
+        if len(state) == self.count and [*state, *world] == self.keys:
             now = [*state.values(), *world.values()]
-            if all(map(is_, now, self._values)) and (not parts or all(part.stays() for part in parts.values())):
+            if all(map(is_, now, self.values)) and (
+                not parts or all(part.stays() for part in parts.values())
+            ):
                 return ()
             if not parts:
                 return (*self._flat(now),)
@@ -70,24 +75,32 @@ class Picture:
     def _flat(self, now: list[Any]) -> list[Change]:
         """The changes where the keys are what they were and nothing could change in place."""
         found: list[Change] = []
-        for place in compress(count(), map(is_not, now, self._values)):
-            old, new = self._values[place], now[place]
+        for place in compress(itertools.count(), map(is_not, now, self.values)):
+            old, new = self.values[place], now[place]
             if type(new) is not type(old) or not _same_value(old, new):
-                key = self._keys[place]
-                found.append((key if place < self._count else f"{SHARED}{key}", old, kept(new)))
+                key = self.keys[place]
+                new = new if type(new) in FLAT else kept(new)
+                found.append((key if place < self.count else f"{SHARED}{key}", old, new))
         return found
 
     def _before(self) -> tuple[State, State]:
-        count, pairs = self._count, list(zip(self._keys, self._values, strict=True))
+        count, pairs = self.count, list(zip(self.keys, self.values, strict=True))
         return dict(pairs[:count]), dict(pairs[count:])
 
     def restore(self) -> None:
         """Make both what they were; every dictionary and list in them stays the one that others hold."""
-        for part in self._parts.values():
+        for part in self.parts.values():
             part.restore()
-        for now, before in zip((self._state, self._world), self._before(), strict=True):
+        for now, before in zip((self.state, self.world), self._before(), strict=True):
             now.clear()
             now.update(before)
+
+
+def pictured(state: State, world: State) -> Picture:
+    """A picture of both as they are now."""
+    values = [*state.values(), *world.values()]
+    parts = _NOTHING if FLAT.issuperset(map(type, values)) else parts_of(values)
+    return Picture(state, world, len(state), [*state, *world], values, parts)
 
 
 class _Difference:
@@ -161,7 +174,9 @@ class _Difference:
         if isinstance(value, dict):
             return {key: self._shown(each, depth + 1) for key, each in was.items()}
         if isinstance(was, list | tuple):
-            return type(was)(self._shown(each, depth + 1) for each in was) if type(was) in {list, tuple} else was
+            return (
+                type(was)(self._shown(each, depth + 1) for each in was) if type(was) in {list, tuple} else was
+            )
         return was if is_container(value) else value
 
 

@@ -19,9 +19,8 @@ Words = Callable[[May], tuple[Reason, ...]]
 
 
 class Charge(Struct, frozen=True, gc=False):
-    """What the charter itself takes: how much, out of which dictionary, what was there, what is left."""
+    """What the charter itself takes: out of which dictionary, what was there, what is left."""
 
-    cost: Any
     purse: State
     key: str
     path: str
@@ -30,8 +29,6 @@ class Charge(Struct, frozen=True, gc=False):
 
     def with_changes(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
         """The charge, and what the engine did: of the purse, from before the charge to the end."""
-        if self.before == self.left:
-            return changes
         for place, (key, _, new) in enumerate(changes):
             if key == self.path:
                 return ((key, self.before, new), *changes[:place], *changes[place + 1 :])
@@ -47,15 +44,15 @@ class Unpayable(Struct, frozen=True, gc=False):
 def charge_of(
     program: Program, state: State, world: State, said: Mapping[str, Any]
 ) -> Charge | Unpayable | None:
-    """What a skill costs in a state, where it costs anything."""
+    """What a skill takes out of a state, where it takes anything."""
     if program.is_free:
         return None
     purse, key = (world if program.is_shared else state), program.purse_key
     cost, before = program.cost(state, world, said), purse[key]
     try:
         left = before - cost
-        if left >= 0:  # not for what is left of endlessly much
-            return Charge(cost, purse, key, program.purse, before, left)
+        if left >= 0:  # nothing is left of endlessly much
+            return Charge(purse, key, program.purse, before, left) if cost else None
     except FAILURES:
         pass
     return Unpayable(partial(_cannot_pay, program.purse, cost, before))

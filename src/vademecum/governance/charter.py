@@ -56,7 +56,9 @@ class Charter:
         skills = map(SkillDefinition.from_json, document["skills"])
         default, compat = document.get("default_skill"), bool(document.get("compat"))
         roles = document.get("roles")
-        enforcer = None if roles is None else RoleEnforcer({name: Role(**role) for name, role in roles.items()})
+        enforcer = (
+            None if roles is None else RoleEnforcer({name: Role(**role) for name, role in roles.items()})
+        )
         return cls(SkillRegistry(skills, default_skill=default, compat=compat), enforcer)
 
     def to_json(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _COMPARE: dict[ex.Comparator, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
-    "in": lambda item, items: inside(item, items),
+    "in": lambda item, items: item in items and bool(item == item),  # noqa: PLR0124 - see `inside`
     "not in": lambda item, items: not inside(item, items),
 }
 _COMPUTE: dict[ex.Sign, Callable[[Any, Any], Any]] = {

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from vademecum.governance.base import Engine
-from vademecum.governance.changes import Change, Picture, State
+from vademecum.governance.changes import Change, Picture, State, pictured
 from vademecum.governance.charging import Charge, Unpayable, Words, charge_of
 from vademecum.governance.clauses import CHANGE, COST, ENGINE
 from vademecum.governance.model import Agent, Intent, May, Reason
@@ -30,7 +30,7 @@ class Done(Struct, frozen=True, gc=False):
     output: Any = None
     words: Words | None = None
     bit: int = 0
-    charged: Any = None
+    charged: str | None = None
     undone: bool = False
     error: BaseException | None = None
 
@@ -39,15 +39,14 @@ NOT_DONE = Done()
 
 
 class Execution:
-    """Carries out intents under the bounds of one charter. In ``shadow`` nothing is enforced.
+    """Carries out intents under the bounds of one charter.
 
     The picture of the state is taken after the charge, so that what an engine does to the purse is seen.
     """
 
-    def __init__(self, writable: Writable, engine: Engine, *, shadow: bool) -> None:
+    def __init__(self, writable: Writable, engine: Engine) -> None:
         self._writable = writable
         self._call = engine.call
-        self._shadow = shadow
 
     def run(  # noqa: PLR0913, PLR0917 - all that is known of an intent
         self,
@@ -57,20 +56,24 @@ class Execution:
         world: State,
         said: Mapping[str, Any],
         act: Act | None = None,
+        *,
+        shadow: bool = False,
     ) -> Done:
         """Charge, act, compare. Whatever goes wrong from here on, nothing of it stays.
 
-        The engine gets what whoever proposed has ``said``; ``act`` acts in its place.
+        The engine gets what whoever proposed has ``said``; ``act`` acts in its place. In ``shadow`` nothing
+        is enforced.
         """
         bound = state, agent_type, agent_id = agent.state, agent.type, agent.id
         charge = None
-        if not program.is_free and not self._shadow:
+        if not program.is_free and not shadow:
             found = charge_of(program, state, world, intent.parameters)
             if isinstance(found, Unpayable):
                 return Done(words=found.words, bit=COST)
             charge = found
+        if charge is not None:
             charge.purse[charge.key] = charge.left
-        before = Picture(state, world)
+        before = pictured(state, world)
         try:
             output = self._call(program.mapping, agent, said) if act is None else act()
             changes = before.changes()
@@ -82,12 +85,12 @@ class Execution:
         if charge is not None:
             changes = charge.with_changes(changes)
         if stays and not wrong:
-            return Done(changes, output, charged=None if charge is None else charge.cost)
+            return Done(changes, output, charged=None if charge is None else charge.path)
         replaced = () if stays else _replaced(agent, bound)
         words = partial(_objections, self._writable, agent_type, intent.skill_id, tuple(wrong), replaced)
-        if not self._shadow:
+        if not shadow:
             _undo(agent, bound, before, charge)
-        return Done(changes, output, words, CHANGE, undone=not self._shadow)
+        return Done(changes, output, words, CHANGE, undone=not shadow)
 
 
 def _replaced(agent: Agent, bound: Bound) -> tuple[str, ...]:
@@ -107,7 +110,7 @@ def _undo(agent: Agent, bound: Bound, before: Picture, charge: Charge | None) ->
                 setattr(agent, name, value)
 
 
-def _objections(
+def _objections(  # noqa: PLR0913, PLR0917 - all but the last is known when something was wrong
     writable: Writable,
     agent_type: str,
     skill_id: str,

@@ -40,9 +40,7 @@ class Exported(Struct, frozen=True):
 
 def as_yaml(document: Mapping[str, Any]) -> str:
     """A charter's content as its file."""
-    text: str = yaml.dump(
-        dict(document), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=WIDTH
-    )
+    text: str = yaml.dump(dict(document), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=WIDTH)
     return text
 
 

@@ -42,9 +42,11 @@ def is_shared(key: str) -> bool:
 def reaches_into(key: str, patterns: Sequence[str]) -> bool:
     """Whether a pattern may be about something inside of a key; in doubt it is.
 
-    >>> reaches_into("home", ["home.floor"]), reaches_into("home", ["h*.floor"]), reaches_into("home", ["homes.x"])
-    (True, True, False)
+    >>> [reaches_into("home", [pattern]) for pattern in ("home.floor", "h*.floor", "homes.x")]
+    [True, True, False]
     """
     inside = f"{key}."
-    heads = [re.split(r"[*?]", pattern, maxsplit=1) for pattern in patterns if is_shared(pattern) is is_shared(key)]
+    heads = [
+        re.split(r"[*?]", pattern, maxsplit=1) for pattern in patterns if is_shared(pattern) is is_shared(key)
+    ]
     return any(head.startswith(inside) or (bool(rest) and inside.startswith(head)) for head, *rest in heads)

@@ -37,7 +37,7 @@ class Ledger:
     since: int | None = None
     revision: int = field(default=0, compare=False)
     busy: bool = field(default=False, compare=False)
-    lock: threading.RLock = field(default_factory=threading.RLock, compare=False, repr=False)  # type: ignore[valid-type]
+    lock: threading.RLock = field(default_factory=threading.RLock, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copies, which have a lock of their own."""
@@ -55,13 +55,12 @@ class Ledger:
     ) -> None:
         """Note that something was executed; without a window there is no limit to count for."""
         self.revision += 1
-        history = self.of(agent_id)
+        history = self.agents.get(agent_id) or self.of(agent_id)
         history.last[skill_id] = step
         if window is None:
             return
         for uses in (history.used, self.types.setdefault(agent_type, {}), self.population):
             uses[skill_id] = (window, uses_in(uses, skill_id, window) + 1)
-
 
     def conflicts_from(self, step: int) -> int:
         """The first step whose acts count as done together with those of this one."""
@@ -77,7 +76,8 @@ class Ledger:
     def from_json(cls, document: Mapping[str, Any]) -> Ledger:
         """What ``to_json`` gave, read again."""
         agents = {
-            name: History(dict(last), _uses(used)) for name, (last, used) in document.get("agents", {}).items()
+            name: History(dict(last), _uses(used))
+            for name, (last, used) in document.get("agents", {}).items()
         }
         types = {name: _uses(used) for name, used in document.get("types", {}).items()}
         return cls(agents, types, _uses(document.get("population", {})), document.get("since"))

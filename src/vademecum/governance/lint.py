@@ -126,7 +126,7 @@ def _default(skills: Skills, users: Mapping[str, Allowed], draft: Draft) -> None
         return
     for key, parameter in skills[name].definition.output_schema.items():
         if parameter.required:
-            text = f"default_skill {name!r} requires the parameter {key!r}, which nobody gives: make it optional."
+            text = f"default_skill {name!r} requires the parameter {key!r}: nobody would give it."
             draft.wrong("contradiction", text, line)
     left = [type_ for type_ in _types(skills, draft) if type_ not in users[name]]
     if left:

@@ -23,7 +23,7 @@ def fit(schema: Mapping[str, Parameter], said: Mapping[str, Any]) -> bool:
     return next(wrong_parameters(schema, said), None) is None
 
 
-def wrong_parameters(schema: Mapping[str, Parameter], said: Mapping[str, Any]) -> Iterator[Reason]:
+def wrong_parameters(schema: Mapping[str, Parameter], said: Any) -> Iterator[Reason]:
     """Every parameter that is wrong, with what it should be.
 
     >>> schema = {"amount": Parameter("number", min=0, required=True)}

@@ -80,7 +80,9 @@ def _inside(root: Any) -> dict[int, Part]:
             way.discard(id(value))
         elif id(value) in way or len(found) > MAX_PARTS:
             return {}
-        elif type(value) not in FLAT and id(value) not in found and (is_container(value) or has_fields(value)):
+        elif (
+            type(value) not in FLAT and id(value) not in found and (is_container(value) or has_fields(value))
+        ):
             part = found[id(value)] = Part(value)
             way.add(id(value))
             waiting += [(value, True), *((each, False) for each in inner(part.content))]
@@ -94,7 +96,7 @@ def is_container(value: Any) -> bool:
 
 def has_fields(value: Any) -> bool:
     """Whether what an object is lies in its fields, and there are any."""
-    kind = type(value)
+    kind: Any = type(value)  # mypy does not know that types can be remembered
     return _is_open(kind) and (bool(_slots(kind)) or isinstance(getattr(value, "__dict__", None), dict))
 
 
@@ -157,7 +159,8 @@ def _put_back(value: Any, content: Any) -> None:
 
 
 def _put_back_fields(value: Any, content: dict[str, Any]) -> None:
-    own, slots = getattr(value, "__dict__", None), _slots(type(value))
+    kind: Any = type(value)
+    own, slots = getattr(value, "__dict__", None), _slots(kind)
     if isinstance(own, dict):
         own.clear()
         own.update({name: each for name, each in content.items() if name not in slots})
@@ -170,7 +173,7 @@ def _put_back_fields(value: Any, content: dict[str, Any]) -> None:
 
 def _fields(value: Any) -> dict[str, Any]:
     """The fields of an object by their names."""
-    kind = type(value)
+    kind: Any = type(value)
     found = dict(getattr(value, "__dict__", None) or {})
     for name in _remembered(kind):
         found.pop(name, None)

@@ -190,11 +190,11 @@ def _parameter(node: yt.Mapping, draft: Draft) -> Parameter:
         draft.wrong(
             "contradiction", f"min {found.min:g} is more than max {found.max:g}: nothing fits.", node.line
         )
-    for choice in found.enum if (entry := node.get("enum")) is not None else ():
+    for choice in found.enum:
         required = objection(replace(found, enum=()), choice)
         if required is not None:
             text = f"enum has {choice!r}, which must be {required}: nobody could ever say it."
-            draft.wrong("contradiction", text, entry.line)
+            draft.wrong("contradiction", text, node.line)
     return found
 
 

@@ -145,9 +145,11 @@ class _Replaying:
         )
         codes, charge = _codes(result), None
         if not codes and not shadow:
-            charge = charge_of(program, dict(facts.state), dict(facts.world), facts.params)
-            if isinstance(charge, Unpayable):
-                codes, charge = ("cost",), None
+            found = charge_of(program, dict(facts.state), dict(facts.world), facts.params)
+            if isinstance(found, Unpayable):
+                codes = ("cost",)
+            else:
+                charge = found
         if codes and not shadow:
             return _Verdict(codes)
         by_engine = {*BY_ENGINE} & {*_recorded_codes(data)}
@@ -161,7 +163,7 @@ class _Replaying:
             approved=not codes,
             executed=None if undone else skill_id,
             rolled_back=undone,
-            charged=None if undone or charge is None else charge.cost,
+            charged=None if undone or charge is None else charge.path,
         )
 
     def _note(self, data: Mapping[str, Any], program: Program) -> None:
@@ -182,14 +184,15 @@ class _Verdict(Struct, frozen=True):
     approved: bool = False
     executed: str | None = None
     rolled_back: bool = False
-    charged: Any = None
+    charged: str | None = None
 
     @classmethod
     def recorded(cls, data: Mapping[str, Any]) -> _Verdict:
         """As the record has it; a failure of the engine is nothing that a charter decides."""
         codes = tuple(code for code in _recorded_codes(data) if code not in BY_ENGINE)
-        charged = from_json(data.get("charged"))
-        return cls(codes, data["approved"], data["executed"], data.get("rolled_back", False), charged)
+        return cls(
+            codes, data["approved"], data["executed"], data.get("rolled_back", False), data.get("charged")
+        )
 
     @property
     def said(self) -> str:
@@ -211,7 +214,7 @@ def _compared(then: _Verdict, now: _Verdict) -> tuple[str, str] | None:
 def _by_engine(data: Mapping[str, Any], charge: Charge | None) -> list[Change]:
     """The changes that are not the charter's own: of the purse, only what is not the charge."""
     found = {key: (from_json(old), from_json(new)) for key, (old, new) in data.get("changes", {}).items()}
-    if charge is not None and charge.before != charge.left:
+    if charge is not None:
         # A purse that is what it was has been filled again.
         before, after = found.get(charge.path, (charge.before, charge.before))
         found[charge.path] = (charge.left, after)

@@ -20,9 +20,9 @@ _Reach = Literal["all", "part", "none"]
 class Role:
     """What a type of agents may do: patterns of skills, of state keys it reads and of those it writes.
 
-    ``*`` is any run of characters. A key lies in another, ``home.floor`` in ``home``, and who may have the outer
-    one may have the inner one. Keys of the state that all share begin with ``world.``, and so do the patterns for
-    them: ``*`` is everything of the agent's own.
+    ``*`` is any run of characters. A key lies in another, ``home.floor`` in ``home``, and who may have the
+    outer one may have the inner one. Keys of the state that all share begin with ``world.``, and so do the
+    patterns for them: ``*`` is everything of the agent's own.
     """
 
     skills: Sequence[str] = ()
@@ -143,7 +143,7 @@ class RoleEnforcer:
             known = self._known[agent.type] = (_Readable(reads), _Readable(reads))
         own, shared = known
         seen, common = own.of(agent.state, ""), shared.of(world or {}, SHARED)
-        if not FLAT.issuperset(map(type, [*seen.values(), *common.values()])):
+        if not (FLAT.issuperset(map(type, seen.values())) and FLAT.issuperset(map(type, common.values()))):
             seen, common = kept_all(seen), kept_all(common)  # what is nested could be changed in place
         if world:
             seen[WORLD] = common
