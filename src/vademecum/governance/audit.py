@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from math import isfinite
 from typing import Any
@@ -24,6 +25,10 @@ MAX_REMEMBERED = 100_000
 DIGEST_CHARS = 23  # "sha256:" and sixteen digits; the whole of it is in the event `charter`
 
 _NUMBERS = frozenset({int, float, bool})
+
+
+_ESCAPE = re.compile(r"\\.")
+_UNCUT = {'\\"': "\\u0022"}
 
 
 class _Row(msgspec.Struct, omit_defaults=True, gc=False):
@@ -63,9 +68,9 @@ class Audit:
         text = json.dumps(charter.to_json(), ensure_ascii=False, indent=2, default=str)
         more: dict[str, Any] = {} if past is None or not past.to_json() else {"past": past.to_json()}
         if self._secrets.mask(text) != text:
-            # Masked before it is written, so that it stays JSON; it has another hash then.
-            whole = self._secrets.mask_all(charter.to_json())
-            text = self._secrets.mask(json.dumps(whole, ensure_ascii=False, indent=2, default=str))
+            # Masked before it is written, and with no quote that a mask could cut off: it stays JSON.
+            whole = json.dumps(self._secrets.mask_all(charter.to_json()), ensure_ascii=False, indent=2)
+            text = self._secrets.mask(_ESCAPE.sub(lambda found: _UNCUT.get(found[0], found[0]), whole))
             more["masked"] = digest_of(json.loads(text))
         kept = self._record.keep(text)
         self._record.add("charter", digest=charter.digest, kept=kept, skills=len(charter.skills), **more)
@@ -76,7 +81,7 @@ class Audit:
         try:
             data = msgspec.json.encode(row)
         except UnicodeEncodeError:  # half a character
-            data = json.dumps(structs.asdict(row)).encode()
+            data = json.dumps(structs.asdict(row), ensure_ascii=False).encode("utf-8", "replace")
         self._waiting.append(data)
         if len(self._waiting) >= MAX_WAITING:
             self.flush()

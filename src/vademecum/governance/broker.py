@@ -177,9 +177,7 @@ class Broker:
                 seen = program.look(agent.state, world)
             shadow = self.policy.shadow
             if not result.bits or shadow:
-                done = self._execution.run(
-                    agent, intent, program, world, said or EMPTY, act, shadow=shadow
-                )
+                done = self._execution.run(agent, intent, program, world, said or EMPTY, act, shadow=shadow)
                 if not done.undone and done.bit != COST:
                     self._note(intent.skill_id, agent_id, agent_type, program)
         if result.bits or done.bit:
