@@ -399,8 +399,8 @@ def test_a_reloaded_charter_is_on_record_too(tmp_path: Path) -> None:
     assert (again.compared, again.differences) == (2, ())
     # By the first charter alone the second outcome would be another.
     first = charter(VILLAGE, tmp_path)
-    other = [difference.now for difference in replay_outcomes(run, charter=first).differences]
-    assert other == ["denied: state-change"]  # what was taken is not what it would have taken
+    now = [difference.now for difference in replay_outcomes(run, charter=first).differences]
+    assert now == ["denied: state-change"]  # what was taken is not what it would have taken
 
 
 def test_the_timeline_tells_it(tmp_path: Path) -> None:

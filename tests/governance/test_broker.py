@@ -599,7 +599,7 @@ def test_an_adopted_charter_stays_whatever_is_registered_with_the_old_one() -> N
     broker = Broker(registry, None, Functions({"rest": lambda agent: None}))
     registry.register(rest("b"))
     broker.adopt(Charter(other))
-    found = []
+    found: list[list[str]] = []
     for register in (None, registry, other, None):
         if register is not None:
             register.register(rest(f"more-{len(found)}"))

@@ -262,7 +262,7 @@ class Odd(float):
 
 
 class OddCount(int):
-    __repr__ = __str__ = Odd.__repr__  # type: ignore[assignment]
+    __repr__ = __str__ = Odd.__repr__
 
 
 def test_numbers_of_other_kinds_are_plain_numbers() -> None:
