@@ -313,9 +313,10 @@ def test_an_id_alone_allows_no_tool(tmp_path: Path) -> None:
     assert replay_outcomes(read_run(tmp_path, "r0")).differences == ()
 
 
-def test_runs_side_by_side_spend_once(tmp_path: Path) -> None:
+def test_runs_side_by_side_keep_to_one_limit(tmp_path: Path) -> None:
+    keys = {"cost": 1, "limits": {"agent": 1}}
     found, past = chartered(
-        tool_of("pay", "pay", institutional_constraints={"cost": 10}), place=tmp_path, state={"budget": 10}
+        tool_of("pay", "pay", institutional_constraints=keys), place=tmp_path, state={"budget": 10}
     )
     runs = [found, *(one_more(found._charter, past, tmp_path) for _ in range(3))]
     ready, done = threading.Barrier(len(runs)), []
@@ -329,7 +330,7 @@ def test_runs_side_by_side_spend_once(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (past.actor.state["budget"], done.count(None)) == (0, 1)
+    assert (past.actor.state["budget"], done.count(None)) == (9, 1)
 
 
 def test_an_act_inside_an_act_is_refused(tmp_path: Path) -> None:
