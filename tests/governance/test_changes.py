@@ -227,6 +227,31 @@ def test_what_leads_to_a_whole_simulation_is_the_same_or_another() -> None:
     assert (other.executed, agent.state["friend"]) == (None, resident)
 
 
+class Shy:
+    """An object that does not want to be looked at."""
+
+    __slots__ = ("secret",)
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError
+
+
+class Bitter(dict[str, Any]):
+    def keys(self) -> Any:
+        raise RuntimeError
+
+    __iter__ = keys
+
+
+def test_what_cannot_be_looked_at_is_no_reason_to_fail() -> None:
+    assert one(lambda agent: None, {"shy": Shy()})[0].executed == "act"
+    outcome, agent = one(lambda agent: None, {"bitter": Bitter(a=1), "budget": 5}, 5)
+    assert (outcome.executed, agent.state["budget"]) == ("act", 0)
+    outcome, agent = one(lambda agent: agent.state["bitter"].update(a=2), {"bitter": Bitter(a=1)})
+    assert (outcome.executed, agent.state["bitter"]["a"]) == (None, 1)
+
+
 def test_a_state_that_leads_in_a_circle() -> None:
     circle: State = {"x": [1]}
     circle["me"] = circle

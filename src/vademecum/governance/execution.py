@@ -73,8 +73,9 @@ class Execution:
             charge = found
         if charge is not None:
             charge.purse[charge.key] = charge.left
-        before = pictured(state, world)
+        before = None
         try:
+            before = pictured(state, world)
             output = self._call(program.mapping, agent, said) if act is None else act()
             changes = before.changes()
             stays = agent.state is state and agent.type == agent_type and agent.id == agent_id
@@ -100,8 +101,9 @@ def _replaced(agent: Agent, bound: Bound) -> tuple[str, ...]:
     return tuple(name for name, stays in found.items() if not stays)
 
 
-def _undo(agent: Agent, bound: Bound, before: Picture, charge: Charge | None) -> None:
-    before.restore()
+def _undo(agent: Agent, bound: Bound, before: Picture | None, charge: Charge | None) -> None:
+    if before is not None:
+        before.restore()
     if charge is not None:
         charge.purse[charge.key] = charge.before
     for name, value in zip(("state", "type", "id"), bound, strict=True):

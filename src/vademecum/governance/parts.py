@@ -19,9 +19,9 @@ from vademecum.governance.copies import FLAT, is_array
 MAX_PARTS = 1000  # of one object; whoever leads to more than that is not looked into
 
 _HEAP_TYPE = 1 << 9  # of a type's flags: a class of Python's own, not one of an extension
-# A class with one of these says that its fields are not what it is; the last three say that they are.
+# A class that says by itself how it is copied is more than its fields; one with declared fields is not.
 _OWN_COPY = frozenset({"__reduce__", "__reduce_ex__", "__getstate__", "__deepcopy__", "__copy__"})
-_PLAIN_RECORD = ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__")
+_DECLARED = ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__")
 
 
 class Part:
@@ -97,13 +97,13 @@ def is_container(value: Any) -> bool:
 def has_fields(value: Any) -> bool:
     """Whether what an object is lies in its fields, and there are any."""
     kind: Any = type(value)  # mypy does not know that types can be remembered
-    return _is_open(kind) and (bool(_slots(kind)) or isinstance(getattr(value, "__dict__", None), dict))
+    return _is_open(kind) and (bool(_slots(kind)) or _own(value) is not None)
 
 
 def held(value: Any) -> Any:
     """What a value holds, one level deep, as a dictionary, a list, a tuple, a set, bytes or an array."""
     if isinstance(value, dict):
-        return dict(value)
+        return dict(dict.items(value))  # whatever a class of its own makes of it
     if isinstance(value, tuple):
         return value
     if isinstance(value, list | deque):
@@ -160,8 +160,8 @@ def _put_back(value: Any, content: Any) -> None:
 
 def _put_back_fields(value: Any, content: dict[str, Any]) -> None:
     kind: Any = type(value)
-    own, slots = getattr(value, "__dict__", None), _slots(kind)
-    if isinstance(own, dict):
+    own, slots = _own(value), _slots(kind)
+    if own is not None:
         own.clear()
         own.update({name: each for name, each in content.items() if name not in slots})
     for name in slots:
@@ -174,19 +174,28 @@ def _put_back_fields(value: Any, content: dict[str, Any]) -> None:
 def _fields(value: Any) -> dict[str, Any]:
     """The fields of an object by their names."""
     kind: Any = type(value)
-    found = dict(getattr(value, "__dict__", None) or {})
+    found = dict(_own(value) or {})
     for name in _remembered(kind):
         found.pop(name, None)
     for name in _slots(kind):
-        with suppress(AttributeError):
+        with suppress(Exception):  # nothing there, or nothing that can be read
             found[name] = getattr(value, name)
     return found
+
+
+def _own(value: Any) -> dict[str, Any] | None:
+    """The dictionary of an object's fields, if it has one and shows it."""
+    try:
+        found = value.__dict__
+    except Exception:  # noqa: BLE001 - whatever it is made to say
+        return None
+    return found if isinstance(found, dict) else None
 
 
 @lru_cache(maxsize=1024)
 def _is_open(kind: type) -> bool:
     bases = kind.__mro__[:-1]
-    if any(hasattr(kind, name) for name in _PLAIN_RECORD):
+    if any(hasattr(kind, name) for name in _DECLARED):
         return True
     return not any(_OWN_COPY & vars(base).keys() or not base.__flags__ & _HEAP_TYPE for base in bases)
 
