@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,15 @@ from vademecum.policy.approval import Answer, Consent, Question
 pytestmark = [pytest.mark.extras, pytest.mark.filterwarnings("default")]
 
 CALL = {"skill_name": "greeter", "script_name": "hello.py", "arguments": ["you"]}
+
+
+@pytest.fixture(autouse=True)
+def _no_loop_left() -> Iterator[None]:
+    """Some frameworks keep a loop of their own open; whoever is tested next should not hear of it."""
+    yield
+    asyncio.get_event_loop_policy().get_event_loop().close()
+    asyncio.set_event_loop(None)
+    gc.collect()
 
 
 class Never:

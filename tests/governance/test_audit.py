@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,22 @@ import pytest
 from tests.governance.support import broker_of, charter
 from tests.governance.test_broker import VILLAGE, Village
 from vademecum.errors import RecordDamaged
-from vademecum.governance import Actor, Audit, Broker, BrokerPolicy, Intent, replay_outcomes
+from vademecum.governance import (
+    Actor,
+    Audit,
+    Broker,
+    BrokerPolicy,
+    Charter,
+    Functions,
+    Intent,
+    Ledger,
+    Parameter,
+    SkillDefinition,
+    SkillRegistry,
+    replay_outcomes,
+)
 from vademecum.governance.audit import DIGEST_CHARS
+from vademecum.governance.explain import facts_of_event
 from vademecum.masking import Secrets
 from vademecum.runs.reading import PastRun, read_run
 from vademecum.runs.record import Record
@@ -68,6 +85,7 @@ def test_one_event_an_outcome(tmp_path: Path) -> None:
             "proposed": "elevate",
             "approved": True,
             "executed": "elevate",
+            "charged": "budget",
             "state": {"elevated": False, "budget": 120},
             "changes": {"budget": [120, 70], "elevated": [False, True]},
         },
@@ -139,7 +157,7 @@ def test_replay_notices_what_was_tampered_with(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     busy(stage)
     file = stage.runs / "r1" / "events.jsonl"
-    text = file.read_text("utf-8").replace('"approved":true,"executed":"elevate","state":{"elevated":false,"budget":500}', '"approved":true,"executed":"elevate","state":{"elevated":false,"budget":5}', 1)  # fmt: skip
+    text = file.read_text("utf-8").replace('"state":{"elevated":false,"budget":500}', '"state":{"elevated":false,"budget":5}', 1)  # fmt: skip
     file.write_text(text, "utf-8")
     assert [d.now for d in replay_outcomes(read_run(stage.runs, "r1")).differences][:1] == ["denied: cost"]
     (kept,) = (stage.runs / "r1" / "observations").iterdir()
@@ -149,6 +167,213 @@ def test_replay_notices_what_was_tampered_with(tmp_path: Path) -> None:
     file.write_text('{"n":1,"time":0,"type":"outcome","step":1}\n')
     with pytest.raises(RecordDamaged):
         replay_outcomes(read_run(stage.runs, "r1"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "then", "now"),
+    [
+        ('"approved":true', '"approved":false', "approved, approved False", "approved, approved True"),
+        ('"executed":"elevate"', '"executed":"zzz"', "approved, executed zzz", "approved, executed elevate"),
+        ('"budget":[500,450]', '"budget":[500,500]', "approved", "denied: state-change"),
+        ('"budget":[500,450],', "", "approved", "denied: state-change"),
+        ('"charged":"budget",', "", "approved, charged None", "approved, charged budget"),
+        (
+            '"elevated":[false,true]',
+            '"elevated":[false,true],"place":[1,2]',
+            "approved",
+            "denied: state-change",
+        ),
+        (
+            '"rolled_back":true',
+            '"rolled_back":false',
+            "denied: write-permission, rolled_back False",
+            "denied: write-permission, rolled_back True",
+        ),
+        (
+            '"executed":null,"state":{"elevated":true',
+            '"executed":"elevate","state":{"elevated":true',
+            "denied: precondition, cooldown, executed elevate",
+            "denied: precondition, cooldown, executed None",
+        ),
+    ],
+)
+def test_replay_notices_each_thing_that_was_changed(
+    tmp_path: Path, old: str, new: str, then: str, now: str
+) -> None:
+    stage = Stage(tmp_path)
+    busy(stage)
+    file = stage.runs / "r1" / "events.jsonl"
+    text = file.read_text("utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new, 1), "utf-8")
+    first = replay_outcomes(read_run(stage.runs, "r1")).differences[0]
+    assert (first.then, first.now) == (then, now)
+
+
+class Plain:
+    """An object of a simulation's own, whose text is no use."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+VALUES = {
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "set": {1, 3},
+    "frozen": frozenset({"a"}),
+    "keys": {(1, 2): 3},
+    "one": {"$set": [1]},
+    "large": 2**70,
+    "huge": 10**5000,
+    "decimal": Decimal("1.5"),
+    "fraction": Fraction(1, 3),
+    "tuple": (1, "a"),
+    "half": "\ud800",
+    "nothing": None,
+    "object": Plain(),
+    "bytes": b"a",
+}
+CONDITIONS = [
+    "not (nan > 5)", "inf > 5", "3 in set", "'a' in frozen", "has(keys)", "has(one)", "large > 1", "huge > large",
+    "decimal > 1", "fraction < 1", "tuple == [1, 'a']", "half != ''", "nothing != 3", "has(object)", "has(bytes)",
+]  # fmt: skip
+
+
+def recorded(
+    place: Path, *definitions: SkillDefinition, engine: Any = None, **more: Any
+) -> tuple[Broker, Path]:
+    runs = place / "runs"
+    (runs / "r1").mkdir(parents=True)
+    secrets = Secrets(more.pop("env", {}))
+    record = Record(runs / "r1", secrets=secrets, clock=lambda: 0.0)
+    functions = Functions({"act": engine or (lambda agent, **said: None)})
+    return Broker(
+        SkillRegistry(definitions), None, functions, audit=Audit(record, secrets=secrets), **more
+    ), runs
+
+
+def again(broker: Broker, runs: Path) -> tuple[int, list[tuple[str, str]]]:
+    broker.advance()
+    found = replay_outcomes(read_run(runs, "r1"))
+    return found.compared, [(difference.then, difference.now) for difference in found.differences]
+
+
+def test_whatever_a_state_holds_is_on_record_and_decides_again_as_it_did(tmp_path: Path) -> None:
+    def turn(agent: Actor) -> None:
+        agent.state["seen"] = dict(VALUES)
+        agent.state["more"] = [Plain(), {1: {2}}]
+
+    both = [
+        SkillDefinition("act", "", ["*"], CONDITIONS, {}, ["*"], "act"),
+        SkillDefinition("not", "", ["*"], ["nan > 5", "set == 1", "huge < 3"], {}, [], "act"),
+    ]
+    broker, runs = recorded(tmp_path, *both, engine=turn)
+    agent = Actor(5, "t", dict(VALUES))  # type: ignore[arg-type] # as Mesa numbers its agents
+    outcome = broker.propose(agent, "act")
+    assert outcome.executed == "act", outcome.reasons
+    assert broker.propose(agent, "not").executed is None
+    assert again(broker, runs) == (2, [])
+
+
+def test_arrays_in_a_state_are_on_record(tmp_path: Path) -> None:
+    np = pytest.importorskip("numpy", reason="numpy is not installed (the extra `governance`)")
+
+    def turn(agent: Actor) -> None:
+        agent.state["w"] = np.array([1, 2])
+        agent.state["n"] = np.float64("nan")
+
+    definition = SkillDefinition("act", "", ["*"], ["has(w)", "n > 1"], {}, ["*"], "act")
+    broker, runs = recorded(tmp_path, definition, engine=turn)
+    state = {"w": np.array([5, 6]), "n": np.float32(2)}
+    assert broker.propose(Actor("x", "t", state), "act").executed
+    assert again(broker, runs) == (1, [])
+
+
+def test_what_was_done_before_a_record_begins_is_in_it(tmp_path: Path) -> None:
+    cooling = SkillDefinition("act", "", ["*"], [], {"cooldown": 5, "limits": {"type": 2}}, [], "act")
+    ledger = Ledger()
+    ledger.add("act", agent_id="x", agent_type="t", step=0, window=0)
+    broker, runs = recorded(tmp_path, cooling, ledger=ledger)
+    assert [reason.code for reason in broker.propose(Actor("x", "t"), "act").reasons] == ["cooldown"]
+    elsewhere = Broker(SkillRegistry([cooling]), None, Functions({"act": lambda agent: None}), ledger=ledger)
+    assert elsewhere.propose(Actor("y", "t"), "act").executed
+    assert [reason.code for reason in broker.propose(Actor("z", "t"), "act").reasons] == ["limit"]
+    assert again(broker, runs) == (2, [])
+    assert copy.deepcopy(ledger) == ledger
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        SkillDefinition("act"),
+        SkillDefinition("act", "a\x85b \x7f \u2028 😀", implementation_mapping="act"),
+        SkillDefinition("act", "", ["*"], ["not (x > 1e17)"], implementation_mapping="act"),
+        SkillDefinition("act", "", ["*"], ["city == 'supersecretvalue123'"], {}, [], "act"),
+        SkillDefinition("act", 'password=abcdefghi" quoted \\', ["*"], [], {"cost": 2**70}, [], "act"),
+    ],
+)
+def test_every_charter_that_ran_can_be_replayed(tmp_path: Path, definition: SkillDefinition) -> None:
+    env = {"API_KEY": "supersecretvalue123"}
+    broker, runs = recorded(tmp_path, definition, env=env)
+    broker.propose(Actor("x", "t", {"x": 1, "city": "supersecretvalue123", "budget": 2**71}), "act")
+    assert again(broker, runs) == (1, [])
+    assert b"supersecretvalue123" not in b"".join(path.read_bytes() for path in runs.rglob("*.*"))
+
+
+def test_an_interruption_is_on_record_before_it_goes_on(tmp_path: Path) -> None:
+    def stop(agent: Actor) -> None:
+        raise KeyboardInterrupt
+
+    broker, runs = recorded(tmp_path, SkillDefinition("act", implementation_mapping="act"), engine=stop)
+    with pytest.raises(KeyboardInterrupt):
+        broker.propose(Actor("x", "t"), "act")
+    (event,) = [event.data for event in read_run(runs, "r1").events if event.type == "outcome"]
+    assert (event["approved"], event["executed"], event["rolled_back"]) == (True, None, True)
+    assert [reason["code"] for reason in event["reasons"]] == ["interrupted"]
+    assert again(broker, runs) == (1, [])
+    assert not broker.ledger.busy
+
+
+def test_reasons_are_what_was_seen_whatever_changes_later(tmp_path: Path) -> None:
+    definition = SkillDefinition(
+        "act", "", ["*"], ["3 in zones", "has(home.key)"], {}, [], "act", {"n": Parameter("integer", max=10)}
+    )
+    said, state = {"n": 11}, {"zones": [1], "home": {}}
+    result = Charter(SkillRegistry([definition])).check("act", Actor("x", "t", state), said)
+    said["n"] = 1
+    state["zones"].append(3)  # type: ignore[attr-defined]
+    state["home"]["key"] = 1  # type: ignore[index]
+    assert [reason.message for reason in result.reasons] == [
+        "Parameter 'n' must be at most 10 (it is 11)",
+        "Precondition failed: '3 in zones' (zones is [1])",
+        "Precondition failed: 'has(home.key)' (home.key is missing)",
+    ]
+    broker, runs = recorded(
+        tmp_path,
+        SkillDefinition("act", "", ["*"], ["not (3 in zones)"], {}, ["zones"], "act"),
+        engine=lambda agent: agent.state["zones"].append(3),
+    )
+    assert broker.propose(Actor("x", "t", {"zones": [1]}), "act").executed
+    assert again(broker, runs) == (1, [])
+
+
+def test_explaining_says_that_another_charter_decided_and_that_a_shadow_undoes_nothing(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, BrokerPolicy(shadow=True))
+    stage.cheating = True
+    stage.broker.propose(household(), "elevate")
+    run = stage.past()
+    (number,) = [event.number for event in run.events if event.type == "outcome"]
+    stages, _ = facts_of_event(stage.broker.charter, run, number)
+    assert stages[0].name == "exists"
+    assert "stays so" in stages[-1].text
+    other = charter(VILLAGE.replace("cost: 50", "cost: 5000"), tmp_path)
+    stages, _ = facts_of_event(other, run, number)
+    assert (stages[0].name, stages[0].holds) == ("charter", None)
+    assert other.digest[:DIGEST_CHARS] in stages[0].text
+    assert stage.broker.charter.digest[:DIGEST_CHARS] in stages[0].text
 
 
 def test_secrets_do_not_get_into_the_record(tmp_path: Path) -> None:
@@ -170,8 +395,12 @@ def test_a_reloaded_charter_is_on_record_too(tmp_path: Path) -> None:
     run = stage.past()
     assert [event.type for event in run.events] == ["charter", "outcome", "charter", "outcome"]
     assert run.events[-1].data["charter"] == other.digest[:DIGEST_CHARS]
-    assert replay_outcomes(run) == replay_outcomes(run)
-    assert replay_outcomes(run).differences == ()
+    again = replay_outcomes(run)
+    assert (again.compared, again.differences) == (2, ())
+    # By the first charter alone the second outcome would be another.
+    first = charter(VILLAGE, tmp_path)
+    now = [difference.now for difference in replay_outcomes(run, charter=first).differences]
+    assert now == ["denied: state-change"]  # what was taken is not what it would have taken
 
 
 def test_the_timeline_tells_it(tmp_path: Path) -> None:

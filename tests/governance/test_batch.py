@@ -125,7 +125,7 @@ def row(
     """One agent, made of plain values, with its history in the ledger."""
     actor, params = Actor(str(number), str(columns["type"][number])), {}
     history = ledger.of(actor.id)
-    schema, program = charter.skills["act"].output_schema, charter.program("act")
+    program = charter.program("act")
     assert program is not None
     for name, values in columns.items():
         value = values[number]
@@ -142,8 +142,7 @@ def row(
                 if window is not None:
                     history.used[rest] = (window, value)
             case "params":
-                if rest in schema or rest in program.said:
-                    params[rest] = value
+                params[rest] = value
             case "d":
                 actor.state["d"] = {rest: value}
             case _:
@@ -223,6 +222,79 @@ def test_a_data_frame() -> None:
     assert batch(simple(), "act", frame, step=5).allowed.tolist() == [True, False, False, False]
     frame["type"] = frame["type"].astype("category")
     assert batch(simple(), "act", frame, step=5).allowed.tolist() == [True, False, False, False]
+    types = pandas.Categorical(["farmer", None, "baker", "baker"], categories=["farmer", "baker"])
+    with pytest.raises(ValueError, match="nothing in row 1"):
+        batch(simple(), "act", frame.assign(type=types))
+
+
+@pytest.mark.parametrize("skills", [["act"], [], ["act"] * 5, np.array(["act"])])
+def test_as_many_skills_as_agents(skills: Any) -> None:
+    with pytest.raises(ValueError, match="for 4 agents"):
+        batch(simple(), skills, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "types", [["farmer", None], [float("nan"), "farmer"], np.array(["farmer", None], object)]
+)
+def test_every_agent_has_a_type(types: Any) -> None:
+    with pytest.raises(ValueError, match="nothing in row"):
+        batch(Charter(SkillRegistry([SkillDefinition("act", "", ["*"])])), "act", {"type": types})
+
+
+def act(**keys: Any) -> Charter:
+    return Charter(SkillRegistry([SkillDefinition("act", **{"eligible_agent_types": ["t"], **keys})]))
+
+
+@pytest.mark.parametrize(
+    ("charter", "columns", "expected"),
+    [
+        (act(), {"params.foo": [1, 2]}, [False, False]),
+        (act(), {"params.foo": np.ma.array([1, 2], mask=[True, False])}, [True, False]),
+        (act(preconditions=["x in [x]"]), {"x": np.array([1.0, float("nan")])}, [True, False]),
+        (act(preconditions=["x not in [x, 1]"]), {"x": np.array([1.0, float("nan")])}, [False, True]),
+        (act(preconditions=["x == 1"]), {"x": [1, "a"]}, [True, False]),
+        (act(preconditions=["x == 9007199254740993"]), {"x": [9007199254740993, 0.5]}, [True, False]),
+        (act(preconditions=["x in [true]"]), {"x": [2, True]}, [False, True]),
+        (act(preconditions=["x == 'a'"]), {"x": ["a", "a\0"]}, [True, False]),
+        (act(), {"type": ["t", "t\0"]}, [True, False]),
+        (act(output_schema={"n": Parameter("integer")}), {"params.n": [1, 2.5]}, [True, False]),
+        (act(preconditions=["x == [1, 2]"]), {"x": [[1, 2], (1, 2)]}, [True, True]),
+        (
+            act(institutional_constraints={"cooldown": 3}),
+            {"last.act": np.array([float("nan"), 4.0])},
+            [True, False],
+        ),
+        (act(institutional_constraints={"cooldown": 3}), {"last.act": [None, 4]}, [True, False]),
+        (
+            act(institutional_constraints={"limits": {"agent": 1}}),
+            {"used.act": np.ma.array([5, 5], mask=[True, False])},
+            [True, False],
+        ),
+        (
+            act(institutional_constraints={"limits": {"agent": 1}}),
+            {"used.act": np.array([0, 5], np.uint8)},
+            [True, False],
+        ),
+    ],
+)
+def test_columns_mean_what_their_values_mean(
+    charter: Charter, columns: dict[str, Any], expected: list[bool]
+) -> None:
+    found = batch(charter, "act", {"type": ["t", "t"], **columns}, step=5)
+    assert found.allowed.tolist() == expected
+    assert [found.result(row).valid for row in range(2)] == expected
+    each = batch(charter, ["act", "act"], {"type": ["t", "t"], **columns}, step=5)
+    assert each.bits.tolist() == found.bits.tolist()
+
+
+def test_steps_are_whole_numbers() -> None:
+    for wrong in ([0.5, 1], ["a", "b"], [2**60, 1.5], [float("inf"), 0]):
+        with pytest.raises(ValueError, match=r"'last\.act' has values that are no whole numbers"):
+            batch(
+                act(institutional_constraints={"cooldown": 1}),
+                "act",
+                {"type": ["t", "t"], "last.act": wrong},
+            )
 
 
 def test_many_rows_in_several_pieces() -> None:

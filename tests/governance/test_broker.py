@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,20 @@ from vademecum.errors import CharterRefused
 from vademecum.governance import (
     Actor,
     Agent,
+    Broker,
     BrokerPolicy,
     Charter,
+    Functions,
     Intent,
+    Ledger,
     Role,
     RoleEnforcer,
     SkillDefinition,
     SkillRegistry,
 )
+from vademecum.governance.asking import parse_intent
+from vademecum.governance.keys import covered
+from vademecum.governance.loading import lint_text
 
 VILLAGE = """\
 default_skill: rest
@@ -221,7 +228,7 @@ def test_a_change_that_is_not_allowed_is_rolled_back_whole() -> None:  # M3
         ("state-change", "debt"),
         ("state-change", "rooms"),
     ]
-    assert outcome.reasons[0].message == "State change not allowed: 'budget' (120 → 1070)"
+    assert outcome.reasons[0].message == "State change not allowed: 'budget' (70 → 1070)"
     assert broker.ledger.of("r1").last == {}
 
 
@@ -274,22 +281,73 @@ def test_an_interruption_changes_nothing() -> None:
     assert agent.state == {"elevated": False}
 
 
-def test_of_many_threads_only_those_are_served_that_the_money_is_for() -> None:  # M3
-    text = skill(institutional_constraints={"cost": 30}, allowed_state_changes=["done"])
+def served(engines: int, **constraints: Any) -> tuple[int, Actor]:
+    """How often something was done by eight threads at once, and by whom; brokers may share a ledger."""
+    text = skill(institutional_constraints={"cost": 30, **constraints}, allowed_state_changes=["done"])
+    linted = lint_text(text)
+    assert linted.registry is not None
+    done = []
 
     def work(agent: Actor) -> None:
-        agent.state["done"] = agent.state.get("done", 0) + 1
+        had = agent.state["done"]
+        time.sleep(0.002)  # long enough for the others to come in, if they could
+        agent.state["done"] = had + 1
+        done.append(1)
 
-    broker = broker_of(text, {"act": work})
-    agent = resident(budget=100)
-    threads = [
-        threading.Thread(target=lambda: [broker.propose(agent, "act") for _ in range(50)]) for _ in range(4)
-    ]
+    ledger = Ledger()
+    brokers = [Broker(linted.registry, None, Functions({"act": work}), ledger=ledger) for _ in range(engines)]
+    agent = resident(budget=100, done=0)
+    ready = threading.Barrier(8)
+
+    def propose(broker: Broker) -> None:
+        ready.wait()
+        for _ in range(3):
+            broker.propose(agent, "act")
+
+    threads = [threading.Thread(target=propose, args=(brokers[n % engines],)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert agent.state == {"budget": 10, "done": 3}
+    return len(done), agent
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_of_many_threads_only_those_are_served_that_the_money_is_for(brokers: int) -> None:  # M3
+    done, agent = served(brokers)
+    assert (done, agent.state) == (3, {"budget": 10, "done": 3})
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_of_many_threads_only_as_many_as_the_limit(brokers: int) -> None:  # M3
+    done, agent = served(brokers, limits={"agent": 2})
+    assert (done, agent.state) == (2, {"budget": 40, "done": 2})
+
+
+def test_an_engine_does_not_propose_while_it_acts() -> None:
+    ran = []
+
+    def again(agent: Actor) -> None:
+        ran.append(1)
+        broker.propose(agent, "act")
+
+    text = skill(institutional_constraints={"cooldown": 5, "limits": {"agent": 1, "population": 1}})
+    broker = broker_of(text, {"act": again})
+    outcome = broker.propose(resident(), "act")
+    assert (len(ran), outcome.executed) == (1, None)
+    assert "A proposal is being carried out" in outcome.reasons[0].message
+    assert (broker.ledger.agents, broker.ledger.population) == ({}, {})
+
+
+def test_an_engine_does_not_replace_the_shared_state() -> None:
+    def swap(agent: Actor) -> None:
+        broker.world = {"money": 10**9}
+
+    broker = broker_of(skill(allowed_state_changes=["*", "world.*"]), {"act": swap}, world={"money": 1})
+    assert broker.propose(resident(), "act").executed is None
+    assert broker.world == {"money": 1}
+    broker.world = {"money": 2}  # between proposals anybody may
+    assert broker.world == {"money": 2}
 
 
 def test_roles_come_from_the_caller() -> None:  # M4
@@ -303,6 +361,7 @@ def test_roles_come_from_the_caller() -> None:  # M4
     view = roles.view(Actor("1", "a", {"x": 1, "secret": 2}), world={"y": 3, "z": 4})
     assert view == {"x": 1, "world": {"y": 3}}
     assert not RoleEnforcer().check_skill("a", "rest")
+    assert not RoleEnforcer({"a": Role(["build_x"]), "*": Role(["*"])}).check_skill("a", "rest")
     registry = SkillRegistry([SkillDefinition("rest"), SkillDefinition("build_x")])
     found = Charter(registry, roles)
     assert [found.open_to(name) for name in "ab"] == [("build_x",), ("rest",)]
@@ -315,6 +374,120 @@ def test_a_view_is_what_the_role_may_read() -> None:  # M4
         "elevated": False,
         "world": {"premium_rate": 0.1},
     }
+
+
+def test_a_star_is_the_agent_s_own_and_paths_mean_the_same_everywhere() -> None:  # M4
+    state = {"home": {"floor": 1, "secret": {"key": 2, "hint": 3}}, "x": [1]}
+    world = {"treasury": 5, "river": {"level": 2, "name": "Ill"}}
+    cases = {
+        ("*",): {**state, "world": {}},
+        ("*", "world.treasury"): {**state, "world": {"treasury": 5}},
+        ("world.*",): {"world": world},
+        ("world",): {"world": world},
+        ("home.floor", "world.river.level"): {"home": {"floor": 1}, "world": {"river": {"level": 2}}},
+        ("home.secret.hint", "hom?.floor"): {"home": {"floor": 1, "secret": {"hint": 3}}, "world": {}},
+        ("home", "w*"): {"home": state["home"], "world": {}},
+        ("homes.x",): {"world": {}},
+    }
+    agent = Actor("1", "a", state)
+    paths = (
+        "home",
+        "home.floor",
+        "home.secret",
+        "home.secret.hint",
+        "x",
+        "world.treasury",
+        "world.river.level",
+    )
+    for patterns, expected in cases.items():
+        roles = RoleEnforcer({"a": Role(["*"], reads=patterns, writes=patterns)})
+        view = roles.view(agent, world=world)
+        assert view == expected, patterns
+        for path in paths:
+            assert bool(roles.check_read("a", path)) is bool(roles.check_write("a", path))
+            assert bool(roles.check_read("a", path)) is (
+                at(view, path) == at({**state, "world": world}, path)
+            )
+        mine = view.get("home")
+        if mine is not None:
+            mine["floor"] = 99
+    assert (agent.state["home"]["floor"], world["treasury"]) == (1, 5)
+
+
+def at(state: Any, path: str) -> Any:
+    for part in path.split("."):
+        state = state.get(part, "nothing") if isinstance(state, dict) else "nothing"
+    return state
+
+
+def test_the_gate_and_check_write_are_of_one_mind() -> None:  # M3, M4
+    def build(agent: Actor) -> None:
+        agent.state["home"]["floor"] += 1
+        broker.world["levee"] += 1
+
+    for writes, allowed in (
+        (["home", "world.levee"], ["*", "world.*"]),
+        (["*", "world"], ["home.floor", "world"]),
+        (["*"], ["*", "world.*"]),
+        (["*", "world.*"], ["*"]),
+        (["home.roof", "world.*"], ["*", "world.*"]),
+    ):
+        linted = lint_text(skill(allowed_state_changes=allowed))
+        assert linted.registry is not None
+        roles = RoleEnforcer({"resident": Role(["*"], [], writes)})
+        broker = Broker(linted.registry, roles, Functions({"act": build}), world={"levee": 1})
+        may = all(roles.check_write("resident", key) for key in ("home.floor", "world.levee"))
+        listed = all(covered(key, allowed) for key in ("home.floor", "world.levee"))
+        assert (broker.propose(resident(home={"floor": 0}), "act").executed is not None) is (may and listed)
+
+
+def test_changing_what_a_view_shows_changes_nothing() -> None:  # M4
+    broker = broker_of(skill(), {"act": lambda agent: None}, world={"cells": [1]})
+    agent = resident(home={"floor": 1})
+    view = broker.view(agent)
+    view["home"]["floor"] = 99
+    view["world"]["cells"].append(2)
+    assert (agent.state, broker.world) == ({"home": {"floor": 1}}, {"cells": [1]})
+
+
+SECRETIVE = """\
+skills:
+  - skill_id: act
+    eligible_agent_types: ["*"]
+    preconditions: [world.treasury >= 45000 * world.rate, not world.closed]
+    institutional_constraints: {cost: world.price * 2, pays_with: world.treasury}
+    implementation_mapping: act
+  - skill_id: steal
+    eligible_agent_types: ["*"]
+    implementation_mapping: steal
+roles:
+  resident: {skills: ["*"], reads: [budget, world.rate], writes: []}
+"""
+
+
+def test_feedback_reveals_only_what_the_role_may_read() -> None:  # M4
+    world = {"treasury": 1234, "rate": 0.5, "price": 777, "closed": True, "safe": 31337}
+
+    def steal(agent: Actor) -> None:
+        broker.world["safe"] = 0
+
+    broker = broker_of(SECRETIVE, {"act": lambda agent: None, "steal": steal}, world=world)
+    outcome = broker.propose(resident(), "act")
+    assert outcome.feedback == (
+        "'act' was not done:\n"
+        "- Precondition failed: 'world.treasury >= 45000 * world.rate' "
+        "(world.treasury is not readable in this role, world.rate is 0.5)\n"
+        "- Precondition failed: 'not world.closed' (field is not readable in this role)\n"
+        "- The cost exceeds 'world.treasury' (not readable in this role)\n"
+        "Possible now: steal."
+    )
+    for secret in ("1234", "1554", "True"):
+        assert secret not in outcome.feedback
+        assert secret in outcome.result.message
+    assert "world.rate is 0.5" in outcome.feedback
+    stolen = broker.propose(resident(), "steal")
+    assert "31337" not in stolen.feedback
+    assert "31337" in stolen.result.message
 
 
 def test_feasible_is_what_is_possible_now() -> None:  # M5
@@ -369,6 +542,7 @@ def test_what_can_be_corrected_is_asked_again_within_bounds() -> None:  # M5
     assert len(asked) == 3
     wrong = broker.propose(Actor("i", "insurer"), Intent("set_premium", {"rate": 3}))
     assert wrong.correctable
+    assert parse_intent('{"skill": "x", "parameters": {"a": ' + "[" * 100_000).skill_id.startswith('{"skill"')
     strict, _ = village(BrokerPolicy(retries=0, fallback=False))
     assert strict.negotiate(household(), lambda said: "nonsense").executed is None
 
@@ -380,6 +554,13 @@ def test_shadow_mode_decides_and_enforces_nothing() -> None:
     assert (outcome.approved, outcome.executed, outcome.rolled_back) == (False, "elevate", False)
     assert codes(outcome) == ["precondition", "cost"]
     assert (engine.called, agent.state["budget"]) == (["lift"], 10)
+    failing = broker_of(
+        skill(allowed_state_changes=["x"]),
+        {"act": lambda agent: agent.state.update(x=1 / 0)},
+        BrokerPolicy(shadow=True),
+    )
+    failed = failing.propose(resident(x=0), "act")
+    assert (failed.executed, failed.rolled_back, codes(failed)) == (None, True, ["engine"])
     government = Actor("g", "government")
     assert codes(broker.propose(government, Intent("set_premium", {"rate": 0.9}))) == ["write-permission"]
     assert engine.world["premium_rate"] == 0.9
@@ -410,10 +591,83 @@ def test_a_broken_charter_is_refused_and_the_old_one_stays(tmp_path: Path) -> No
     assert broker.charter is first
 
 
+def test_an_adopted_charter_stays_whatever_is_registered_with_the_old_one() -> None:
+    def rest(name: str) -> SkillDefinition:
+        return SkillDefinition(name, implementation_mapping="rest")
+
+    registry, other = SkillRegistry([rest("a")]), SkillRegistry([rest("new")])
+    broker = Broker(registry, None, Functions({"rest": lambda agent: None}))
+    registry.register(rest("b"))
+    broker.adopt(Charter(other))
+    found: list[list[str]] = []
+    for register in (None, registry, other, None):
+        if register is not None:
+            register.register(rest(f"more-{len(found)}"))
+        broker.advance()
+        found.append(list(broker.charter.skills))
+    assert found == [["new"], ["new"], ["new", "more-2"], ["new", "more-2"]]
+
+
+def test_what_decides_does_not_change_within_a_step() -> None:
+    listed: list[str] = []
+    costs: dict[str, Any] = {"cost": 5, "limits": {"agent": 1}}
+    writes = ["x"]
+    definition = SkillDefinition("act", "", ["*"], [], costs, listed, "act")
+    roles = RoleEnforcer({"resident": Role(["act"], [], writes)})
+    broker = Broker(
+        SkillRegistry([definition]), roles, Functions({"act": lambda agent: agent.state.update(m=1)})
+    )
+    digest = broker.charter.digest
+    listed.append("*")
+    writes.append("m")
+    costs["cost"] = 0
+    costs["limits"]["agent"] = 99
+    agent = resident(m=0, budget=5)
+    outcome = broker.propose(agent, "act")
+    assert (outcome.executed, agent.state, broker.charter.digest) == (None, {"m": 0, "budget": 5}, digest)
+    assert Charter(broker.charter.registry, roles).digest == digest
+    with pytest.raises(TypeError):
+        broker.charter.skills["act"].institutional_constraints["cost"] = 0  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("intent", "code"),
+    [
+        (Intent("act", {"n": 10**5000}), "parameter"),
+        (Intent("act", [1]), "parameter"),  # type: ignore[arg-type]
+        (Intent("act", {1: 2}), "parameter"),  # type: ignore[dict-item]
+        (Intent(["act"]), "not-found"),  # type: ignore[arg-type]
+        (Intent(None), "not-found"),  # type: ignore[arg-type]
+    ],
+)
+def test_whatever_is_proposed_is_answered(intent: Intent, code: str) -> None:
+    text = skill(output_schema={"n": {"type": "integer", "max": 10}})
+    outcome = broker_of(text, {"act": lambda agent, n=0: None}).propose(resident(), intent)
+    assert (outcome.executed, codes(outcome)) == (None, [code])
+    assert outcome.feedback
+
+
+def test_nothing_said_is_nothing() -> None:
+    broker = broker_of(skill(), {"act": lambda agent: "done"})
+    assert broker.propose(resident(), Intent("act", None)).output == "done"  # type: ignore[arg-type]
+
+
+def test_what_an_intent_says_is_kept_as_it_was() -> None:
+    text = skill(output_schema={"names": {"type": "list"}})
+    names = ["a"]
+    outcome = broker_of(text, {"act": lambda agent, names: names.append("b")}).propose(
+        resident(), Intent("act", {"names": names})
+    )
+    assert (outcome.proposed.parameters, names) == ({"names": ["a"]}, ["a", "b"])
+
+
+def test_asking_less_than_once_is_refused() -> None:
+    with pytest.raises(ValueError, match="retries is -1"):
+        BrokerPolicy(retries=-1)
+
+
 def test_what_is_registered_holds_from_the_next_step() -> None:
     registry = SkillRegistry([SkillDefinition("rest", implementation_mapping="rest")])
-    from vademecum.governance import Broker, Functions
-
     broker = Broker(registry, None, Functions({"rest": lambda agent: None}))
     registry.register(SkillDefinition("nap", implementation_mapping="rest"))
     assert not broker.propose(resident(), "nap").executed

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,8 @@ from tests.governance.support import D1
 from tests.governance.test_broker import VILLAGE
 from tests.support import Place, Result, write_skill
 from vademecum.cli.main import run
+from vademecum.governance.loading import charter_of
+from vademecum.governance.reading import read_definition
 
 TOP = Path(__file__).parents[2]
 STATE = json.dumps({"budget": 10, "elevated": True})
@@ -90,6 +96,12 @@ def test_lint(place: Here) -> None:
     found = place.vade("govern", "lint", "b.yaml", "--json")
     assert (found.code, found.json[0]["valid"], found.json[0]["problems"][0]["line"]) == (1, False, 12)
     assert place.vade("govern", "lint", "nope.yaml").code == 4
+    both = place.vade("govern", "lint", "nope.yaml", "a.yaml")
+    assert both.code == 4
+    assert "nope.yaml: error no-charter: There is no charter at nope.yaml" in both.out
+    assert "✓ a.yaml valid, 3 skills" in both.out
+    told = place.vade("govern", "lint", "nope.yaml", "a.yaml", "--json").json
+    assert [(each["valid"], each["skills"]) for each in told] == [(False, 0), (True, 3)]
     assert place.vade("govern", "check", "b.yaml", "relocate", "--type", "resident").code == 2
 
 
@@ -109,8 +121,14 @@ def test_check(village: Here) -> None:
     assert (late.code, [reason["code"] for reason in late.json["reasons"]]) == (3, ["cooldown"])
     premium = ("govern", "check", "skill_registry.yaml", "set_premium", "--type", "insurer", "--param")
     assert [village.vade(*premium, rate).code for rate in ("rate=0.5", "rate=7", "rate=x")] == [0, 3, 3]
-    for wrong in (("--state", "{"), ("--state", "[1]"), ("--param", "x"), ("--state", "@none.json")):
-        assert village.vade(*words, *wrong).code == 2
+    deep = '{"a": ' * 30_000
+    for wrong in (
+        ("--state", "{"), ("--state", "[1]"), ("--param", "x"), ("--state", "@none.json"), ("--state", deep),
+        ("--last", "elevate=abc"), ("--last", 'elevate={"x": 1}'), ("--last", "elevate=true"),
+    ):  # fmt: skip
+        assert village.vade(*words, *wrong).code == 2, wrong
+    odd = village.vade(*words, "--state", '{"budget": NaN, "elevated": false}', "--json")
+    assert json.loads(odd.out, parse_constant=pytest.fail)["reasons"][0]["observed"] is None
     assert village.vade(*words[:4]).code == 2
 
 
@@ -196,6 +214,45 @@ def test_what_is_no_simulation(village: Here) -> None:
     (village.cwd / "town" / "simulation.py").write_text("import nonexistent_package\n")
     found = simulate(village)
     assert (found.code, "pip install nonexistent_package" in found.err) == (2, True)
+    for program, words in (
+        ("def simulate(:", "SyntaxError"),
+        ("raise SystemExit(0)", "SystemExit"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("def simulate(setting): raise SystemExit(0)", "SystemExit"),
+        ("def simulate(setting): return 1 / 0", "ZeroDivisionError"),
+        ("def simulate(setting): return 5", "gave no Simulated"),
+    ):
+        (village.cwd / "town" / "simulation.py").write_text(program)
+        found = simulate(village)
+        assert (found.code, words in found.err, "simulation.py" in found.err) == (2, True, True), found.err
+
+
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_done(village: Here) -> None:
+    (village.cwd / "town" / "simulation.py").write_text("open('ran', 'w')\ndef simulate(setting): 1 / 0\n")
+    found = simulate(village, "--report", "nowhere/page.html")
+    assert (found.code, "cannot be written" in found.err) == (2, True)
+    assert not (village.cwd / "ran").exists()
+    assert village.vade("govern", "export", "town", "-o", "nowhere/x.yaml").code == 2
+    assert village.vade("govern", "export", "town", "-o", "town").code == 2
+
+
+def test_a_bar_on_a_terminal(village: Here) -> None:
+    code = "from vademecum.cli.main import main; main()"
+    words = ("govern", "simulate", "town", "--agents", "10", "--steps", "3", "--no-record")
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=village.cwd,
+        stderr=theirs,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert "simulating" in shown
+    assert "100%" in shown
+    assert b"simulating" not in done.stdout
 
 
 def test_export_there_and_back(village: Here) -> None:
@@ -214,15 +271,52 @@ def test_export_there_and_back(village: Here) -> None:
     (root / "tried" / "governance.yaml").unlink()
     back = village.vade("govern", "export", "all.yaml", "--into", "skills", "--json")
     assert back.json == {"to": "skills", "skills": ["survey"], "left_out": {}}
+    after = (root / "tried" / "governance.yaml").read_text()
     assert village.vade("govern", "lint", "all.yaml").code == 0
     again = village.vade("govern", "export", "skills", "-o", "again.yaml")
     assert again.code == 0
     assert (village.cwd / "again.yaml").read_bytes() == (village.cwd / "all.yaml").read_bytes()
-    assert "survey" in before
+    assert read_definition(after)[0] is not None
+    assert [each.definition for each in (read_definition(before)[0], read_definition(after)[0]) if each] == [
+        charter_of((village.cwd / "all.yaml").read_text()).skills["survey"]
+    ] * 2
     assert village.vade("govern", "export", "skills").code == 2
     empty = village.cwd / "none"
     empty.mkdir()
     assert village.vade("govern", "export", "none", "-o", "x.yaml").code == 4
+
+
+def test_what_belongs_to_no_skill_is_said_to_stay_behind(village: Here) -> None:
+    root = village.cwd / "skills"
+    write_skill(root, "tried")
+    text = (
+        "default_skill: survey\ncompat: true\nskills:\n  - skill_id: survey\n    eligible_agent_types: [clerk]\n"
+        "    implementation_mapping: skill:tried/scripts/x.py\nroles:\n  clerk: {skills: [survey]}\n"
+    )
+    (village.cwd / "whole.yaml").write_text(text)
+    there = village.vade("govern", "export", "whole.yaml", "--into", "skills", "--json")
+    assert (there.code, there.json["skills"]) == (0, ["survey"])
+    assert list(there.json["left_out"]) == ["default_skill:", "compat:", "roles:"]
+    assert village.vade("govern", "export", "skills", "-o", "back.yaml").code == 0
+    one, other = (charter_of((village.cwd / name).read_text()) for name in ("whole.yaml", "back.yaml"))
+    assert one.skills == other.skills
+    assert (other.roles, other.default_skill, other.compat) == (None, None, False)
+
+
+def test_what_names_a_skill_that_is_not_there_is_left_out(village: Here) -> None:
+    root = village.cwd / "skills"
+    form = "skill_id: {0}\neligible_agent_types: ['*']\nimplementation_mapping: skill:{0}/scripts/x.py\n"
+    for name, more in (("one", ""), ("two", "depends_on: [nope]\n"), ("three", "depends_on: [two]\n")):
+        write_skill(root, name)
+        (root / name / "governance.yaml").write_text(form.format(name) + more)
+    there = village.vade("govern", "export", "skills", "-o", "all.yaml")
+    assert there.code == 1
+    assert "left out two: it names 'nope', which no skill here defines" in there.out
+    assert "left out three: it names 'two'" in there.out
+    assert village.vade("govern", "lint", "all.yaml").code == 0
+    (root / "one" / "governance.yaml").write_text(form.format("one") + "preconditions: [a, not a]\n")
+    assert village.vade("govern", "export", "skills", "-o", "other.yaml").code == 2
+    assert not (village.cwd / "other.yaml").exists()
 
 
 def test_every_code_is_documented() -> None:

@@ -12,6 +12,7 @@ from tests.governance.support import resident
 from vademecum.errors import ConditionWrong
 from vademecum.governance import Charter, SkillDefinition, SkillRegistry
 from vademecum.governance import expression as ex
+from vademecum.governance.emit import Emitter
 from vademecum.governance.evaluate import FAILURES, Facts, holds
 from vademecum.governance.rules import Condition, Rules
 
@@ -25,6 +26,9 @@ STATE: dict[str, Any] = {
     "house": {"floor": 2, "roof": {"age": 30}},
     "预算": 10,
     "nothing": None,
+    "pair": (1, 2),
+    "nan": float("nan"),
+    "numbers": [float("nan"), 1],
 }
 
 
@@ -47,7 +51,9 @@ def check(text: str, state: dict[str, Any] = STATE, *, compat: bool = False, **m
         "预算 > 5", "1e2 < budget", ".4 < rate", "not elevated == true", "(!elevated) == true", "!elevated == true",
         "budget - 20 - 50 == 50", "2 + 3 * 4 == 14", "(2 + 3) * 4 == 20", "100 / 10 / 5 == 2", "[1, 2] == [1, 2]",
         "owner or missing", "has(missing) and missing > 3 or owner", "not elevated and not elevated", "nothing != 3",
-        "'a\\'b' == \"a'b\"",
+        "'a\\'b' == \"a'b\"", "tags == ['old', 'wet']", "tags != ['old']", "[1] != 1", "pair == [1, 2]", "[1, 2] == pair",
+        "pair in [[1, 2]]", "tags in [['x'], ['old', 'wet']]", "'' in kind", "'ar' in kind", "1 == true", "7 / 2 == 3.5",
+        "-7 % 3 == 2", "not nan in [nan]", "nan not in numbers",
     ],
 )  # fmt: skip
 def test_holds(text: str) -> None:
@@ -61,7 +67,8 @@ def test_holds(text: str) -> None:
         "missing or owner", "not (missing and owner)", "kind > 3", "kind", "not kind", "tags", "house", "nothing",
         "budget / 0 > 1", "budget % 0 == 0", "kind * 3 == 'farmfarmfarm'", "kind + 'x' == 'farmx'",
         "kind % 3 == 1", "tags * 2 == tags", "house.floor.up", "house.cellar == 1", "'x' in budget", "false", "0",
-        "budget in 5", "world.flood > 1", "params.x == 1", "has(missing)", "not has(budget)",
+        "budget in 5", "tags == ['old']", "tags != ['old', 'wet']", "[1, 2] != pair", "nan in [nan]", "nan in numbers",
+        "nan == nan", "world.flood > 1", "params.x == 1", "has(missing)", "not has(budget)",
     ],
 )  # fmt: skip
 def test_does_not_hold(text: str) -> None:
@@ -103,6 +110,7 @@ def test_the_shared_state_and_what_an_intent_says() -> None:
         ("a if b else c", "goes on"), ("a; b", "';'"), ("a and", "ends"), ("a.", "field's name"), ("has(1)", "name"),
         ("'open", "'"), ("a not b", "'in'"), ("a ** 2", "has '\\*'"), ("1" * 50, "characters"), ("1e999", "too large"),
         ("a @ b", "'@'"), ("{}", "'{'"), ("a\nb", "goes on"), ("f'x'", "goes on"), ("a is b", "goes on"),
+        ("x in " + "[" * 900 + "]" * 900, "nested"), ("x in " + "[" * 40 + "]" * 40, "nested"),
         ("(" * 100 + "a" + ")" * 100, "nested"), ("+".join(["a"] * 100), "operators"), ("a" * 3000, "2000 characters"),
         ("not " * 100 + "a", "nested"), ("and", "field's name"), ("a in", "ends"), ("`a`", "'`'"),
     ],
@@ -118,6 +126,10 @@ constants = st.builds(ex.Constant, numbers | st.booleans() | st.sampled_from(["x
 paths = st.sampled_from(NAMES).map(lambda name: ex.Path(tuple(name.split("."))))
 leaves = constants | paths | st.builds(ex.Has, paths)
 
+items = st.lists(constants | paths | st.just(ex.Items((ex.Constant(1), ex.Constant("x")))), max_size=3).map(
+    lambda values: ex.Items(tuple(values))
+)
+
 
 def larger(trees: st.SearchStrategy[ex.Tree]) -> st.SearchStrategy[ex.Tree]:
     return (
@@ -129,14 +141,18 @@ def larger(trees: st.SearchStrategy[ex.Tree]) -> st.SearchStrategy[ex.Tree]:
             ex.Compare,
             st.sampled_from(["in", "not in"]),
             trees,
-            st.lists(constants, max_size=3).map(lambda v: ex.Items(tuple(v))),
+            items | paths,
         )
+        | st.builds(ex.Compare, st.sampled_from(["==", "!="]), trees, items)
         | st.builds(ex.Compute, st.sampled_from(["+", "-", "*", "/", "%"]), trees, trees)
     )
 
 
 trees = st.recursive(leaves, larger, max_leaves=8)
-values = st.none() | st.booleans() | numbers | st.sampled_from(["x", "y", "no"]) | st.just([1, "x"])
+NAN = float("nan")
+values = (
+    st.none() | st.booleans() | numbers | st.sampled_from(["x", "y", "no", NAN, [1, "x"], (1, "x"), [NAN]])
+)
 states = st.fixed_dictionaries(
     {},
     optional={"a": values, "b": values, "c": values, "d": st.fixed_dictionaries({}, optional={"e": values})},
@@ -198,7 +214,7 @@ def test_written_and_read_again(tree: ex.Tree) -> None:
         again = ex.parse(written(tree))
     except ConditionWrong:
         reject()  # nested too deeply
-    assert written(again) == written(tree) or "-" in written(tree)
+    assert written(again) == written(tree)
 
 
 @settings(max_examples=120, deadline=None)
@@ -236,6 +252,32 @@ def test_names_are_fields_and_nothing_else(text: str) -> None:
     assert set(state.asked) <= set(text.split("."))
 
 
+class Odd(float):
+    """A number whose own words are Python."""
+
+    def __repr__(self) -> str:
+        return "__import__('os').abort()"
+
+    __str__ = __repr__
+
+
+class OddCount(int):
+    __repr__ = __str__ = Odd.__repr__
+
+
+def test_numbers_of_other_kinds_are_plain_numbers() -> None:
+    constraints = {"cost": Odd(2.5), "cooldown": OddCount(3), "limits": {"agent": OddCount(2)}}
+    found = Charter(SkillRegistry([SkillDefinition("act", institutional_constraints=constraints)]))
+    assert [reason.message for reason in found.check("act", resident(budget=2)).reasons] == [
+        "Cost 2.5 exceeds 'budget' (2)"
+    ]
+    kept = found.skills["act"].institutional_constraints
+    plain = (kept["cost"], kept["cooldown"], kept["limits"]["agent"])
+    assert [type(value) for value in plain] == [float, int, int]
+    with pytest.raises(TypeError, match="no constant"):
+        Emitter().value(ex.Constant(Odd(2.5)))
+
+
 def test_hostile_ids_and_texts_are_only_texts() -> None:
     name = "x'] or __import__('os').system('false') #\n"
     text = "kind == 'x\\' or 1 #'"
@@ -250,8 +292,13 @@ def test_hostile_ids_and_texts_are_only_texts() -> None:
 
 cel_numbers = st.integers(-20, 20)
 cel_paths = st.sampled_from(["a", "b", "d.e"]).map(lambda name: ex.Path(tuple(name.split("."))))
+# Of what is not negative a remainder is the same everywhere, and so is a quotient of floats.
+cel_parts = cel_paths | st.builds(
+    ex.Compute, st.just("%"), st.just(ex.Path(("count",))), st.integers(1, 9).map(ex.Constant)
+)
+cel_lists = st.lists(cel_numbers.map(ex.Constant), max_size=3).map(lambda v: ex.Items(tuple(v)))
 cel_sums = st.recursive(
-    cel_paths | cel_numbers.map(ex.Constant),
+    cel_parts | cel_numbers.map(ex.Constant),
     lambda inner: st.builds(ex.Compute, st.sampled_from(["+", "-", "*"]), inner, inner),
     max_leaves=4,
 )
@@ -262,6 +309,15 @@ cel_tests = (
         st.just("in"),
         cel_paths,
         st.lists(cel_numbers.map(ex.Constant), min_size=1, max_size=3).map(lambda v: ex.Items(tuple(v))),
+    )
+    | st.builds(ex.Compare, st.just("in"), cel_sums, st.just(ex.Path(("list",))))
+    | st.builds(ex.Compare, st.sampled_from(["==", "!="]), st.just(ex.Path(("list",))), cel_lists)
+    | st.builds(ex.Compare, st.sampled_from(["==", "!="]), cel_lists, cel_lists)
+    | st.builds(
+        ex.Compare,
+        st.sampled_from(["<", ">="]),
+        st.builds(ex.Compute, st.just("/"), st.just(ex.Path(("half",))), st.just(ex.Constant(4.0))),
+        st.sampled_from([-0.5, 0.0, 0.25, 1.75]).map(ex.Constant),
     )
     | st.just(ex.Has(ex.Path(("d", "e"))))
     | st.sampled_from(["yes", "no"]).map(lambda name: ex.Path((name,)))
@@ -289,7 +345,15 @@ def as_cel(tree: ex.Tree) -> str:
 @given(
     cel_trees,
     st.fixed_dictionaries(
-        {"yes": st.just(True), "no": st.just(False), "text": st.sampled_from(["x", "y"]), "a": cel_numbers},
+        {
+            "yes": st.just(True),
+            "no": st.just(False),
+            "text": st.sampled_from(["x", "y"]),
+            "a": cel_numbers,
+            "count": st.integers(0, 40),
+            "half": st.sampled_from([-1.5, 0.0, 0.5, 7.0]),
+            "list": st.lists(cel_numbers, max_size=3),
+        },
         optional={"b": cel_numbers},
     ),
     st.fixed_dictionaries({}, optional={"e": cel_numbers}),

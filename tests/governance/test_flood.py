@@ -47,6 +47,25 @@ def test_the_charter_makes_a_difference(place: Place) -> None:
     assert enforced["treasury, million"] < without["treasury, million"]  # who enforces, pays
 
 
+def test_any_model_decides_by_option(place: Place) -> None:
+    """Each kind of agent is asked, gets what its role may read, and does what the charter allows."""
+    pytest.importorskip("mesa", reason="Mesa is not installed (the extra `mesa`)")
+    tape = place.cwd / "answers.json"
+    tape.write_text(json.dumps([{"skill": "set_subsidy", "parameters": {"rate": 0.9}}, "nonsense"] * 60))
+    done = place.vade(
+        "govern", "simulate", str(TOP / "examples/flood"), "--agents", "10", "--steps", "2", "--json",
+        "--model", f"scripted:{tape}",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    events = place.vade("runs", "show", done.json["run_id"], "--json").json["events"]
+    outcomes = [event for event in events if event["type"] == "outcome"]
+    assert {event["agent_type"] for event in outcomes} == {"household", "government", "insurer"}
+    codes = {reason["code"] for event in outcomes for reason in event.get("reasons", ())}
+    assert {"parameter", "not-found"} <= codes
+    assert {event["executed"] for event in outcomes} == {None, "do_nothing"}
+    assert place.vade("runs", "replay", done.json["run_id"]).code == 0
+
+
 def test_the_documentation_shows_what_it_prints(place: Place) -> None:
     """`docs/governance.md` has the table of 1,000 households and 50 years."""
     pytest.importorskip("mesa", reason="Mesa is not installed (the extra `mesa`)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def with_keys(*lines: str) -> str:
         (HEAD + "extra: 1\n", [(8, "unknown-key")]),
         (with_keys("institutional_constraints:", "  cost: 5", "  couldown: 2"), [(10, "unknown-key")]),
         (with_keys("institutional_constraints:", "  limits:", "    agents: 2"), [(9, "unknown-key")]),
-        (with_keys("output_schema:", "  a:", "    typ: number"), [(10, "unknown-key")]),
+        (with_keys("output_schema:", "  a:", "    typ: number"), [(10, "unknown-key"), (10, "missing-key")]),
         (with_keys("description: a", "description: b"), [(9, "duplicate-key")]),
         (HEAD.replace("skill_id: act", "skill_id: rest"), [(5, "duplicate-id")]),
         (HEAD.replace("    implementation_mapping: act\n", ""), [(5, "missing-key")]),
@@ -61,6 +62,24 @@ def with_keys(*lines: str) -> str:
         ("skills: *a\n", [(1, "invalid-yaml"), (1, "value")]),
         ("default_skill: a\n", [(1, "missing-key"), (1, "unknown-reference")]),
         ("skills: 3\n", [(1, "value")]),
+        ("skills: []\n", [(1, "value")]),
+        (with_keys("institutional_constraints: {cost: -(50)}"), [(8, "value")]),
+        (with_keys("institutional_constraints: {cost: '-50'}"), [(8, "value")]),
+        (with_keys("institutional_constraints: {cost: 2 - 3}"), [(8, "value")]),
+        (with_keys("institutional_constraints: {cost: \"'x'\"}"), [(8, "value")]),
+        (with_keys("institutional_constraints: {cost: 'true'}"), [(8, "value")]),
+        (with_keys("institutional_constraints: {cost: a > 3}"), [(8, "value")]),
+        (with_keys("institutional_constraints: {cost: }"), [(8, "value")]),
+        (with_keys("institutional_constraints:", "  cooldown:"), [(9, "value")]),
+        (with_keys("institutional_constraints:", "  pays_with:"), [(9, "value")]),
+        (with_keys("institutional_constraints:", "  limits:", "    type: 1", "    agent:"), [(11, "value")]),
+        (with_keys("institutional_constraints:", "  limits:", "    agent: [1]"), [(10, "value")]),
+        (with_keys("institutional_constraints:", "  limits:"), [(9, "value")]),
+        (with_keys("output_schema:", "  a:", "    type: string", "    enum: [[red], [blue]]"), [(11, "value"), (11, "value")]),
+        (with_keys("output_schema:", "  a:", "    type: string", "    enum: []"), [(11, "value")]),
+        (with_keys("output_schema:", "  a: {type: integer, enum: [a]}"), [(9, "contradiction")]),
+        (with_keys("output_schema:", "  a: {type: integer, min: 10, enum: [5, 12]}"), [(9, "contradiction")]),
+        (with_keys("output_schema:", "  a: {min: 0, max: 1}"), [(9, "missing-key")]),
     ],
 )  # fmt: skip
 def test_every_problem_has_its_line(text: str, expected: list[tuple[int, str]]) -> None:  # M1
@@ -82,6 +101,66 @@ def test_a_circle_of_dependencies() -> None:
     found = lint_text(text).problems
     assert [(problem.line, problem.code) for problem in found] == [(5, "contradiction"), (9, "contradiction")]
     assert "rest → act → rest" in found[0].message
+
+
+def chain(needs: dict[str, list[str]]) -> str:
+    lines = ["skills:"]
+    for name, others in needs.items():
+        lines += [f"  - skill_id: {name}", "    eligible_agent_types: ['*']", "    implementation_mapping: f"]
+        lines += [f"    depends_on: [{', '.join(others)}]"] if others else []
+    return "\n".join(lines) + "\n"
+
+
+def test_circles_that_the_first_entry_does_not_lead_to() -> None:
+    two = lint_text(chain({"a": ["x", "b"], "b": ["x", "a"], "x": []})).problems
+    assert [(problem.line, problem.code) for problem in two] == [(5, "contradiction"), (9, "contradiction")]
+    three = lint_text(chain({"a": ["d", "b"], "b": ["d", "c"], "c": ["d", "a"], "d": []})).problems
+    assert ["a → b → c → a" in three[0].message, len(three)] == [True, 3]
+    apart = chain({"a": ["b"], "b": ["a"], "c": ["d"], "d": ["c", "a"], "e": ["a", "c"]})
+    assert [problem.line for problem in lint_text(apart).problems] == [5, 9, 13, 17]
+    assert problems(chain({"a": ["b", "c"], "b": ["d"], "c": ["d"], "d": []})) == []
+
+
+def test_a_large_charter_is_read_in_time() -> None:
+    """Counted in calls, not in seconds: twice as many skills take about twice as many."""
+
+    def calls(count: int) -> int:
+        text = chain({f"s{n}": [f"s{n - 1}"] if n else [] for n in range(count)}).replace(
+            "['*']\n    implementation_mapping: f\n    depends_on",
+            "[t]\n    implementation_mapping: f\n    depends_on",
+        )
+        roles = "".join(f"  t{n}: {{skills: [s{n}]}}\n" for n in range(count))
+        profile = cProfile.Profile()
+        profile.runcall(lint_text, f"{text}roles:\n  t: {{skills: ['*']}}\n{roles}")
+        return sum(entry.callcount for entry in profile.getstats())
+
+    calls(10)
+    few, many = calls(100), calls(200)
+    assert many < 2.5 * few
+
+
+def test_a_default_that_does_not_help() -> None:
+    text = HEAD + "    output_schema: {p: {type: string, required: true}}\ndefault_skill: act\n"
+    found = lint_text(text.replace('["*"]', "[baker]")).problems
+    assert [(problem.line, problem.code, problem.severity) for problem in found] == [
+        (9, "contradiction", "error"),
+        (9, "unreachable", "warning"),
+    ]
+    assert problems(HEAD + "default_skill: rest\n") == []
+
+
+def test_changes_that_no_role_may_write() -> None:
+    roles = "roles:\n  farmer: {skills: ['*'], writes: [%s]}\n"
+    for changes, writes, expected in (
+        ("money", "place", [(8, "unreachable")]),
+        ("money", "m*", []),
+        ("home.floor", "home", []),
+        ("home", "home.floor", []),
+        ("world.dike", "'*'", [(8, "unreachable")]),
+        ("'mon*'", "'*ey'", []),
+    ):
+        text = with_keys(f"allowed_state_changes: [{changes}]") + roles % writes
+        assert problems(text) == expected, (changes, writes)
 
 
 def test_nobody_can_ever_use_it() -> None:
@@ -117,6 +196,13 @@ def test_no_rule_is_called_contradictory_that_is_not() -> None:
         "['has(a)', 'a < 3 or a > 9', 'a > 2']",
         "['name > \"m\"', 'name < \"n\"']",
         "['a >= 3', 'a <= 3']",
+        "['a > 1e17']",
+        "['a < -1e17']",
+        "['a > 1e308', 'a < 1.7e308']",
+        "['a > 1152921504606846976', 'a < 1152921504606846978', 'a != 0.5']",
+        "['a == [1, 2]']",
+        "['a != [1, 2]', 'a == []']",
+        "['a in [[1, 2]]']",
     ):
         assert problems(with_keys(f"preconditions: {conditions}")) == [], conditions
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,10 @@ from tests.agent.support import final, run_script, select, tool
 from tests.support import Place, index_of, write_skill
 from tests.tools.support import Bench
 from vademecum import Agent, Outcome
+from vademecum.agent.base import Kind
+from vademecum.agent.doing import Done
+from vademecum.assembly.charter import Chartered, Past
+from vademecum.errors import CharterRefused, Denied
 from vademecum.governance import (
     Actor,
     Broker,
@@ -19,15 +26,21 @@ from vademecum.governance import (
     Engines,
     Functions,
     Intent,
+    Parameter,
     RoleEnforcer,
     Scripts,
+    SkillDefinition,
     SkillRegistry,
+    replay_outcomes,
 )
+from vademecum.governance.engine import arguments_of
 from vademecum.governance.export import as_yaml, collect, spread
 from vademecum.governance.loading import charter_of, lint_text
+from vademecum.masking import Secrets
 from vademecum.models.by_script import Scripted
 from vademecum.policy.approval import Consent
 from vademecum.runs.reading import read_run
+from vademecum.runs.record import Record
 
 CHARTER = """\
 skills:
@@ -74,6 +87,32 @@ def test_a_script_through_the_tools_and_the_sandbox(bench: Bench) -> None:
     assert agent.state == {"budget": 7, "trained": True, "surveyed": 3}
     (record,) = bench.records
     assert (record.tool, record.ok) == ("run_script", True)
+
+
+def test_a_value_never_becomes_an_option() -> None:
+    said = {"arguments": ["a"], "title": "--force", "depth": -4, "name": "x"}
+    assert arguments_of(said) == ["a", "--title=--force", "--depth=-4", "--name", "x"]
+
+
+def test_the_methods_of_a_model_are_found_without_asking_it_for_anything() -> None:
+    class Model:
+        @property
+        def dangerous(self) -> Any:
+            raise AssertionError
+
+        def rest(self, agent: Actor) -> str:
+            return "rested"
+
+        @staticmethod
+        def nap(agent: Actor) -> str:
+            return "napped"
+
+        count = 5
+
+    functions = Functions.of(Model())
+    assert [functions.call(name, clerk(), {}) for name in ("rest", "nap")] == ["rested", "napped"]
+    with pytest.raises(CharterRefused, match="there are nap, rest"):
+        functions.call("dangerous", clerk(), {})
 
 
 def test_a_denied_script_does_not_run(bench: Bench) -> None:
@@ -155,6 +194,157 @@ def test_the_agent_loop_asks_the_charter(place: Place) -> None:
     assert len(events(place, outcome, "tool_called")) == 2
 
 
+def chartered(
+    *definitions: SkillDefinition, place: Path, state: dict[str, Any] | None = None, agent_type: str = "clerk"
+) -> tuple[Chartered, Past]:
+    past = Past("me", agent_type, state or {})
+    return one_more(Charter(SkillRegistry(definitions)), past, place), past
+
+
+def one_more(charter: Charter, past: Past, place: Path) -> Chartered:
+    run = place / f"r{len(list(place.iterdir()))}"
+    run.mkdir()
+    secrets = Secrets({})
+    return Chartered(charter, past, Record(run, secrets=secrets, clock=lambda: 0.0), secrets=secrets)
+
+
+def tried(found: Chartered, kind: Kind, name: str, do: Any = lambda: "done", **said: Any) -> Any:
+    try:
+        return found.act(kind, name, said, do)
+    except Denied as error:
+        return str(error).splitlines()[1]
+
+
+def tool_of(name: str, tool: str = "write_file", **keys: Any) -> SkillDefinition:
+    return SkillDefinition(name, **{"implementation_mapping": f"tool:{tool}", **keys})
+
+
+def test_what_is_said_to_a_tool_must_be_listed(tmp_path: Path) -> None:
+    limit = {"limit": Parameter("integer", max=5)}
+    script = SkillDefinition("sum", implementation_mapping="skill:s/scripts/x.py", output_schema=limit)
+    listed = {"arguments": Parameter("list"), "network": Parameter("boolean")}
+    other = SkillDefinition("all", implementation_mapping="skill:s/scripts/y.py", output_schema=listed)
+    found, _ = chartered(script, other, tool_of("plain"), place=tmp_path)
+    x, y = "s/scripts/x.py", "s/scripts/y.py"
+    assert "'arguments' is unknown" in tried(found, "script", x, arguments=["--limit", "9999"])
+    assert "'files' is unknown" in tried(found, "script", x, files=["secret"])
+    assert "'network' is unknown" in tried(found, "script", x, network=True)
+    assert (
+        tried(found, "script", x, skill="s", script="x.py", arguments=[], files=[], network=False) == "done"
+    )
+    assert tried(found, "script", y, arguments=["a"], network=True) == "done"
+    assert "'files' is unknown" in tried(found, "script", y, arguments=["a"], files=["b"])
+    assert "'path' is unknown (there are: none)" in tried(found, "tool", "write_file", path="/etc/x")
+    assert tried(found, "tool", "write_file") == "done"
+
+
+def test_only_what_was_done_takes_time(tmp_path: Path) -> None:
+    cooling = tool_of("write", institutional_constraints={"cooldown": 2})
+    found, past = chartered(cooling, tool_of("read", "read_file"), place=tmp_path)
+    assert tried(found, "tool", "write_file") == "done"
+    for _ in range(3):
+        tried(found, "tool", "nonsense")
+        assert "Cooldown of 2 not over" in tried(found, "tool", "write_file")
+    assert past.steps == 1
+    assert tried(found, "tool", "read_file") == "done"
+    assert tried(found, "tool", "write_file") == "done"
+
+
+def test_a_run_is_one_whole_for_conflicts_and_limits(tmp_path: Path) -> None:
+    definitions = (
+        tool_of("write", conflicts_with=["read"]),
+        tool_of("read", "read_file"),
+        tool_of("once", "grep", institutional_constraints={"limits": {"agent": 1}}),
+        tool_of("seldom", "list_dir", institutional_constraints={"limits": {"agent": 1, "every": 4}}),
+    )
+    found, past = chartered(*definitions, place=tmp_path)
+    assert tried(found, "tool", "read_file") == "done"  # step 0
+    assert "Conflicts with 'read', done at step 0" in tried(found, "tool", "write_file")
+    assert [tried(found, "tool", "grep") for _ in range(2)] == ["done", "- Limit of 1 reached by this agent"]
+    assert tried(found, "tool", "list_dir") == "done"  # step 2
+    assert "Limit of 1 in 4 steps" in tried(found, "tool", "list_dir")
+    tried(found, "tool", "read_file")
+    assert tried(found, "tool", "list_dir") == "done"  # step 4: the next four
+    child = one_more(found._charter, past, tmp_path)
+    assert "Conflicts" in tried(child, "tool", "write_file")
+    assert tried(child, "tool", "read_file") == "done"
+    assert "Limit" in tried(found, "tool", "grep")
+    for name in ("r0", "r1"):
+        again = replay_outcomes(read_run(tmp_path, name))
+        assert again.differences == (), name
+
+
+def test_what_was_begun_counts_whatever_came_of_it(tmp_path: Path) -> None:
+    keys = {"cost": 5, "cooldown": 99, "limits": {"agent": 1}}
+    found, past = chartered(
+        tool_of("run", "run", institutional_constraints=keys), place=tmp_path, state={"budget": 10}
+    )
+    refused = Done("no such file", code="missing")
+    assert tried(found, "tool", "run", lambda: refused) is refused
+    assert (past.actor.state, past.steps, past.ledger.agents) == ({"budget": 10}, 0, {})
+    half = Done("did half", code="stopped-time")
+    assert tried(found, "tool", "run", lambda: half) is half
+    assert (past.actor.state, past.steps) == ({"budget": 5}, 1)
+    assert "Cooldown" in tried(found, "tool", "run")
+
+
+def test_one_definition_that_allows_it_is_enough(tmp_path: Path) -> None:
+    strict = tool_of("strict", preconditions=["ok"], institutional_constraints={"cost": 5})
+    lax = tool_of("lax", institutional_constraints={"cost": 1})
+    other = tool_of("other", eligible_agent_types=["government"])
+    for definitions in ((strict, lax, other), (other, lax, strict)):
+        found, past = chartered(*definitions, place=tmp_path, state={"ok": False, "budget": 1})
+        assert tried(found, "tool", "write_file") == "done"
+        assert past.actor.state["budget"] == 0
+        # Nothing allows it any more: the reasons are those of the first that is for this agent.
+        first = next(each for each in definitions if each is not other)
+        assert tried(found, "tool", "write_file").startswith(
+            "- Precondition" if first is strict else "- Cost 1 exceeds"
+        )
+
+
+def test_an_id_alone_allows_no_tool(tmp_path: Path) -> None:
+    elsewhere = SkillDefinition("write_file", implementation_mapping="skill:notes/scripts/n.py")
+    odd = SkillDefinition("tool:write_file", implementation_mapping="rest")
+    found, _ = chartered(elsewhere, odd, place=tmp_path)
+    assert "not found in registry" in tried(found, "tool", "write_file")
+    assert "not found in registry" in tried(found, "skill", "write_file")
+    assert tried(found, "skill", "notes") == "done"
+    assert replay_outcomes(read_run(tmp_path, "r0")).differences == ()
+
+
+def test_runs_side_by_side_keep_to_one_limit(tmp_path: Path) -> None:
+    keys = {"cost": 1, "limits": {"agent": 1}}
+    found, past = chartered(
+        tool_of("pay", "pay", institutional_constraints=keys), place=tmp_path, state={"budget": 10}
+    )
+    runs = [found, *(one_more(found._charter, past, tmp_path) for _ in range(3))]
+    ready, done = threading.Barrier(len(runs)), []
+
+    def pay(run: Chartered) -> None:
+        ready.wait()
+        done.append(tried(run, "tool", "pay", lambda: time.sleep(0.01)))
+
+    threads = [threading.Thread(target=pay, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (past.actor.state["budget"], done.count(None)) == (9, 1)
+
+
+def test_an_act_inside_an_act_is_refused(tmp_path: Path) -> None:
+    found, past = chartered(tool_of("outer", "outer"), tool_of("inner", "inner"), place=tmp_path)
+    child = one_more(found._charter, past, tmp_path)
+
+    def nested() -> str:
+        with pytest.raises(Denied, match="is being carried out"):
+            child.act("tool", "inner", {}, lambda: "done")
+        return "refused"
+
+    assert found.act("tool", "outer", {}, nested) == "refused"
+
+
 def test_another_type_is_told_what_it_may_do(place: Place) -> None:
     outcome = run(place, select("mine"), agent_type="guest", state={"budget": 9, "trained": True})
     (seen,) = events(place, outcome, "observation")
@@ -204,6 +394,33 @@ def test_skill_directories_to_a_charter_and_back(tmp_path: Path) -> None:
     assert report.skills == ("survey",)
     assert "function" in report.left_out["rest"]
     assert collect(index_of(second).skills)[0] == definitions
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        SkillDefinition("08", implementation_mapping="f"),
+        SkillDefinition("1e3", "1_000", ["5."], ["1e5 > x"], {"cost": 1e100}, ["+5"], "f"),
+        SkillDefinition("true", "null", ["~"], ["a"], {"cost": 2**70}, [], "f"),
+        SkillDefinition(
+            "a", " lead\n\n trail \x85", ["no"], [], {"cost": 1e-7, "limits": {"agent": 2}}, [], "f"
+        ),
+        SkillDefinition("a", output_schema={"p": Parameter("string", enum=("08", "1e3", "8", "x"))}),
+        SkillDefinition("a", output_schema={"p": Parameter("number", min=1e100, max=2e300)}),
+        SkillDefinition("a", output_schema={"p": Parameter("boolean", enum=(True,))}),
+    ],
+)
+def test_every_definition_survives_the_way(definition: SkillDefinition) -> None:
+    found = Charter(SkillRegistry([replace(definition, implementation_mapping="f")]))
+    again = charter_of(as_yaml(found.to_json()))
+    assert again.to_json() == found.to_json()
+    assert again.digest == found.digest
+
+
+def test_texts_are_texts_however_they_are_written() -> None:
+    text = "skills:\n  - {skill_id: 08, eligible_agent_types: [1e3, True, 8], implementation_mapping: f}\n"
+    (skill,) = charter_of(text).skills.values()
+    assert (skill.skill_id, skill.eligible_agent_types) == ("08", ("1e3", "True", "8"))
 
 
 def test_roles_and_numbers_survive_the_way(tmp_path: Path) -> None:

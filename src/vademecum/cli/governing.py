@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,17 @@ from vademecum.cli.completing import complete_runs
 from vademecum.cli.groups import Group
 from vademecum.cli.output import counted, json_option, print_json
 from vademecum.context import Context
-from vademecum.errors import CharterRefused
+from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
 from vademecum.governance.charter import Charter
-from vademecum.governance.clauses import shown
 from vademecum.governance.explain import Stage, explain, facts_of_event
 from vademecum.governance.ledger import Ledger
-from vademecum.governance.loading import lint_charter, load_charter
+from vademecum.governance.loading import Linted, lint_charter, load_charter
 from vademecum.governance.model import Actor, ValidationResult
+from vademecum.governance.words import shown
 from vademecum.runs.place import runs_directory
 from vademecum.runs.reading import read_run, run_ids
+from vademecum.skill.model import Problem
 from vademecum.skill.text import visible
 
 MAX_STATE_BYTES = 16 * 1024 * 1024
@@ -63,19 +65,30 @@ def govern_command(context: click.Context) -> None:
 @click.argument("charters", nargs=-1, required=True, type=click.Path())
 @json_option
 def lint_command(*, charters: tuple[str, ...], as_json: bool) -> int:
-    """Read charters and say everything that is wrong, with lines. Exit code 1: something is."""
-    found = {path: lint_charter(path) for path in charters}
+    """Read charters and say everything that is wrong, with lines.
+
+    Exit code 1: something is. Exit code 4: one of them is not there.
+    """
+    found = {path: _linted(path) for path in charters}
     if as_json:
         print_json([{"path": path, **linted.to_json()} for path, linted in found.items()])
     else:
         for path, linted in found.items():
             for problem in linted.problems:
-                click.echo(
-                    visible(f"{path}:{problem.line}: {problem.severity} {problem.code}: {problem.message}")
-                )
+                where = path if problem.line is None else f"{path}:{problem.line}"
+                click.echo(visible(f"{where}: {problem.severity} {problem.code}: {problem.message}"))
             verdict = "valid" if linted.valid else "not valid"
             click.echo(f"{_SIGNS[linted.valid]} {visible(path)} {verdict}, {counted(linted.skills, 'skill')}")
-    return 0 if all(linted.valid for linted in found.values()) else 1
+    codes = {problem.code for linted in found.values() for problem in linted.problems}
+    return 4 if "no-charter" in codes else 0 if all(linted.valid for linted in found.values()) else 1
+
+
+def _linted(path: str) -> Linted:
+    """What is wrong with one charter, also where it cannot even be read: the others are still looked at."""
+    try:
+        return lint_charter(path)
+    except CharterRefused as error:
+        return Linted(None, None, (Problem(code=error.code, severity="error", message=str(error)),))
 
 
 @govern_command.command("check")
@@ -176,7 +189,9 @@ class _Asked:
         self.step = step
         self.ledger = Ledger()
         for name, value in map(_pair, last):
-            self.ledger.of(agent).last[name] = int(value)
+            if type(value) is not int:
+                raise click.BadParameter(f"{value!r} is not a step: write SKILL=NUMBER", param_hint="--last")
+            self.ledger.of(agent).last[name] = value
         self._charter = charter
         self._skill = skill
 
@@ -193,7 +208,7 @@ def _object(typed: str) -> dict[str, Any]:
     try:
         text = read_capped(typed[1:], cap=MAX_STATE_BYTES).decode() if typed.startswith("@") else typed
         found = json.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError, FileRefused) as error:
         raise click.BadParameter(f"this is not JSON ({error})", param_hint="--state") from error
     if not isinstance(found, dict):
         raise click.BadParameter("this is not a JSON object", param_hint="--state")
@@ -206,7 +221,7 @@ def _pair(typed: str) -> tuple[str, Any]:
         raise click.BadParameter(f"{typed!r} is not NAME=VALUE")
     try:
         return name, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, value
 
 
@@ -226,10 +241,13 @@ def export_command(*, source: str, out: str | None, root: str | None, as_json: b
     --into ROOT. Exit code 1: something was left out because it is wrong.
     """
     from vademecum.governance.export import DEFINITION_FILE, as_yaml, collect, spread
+    from vademecum.governance.loading import charter_of
     from vademecum.governance.registry import SkillRegistry
 
     if (out is None) is (root is None):
         raise click.UsageError("Say where to: -o FILE for a charter, or --into ROOT for skill directories.")
+    if out is not None:
+        check_place_of(out)
     if root is not None:
         report = spread(load_charter(source), {skill.name: skill for skill in _skills_in(root)})
     else:
@@ -240,14 +258,23 @@ def export_command(*, source: str, out: str | None, root: str | None, as_json: b
             )
         from vademecum.files import write_atomic
 
-        write_atomic(Path(str(out)), as_yaml(Charter(SkillRegistry(definitions)).to_json()).encode("utf-8"))
+        text = as_yaml(Charter(SkillRegistry(definitions)).to_json())
+        charter_of(text)  # a charter that could not be used is not written
+        write_atomic(Path(str(out)), text.encode("utf-8"))
     if as_json:
         print_json({"to": out or root, **report.to_json()})
     else:
         click.echo(f"{counted(len(report.skills), 'definition')} written to {visible(str(out or root))}")
         for name, why in report.left_out.items():
             click.echo(f"  left out {visible(name)}: {visible(why)}")
-    return 1 if any("line" in why for why in report.left_out.values()) else 0
+    return 1 if report.wrong else 0
+
+
+def check_place_of(file: str) -> None:
+    """Whether a file can be written where it is wanted, before anything is done for it."""
+    directory = Path(file).absolute().parent
+    if not directory.is_dir() or not os.access(directory, os.W_OK) or Path(file).is_dir():
+        raise click.BadParameter(f"{file!r} cannot be written: name a file in a directory of yours")
 
 
 def _skills_in(root: str) -> Any:
@@ -289,4 +316,6 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     """
     from vademecum.cli.simulating import Words, simulate
 
+    if page is not None:
+        check_place_of(page)
     simulate(Words(Path(directory), agents, steps, seed, model, page, no_record, as_json))

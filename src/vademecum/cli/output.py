@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -24,14 +25,32 @@ yes_option = click.option(
 
 
 def print_json(document: Any) -> None:
-    """Print a JSON document, readable, and in ASCII where a name on disk is not valid text."""
-    text = json.dumps(document, ensure_ascii=False, indent=2)
+    """Print a JSON document, readable, and in ASCII where a name on disk is not valid text.
+
+    A number that JSON has no word for, such as infinity, is ``null``.
+    """
+    try:
+        text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
+    except ValueError:
+        document = _finite(document)
+        text = json.dumps(document, ensure_ascii=False, indent=2)
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError:
         data = json.dumps(document, indent=2).encode("ascii")
     sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value
 
 
 def print_text(text: str) -> None:

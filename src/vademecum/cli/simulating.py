@@ -12,11 +12,12 @@ import click
 
 from vademecum.cli.output import print_json
 from vademecum.context import Context
+from vademecum.errors import CharterRefused, VademecumError
 from vademecum.files import write_atomic
 from vademecum.governance.audit import Audit
 from vademecum.governance.loading import load_charter
 from vademecum.governance.report import figure, report_of
-from vademecum.governance.simulation import Setting, Simulate, Simulated, load_simulation
+from vademecum.governance.simulation import PROGRAM, Setting, Simulate, Simulated, load_simulation
 from vademecum.masking import Secrets
 from vademecum.models.choose import choose_model
 from vademecum.runs.place import new_run, runs_directory
@@ -47,7 +48,7 @@ def simulate(words: Words) -> None:
         model = choose_model(words.model) if words.model else None
         setting = Setting(charter, words.agents, words.steps, words.seed, model=model, progress=tick)
         enforced, run_id = _recorded(program, setting, words)
-        runs = {ENFORCED: enforced, LOOKING_ON: program(replace(setting, enforced=False))}
+        runs = {ENFORCED: enforced, LOOKING_ON: _run(program, replace(setting, enforced=False), words)}
     name = words.directory.absolute().name
     about = f"{words.agents:,} agents, {words.steps} steps, seed {words.seed}, charter {charter.digest[:19]}…"
     page = Path(words.page or f"{name}.html")
@@ -64,19 +65,34 @@ def simulate(words: Words) -> None:
 def _recorded(program: Simulate, setting: Setting, words: Words) -> tuple[Simulated, str | None]:
     """The enforced run, with every outcome on record unless that is not wanted."""
     if words.no_record:
-        return program(setting), None
+        return _run(program, setting, words), None
     context = Context.current()
     secrets = Secrets(context.env)
     record = Record(new_run(runs_directory(context)), secrets=secrets, clock=lambda: 0.0)
     audit = Audit(record, secrets=secrets)
     request = f"simulate {words.directory} --agents {words.agents} --steps {words.steps} --seed {words.seed}"
     record.add("run_started", request=request, model=words.model or "rules", agent="simulation", skills=0)
-    found = program(replace(setting, audit=audit))
+    found = _run(program, replace(setting, audit=audit), words)
     audit.flush()
     summary = {"status": "done", "stop_reason": "simulated", "answer": "", "stats": dict(found.figures)}
     record.add("run_finished", **summary)
     record.finish({"run_id": record.run_id, "request": request, **summary}, "")
     return found, record.run_id
+
+
+def _run(program: Simulate, setting: Setting, words: Words) -> Simulated:
+    """One run; the code is somebody's own, and what it does wrong is said to be its own."""
+    file = words.directory / PROGRAM
+    try:
+        found = program(setting)
+    except VademecumError:
+        raise
+    except (Exception, SystemExit) as error:
+        text = f"{file} failed ({type(error).__name__}: {error}): correct it (--debug shows where)."
+        raise CharterRefused(text) from error
+    if not isinstance(found, Simulated):
+        raise CharterRefused(f"simulate() in {file} gave no Simulated: return one.")
+    return found
 
 
 def _table(runs: dict[str, Simulated]) -> None:

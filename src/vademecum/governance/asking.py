@@ -44,7 +44,7 @@ def parse_intent(text: str) -> Intent:
     start, end = text.find("{"), text.rfind("}")
     try:
         found = json.loads(text[start : end + 1]) if start >= 0 else None
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict) and isinstance(found.get("skill"), str):
         parameters = found.get("parameters")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -11,16 +13,22 @@ from msgspec import structs
 
 from vademecum.governance.base import Outcome
 from vademecum.governance.changes import Change
-from vademecum.governance.charter import Charter
+from vademecum.governance.charter import Charter, digest_of
+from vademecum.governance.ledger import Ledger
 from vademecum.governance.model import MISSING, Reason
+from vademecum.governance.recorded import as_json
 from vademecum.masking import Secrets
 from vademecum.runs.record import Record
 
-MAX_WAITING = 10_000
+MAX_WAITING = 1000  # what stays in the cache until it is written
 MAX_REMEMBERED = 100_000
 DIGEST_CHARS = 23  # "sha256:" and sixteen digits; the whole of it is in the event `charter`
 
-_FLAT = frozenset({int, float, bool, type(None)})
+_NUMBERS = frozenset({int, float, bool})
+
+
+_ESCAPE = re.compile(r"\\.")
+_UNCUT = {'\\"': "\\u0022"}
 
 
 class _Row(msgspec.Struct, omit_defaults=True, gc=False):
@@ -33,6 +41,7 @@ class _Row(msgspec.Struct, omit_defaults=True, gc=False):
     proposed: str
     approved: bool
     executed: str | None
+    charged: str | None = None
     parameters: Mapping[str, Any] = {}
     state: Mapping[str, Any] = {}
     changes: Mapping[str, Any] = {}
@@ -68,18 +77,35 @@ class Audit:
         self._masked: dict[tuple[str, str], str] = {}
         self._names: dict[str, str] = {}
 
-    def charter(self, charter: Charter) -> None:
-        """Write down which charter holds, and keep its text."""
+    def charter(self, charter: Charter, past: Ledger | None = None) -> None:
+        """Write down which charter holds, and keep its text; and what was done that is not on record."""
         self.flush()
         self._digest = charter.digest[:DIGEST_CHARS]
-        kept = self._record.keep(msgspec.json.format(msgspec.json.encode(charter.to_json())).decode())
-        self._record.add("charter", digest=charter.digest, kept=kept, skills=len(charter.skills))
+        text = json.dumps(charter.to_json(), ensure_ascii=False, indent=2, default=str)
+        more: dict[str, Any] = {} if past is None or not past.to_json() else {"past": past.to_json()}
+        if self._secrets.mask(text) != text:
+            # Masked before it is written, and with no quote that a mask could cut off: it stays JSON.
+            whole = json.dumps(self._secrets.mask_all(charter.to_json()), ensure_ascii=False, indent=2)
+            text = self._secrets.mask(_ESCAPE.sub(lambda found: _UNCUT.get(found[0], found[0]), whole))
+            more["masked"] = digest_of(json.loads(text))
+        kept = self._record.keep(text)
+        self._record.add("charter", digest=charter.digest, kept=kept, skills=len(charter.skills), **more)
 
     def outcome(self, outcome: Outcome, state: Mapping[str, Any]) -> None:
         """Write down what came of an intent, with what the charter looked at."""
-        names, changes = self._names, outcome.changes
-        flat = _FLAT.issuperset(map(type, state.values()))
-        row = _Row(
+        row = self._row(outcome, state)
+        try:
+            data = msgspec.json.encode(row)
+        except UnicodeEncodeError:  # half a character
+            data = json.dumps(structs.asdict(row), ensure_ascii=False).encode("utf-8", "replace")
+        self._waiting.append(data)
+        if len(self._waiting) >= MAX_WAITING:
+            self.flush()
+
+    def _row(self, outcome: Outcome, state: Mapping[str, Any]) -> _Row:
+        """An outcome as it is written."""
+        names, said, changes = self._names, outcome.proposed.parameters, outcome.changes
+        return _Row(
             self._digest,
             outcome.step,
             names.get(outcome.agent_id) or self._name(outcome.agent_id),
@@ -87,18 +113,14 @@ class Audit:
             names.get(outcome.proposed.skill_id) or self._name(outcome.proposed.skill_id),
             outcome.approved,
             outcome.executed,
-            self._clean("parameters", dict(outcome.proposed.parameters))
-            if outcome.proposed.parameters
-            else {},
-            state if flat else self._clean("state", state),
+            outcome.charged,
+            self._clean("parameters", said) if said else {},
+            state if not state or _is_plain(state.values()) else self._clean("state", state),
             self._changes(changes) if changes else {},
             [self._reason(reason) for reason in outcome.reasons] if outcome.result.bits else [],
             outcome.rolled_back,
             outcome.shadow,
         )
-        self._waiting.append(_encoded(row))
-        if len(self._waiting) >= MAX_WAITING:
-            self.flush()
 
     def flush(self) -> None:
         """Write what is waiting."""
@@ -109,51 +131,44 @@ class Audit:
     def _changes(self, changes: tuple[Change, ...]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, old, new in changes:
-            if type(old) in _FLAT and type(new) in _FLAT:
+            kind = type(new)
+            # What most changes are: a flag, or a number that has an end.
+            if kind is type(old) and (kind is bool or (kind is float and (old - new) * 0.0 == 0.0)):
                 found[key] = (old, new)
             else:
-                found[key] = self._clean(key, [None if each is MISSING else each for each in (old, new)])
+                pair = [None if each is MISSING else each for each in (old, new)]
+                found[self._clean("key", key)] = self._clean(key, pair)
         return found
 
     def _reason(self, reason: Reason) -> dict[str, Any]:
         """A reason as it is written; one about a number is made of that and of the charter's own words."""
         found = reason.to_json()
-        return found if type(reason.observed) in _FLAT else self._clean("reason", found)
+        return found if _is_plain((reason.observed,)) else self._clean("reason", found)
 
-    def _name(self, text: str) -> str:
+    def _name(self, name: Any) -> str:
         if len(self._names) >= MAX_REMEMBERED:
             self._names.clear()
-        masked = self._names[text] = self._secrets.mask(text)
+        masked = self._names[name] = self._secrets.mask(str(name))
         return masked
 
     def _clean(self, key: str, value: Any) -> Any:
-        """A value without secrets; the same few texts come again and again, so they are remembered."""
-        kind = type(value)
-        if kind in _FLAT:
-            return value
-        if kind is str:
-            known = self._masked.get((key, value))
-            return self._mask(key, value) if known is None else known
-        if kind is list:
-            flat = _FLAT.issuperset(map(type, value))
-            return value if flat else [self._clean(key, item) for item in value]
-        if isinstance(value, Mapping):
-            return {name: self._clean(str(name), item) for name, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._clean(key, item) for item in value]
-        return self._clean(key, value.item()) if hasattr(value, "item") else self._mask(key, str(value))
+        """A value as JSON has it, without secrets."""
+        return as_json(value, self._mask, key)
 
     def _mask(self, key: str, text: str) -> str:
-        masked = str(self._secrets.mask_all({key: text}).popitem()[1])
-        if len(self._masked) >= MAX_REMEMBERED:
-            self._masked.clear()
-        self._masked[key, text] = masked
-        return masked
+        """The same few texts come again and again, so they are remembered."""
+        known = self._masked.get((key, text))
+        if known is None:
+            known = str(self._secrets.mask_all({key: text}).popitem()[1])
+            if len(self._masked) >= MAX_REMEMBERED:
+                self._masked.clear()
+            self._masked[key, text] = known
+        return known
 
 
-def _encoded(row: _Row) -> bytes:
+def _is_plain(values: Collection[Any]) -> bool:
+    """Whether values are numbers that JSON can write: their sum has an end only if each of them has."""
     try:
-        return msgspec.json.encode(row)
-    except (UnicodeEncodeError, TypeError):  # half a character, or an object of the simulation's own
-        whole = {key: value for key, value in structs.asdict(row).items() if value not in ({}, [])}
-        return json.dumps(whole, default=str).encode()
+        return _NUMBERS.issuperset(map(type, values)) and isfinite(sum(values))
+    except OverflowError:
+        return False

@@ -10,12 +10,15 @@ from msgspec import Struct
 
 from vademecum.governance.changes import Change
 from vademecum.governance.charter import Charter
+from vademecum.governance.ledger import Ledger
 from vademecum.governance.model import MISSING, Agent, Intent, Reason, ValidationResult
 
 
 class Engine(Protocol):
     """Carries out what was approved. It changes the agent's state and the shared one, and nothing else.
 
+    Only these two are watched: what it does to other agents, or to objects that lead back to a whole
+    simulation, the charter does not see. It does not propose by itself while it acts.
     ``Functions`` and ``Scripts`` are two; anything with this method is one.
 
     >>> class Diary:
@@ -50,9 +53,16 @@ class BrokerPolicy:
     feedback: bool = True
     shadow: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be done."""
+        if self.retries < 0:
+            raise ValueError(f"retries is {self.retries}: write 0 to ask only once.")
+
 
 class Outcome(Struct, frozen=True):
     """What came of an intent. What was proposed, whether it was approved and what was executed stay apart.
+
+    ``charged`` is the purse that the charter itself took the cost from: that change is the charter's own.
 
     >>> from vademecum.governance import Actor, Broker, Functions, SkillRegistry
     >>> outcome = Broker(SkillRegistry(), None, Functions({})).propose(Actor("a1", "resident"), "fly")
@@ -73,6 +83,7 @@ class Outcome(Struct, frozen=True):
     correctable: bool = False
     rolled_back: bool = False
     shadow: bool = False
+    charged: str | None = None
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
@@ -103,8 +114,8 @@ def changes_json(changes: tuple[Change, ...]) -> dict[str, list[Any]]:
 class Auditor(Protocol):
     """Is told of the charter that holds and of every outcome, in their order."""
 
-    def charter(self, charter: Charter) -> None:
-        """A charter holds from here on."""
+    def charter(self, charter: Charter, past: Ledger | None = None) -> None:
+        """A charter holds from here on; ``past`` is what was done that nobody told of before."""
         ...
 
     def outcome(self, outcome: Outcome, state: Mapping[str, Any]) -> None:

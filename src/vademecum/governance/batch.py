@@ -2,18 +2,20 @@
 
 Columns are named as conditions name them, ``house.floor`` and ``params.amount`` included. ``type`` has the
 agents' types; ``last.SKILL`` the step at which each agent last did a skill, less than zero for never, and
-``used.SKILL`` how often in the present window. A column that is not there is missing for everybody.
+``used.SKILL`` how often in the present window. A column that is not there is missing for everybody, and a row
+that is masked in it for that agent: what a ``params`` column has in a row is what that agent says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vademecum.governance import expression as ex
+from vademecum.governance.batch_columns import coded, read_column, read_types
 from vademecum.governance.batch_parameters import parameters_fit
 from vademecum.governance.charter import Charter
 from vademecum.governance.clauses import (
@@ -48,8 +50,8 @@ class Columns(Protocol):
         """The column of a name."""
         ...
 
-    def __contains__(self, name: object, /) -> bool:
-        """Whether there is such a column."""
+    def __iter__(self) -> Iterator[Any]:
+        """The names of the columns."""
         ...
 
 
@@ -91,7 +93,9 @@ class Batch:
         if isinstance(skill_ids, str):
             self._check(skill_ids, population, self.bits)
         else:
-            self._check_each(np.asarray(skill_ids, dtype=str))
+            if len(skill_ids) != population.size:
+                raise ValueError(f"there are {len(skill_ids):,} skills for {population.size:,} agents")
+            self._check_each([str(name) for name in skill_ids])
         self.allowed: Flags = self.bits == 0
 
     def result(self, row: int) -> ValidationResult:
@@ -100,13 +104,13 @@ class Batch:
         program = self._charter.program(skill_id)
         return not_found(skill_id) if program is None else self._single(program, self._population, row)
 
-    def _check_each(self, skill_ids: NDArray[np.str_]) -> None:
-        names, which = np.unique(skill_ids, return_inverse=True)
+    def _check_each(self, skill_ids: list[str]) -> None:
+        which, names = coded(skill_ids)
         for number, name in enumerate(names):
             rows = np.flatnonzero(which == number)
-            part = self._population.taken(rows)
+            part = self._population.part(self._population, rows)
             bits = np.zeros(part.size, np.uint64)
-            self._check(str(name), part, bits)
+            self._check(name, part, bits)
             self.bits[rows] = bits
 
     def _check(self, skill_id: str, population: _Population, bits: NDArray[np.uint64]) -> None:
@@ -118,9 +122,9 @@ class Batch:
             rows = slice(start, start + ROWS)
             try:
                 with np.errstate(all="ignore"):
-                    _Chunk(program, population.sliced(rows), *self._around, self._charter.compat).into(
-                        bits[rows]
-                    )
+                    _Chunk(
+                        program, population.part(population, rows), *self._around, self._charter.compat
+                    ).into(bits[rows])
             except NotVector:
                 last = min(start + ROWS, population.size)
                 bits[rows] = [self._single(program, population, row).bits for row in range(start, last)]
@@ -135,19 +139,21 @@ class _Population:
     """The columns of some agents."""
 
     def __init__(self, agents: Columns, types: Sequence[str] | None) -> None:
-        codes, self.names = _types(agents["type"], types)
+        codes, self.names = read_types(agents["type"], types)
         self.codes = codes
         self.size = len(codes)
         self._known: dict[str, Array | None] = {}
+        there = {str(name) for name in agents}
+        self.said = tuple(name.partition(".")[2] for name in sorted(there) if name.startswith("params."))
         self._read: Callable[[str], Array | None] = lambda name: (
-            _array(agents[name], self.size) if name in agents else None
+            read_column(name, agents[name], self.size) if name in there else None
         )
 
     @classmethod
     def part(cls, whole: _Population, rows: Any) -> _Population:
         """Some rows of it."""
         found = cls.__new__(cls)
-        found.codes, found.names = whole.codes[rows], whole.names
+        found.codes, found.names, found.said = whole.codes[rows], whole.names, whole.said
         found.size = len(found.codes)
         found._known = {}
 
@@ -157,12 +163,6 @@ class _Population:
 
         found._read = read
         return found
-
-    def taken(self, rows: NDArray[np.intp]) -> _Population:
-        return self.part(self, rows)
-
-    def sliced(self, rows: slice) -> _Population:
-        return self.part(self, rows)
 
     def column(self, name: str) -> Array | None:
         if name not in self._known:
@@ -185,11 +185,10 @@ class _Population:
         """One agent as the single check wants it: its state, what it says, what it did."""
         state: dict[str, Any] = {}
         params: dict[str, Any] = {}
-        rules = program.rules
         for path in program.reads:
             if path.parts[0] != "world" or len(path.parts) == 1:
                 self._put(state, path.parts, path, row)
-        for name in dict.fromkeys([*(rules.parameters or {}), *program.said]):
+        for name in self.said if program.rules.parameters is not None else program.said:
             self._put(params, (name,), ex.Path(("params", name)), row)
         return state, params, self._history(row, program, step)
 
@@ -209,11 +208,11 @@ class _Population:
         history = History()
         for other in (rules.skill_id, *rules.conflicts, *rules.needs):
             last = self.column(f"last.{other}")
-            if last is not None and last[row] is not np.ma.masked and last[row] >= 0:
+            if last is not None and last[row] >= 0:
                 history.last[other] = int(last[row])
         used = self.column(f"used.{rules.skill_id}")
         if used is not None and (window := rules.constraints.limits.window(step)) is not None:
-            history.used[rules.skill_id] = (window, int(used[row]))
+            history.used[rules.skill_id] = (window, max(int(used[row]), 0))
         return history
 
 
@@ -239,14 +238,13 @@ class _Chunk:
         self._ledger = ledger
         self._conditions = Vectors(rows.column, world, compat=compat)
         self._costs = Vectors(rows.column, world, compat=False)
-        self._said = program.said
         self._bytes: dict[int, tuple[int, NDArray[np.uint8]]] = {}
 
     def into(self, bits: NDArray[np.uint64]) -> None:
         """Write the bits of all clauses."""
         rules, rows = self._rules, self._rows
-        if rules.parameters is not None and (rules.parameters or self._said):
-            self._need(PARAMETERS, parameters_fit(rules.parameters, self._said, rows.column))
+        if rules.parameters is not None and (rules.parameters or rows.said):
+            self._need(PARAMETERS, parameters_fit(rules.parameters, rows.said, rows.column))
         self._need(ROLE, rows.are_of(rules.roles))
         self._need(TYPE, rows.are_of(rules.types))
         for number, condition in enumerate(rules.conditions):
@@ -296,7 +294,7 @@ class _Chunk:
             return
         if limits.agent is not None:
             used = self._rows.column(f"used.{rules.skill_id}")
-            self._need(LIMIT_AGENT, True if used is None else np.asarray(used) < limits.agent)
+            self._need(LIMIT_AGENT, True if used is None else used < limits.agent)
         if limits.type is not None:
             full = [
                 name
@@ -312,7 +310,7 @@ class _Chunk:
         apart: Any = True
         for other in self._rules.conflicts:
             if (last := self._last(other)) is not None:
-                apart = apart & (last != self._step)
+                apart = apart & (last < self._ledger.conflicts_from(self._step))
         self._need(CONFLICT, apart)
         before: Any = True
         for other in self._rules.needs:
@@ -321,36 +319,9 @@ class _Chunk:
         self._need(DEPENDENCY, before)
 
     def _last(self, skill_id: str) -> Array | None:
-        last = self._rows.column(f"last.{skill_id}")
-        if last is None:
-            return None
-        last = last.filled(-1) if isinstance(last, np.ma.MaskedArray) else last
-        return last if last.dtype.itemsize >= 4 else last.astype(np.int64)
+        return self._rows.column(f"last.{skill_id}")
 
 
 def _plain(value: Any) -> Any:
     """A value as Python has it."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _array(values: Any, size: int) -> Array:
-    """A column as an array; texts that came as objects become texts."""
-    found: Array = values if isinstance(values, np.ndarray) else np.asarray(values)
-    if len(found) != size:
-        raise ValueError(f"a column has {len(found):,} rows and not {size:,}")
-    if found.dtype == object and {type(value) for value in found} == {str}:
-        return found.astype(str)
-    return found
-
-
-def _types(values: Any, names: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
-    """The types as numbers, and what each number means."""
-    if hasattr(values, "cat"):  # a category of a data frame
-        return np.asarray(values.cat.codes), tuple(map(str, values.cat.categories))
-    found = np.asarray(values)
-    if names is None:
-        distinct, codes = np.unique(found.astype(str), return_inverse=True)
-        return codes, tuple(map(str, distinct))
-    if found.size and not 0 <= int(found.min()) <= int(found.max()) < len(names):
-        raise ValueError(f"the column 'type' has codes that are not among the {len(names)} names")
-    return found, tuple(names)

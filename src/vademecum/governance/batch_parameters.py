@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,13 @@ _KINDS = {"number": "iuf", "integer": "iu", "string": "U", "boolean": "b"}
 
 
 def parameters_fit(
-    schema: Mapping[str, Parameter], read: tuple[str, ...], column: Callable[[str], Array | None]
+    schema: Mapping[str, Parameter], said: Sequence[str], column: Callable[[str], Array | None]
 ) -> Any:
     """Where all parameters are what they may be: flags, or one answer for all rows."""
     fits: Any = True
-    for name in read:
+    for name in said:
         if name not in schema and (values := column(f"params.{name}")) is not None:
-            fits = fits & _masked(values)  # it may only be said where it is not said
+            fits = fits & _masked(values)  # what nobody asked for may only be there where it is masked
     for name, parameter in schema.items():
         values = column(f"params.{name}")
         if values is None:

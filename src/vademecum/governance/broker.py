@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import structs
 
+from vademecum.errors import Denied
 from vademecum.governance.base import Auditor, BrokerPolicy, Engine, Outcome
-from vademecum.governance.changes import Change, State, changed, copied, restore
+from vademecum.governance.changes import State
 from vademecum.governance.charter import Charter
-from vademecum.governance.clauses import CHANGE, ENGINE, UNKNOWN
+from vademecum.governance.clauses import COST, UNKNOWN
+from vademecum.governance.copies import kept, kept_all
+from vademecum.governance.evaluate import EMPTY
+from vademecum.governance.execution import NOT_DONE, Act, Done, Execution
 from vademecum.governance.feedback import feedback
+from vademecum.governance.keys import WORLD
 from vademecum.governance.ledger import NOTHING_DONE, Ledger
 from vademecum.governance.loading import load_charter
-from vademecum.governance.model import Agent, Intent, Reason, Said, ValidationResult
+from vademecum.governance.model import Agent, Intent, May, Together, ValidationResult, may_read_all
 from vademecum.governance.program import Program
 from vademecum.governance.registry import SkillRegistry, not_found
 from vademecum.governance.roles import RoleEnforcer
-from vademecum.governance.writable import Charge, Writable
+from vademecum.governance.words import shown
+from vademecum.governance.writable import Writable
 
-# Carries out an intent in place of the engine.
-Act = Callable[[], Any]
 # Whoever proposes: gets what was wrong with the last intent, and gives the next one.
 Ask = Callable[[str], Intent | str]
-
-
-class _Done(NamedTuple):
-    """What executing came to."""
-
-    changes: tuple[Change, ...] = ()
-    output: Any = None
-    reasons: tuple[Reason, ...] = ()
-    bit: int = 0
-    error: Exception | None = None
-
-
-_NOT_DONE = _Done()
 
 
 class Broker:
@@ -73,26 +63,37 @@ class Broker:
         ledger: Ledger | None = None,
         step: int = 0,
     ) -> None:
-        self.world: State = {} if world is None else world
-        self.ledger = ledger or Ledger()
+        self._world: State = {} if world is None else world
+        self.ledger = Ledger() if ledger is None else ledger
         self.step = step
         self.policy = policy
-        self._registry = registry
-        self._revision = registry.revision
         self._engine = engine
         self._audit = audit
-        self._lock = threading.RLock()
         self._next: Charter | None = None
-        self.charter = Charter(registry, roles)
-        self._writable = Writable(self.charter)
-        if audit is not None:
-            audit.charter(self.charter)
+        self._hold(Charter(registry, roles), past=self.ledger)
+
+    @property
+    def world(self) -> State:
+        """The state that all share."""
+        return self._world
+
+    @world.setter
+    def world(self, world: State) -> None:
+        if self.ledger.busy:
+            raise Denied("The shared state cannot be replaced while a proposal is carried out: change it.")
+        self._world = world
 
     def propose(self, agent: Agent, intent: Intent | str, *, act: Act | None = None) -> Outcome:
         """Decide about an intent, and carry it out if it may be; ``act`` does it in place of the engine."""
-        wanted = Intent(intent) if isinstance(intent, str) else intent
-        with self._lock:
-            return self._propose(agent, wanted, act)
+        ledger = self.ledger
+        with ledger.lock:
+            if ledger.busy:
+                raise Denied("A proposal is being carried out: propose again when it is done.")
+            ledger.busy = True
+            try:
+                return self._propose(agent, Intent(intent) if isinstance(intent, str) else intent, act)
+            finally:
+                ledger.busy = False
 
     def negotiate(self, agent: Agent, ask: Ask) -> Outcome:
         """Ask for an intent, again where it can be corrected, and fall back on the default skill.
@@ -110,40 +111,55 @@ class Broker:
             return outcome
         instead = self.propose(agent, default)
         return structs.replace(
-            outcome, executed=instead.executed, changes=instead.changes, output=instead.output
+            outcome,
+            executed=instead.executed,
+            changes=instead.changes,
+            output=instead.output,
+            charged=instead.charged,
         )
 
     def feasible(self, agent: Agent) -> list[str]:
         """The skills that an agent could carry out now."""
-        return self.charter.feasible(agent, world=self.world, step=self.step, ledger=self.ledger)
+        return self.charter.feasible(agent, world=self._world, step=self.step, ledger=self.ledger)
 
     def view(self, agent: Agent) -> dict[str, Any]:
         """The state that an agent may read; without roles, its own and all of the shared one."""
         roles = self.charter.roles
         if roles is None:
-            return {**agent.state, "world": dict(self.world)}
-        return roles.view(agent, world=self.world)
+            return {**kept_all(agent.state), WORLD: kept_all(self._world)}
+        return roles.view(agent, world=self._world)
+
+    def may_read(self, agent: Agent) -> May:
+        """Which keys an agent may read; without roles, all of them."""
+        roles, agent_type = self.charter.roles, agent.type
+        if roles is None:
+            return may_read_all
+        return lambda key: bool(roles.check_read(agent_type, key))
 
     def advance(self) -> int:
         """Begin the next step. A charter that was adopted meanwhile holds from here on."""
-        with self._lock:
+        with self.ledger.lock:
             self.step += 1
             charter = self._next
-            if charter is None and self._registry.revision != self._revision:
-                self._revision = self._registry.revision
-                charter = Charter(self._registry, self.charter.roles)
+            if charter is None and self.charter.registry.revision != self.charter.revision:
+                charter = Charter(self.charter.registry, self.charter.roles)
             if charter is not None:
-                self.charter, self._next = charter, None
-                self._writable = Writable(charter)
-                if self._audit is not None:
-                    self._audit.charter(charter)
+                self._next = None
+                self._hold(charter)
             if self._audit is not None:
                 self._audit.flush()
             return self.step
 
+    def _hold(self, charter: Charter, past: Ledger | None = None) -> None:
+        self.charter = charter
+        self._execution = Execution(Writable(charter), self._engine)
+        self._revision = self.ledger.revision
+        if self._audit is not None:
+            self._audit.charter(charter, past)
+
     def adopt(self, charter: Charter) -> None:
         """Let another charter hold from the next step on."""
-        with self._lock:
+        with self.ledger.lock:
             self._next = charter
 
     def reload(self, path: str | Path) -> Charter:
@@ -153,117 +169,84 @@ class Broker:
         return charter
 
     def _propose(self, agent: Agent, intent: Intent, act: Act | None) -> Outcome:
+        audit, said = self._audit, intent.parameters
+        if self.ledger.revision != self._revision:
+            self._catch_up()
+        if said or said is None:
+            # Kept as it is now; the engine gets what whoever proposed has given.
+            intent = Intent(intent.skill_id, kept(said or {}))
+        step, agent_id, agent_type = self.step, agent.id, agent.type
+        seen, done = EMPTY, NOT_DONE
         program = self.charter.program(intent.skill_id)
         if program is None:
-            return self._told(agent, intent, not_found(intent.skill_id), None, _NOT_DONE, {})
-        state, ledger = agent.state, self.ledger
-        past = ledger.agents.get(agent.id, NOTHING_DONE)
-        result = program.check(agent.type, state, self.world, intent.parameters, past, self.step, ledger)
-        seen = program.look(state, self.world) if self._audit is not None else {}
-        done = _NOT_DONE
-        if not result.bits or self.policy.shadow:
-            done = self._execute(agent, intent, program, act)
-        outcome = self._told(agent, intent, result, program, done, seen)
-        if done.error is not None and act is not None:  # whoever acts says by itself what went wrong
-            raise done.error
+            result = not_found(intent.skill_id)
+            if type(intent.skill_id) is not str:  # a caller in Python may name anything
+                intent = Intent(shown(intent.skill_id), intent.parameters)
+        else:
+            ledger, world = self.ledger, self._world
+            past = ledger.agents.get(agent_id, NOTHING_DONE)
+            result = program.check(agent_type, agent.state, world, intent.parameters, past, step, ledger)
+            if audit is not None and program.reads:
+                seen = program.look(agent.state, world)
+            shadow = self.policy.shadow
+            if not result.bits or shadow:
+                done = self._execution.run(agent, intent, program, world, said or EMPTY, act, shadow=shadow)
+                if not done.undone and done.bit != COST:
+                    self._note(intent.skill_id, agent_id, agent_type, program)
+        if result.bits or done.bit:
+            outcome = self._refused(agent, (step, agent_id, agent_type, intent), result, program, done)
+        else:
+            outcome = Outcome(
+                step, agent_id, agent_type, intent, True, intent.skill_id, result, done.changes, done.output,  # noqa: FBT003
+                shadow=self.policy.shadow, charged=done.charged,
+            )  # fmt: skip
+        if audit is not None:
+            audit.outcome(outcome, seen)
+        if done.error is not None:
+            self._pass_on(done.error, by_caller=act is not None)
         return outcome
 
-    def _told(  # noqa: PLR0913, PLR0917 - all that is known of an intent
+    def _pass_on(self, error: BaseException, *, by_caller: bool) -> None:
+        """Whoever acts says by itself what went wrong, and who interrupts goes on; the record comes first."""
+        if by_caller or not isinstance(error, Exception):
+            if self._audit is not None:
+                self._audit.flush()
+            raise error
+
+    def _catch_up(self) -> None:
+        """Tell of what others did who share the ledger."""
+        self._revision = self.ledger.revision
+        if self._audit is not None:
+            self._audit.charter(self.charter, self.ledger)
+
+    def _refused(
         self,
         agent: Agent,
-        intent: Intent,
+        about: tuple[int, str, str, Intent],
         result: ValidationResult,
         program: Program | None,
-        done: _Done,
-        seen: Mapping[str, Any],
+        done: Done,
     ) -> Outcome:
-        """The outcome, which the audit is told of."""
-        if not result.bits and not done.bit:
-            outcome = Outcome(
-                self.step,
-                agent.id,
-                agent.type,
-                intent,
-                not result.bits,
-                intent.skill_id,
-                result,
-                done.changes,
-                done.output,
-                shadow=self.policy.shadow,
-            )
-        else:
-            outcome = self._outcome(agent, intent, result, program, done)
-        if self._audit is not None:
-            self._audit.outcome(outcome, seen)
-        return outcome
-
-    def _outcome(
-        self, agent: Agent, intent: Intent, result: ValidationResult, program: Program | None, done: _Done
-    ) -> Outcome:
+        """The outcome where something speaks against it, before or after it was carried out."""
         shadow = self.policy.shadow
-        bits = result.bits
-        approved = not bits
-        said, correctable = "", False
-        if done.bit:
-            result = ValidationResult(bits | done.bit, Said((*result.reasons, *done.reasons)))
-        if result.bits:
-            correctable = not bits & ~(UNKNOWN if program is None else program.said_bits) and not done.bit
-            if self.policy.feedback:
-                said = feedback(self, agent, intent, result)
-        failed = bool(done.bit) and not (shadow and done.bit == CHANGE)
-        ran = program is not None and (approved or shadow) and not failed
+        approved = not result.bits and done.bit != COST
+        if done.words is not None:
+            result = ValidationResult(result.bits | done.bit, Together(result, done.words))
+        can_say = UNKNOWN if program is None else program.said_bits
         return Outcome(
-            self.step,
-            agent.id,
-            agent.type,
-            intent,
+            *about,
             approved,
-            intent.skill_id if ran else None,
+            about[3].skill_id if (approved or shadow) and program and not done.undone else None,
             result,
             done.changes,
             done.output,
-            said,
-            correctable,
-            bool(done.bit) and not shadow,
+            feedback(self, agent, about[3], result) if self.policy.feedback else "",
+            not result.bits & ~can_say,
+            done.undone,
             shadow,
         )
 
-    def _execute(self, agent: Agent, intent: Intent, program: Program, act: Act | None) -> _Done:
-        """Charge, carry out, compare, and commit or undo all of it."""
-        world, state, shadow = self.world, agent.state, self.policy.shadow
-        before, before_world = copied(state), copied(world)
-        charge = None if shadow or program.is_free else self._charge(program, intent, state)
-        mapping = self.charter.skills[intent.skill_id].implementation_mapping
-        try:
-            output = self._engine.call(mapping, agent, intent.parameters) if act is None else act()
-        except BaseException as error:
-            restore(state, before)
-            restore(world, before_world)
-            if not isinstance(error, Exception):
-                raise
-            return _Done(reasons=(_engine_failed(mapping, error),), bit=ENGINE, error=error)
-        changes = changed(before, state) + changed(before_world, world, "world.")
-        reasons: tuple[Reason, ...] = ()
-        if changes:
-            reasons = tuple(self._writable.objections(agent.type, intent.skill_id, changes, charge))
-        if reasons and not shadow:
-            restore(state, before)
-            restore(world, before_world)
-            return _Done(changes, output, reasons, CHANGE)
+    def _note(self, skill_id: str, agent_id: str, agent_type: str, program: Program) -> None:
         window = program.rules.constraints.limits.window(self.step) if program.is_limited else None
-        self.ledger.add(
-            intent.skill_id, agent_id=agent.id, agent_type=agent.type, step=self.step, window=window
-        )
-        return _Done(changes, output, reasons, CHANGE if reasons else 0)
-
-    def _charge(self, program: Program, intent: Intent, state: State) -> Charge:
-        """Take the cost out of the purse before anything happens; what is left in it is what may be used."""
-        cost = program.cost(state, self.world, intent.parameters)
-        purse, key = (self.world if program.is_shared else state), program.purse_key
-        purse[key] = left = purse[key] - cost
-        return Charge(program.purse, cost, left)
-
-
-def _engine_failed(mapping: str, error: Exception) -> Reason:
-    text = f"The engine failed in {mapping!r} ({type(error).__name__}: {error})"
-    return Reason("engine", "implementation_mapping", type(error).__name__, mapping, text)
+        self.ledger.add(skill_id, agent_id=agent_id, agent_type=agent_type, step=self.step, window=window)
+        self._revision = self.ledger.revision

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from vademecum.governance.clauses import PARAMETERS
@@ -14,7 +15,7 @@ from vademecum.governance.ledger import NOTHING_DONE, NOTHING_KNOWN, Ledger
 from vademecum.governance.model import Agent, SkillDefinition, ValidationResult
 from vademecum.governance.program import Program
 from vademecum.governance.registry import SkillRegistry, not_found
-from vademecum.governance.roles import RoleEnforcer
+from vademecum.governance.roles import Role, RoleEnforcer
 from vademecum.governance.rules import ALL, rules_of
 
 
@@ -44,18 +45,29 @@ class Charter:
 
     def __init__(self, registry: SkillRegistry, roles: RoleEnforcer | None = None) -> None:
         self.registry = registry
+        self.revision = registry.revision
         self.roles = roles
         self.compat = registry.compat
         self.default_skill = registry.get_default_skill()
-        self.skills: Mapping[str, SkillDefinition] = registry.skills
+        self.skills: Mapping[str, SkillDefinition] = MappingProxyType(registry.skills)
         self._programs: dict[str, Program] = {}
         self._by_type: dict[str, tuple[str, ...]] = {}
 
     @cached_property
     def digest(self) -> str:
         """The hash of everything that decides."""
-        text = json.dumps(self.to_json(), ensure_ascii=False, sort_keys=True, default=str)
-        return f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
+        return digest_of(self.to_json())
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Charter:
+        """What ``to_json`` gave, read again as it is: it was good enough to decide by."""
+        skills = map(SkillDefinition.from_json, document["skills"])
+        default, compat = document.get("default_skill"), bool(document.get("compat"))
+        roles = document.get("roles")
+        enforcer = (
+            None if roles is None else RoleEnforcer({name: Role(**role) for name, role in roles.items()})
+        )
+        return cls(SkillRegistry(skills, default_skill=default, compat=compat), enforcer)
 
     def to_json(self) -> dict[str, Any]:
         """The charter as a file has it."""
@@ -70,11 +82,16 @@ class Charter:
 
     def program(self, skill_id: str) -> Program | None:
         """A skill's compiled rules, made when they are first needed."""
-        program = self._programs.get(skill_id)
+        try:
+            program = self._programs.get(skill_id)
+        except TypeError:  # a caller in Python may name anything
+            return None
         if program is None and (skill := self.skills.get(skill_id)) is not None:
             roles = ALL if self.roles is None else self.roles.proposers(skill_id)
             rules = rules_of(skill, roles=roles, conflicts=self._conflicting.get(skill_id, ()))
-            program = self._programs[skill_id] = Program(rules, compat=self.compat)
+            program = self._programs[skill_id] = Program(
+                rules, compat=self.compat, mapping=skill.implementation_mapping
+            )
         return program
 
     @cached_property
@@ -110,7 +127,7 @@ class Charter:
         def check(skill_id: str, agent: Agent, parameters: Mapping[str, Any] = EMPTY) -> ValidationResult:
             try:
                 program = programs[skill_id]
-            except KeyError:
+            except (KeyError, TypeError):  # unknown, or nothing that could be a name
                 found = compiled(skill_id)
                 if found is None:
                     return not_found(skill_id)
@@ -153,3 +170,9 @@ class Charter:
         """The bits of a skill that depend on what the intent says."""
         program = self.program(skill_id)
         return PARAMETERS if program is None else program.said_bits
+
+
+def digest_of(document: Mapping[str, Any]) -> str:
+    """The hash of a charter as a file has it."""
+    text = json.dumps(document, ensure_ascii=False, sort_keys=True, default=str)
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"

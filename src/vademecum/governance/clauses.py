@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from vademecum.governance import expression as ex
-from vademecum.governance.evaluate import EMPTY, FAILURES, Facts, NotThere, evaluate
-from vademecum.governance.model import MISSING, Reason
+from vademecum.governance.evaluate import EMPTY, FAILURES, NO_FACTS, Facts, NotThere, evaluate
+from vademecum.governance.keys import is_shared
+from vademecum.governance.model import MISSING, May, Reason, may_read_all
 from vademecum.governance.parameters import wrong_parameters
 from vademecum.governance.rules import Allowed, Condition, Rules
+from vademecum.governance.words import HIDDEN, shown
 
 UNKNOWN, ROLE, TYPE, PARAMETERS = 1, 2, 4, 8
 COST, COOLDOWN, LIMIT_AGENT, LIMIT_TYPE, LIMIT_ALL = 16, 32, 64, 128, 256
@@ -22,15 +24,13 @@ FIRST_CONDITION = 16
 CORRECTABLE = UNKNOWN | PARAMETERS
 
 
-NO_FACTS = Facts(EMPTY)
-
-
 class Seen(NamedTuple):
     """What a check saw, in the order in which the compiled function puts it down."""
 
     agent_type: str
     params: Any
     step: int
+    since: int
     last: int | None
     uses: tuple[int, int, int]
     conflicts: tuple[int | None, ...]
@@ -50,11 +50,11 @@ class Clauses:
         """Every path that a clause reads, the parameters aside."""
         return reads_of(self.rules)
 
-    def reasons(self, bits: int, observed: tuple[Any, ...]) -> tuple[Reason, ...]:
-        """Every reason behind the bits."""
-        return tuple(self._reasons(bits, Seen(*observed)))
+    def reasons(self, bits: int, observed: tuple[Any, ...], may: May = may_read_all) -> tuple[Reason, ...]:
+        """Every reason behind the bits; values that may not be read are left out of the words."""
+        return tuple(self._reasons(bits, Seen(*observed), may))
 
-    def _reasons(self, bits: int, seen: Seen) -> Iterator[Reason]:
+    def _reasons(self, bits: int, seen: Seen, may: May) -> Iterator[Reason]:
         rules = self.rules
         reads_state = bits & COST or bits >> FIRST_CONDITION
         facts = facts_of(self.reads, seen, compat=self.compat) if reads_state else NO_FACTS
@@ -69,16 +69,15 @@ class Clauses:
             yield from wrong_parameters(rules.parameters or {}, seen.params)
         for number, condition in enumerate(rules.conditions):
             if bits & (1 << (FIRST_CONDITION + number)):
-                yield failed_condition(condition, facts)
+                yield failed_condition(condition, facts, may)
         if bits & COST:
-            yield self._too_dear(facts)
+            yield self._too_dear(facts, may)
         yield from self._too_often(bits, seen)
         yield from self._not_with(bits, seen)
 
-    def _too_dear(self, facts: Facts) -> Reason:
+    def _too_dear(self, facts: Facts, may: May) -> Reason:
         constraints = self.rules.constraints
         assert constraints.cost is not None
-        purse = str(constraints.purse)
         facts = Facts(facts.state, facts.world, facts.params)  # a cost was never compatible with anything
         try:
             cost = evaluate(constraints.cost.tree, facts)
@@ -88,7 +87,16 @@ class Clauses:
             return Reason("missing", "cost", MISSING, constraints.cost.text, text)
         except FAILURES as error:
             return Reason("cost", "cost", None, constraints.cost.text, f"Cost cannot be computed ({error})")
-        return Reason("cost", "cost", left, cost, f"Cost {shown(cost)} exceeds {purse!r} ({shown(left)})")
+        return Reason("cost", "cost", left, cost, self._price(cost, left, may))
+
+    def _price(self, cost: Any, left: Any, may: May) -> str:
+        """What is asked for and what there is, as far as it may be read."""
+        constraints = self.rules.constraints
+        assert constraints.cost is not None
+        purse = str(constraints.purse)
+        known = all(_may(path, may) for path in ex.paths_of(constraints.cost.tree))
+        there = shown(left) if may(purse) else HIDDEN
+        return f"{f'Cost {shown(cost)}' if known else 'The cost'} exceeds {purse!r} ({there})"
 
     def _too_often(self, bits: int, seen: Seen) -> Iterator[Reason]:
         constraints, limits = self.rules.constraints, self.rules.constraints.limits
@@ -110,8 +118,9 @@ class Clauses:
     def _not_with(self, bits: int, seen: Seen) -> Iterator[Reason]:
         if bits & CONFLICT:
             for other, last in zip(self.rules.conflicts, seen.conflicts, strict=True):
-                if last == seen.step:
-                    text = f"Conflicts with {other!r}, done in the same step"
+                if last is not None and last >= seen.since:
+                    when = "in the same step" if seen.since == seen.step else f"at step {last}"
+                    text = f"Conflicts with {other!r}, done {when}"
                     yield Reason("conflict", f"conflicts_with: {other}", last, None, text)
         if bits & DEPENDENCY:
             for other, last in zip(self.rules.needs, seen.needs, strict=True):
@@ -136,16 +145,21 @@ def facts_of(reads: tuple[ex.Path, ...], seen: Seen, *, compat: bool) -> Facts:
     world: dict[str, Any] = {}
     for path, value in zip(reads, seen.values, strict=True):
         if value is not MISSING:
-            _put(world if _is_shared(path) else state, path, value)
+            _put(world if _is_world(path) else state, path, value)
     return Facts(state, world, seen.params or EMPTY, compat=compat)
 
 
-def _is_shared(path: ex.Path) -> bool:
-    return len(path.parts) > 1 and path.parts[0] == "world"
+def _is_world(path: ex.Path) -> bool:
+    return len(path.parts) > 1 and is_shared(path.parts[0])
+
+
+def _may(path: ex.Path, may: May) -> bool:
+    """Whether a path may be read: what the intent says itself is no secret."""
+    return (len(path.parts) > 1 and path.parts[0] == "params") or may(str(path))
 
 
 def _put(state: dict[str, Any], path: ex.Path, value: Any) -> None:
-    parts = path.parts[1:] if _is_shared(path) else path.parts
+    parts = path.parts[1:] if _is_world(path) else path.parts
     for part in parts[:-1]:
         inner = state.get(part)
         if not isinstance(inner, dict):
@@ -154,12 +168,13 @@ def _put(state: dict[str, Any], path: ex.Path, value: Any) -> None:
     state.setdefault(parts[-1], value)
 
 
-def failed_condition(condition: Condition, facts: Facts) -> Reason:
+def failed_condition(condition: Condition, facts: Facts, may: May = may_read_all) -> Reason:
     """What a condition that does not hold says: what is missing, does not fit, or is otherwise."""
     bare = condition.tree.value if isinstance(condition.tree, ex.Not) else condition.tree
     simple = isinstance(bare, ex.Path)
     found = {name: _seen_at(path, facts) for name, path in condition.paths}
-    inside = f"field is {shown(next(iter(found.values())))}" if simple else _listed(found)
+    words = {name: shown(found[name]) if _may(path, may) else HIDDEN for name, path in condition.paths}
+    inside = f"field is {next(iter(words.values()))}" if simple else _listed(words)
     code, required = "precondition", condition.text
     try:
         evaluate(condition.tree, facts)
@@ -170,7 +185,7 @@ def failed_condition(condition: Condition, facts: Facts) -> Reason:
         inside = inside if simple else f"{error.path} is missing"
         found = {str(error.path): MISSING}
     except ArithmeticError as error:
-        code, inside = "arithmetic", f"{_listed(found)}: {error}"
+        code, inside = "arithmetic", f"{_listed(words)}: {error}"
     except FAILURES:
         code, inside = "wrong-type", f"{inside}, which does not fit"
     observed = next(iter(found.values())) if len(found) == 1 else found
@@ -185,18 +200,8 @@ def _seen_at(path: ex.Path, facts: Facts) -> Any:
         return MISSING
 
 
-def _listed(found: dict[str, Any]) -> str:
-    return ", ".join(f"{name} is {shown(value)}" for name, value in found.items()) or "it never holds"
-
-
-def shown(value: Any) -> str:
-    """A value in a message, not too long.
-
-    >>> shown(0.1 + 0.2), shown("x" * 200)[-3:]
-    ('0.3', 'xx…')
-    """
-    text = f"{value:.6g}" if isinstance(value, float) else repr(value)
-    return text if len(text) <= 80 else f"{text[:79]}…"
+def _listed(words: dict[str, str]) -> str:
+    return ", ".join(f"{name} is {text}" for name, text in words.items()) or "it never holds"
 
 
 def _named(allowed: Allowed) -> list[str]:

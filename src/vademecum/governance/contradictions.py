@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 from vademecum.governance import expression as ex
@@ -65,9 +66,10 @@ def _holds(tree: ex.Tree, facts: Facts) -> bool:
 
 def _candidates(constants: Iterable[Any]) -> Iterator[Any]:
     known = list(constants)
-    numbers = sorted({0, 1, *(value for value in known if isinstance(value, int | float))})
-    yield from (True, False, None, (), _OTHER_TEXT, "")
-    yield from (value for value in known if isinstance(value, str))
+    # Exact, however large: a float has no room between two that are next to each other.
+    numbers = sorted({Fraction(value) for value in (0, 1, *known) if isinstance(value, int | float)})
+    yield from (True, False, None, [], _OTHER_TEXT, "")
+    yield from (value for value in known if isinstance(value, str | list))
     yield from (numbers[0] - 1, *numbers, numbers[-1] + 1)
     yield from ((low + high) / 2 for low, high in itertools.pairwise(numbers))
 
@@ -84,6 +86,7 @@ def _constants(tree: ex.Tree) -> Iterator[Any]:
         case ex.Constant(value=value):
             yield value
         case ex.Items(values=values):
+            yield [item.value for item in values if isinstance(item, ex.Constant)]
             for item in values:
                 yield from _constants(item)
         case ex.Not(value=value):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from vademecum.governance import expression as ex
-from vademecum.governance.evaluate import NUMERIC, Facts, number, truth
+from vademecum.governance.evaluate import NUMERIC, Facts, inside, listed, number, of_lists, truth
 
 
 def _looked_up(state: object, world: object, params: object, path: ex.Path) -> object:
@@ -26,6 +26,8 @@ NAMES = {
     "NUMERIC": NUMERIC,
     "truth": truth,
     "number": number,
+    "inside": inside,
+    "listed": listed,
     "looked_up": _looked_up,
     "is_there": _is_there,
     "Path": ex.Path,
@@ -59,8 +61,8 @@ class Emitter:
                 return f"({self.test(left)} and {self.test(right)})"
             case ex.Either(left=left, right=right):
                 return f"({self.test(left)} or {self.test(right)})"
-            case ex.Compare(by=by, left=left, right=right):
-                return f"({self.value(left)} {by} {self.value(right)})"
+            case ex.Compare():
+                return self._compared(tree)
             case ex.Has(path=path):
                 return self._has(path)
             case ex.Path() if not self._compat:
@@ -74,11 +76,11 @@ class Emitter:
         """An expression with the tree's value."""
         match tree:
             case ex.Constant(value=value):
-                return f"({value!r})"
+                return f"({literal(value)})"
             case ex.Path():
                 return self._path(tree)
             case ex.Items(values=values):
-                return f"({' '.join(f'{self.value(value)},' for value in values)})"
+                return f"[{', '.join(map(self.value, values))}]"
             case ex.Compute(by=sign, left=left, right=right):
                 return f"({self.number(left)} {sign} {self.number(right)})"
             case ex.Compare():
@@ -87,6 +89,15 @@ class Emitter:
                 return self.test(tree)
             case _:
                 assert_never(tree)
+
+    def _compared(self, tree: ex.Compare) -> str:
+        one, other = self.value(tree.left), self.value(tree.right)
+        if of_lists(tree):
+            one, other = f"listed({one})", f"listed({other})"
+        if tree.by not in {"in", "not in"} or isinstance(tree.left, ex.Constant) or _constants(tree.right):
+            return f"({one} {tree.by} {other})"
+        # Python finds the very same object in a list, also one that is not equal to itself.
+        return f"({'not ' if tree.by == 'not in' else ''}inside({one}, {other}))"
 
     def number(self, tree: ex.Tree) -> str:
         """An expression with the tree's value, which must be a number: a text is not multiplied."""
@@ -115,6 +126,17 @@ class Emitter:
         if len(parts) == 1 and not self._compat:
             return f"({parts[0]!r} in {root})"
         return f"is_there(s, w, p, Path({path.parts!r}), {self._compat})"
+
+
+def literal(value: object) -> str:
+    """A constant as Python writes it; of Python's own types, whose words are known."""
+    if type(value) not in {bool, int, float, str}:
+        raise TypeError(f"a {type(value).__name__} is no constant")
+    return repr(value)
+
+
+def _constants(tree: ex.Tree) -> bool:
+    return isinstance(tree, ex.Items) and all(isinstance(value, ex.Constant) for value in tree.values)
 
 
 def rooted(path: ex.Path) -> tuple[str, tuple[str, ...]]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial, partialmethod
+from inspect import getattr_static
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from vademecum.errors import CharterRefused, Denied, FileRefused, ToolRefused
@@ -19,6 +22,7 @@ from vademecum.tools.runtime import Tools
 MAX_PRINTED_BYTES = 1024 * 1024
 
 Function = Callable[..., Any]
+_METHODS = (FunctionType, BuiltinFunctionType, MethodType, staticmethod, classmethod, partial, partialmethod)
 
 
 class Functions:
@@ -36,8 +40,10 @@ class Functions:
     @classmethod
     def of(cls, model: object) -> Functions:
         """The public methods of an object, such as a simulation's model."""
-        names = [name for name in dir(model) if FUNCTION.fullmatch(name) and callable(getattr(model, name))]
-        return cls({name: getattr(model, name) for name in names})
+        # Looked up without calling anything: a property is no function, and asking for it may do things.
+        names = [name for name in dir(model) if FUNCTION.fullmatch(name)]
+        methods = [name for name in names if isinstance(getattr_static(model, name, None), _METHODS)]
+        return cls({name: getattr(model, name) for name in methods})
 
     def call(self, mapping: str, agent: Agent, parameters: Mapping[str, Any]) -> Any:
         """Call the function of that name."""
@@ -120,13 +126,15 @@ class Engines:
 def arguments_of(parameters: Mapping[str, Any]) -> list[str]:
     """The command line that parameters become.
 
-    >>> arguments_of({"arguments": ["a.csv"], "limit": 5, "files": []})
-    ['a.csv', '--limit', '5']
+    >>> arguments_of({"arguments": ["a.csv"], "limit": 5, "title": "--force", "files": []})
+    ['a.csv', '--limit', '5', '--title=--force']
     """
     words = [str(word) for word in parameters.get("arguments", ())]
     for name, value in parameters.items():
         if name not in {"arguments", "files"}:
-            words += [f"--{name}", str(value)]
+            text = str(value)
+            # What begins like an option is tied to its own, or it would be one.
+            words += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
     return words
 
 

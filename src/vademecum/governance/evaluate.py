@@ -27,8 +27,8 @@ _COMPARE: dict[ex.Comparator, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
-    "in": lambda item, items: item in items,
-    "not in": lambda item, items: item not in items,
+    "in": lambda item, items: item in items and bool(item == item),  # noqa: PLR0124 - see `inside`
+    "not in": lambda item, items: not inside(item, items),
 }
 _COMPUTE: dict[ex.Sign, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -79,6 +79,9 @@ class Facts(Struct, frozen=True):
         return value is not None or not self.compat
 
 
+NO_FACTS = Facts(EMPTY)
+
+
 def evaluate(tree: ex.Tree, facts: Facts) -> Any:
     """The value of a tree; raises one of ``FAILURES`` where it has none.
 
@@ -93,7 +96,7 @@ def evaluate(tree: ex.Tree, facts: Facts) -> Any:
         case ex.Has(path=path):
             return facts.has(path)
         case ex.Items(values=values):
-            return tuple(evaluate(value, facts) for value in values)
+            return [evaluate(value, facts) for value in values]
         case ex.Not(value=value):
             return not holds(value, facts)
         case ex.Both(left=left, right=right):
@@ -101,7 +104,10 @@ def evaluate(tree: ex.Tree, facts: Facts) -> Any:
         case ex.Either(left=left, right=right):
             return holds(left, facts) or holds(right, facts)
         case ex.Compare(by=by, left=left, right=right):
-            return bool(_COMPARE[by](evaluate(left, facts), evaluate(right, facts)))
+            one, other = evaluate(left, facts), evaluate(right, facts)
+            if of_lists(tree):
+                one, other = listed(one), listed(other)
+            return bool(_COMPARE[by](one, other))
         case ex.Compute(by=sign, left=left, right=right):
             return _COMPUTE[sign](number(evaluate(left, facts)), number(evaluate(right, facts)))
         case _:
@@ -112,6 +118,27 @@ def holds(tree: ex.Tree, facts: Facts) -> bool:
     """Whether a tree is true; raises where it can be neither true nor false."""
     value = evaluate(tree, facts)
     return bool(value) if facts.compat else truth(value)
+
+
+def of_lists(tree: ex.Compare) -> bool:
+    """Whether something is compared with a list that is written out."""
+    if tree.by in {"in", "not in"}:
+        return isinstance(tree.right, ex.Items) and any(isinstance(v, ex.Items) for v in tree.right.values)
+    return isinstance(tree.left, ex.Items) or isinstance(tree.right, ex.Items)
+
+
+def listed(value: Any) -> Any:
+    """A tuple of Python's as the list that the language knows; all else as it is."""
+    return list(value) if type(value) is tuple else value
+
+
+def inside(item: Any, items: Any) -> bool:
+    """Whether something equal is in a list, or a text in another; not a number is in none.
+
+    >>> inside(2, [1, 2]), inside("a", "abc"), inside(float("nan"), [float("nan")])
+    (True, True, False)
+    """
+    return item in items and bool(item == item)  # noqa: PLR0124
 
 
 def truth(value: Any) -> bool:

@@ -13,10 +13,11 @@ from vademecum.governance.charter import Charter
 from vademecum.governance.evaluate import EMPTY
 from vademecum.governance.ledger import NOTHING_KNOWN, Ledger
 from vademecum.governance.model import Actor, Agent, Reason, SkillDefinition, ValidationResult
-from vademecum.governance.replay import facts_in_event
+from vademecum.governance.replay import BY_ENGINE, facts_in_event
 from vademecum.governance.rules import Rules
 from vademecum.runs.reading import PastRun
 
+_AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
 _BEFORE = c.COOLDOWN | c.LIMIT_AGENT | c.LIMIT_TYPE | c.LIMIT_ALL
 
 
@@ -128,17 +129,23 @@ def facts_of_event(charter: Charter, run: PastRun, number: int) -> tuple[list[St
     result = charter.check(
         data["proposed"], actor, facts.params, world=facts.world, step=data["step"], ledger=ledger
     )
-    stages = stages_of(charter, data["proposed"], result)
-    after = [
-        reason
-        for reason in data.get("reasons", ())
-        if reason["code"] in {"state-change", "write-permission", "engine"}
-    ]
+    stages = [*_other_charter(charter, data), *stages_of(charter, data["proposed"], result)]
+    after = [reason for reason in data.get("reasons", ()) if reason["code"] in _AFTER]
     if after:
         reasons = tuple(Reason(**reason) for reason in after)
-        stages.append(
-            Stage("changes", holds=False, text="it was carried out and rolled back", reasons=reasons)
-        )
+        undone = "it was carried out and rolled back"
+        stays = "it was carried out, and stays so: the charter was only looking on"
+        text = undone if data.get("rolled_back") else stays
+        stages.append(Stage("changes", holds=False, text=text, reasons=reasons))
     who = f"{data['agent']} ({data['agent_type']})"
     about = f"event {number}: {who} wanted {data['proposed']} at step {data['step']}"
     return stages, about
+
+
+def _other_charter(charter: Charter, data: Mapping[str, Any]) -> list[Stage]:
+    """That this is not the charter which decided then, where it is not."""
+    then, now = str(data["charter"]), charter.digest
+    if now.startswith(then):
+        return []
+    text = f"another one decided then, {then}…; this is {now[: len(then)]}…"
+    return [Stage("charter", holds=None, text=text)]

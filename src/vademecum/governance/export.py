@@ -14,6 +14,7 @@ from vademecum.governance.charter import Charter
 from vademecum.governance.lint import SCRIPT
 from vademecum.governance.model import SkillDefinition
 from vademecum.governance.reading import read_definition
+from vademecum.governance.yaml_tree import typed
 from vademecum.paths import contained
 from vademecum.skill.skill import Skill
 
@@ -23,10 +24,14 @@ WIDTH = 110
 
 
 class Exported(Struct, frozen=True):
-    """What became of each skill: those that came along, and those that did not, with the reason."""
+    """What became of each skill: those that came along, and those that did not, with the reason.
+
+    ``wrong`` is whether something was left out that somebody should correct.
+    """
 
     skills: tuple[str, ...]
     left_out: Mapping[str, str]
+    wrong: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As ``vade govern export`` prints it."""
@@ -35,19 +40,31 @@ class Exported(Struct, frozen=True):
 
 def as_yaml(document: Mapping[str, Any]) -> str:
     """A charter's content as its file."""
-    text: str = yaml.safe_dump(dict(document), allow_unicode=True, sort_keys=False, width=WIDTH)
+    text: str = yaml.dump(dict(document), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=WIDTH)
     return text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts into quotes what our reader would take for something else than a text."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        style = None if isinstance(typed(data), str) else "'"
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def collect(skills: Iterable[Skill]) -> tuple[list[SkillDefinition], Exported]:
     """The definitions of skills that carry one; a wrong one is left out with what is wrong with it."""
     found: dict[str, SkillDefinition] = {}
     left_out: dict[str, str] = {}
+    wrong = False
     for skill in skills:
         try:
             definition = definition_of(skill)
         except CharterRefused as error:
-            left_out[skill.name] = str(error)
+            left_out[skill.name], wrong = str(error), True
             continue
         if definition is None:
             left_out[skill.name] = f"it has no {DEFINITION_FILE}"
@@ -55,7 +72,25 @@ def collect(skills: Iterable[Skill]) -> tuple[list[SkillDefinition], Exported]:
             left_out[skill.name] = f"the skill_id {definition.skill_id!r} is taken already"
         else:
             found[definition.skill_id] = definition
-    return list(found.values()), Exported(tuple(found), left_out)
+    lost = _without_others(found)
+    report = Exported(tuple(found), left_out | lost, wrong or bool(lost))
+    return list(found.values()), report
+
+
+def _without_others(found: dict[str, SkillDefinition]) -> dict[str, str]:
+    """Take out what names a skill that is not there, until nothing does."""
+    lost: dict[str, str] = {}
+    while True:
+        named = {
+            name: next((other for other in (*d.depends_on, *d.conflicts_with) if other not in found), None)
+            for name, d in found.items()
+        }
+        unknown = {name: other for name, other in named.items() if other is not None}
+        if not unknown:
+            return lost
+        for name, other in unknown.items():
+            del found[name]
+            lost[name] = f"it names {other!r}, which no skill here defines"
 
 
 def definition_of(skill: Skill) -> SkillDefinition | None:
@@ -92,4 +127,8 @@ def spread(charter: Charter, skills: Mapping[str, Skill]) -> Exported:
             text = as_yaml(definition.to_json())
             write_atomic(contained(skill.path, DEFINITION_FILE), text.encode("utf-8"))
             done[name] = skill.name
+    whole = charter.to_json()
+    for key in ("default_skill", "compat", "roles"):
+        if key in whole:
+            left_out[f"{key}:"] = "it belongs to no single skill: keep it in the charter"
     return Exported(tuple(done), left_out)

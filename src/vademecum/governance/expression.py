@@ -342,11 +342,13 @@ class _Parser:
         return token.text
 
     def _items(self) -> Tree:
+        self._deeper()
         values: list[Tree] = []
         while not self._accept("]"):
             if values:
                 self._expect(",")
             values.append(self._sum())
+        self._depth -= 1
         return Items(tuple(values))
 
     def _number(self, text: str) -> int | float:

@@ -93,10 +93,10 @@ def lint_text(text: str) -> Linted:
 
 
 def charter_of(text: str) -> Charter:
-    """The charter of a text that was one before, such as the one in a record."""
+    """The charter of a file's text."""
     linted = lint_text(text)
     if linted.registry is None:
-        raise CharterRefused(f"The charter is no longer one: {linted.problems[0].message}")
+        raise CharterRefused(f"This text is no charter: {linted.problems[0].message}")
     return Charter(linted.registry, linted.roles)
 
 

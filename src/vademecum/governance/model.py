@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -35,6 +37,32 @@ class SkillDefinition:
     conflicts_with: Sequence[str] = ()
     depends_on: Sequence[str] = ()
 
+    def frozen(self) -> SkillDefinition:
+        """The same with lists and mappings of its own that nobody changes: what decides, stays."""
+        schema = {name: parameter.frozen() for name, parameter in self.output_schema.items()}
+        return SkillDefinition(
+            self.skill_id,
+            self.description,
+            tuple(self.eligible_agent_types),
+            tuple(self.preconditions),
+            frozen_mapping(self.institutional_constraints),
+            tuple(self.allowed_state_changes),
+            self.implementation_mapping,
+            MappingProxyType(schema),
+            tuple(self.conflicts_with),
+            tuple(self.depends_on),
+        )
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> SkillDefinition:
+        """What ``to_json`` gave, read again; it was checked when it was written."""
+        schema = {
+            name: Parameter(**{**keys, "enum": tuple(keys.get("enum", ()))})
+            for name, keys in document.get("output_schema", {}).items()
+        }
+        lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
+        return cls(**{"eligible_agent_types": (), **document, **lists, "output_schema": schema}).frozen()
+
     def to_json(self) -> dict[str, Any]:
         """The definition as a charter file has it; what is empty is left out."""
         schema = {name: parameter.to_json() for name, parameter in self.output_schema.items()}
@@ -43,7 +71,10 @@ class SkillDefinition:
             "description": self.description,
             "eligible_agent_types": list(self.eligible_agent_types),
             "preconditions": list(self.preconditions),
-            "institutional_constraints": dict(self.institutional_constraints),
+            "institutional_constraints": {
+                key: dict(value) if isinstance(value, Mapping) else value
+                for key, value in self.institutional_constraints.items()
+            },
             "allowed_state_changes": list(self.allowed_state_changes),
             "implementation_mapping": self.implementation_mapping,
             "output_schema": schema,
@@ -67,11 +98,37 @@ class Parameter:
     enum: tuple[Any, ...] = ()
     required: bool = False
 
+    def frozen(self) -> Parameter:
+        """The same with choices that nobody changes."""
+        return Parameter(self.type, plain(self.min), plain(self.max), tuple(self.enum), self.required)
+
     def to_json(self) -> dict[str, Any]:
         """The parameter as a charter file has it."""
         whole = {"type": self.type, "min": self.min, "max": self.max, "required": self.required or None}
         found = {key: value for key, value in whole.items() if value is not None}
         return found | ({"enum": list(self.enum)} if self.enum else {})
+
+
+def plain(value: Any) -> Any:
+    """A number as Python's own ``int`` or ``float``, whatever kind it came as; all else as it is.
+
+    >>> import fractions
+    >>> plain(fractions.Fraction(5, 2)), plain(True), plain("x")
+    (2.5, True, 'x')
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def frozen_mapping(written: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A mapping of its own that nobody changes, with plain numbers."""
+    return MappingProxyType(
+        {
+            key: frozen_mapping(value) if isinstance(value, Mapping) else plain(value)
+            for key, value in written.items()
+        }
+    )
 
 
 class Intent(Struct, frozen=True):
@@ -167,11 +224,20 @@ class Reason(Struct, frozen=True):
         }
 
 
+# Whether somebody may read the key of a state.
+May = Callable[[str], bool]
+
+
+def may_read_all(key: str) -> bool:  # noqa: ARG001 - whatever it is
+    """For those who keep the record."""
+    return True
+
+
 class Explains(Protocol):
     """Turns the bits of a check into reasons, from what was observed when it was made."""
 
-    def reasons(self, bits: int, observed: tuple[Any, ...]) -> tuple[Reason, ...]:
-        """Every reason, in the order of the gate."""
+    def reasons(self, bits: int, observed: tuple[Any, ...], may: May = may_read_all) -> tuple[Reason, ...]:
+        """Every reason, in the order of the gate; the words hold no value that may not be read."""
         ...
 
 
@@ -203,9 +269,13 @@ class ValidationResult(Struct, frozen=True):
     @property
     def reasons(self) -> tuple[Reason, ...]:
         """Everything that speaks against it, in the order of the gate."""
+        return self.reasons_for(may_read_all)
+
+    def reasons_for(self, may: May) -> tuple[Reason, ...]:
+        """The same in words for somebody who may not read everything."""
         if self.explains is None:
             return ()
-        return self.explains.reasons(self.bits, self.observed)
+        return self.explains.reasons(self.bits, self.observed, may)
 
     @property
     def message(self) -> str:
@@ -226,9 +296,20 @@ class Said(Struct, frozen=True):
 
     known: tuple[Reason, ...]
 
-    def reasons(self, bits: int, observed: tuple[Any, ...]) -> tuple[Reason, ...]:  # noqa: ARG002 - as asked
+    def reasons(self, bits: int, observed: tuple[Any, ...], may: May = may_read_all) -> tuple[Reason, ...]:  # noqa: ARG002 - as asked
         """The reasons, as they are."""
         return self.known
+
+
+class Together(Struct, frozen=True):
+    """What was found before something was executed, and what was found after it, each with its own words."""
+
+    before: ValidationResult
+    after: Callable[[May], tuple[Reason, ...]]
+
+    def reasons(self, bits: int, observed: tuple[Any, ...], may: May = may_read_all) -> tuple[Reason, ...]:  # noqa: ARG002 - as asked
+        """The reasons of both."""
+        return (*self.before.reasons_for(may), *self.after(may))
 
 
 VALID = ValidationResult()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vademecum.governance.model import MISSING, Parameter, Reason
+from vademecum.governance.words import shown
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
@@ -22,13 +23,16 @@ def fit(schema: Mapping[str, Parameter], said: Mapping[str, Any]) -> bool:
     return next(wrong_parameters(schema, said), None) is None
 
 
-def wrong_parameters(schema: Mapping[str, Parameter], said: Mapping[str, Any]) -> Iterator[Reason]:
+def wrong_parameters(schema: Mapping[str, Parameter], said: Any) -> Iterator[Reason]:
     """Every parameter that is wrong, with what it should be.
 
     >>> schema = {"amount": Parameter("number", min=0, required=True)}
     >>> [reason.message for reason in wrong_parameters(schema, {"amount": -1})]
     ["Parameter 'amount' must be at least 0 (it is -1)"]
     """
+    if not isinstance(said, Mapping):
+        yield _reason("parameters", said, "a mapping", f"Parameters must be a mapping (it is {shown(said)})")
+        return
     for name in said:
         if name not in schema:
             known = ", ".join(schema) or "none"
@@ -39,13 +43,14 @@ def wrong_parameters(schema: Mapping[str, Parameter], said: Mapping[str, Any]) -
             if parameter.required:
                 yield _reason(name, MISSING, parameter.type, f"Parameter {name!r} is missing")
             continue
-        required = _objection(parameter, value)
+        required = objection(parameter, value)
         if required is not None:
-            text = f"Parameter {name!r} must be {required} (it is {value!r:.100})"
+            text = f"Parameter {name!r} must be {required} (it is {shown(value)})"
             yield _reason(name, value, required, text)
 
 
-def _objection(parameter: Parameter, value: Any) -> str | None:
+def objection(parameter: Parameter, value: Any) -> str | None:
+    """What a value would have to be and is not."""
     if not isinstance(value, _TYPES[parameter.type]) or (
         isinstance(value, bool) and parameter.type != "boolean"
     ):

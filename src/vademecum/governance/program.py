@@ -8,43 +8,21 @@ that reasons can be put into words later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 from vademecum.governance import expression as ex
-from vademecum.governance.clauses import (
-    CONFLICT,
-    COOLDOWN,
-    COST,
-    DEPENDENCY,
-    FIRST_CONDITION,
-    LIMIT_AGENT,
-    LIMIT_ALL,
-    LIMIT_TYPE,
-    PARAMETERS,
-    ROLE,
-    TYPE,
-    Clauses,
-)
+from vademecum.governance.clauses import COST, FIRST_CONDITION, PARAMETERS, Clauses
+from vademecum.governance.copies import FLAT, kept
 from vademecum.governance.emit import NAMES, Emitter, rooted
 from vademecum.governance.evaluate import FAILURES
+from vademecum.governance.gate import Test, is_plain, numbers, tests_of, uses_of
 from vademecum.governance.ledger import NEVER, History, Ledger, uses_in
 from vademecum.governance.model import MISSING, VALID, ValidationResult
 from vademecum.governance.parameters import fit
-from vademecum.governance.rules import Allowed, Rules
+from vademecum.governance.rules import Rules
 
 _ANY = ex.Constant(value=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Test:
-    """A bit, the Python expression that is true where its clause holds, and the tree that it reads."""
-
-    bit: int
-    text: str
-    tree: ex.Tree | None = None
-    is_cost: bool = False
 
 
 class Check(Protocol):
@@ -68,8 +46,9 @@ class Check(Protocol):
 class Program:
     """A skill that can be checked: its clauses, and the function that was made of them."""
 
-    def __init__(self, rules: Rules, *, compat: bool = False) -> None:
+    def __init__(self, rules: Rules, *, compat: bool = False, mapping: str = "") -> None:
         self.clauses = Clauses(rules, compat)
+        self.mapping = mapping
         self.rules = rules
         self.reads = self.clauses.reads
         constraints = rules.constraints
@@ -111,6 +90,8 @@ def _compiled(clauses: Clauses) -> dict[str, Any]:
     names: dict[str, Any] = {
         **NAMES,
         "FAILURES": FAILURES,
+        "FLAT": FLAT,
+        "kept": kept,
         "MISSING": MISSING,
         "NEVER": NEVER,
         "VALID": VALID,
@@ -132,38 +113,40 @@ def _compiled(clauses: Clauses) -> dict[str, Any]:
 
 def _source(clauses: Clauses) -> str:
     emit = Emitter(compat=clauses.compat)
-    tests = _tests(clauses.rules, emit, Emitter())
+    tests = tests_of(clauses.rules, emit, Emitter())
     if not tests:
         return "def check(t, s, w, p, h, step, ledger):\n    return VALID"
     known = {path: f"v{number}" for number, path in enumerate(clauses.reads)}
-    again = _tests(clauses.rules, emit if clauses.compat else Emitter(known=known), Emitter(known=known))
+    again = tests_of(clauses.rules, emit if clauses.compat else Emitter(known=known), Emitter(known=known))
     both = list(zip(again, tests, strict=True))
     surely = {
         path
         for test in again
-        if _is_plain(test, compat=clauses.compat)
+        if is_plain(test, compat=clauses.compat)
         for path in ex.paths_of(test.tree or _ANY)
     }
     lines = ["def check(t, s, w, p, h, step, ledger):", "    try:"]
     lines += [f"        {name} = {Emitter().value(path)}" for path, name in known.items() if path in surely]
     lines.append("        bits = 0")
     for test, first in both:
-        text = test.text if test.tree is None or _is_plain(test, compat=clauses.compat) else first.text
+        text = test.text if test.tree is None or is_plain(test, compat=clauses.compat) else first.text
         lines += [f"        if not {text}:", f"            bits |= {test.bit}"]
     lines += ["        if not bits:", "            return VALID"]
     lines += [f"        {name} = {_value_at(path)}" for path, name in known.items() if path not in surely]
+    lines += _keeping(name for path, name in known.items() if path not in numbers(again, surely))
     lines += ["    except FAILURES:"]
     lines += [f"        {name} = {_value_at(path)}" for path, name in known.items()]
     lines += ["        bits = 0"]
     for test, first in both:
         lines += _counted(test, first, known, compat=clauses.compat)
+    lines += _keeping(known.values())
     lines.append(f"    return Result(bits, clauses, {_seen(clauses, known.values())})")
     return "\n".join(lines)
 
 
-def _is_plain(test: _Test, *, compat: bool) -> bool:
-    """Whether a clause reads all of its paths whatever their values are."""
-    return test.tree is not None and not _branches(test.tree) and (test.is_cost or not compat)
+def _keeping(names: Iterable[str]) -> list[str]:
+    """The lines that keep lists and dictionaries as they are at the check."""
+    return [f"        {name} = {name} if type({name}) in FLAT else kept({name})" for name in names]
 
 
 def _look(clauses: Clauses) -> str:
@@ -172,7 +155,7 @@ def _look(clauses: Clauses) -> str:
         lines += [
             f"    v = {_value_at(path)}",
             "    if v is not MISSING:",
-            f"        found[{str(path)!r}] = v",
+            f"        found[{str(path)!r}] = v if type(v) in FLAT else kept(v)",
         ]
     return "\n".join([*lines, "    return found"])
 
@@ -182,11 +165,11 @@ def _price(rules: Rules) -> str:
     return f"def cost(s, w, p):\n    return {'0' if cost is None else Emitter().number(cost.tree)}"
 
 
-def _counted(test: _Test, first: _Test, known: Mapping[ex.Path, str], *, compat: bool) -> list[str]:
+def _counted(test: Test, first: Test, known: Mapping[ex.Path, str], *, compat: bool) -> list[str]:
     """The lines that set the bit of one clause where it does not hold, when something could not be read."""
     if test.tree is None:
         return [f"        if not {test.text}:", f"            bits |= {test.bit}"]
-    plain = _is_plain(test, compat=compat)
+    plain = is_plain(test, compat=compat)
     paths = [known[path] for path in ex.paths_of(test.tree) if path in known] if plain else []
     absent = "".join(f"{name} is MISSING or " for name in paths)
     return [
@@ -198,94 +181,19 @@ def _counted(test: _Test, first: _Test, known: Mapping[ex.Path, str], *, compat:
     ]
 
 
-def _branches(tree: ex.Tree) -> bool:
-    match tree:
-        case ex.Both() | ex.Either() | ex.Has():
-            return True
-        case ex.Not(value=value):
-            return _branches(value)
-        case ex.Compare() | ex.Compute():
-            return _branches(tree.left) or _branches(tree.right)
-        case ex.Items(values=values):
-            return any(map(_branches, values))
-        case ex.Constant() | ex.Path():
-            return False
-
-
-def _tests(rules: Rules, emit: Emitter, strict: Emitter) -> list[_Test]:
-    """Every clause that says anything, in the order of the gate."""
-    found = [*_of_types(ROLE, "ROLES", rules.roles), *_of_types(TYPE, "TYPES", rules.types)]
-    if rules.parameters is not None:
-        found.append(_Test(PARAMETERS, "fit(SCHEMA, p)" if rules.parameters else "(not p)"))
-    found += [
-        _Test(1 << (FIRST_CONDITION + number), emit.test(condition.tree), condition.tree)
-        for number, condition in enumerate(rules.conditions)
-    ]
-    return found + _cost(rules, strict) + _often(rules) + _others(rules)
-
-
-def _of_types(bit: int, name: str, allowed: Allowed) -> list[_Test]:
-    if allowed.everybody_but and not allowed.types:
-        return []
-    return [_Test(bit, f"(t {'not in' if allowed.everybody_but else 'in'} {name})")]
-
-
-def _cost(rules: Rules, emit: Emitter) -> list[_Test]:
-    constraints = rules.constraints
-    if constraints.cost is None:
-        return []
-    # A purse that is no number cannot be compared with a cost that is one, which is a denial.
-    purse, cost = emit.value(constraints.purse), constraints.cost.tree
-    if isinstance(cost, ex.Constant):
-        return [_Test(COST, f"({purse} >= {emit.number(cost)})", constraints.purse, is_cost=True)]
-    both = ex.Compare("<=", cost, constraints.purse)
-    return [_Test(COST, f"(0 <= {emit.number(cost)} <= {purse})", both, is_cost=True)]
-
-
-def _often(rules: Rules) -> list[_Test]:
-    found = []
-    if rules.constraints.cooldown:
-        last = f"h.last.get({rules.skill_id!r}, NEVER)"
-        found.append(_Test(COOLDOWN, f"(step - {last} >= {rules.constraints.cooldown})"))
-    limits = rules.constraints.limits
-    bits = zip((LIMIT_AGENT, LIMIT_TYPE, LIMIT_ALL), _uses(rules), strict=True)
-    for most, (bit, uses) in zip((limits.agent, limits.type, limits.population), bits, strict=True):
-        if most is not None:
-            found.append(_Test(bit, f"({uses} < {most})"))
-    return found
-
-
-def _uses(rules: Rules) -> list[str]:
-    """How often the agent, its type and everybody used the skill in the present window."""
-    every = rules.constraints.limits.every
-    window = f"step // {every}" if every else "0"
-    tables = ("h.used", "ledger.types.get(t, {})", "ledger.population")
-    return [f"uses_in({table}, {rules.skill_id!r}, {window})" for table in tables]
-
-
-def _others(rules: Rules) -> list[_Test]:
-    found = []
-    if rules.conflicts:
-        together = " and ".join(f"h.last.get({other!r}, NEVER) != step" for other in rules.conflicts)
-        found.append(_Test(CONFLICT, f"({together})"))
-    if rules.needs:
-        done = " and ".join(f"{other!r} in h.last" for other in rules.needs)
-        found.append(_Test(DEPENDENCY, f"({done})"))
-    return found
-
-
 def _seen(clauses: Clauses, values: Iterable[str]) -> str:
     """What is kept of a denial: the fields of ``clauses.Seen``, in their order."""
     rules, limits = clauses.rules, clauses.rules.constraints.limits
     last = f"h.last.get({rules.skill_id!r})" if rules.constraints.cooldown else "None"
     limited = any(most is not None for most in (limits.agent, limits.type, limits.population))
-    uses = ", ".join(_uses(rules)) if limited else "0, 0, 0"
+    uses = ", ".join(uses_of(rules)) if limited else "0, 0, 0"
     conflicts, needs = (
         f"({' '.join(f'h.last.get({other!r}),' for other in others)})"
         for others in (rules.conflicts, rules.needs)
     )
-    kept = " ".join(f"{name}," for name in values)
-    return f"(t, p, step, {last}, ({uses}), {conflicts}, {needs}, ({kept}))"
+    seen = " ".join(f"{name}," for name in values)
+    since = "ledger.conflicts_from(step)" if rules.conflicts else "step"
+    return f"(t, p and kept(p), step, {since}, {last}, ({uses}), {conflicts}, {needs}, ({seen}))"
 
 
 def _value_at(path: ex.Path) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from vademecum.governance import yaml_tree as yt
 from vademecum.governance.model import EVERYBODY, MAX_CONDITIONS, Kind, Parameter, SkillDefinition
+from vademecum.governance.parameters import objection
 from vademecum.governance.roles import Role
 from vademecum.governance.rules import conditions_of, constraints_of
 from vademecum.skill.model import Problem, Severity
@@ -93,6 +94,8 @@ def _read_top(root: yt.Mapping, draft: Draft) -> None:
     for entry in root.entries:
         match entry.key:
             case "skills":
+                if isinstance(entry.value, yt.Sequence) and not entry.value.items:
+                    draft.wrong("value", "skills is empty: a charter has at least one skill.", entry.line)
                 for item in _list(entry, draft):
                     if isinstance(item, yt.Mapping):
                         _read_skill(item, draft)
@@ -177,15 +180,33 @@ def _parameter(node: yt.Mapping, draft: Draft) -> Parameter:
             case "required":
                 values["required"] = _boolean(entry, draft)
             case "enum":
-                values["enum"] = tuple(
-                    item.value for item in _list(entry, draft) if isinstance(item, yt.Scalar)
-                )
+                values["enum"] = tuple(_choices(entry, draft))
+    if node.get("type") is None:
+        text = f"The key 'type' is missing: write one of {', '.join(get_args(Kind))}."
+        draft.wrong("missing-key", text, node.line)
+        return Parameter(**values)
     found = Parameter(**values)
     if found.min is not None and found.max is not None and found.min > found.max:
         draft.wrong(
             "contradiction", f"min {found.min:g} is more than max {found.max:g}: nothing fits.", node.line
         )
+    for choice in found.enum:
+        required = objection(replace(found, enum=()), choice)
+        if required is not None:
+            text = f"enum has {choice!r}, which must be {required}: nobody could ever say it."
+            draft.wrong("contradiction", text, node.line)
     return found
+
+
+def _choices(entry: yt.Entry, draft: Draft) -> Iterator[Any]:
+    items = _list(entry, draft)
+    if not items and isinstance(entry.value, yt.Sequence):
+        draft.wrong("value", "enum is empty: write what may be said, or leave it out.", entry.line)
+    for item in items:
+        if isinstance(item, yt.Scalar) and item.value is not None:
+            yield item.value
+        else:
+            draft.wrong("value", "enum is a list of texts and numbers: this is none.", item.line)
 
 
 def _roles(entry: yt.Entry, draft: Draft) -> Iterator[tuple[str, Role]]:
@@ -223,7 +244,7 @@ def _text(entry: yt.Entry, draft: Draft) -> str:
     ):
         return entry.value.value
     if isinstance(entry.value, yt.Scalar) and isinstance(entry.value.value, int | float):
-        return str(entry.value.value)
+        return entry.value.written
     draft.wrong("value", f"{entry.key} is not a text: write one.", entry.line)
     return ""
 
@@ -232,13 +253,9 @@ def _texts(entry: yt.Entry, draft: Draft, lines: dict[str, int]) -> Iterator[str
     for number, item in enumerate(_list(entry, draft)):
         lines[f"{entry.key}[{number}]"] = item.line
         if isinstance(item, yt.Scalar) and item.value is not None:
-            yield _written(item.value)
+            yield item.written
         else:
             draft.wrong("value", f"{entry.key} is a list of texts: this is none.", item.line)
-
-
-def _written(value: str | float | bool) -> str:  # noqa: FBT001 - a value like any other
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _list(entry: yt.Entry, draft: Draft) -> tuple[yt.Node, ...]:
@@ -265,10 +282,18 @@ def _plain_mapping(entry: yt.Entry, draft: Draft, lines: dict[str, int]) -> dict
                 found[each.key] = value
             case yt.Mapping(entries=entries):
                 lines |= {item.key: item.line for item in entries}
-                found[each.key] = {item.key: getattr(item.value, "value", None) for item in entries}
+                found[each.key] = dict(_plain_values(entries, draft))
             case yt.Sequence():
                 draft.wrong("value", f"{each.key} is a list: write one value.", each.line)
     return found
+
+
+def _plain_values(entries: tuple[yt.Entry, ...], draft: Draft) -> Iterator[tuple[str, Any]]:
+    for entry in entries:
+        if isinstance(entry.value, yt.Scalar):
+            yield entry.key, entry.value.value
+        else:
+            draft.wrong("value", f"{entry.key} is a list or a mapping: write one value.", entry.line)
 
 
 def _boolean(entry: yt.Entry, draft: Draft) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vademecum.errors import CharterRefused
-from vademecum.governance.clauses import TYPE, UNKNOWN, Clauses
+from vademecum.governance.clauses import TYPE, UNKNOWN, Clauses, Seen
 from vademecum.governance.evaluate import EMPTY
 from vademecum.governance.ledger import NOTHING_DONE, NOTHING_KNOWN
 from vademecum.governance.model import (
@@ -20,6 +20,7 @@ from vademecum.governance.model import (
 from vademecum.governance.program import Program
 from vademecum.governance.roles import refusal
 from vademecum.governance.rules import Rules, eligible, rules_of
+from vademecum.governance.words import shown
 
 
 class SkillRegistry:
@@ -62,7 +63,7 @@ class SkillRegistry:
             most = f"{MAX_CONDITIONS} preconditions"
             raise CharterRefused(f"The skill {skill.skill_id!r} has more than {most}: join some with and.")
         rules_of(skill)
-        self._skills[skill.skill_id] = skill
+        self._skills[skill.skill_id] = skill.frozen()
         self.revision += 1
 
     def get(self, skill_id: str) -> SkillDefinition | None:
@@ -77,7 +78,7 @@ class SkillRegistry:
         types = eligible(skill)
         if agent_type in types:
             return VALID
-        seen = (agent_type, EMPTY, 0, None, (0, 0, 0), (), (), ())
+        seen = Seen(agent_type, EMPTY, 0, 0, None, (0, 0, 0), (), (), ())
         return ValidationResult(TYPE, Clauses(Rules(skill_id, types=types)), seen)
 
     def check_preconditions(self, skill_id: str, agent_state: Mapping[str, Any]) -> ValidationResult:
@@ -90,6 +91,7 @@ class SkillRegistry:
             only = Rules(skill_id, conditions=rules_of(skill).conditions)
             program = self._preconditions[skill_id] = Program(only, compat=self.compat)
         world = agent_state.get("world", EMPTY)
+        world = world if isinstance(world, Mapping) else EMPTY
         return program.check("", agent_state, world, EMPTY, NOTHING_DONE, 0, NOTHING_KNOWN)
 
     def get_execution_mapping(self, skill_id: str) -> str | None:
@@ -104,5 +106,5 @@ class SkillRegistry:
 
 def not_found(skill_id: str) -> ValidationResult:
     """The answer for a skill that does not exist."""
-    text = f"Skill {skill_id!r} not found in registry"
+    text = f"Skill {shown(skill_id)} not found in registry"
     return refusal(Reason("not-found", "skills", MISSING, skill_id, text), bits=UNKNOWN)

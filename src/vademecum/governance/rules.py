@@ -9,7 +9,8 @@ from typing import Any
 
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance import expression as ex
-from vademecum.governance.model import DEFAULT_PURSE, EVERYBODY, Parameter, SkillDefinition
+from vademecum.governance.evaluate import FAILURES, NO_FACTS, evaluate
+from vademecum.governance.model import DEFAULT_PURSE, EVERYBODY, Parameter, SkillDefinition, plain
 
 MAX_STEPS = 2**31
 CONSTRAINTS = ("cost", "pays_with", "cooldown", "limits")
@@ -75,12 +76,16 @@ class Allowed:
         """Whether a type is among them."""
         return (agent_type in self.types) is not self.everybody_but
 
-    def meets(self, other: Allowed) -> bool:
-        """Whether some type is among both."""
+    def __bool__(self) -> bool:
+        """Whether there is anybody; of those who are named by nobody there always is one."""
+        return self.everybody_but or bool(self.types)
+
+    def __and__(self, other: Allowed) -> Allowed:
+        """Those who are among both."""
         if self.everybody_but and other.everybody_but:
-            return True
+            return Allowed(self.types | other.types, everybody_but=True)
         few, many = (other, self) if self.everybody_but else (self, other)
-        return any(name in many for name in few.types)
+        return Allowed(frozenset(name for name in few.types if name in many))
 
 
 ALL = Allowed(everybody_but=True)
@@ -145,26 +150,38 @@ def constraints_of(written: Mapping[str, Any], note: Note) -> Constraints:
         if key not in CONSTRAINTS:
             note(key, "unknown-key", f"There is no constraint {key!r}: there are {', '.join(CONSTRAINTS)}.")
     purse = _purse(written.get("pays_with", DEFAULT_PURSE), note)
-    cooldown = _count("cooldown", written.get("cooldown"), note)
+    cooldown = _count("cooldown", written, note)
     return Constraints(_cost(written.get("cost", 0), note), purse, cooldown or 0, _limits(written, note))
 
 
 def _cost(written: Any, note: Note) -> Condition | None:
+    number = plain(written)
     if isinstance(written, str):
         try:
-            return Condition(written, ex.parse(written))
+            tree = ex.parse(written)
         except ConditionWrong as error:
             note("cost", error.code, str(error))
             return None
-    if isinstance(written, bool) or not isinstance(written, int | float) or not 0 <= written < float("inf"):
+        if isinstance(tree, ex.Path | ex.Compute) and ex.paths_of(tree):
+            return Condition(written, tree)
+        number = _constant(tree)
+    if type(number) not in {int, float} or not 0 <= number < float("inf"):
         note("cost", "value", f"The cost is {written!r}: write a number that is not negative.")
         return None
-    return Condition(f"{written:g}", ex.Constant(written)) if written else None
+    return Condition(f"{number:g}", ex.Constant(number)) if number else None
+
+
+def _constant(tree: ex.Tree) -> Any:
+    """What an expression without fields comes to; ``None`` where that is nothing."""
+    try:
+        return None if ex.paths_of(tree) else evaluate(tree, NO_FACTS)
+    except FAILURES:
+        return None
 
 
 def _purse(written: Any, note: Note) -> ex.Path:
     try:
-        tree = ex.parse(str(written))
+        tree = ex.parse(written if isinstance(written, str) else "")
     except ConditionWrong:
         tree = ex.Constant(value=False)
     if isinstance(tree, ex.Path) and (
@@ -183,13 +200,14 @@ def _limits(written: Mapping[str, Any], note: Note) -> Limits:
     for key in limits:
         if key not in LIMITS:
             note("limits", "unknown-key", f"There is no limit {key!r}: there are {', '.join(LIMITS)}.")
-    return Limits(**{key: _count(key, limits.get(key), note, least=1) for key in LIMITS})
+    return Limits(**{key: _count(key, limits, note, least=1) for key in LIMITS})
 
 
-def _count(key: str, written: Any, note: Note, *, least: int = 0) -> int | None:
-    if written is None:
+def _count(key: str, written: Mapping[str, Any], note: Note, *, least: int = 0) -> int | None:
+    if key not in written:
         return None
-    if isinstance(written, bool) or not isinstance(written, int) or not least <= written < MAX_STEPS:
-        note(key, "value", f"{key} is {written!r}: write a whole number of at least {least}.")
+    number = plain(written[key])
+    if type(number) is not int or not least <= number < MAX_STEPS:
+        note(key, "value", f"{key} is {written[key]!r}: write a whole number of at least {least}.")
         return None
-    return written
+    return number

@@ -98,6 +98,10 @@ def load_simulation(directory: Path) -> Simulate:
         raise CharterRefused(
             f"{file} needs {error.name!r}, which is not installed: pip install {error.name}"
         ) from error
+    except (Exception, SystemExit) as error:
+        raise CharterRefused(
+            f"{file} cannot be loaded ({type(error).__name__}: {error}): correct it."
+        ) from error
     if not callable(getattr(module, "simulate", None)):
         raise CharterRefused(f"{file} has no function simulate(setting): write one.")
     return cast("Simulate", module.simulate)

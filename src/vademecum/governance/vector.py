@@ -173,6 +173,7 @@ class Vectors:
         if not isinstance(right, ex.Items):
             raise NotVector
         item = self._value(left)
+        # A list that is written out may hold others, which is a matter of objects.
         found = [_compared("==", item, self._value(value)) for value in right.values]
         data = reduce(operator.or_, (each.data for each in found), np.False_)
         failed = reduce(_either, (each.failed for each in found), item.failed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from msgspec import Struct
@@ -29,16 +30,19 @@ MAX_DEPTH = 16
 MAX_NODES = 2_000_000
 MAX_PROBLEMS = 200
 
-_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
-_FLOAT = re.compile(r"[-+]?(?:[0-9]{1,30}\.[0-9]{0,30}|\.[0-9]{1,30}|[0-9]{1,30})(?:[eE][-+]?[0-9]{1,2})?")
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,39})")
+_FLOAT = re.compile(
+    r"[-+]?(?:(?:0|[1-9][0-9]{0,39})(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,3})?"
+)
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
 class Scalar(Struct, frozen=True):
-    """A value, typed as plain YAML has it; what is in quotes is text."""
+    """A value, typed as plain YAML has it, and as it is written; what is in quotes is text."""
 
     value: str | int | float | bool | None
     line: int
+    written: str = ""
 
 
 class Sequence(Struct, frozen=True):
@@ -81,7 +85,7 @@ def read_tree(text: str) -> Tree:
     r"""The nodes of a text.
 
     >>> read_tree("a: [1, 'x']\n").root.entries[0].value.items[1]
-    Scalar(value='x', line=1)
+    Scalar(value='x', line=1, written='x')
     """
     reader = None
     try:
@@ -129,7 +133,7 @@ class _Reader:
         if event.anchor is not None or event.tag is not None:
             self._wrong(event, "Anchors and tags are not used: write the value itself.")
         if type(event) is ScalarEvent:
-            return Scalar(_typed(event), line)
+            return Scalar(event.value if event.style else typed(event.value), line, event.value)
         if type(event) is SequenceStartEvent:
             return Sequence(tuple(self._items(depth)), line)
         assert type(event) is MappingStartEvent
@@ -160,12 +164,14 @@ class _Reader:
             self.problems.append(Problem(code=code, severity="error", message=message, line=line))
 
 
-def _typed(event: Any) -> str | int | float | bool | None:
-    text: str = event.value
-    if event.style:  # in quotes, or a block
-        return text
+def typed(text: str) -> str | int | float | bool | None:
+    """What a word without quotes stands for; ``08`` and what is too large for a number are texts.
+
+    >>> typed("8"), typed("1e3"), typed("08"), typed("True"), typed("1e999")
+    (8, 1000.0, '08', True, '1e999')
+    """
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     if _INTEGER.fullmatch(text):
         return int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text
+    return float(text) if _FLOAT.fullmatch(text) and isfinite(float(text)) else text
