@@ -172,7 +172,12 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "charter": (
         "A [charter](../governance.md) holds from here on.",
-        {"digest": "its hash", "kept": "where its text is kept", "skills": "how many skills it defines"},
+        {
+            "digest": "its hash",
+            "kept": "where its text is kept",
+            "skills": "how many skills it defines",
+            "past": "what was done before the record began, or by another broker with the same ledger",
+        },
     ),
     "charter_asked": (
         "The charter was asked whether a skill may be selected.",
