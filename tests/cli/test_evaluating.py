@@ -21,6 +21,7 @@ from vademecum.cli.main import run
 from vademecum.evals.results import Result
 
 Vade = Callable[..., Done]
+from vademecum import BUILTIN_ROOT
 
 
 @pytest.fixture
@@ -218,7 +219,10 @@ def test_a_report_in_every_form(place: Place, vade: Vade) -> None:
 
 def test_a_first_suite(place: Place, vade: Vade) -> None:
     done = vade("eval", "init", "csv-summary")
-    assert done.out.splitlines()[-1] == "Fill them in, then: vade eval run csv-summary"
+    assert done.out.splitlines()[-2:] == [
+        "Fill them in, then: vade eval run csv-summary",
+        f"They are run in place of the skill's own cases in {BUILTIN_ROOT}/csv-summary/evals",
+    ]
     assert vade("eval", "run", "csv-summary").code == 0
     again = vade("eval", "init", "csv-summary")
     assert (again.code, again.err) == (
@@ -229,6 +233,13 @@ def test_a_first_suite(place: Place, vade: Vade) -> None:
         "triggers.json",
         "first.json",
     ]
+
+
+def test_what_nobody_approved_is_said(vade: Vade) -> None:
+    done = vade("eval", "run", "csv-summary")
+    assert done.code == 1
+    assert done.err.splitlines()[-1].endswith("nobody was there to approve something: --yes approves it")
+    assert "--yes" not in vade("eval", "run", "csv-summary", "--yes", "--out", "approved").err
 
 
 def test_options_that_choose(place: Place, vade: Vade) -> None:

@@ -36,6 +36,7 @@ from vademecum.evals.summary import summarise
 from vademecum.evals.workshop import Workshop
 from vademecum.nearest import meant, nearest
 from vademecum.registry.index import SkillIndex
+from vademecum.skill.text import visible
 
 MAX_WORKERS = 256
 
@@ -156,6 +157,10 @@ def run_command(  # noqa: PLR0913 - one for each option
         progress.close()
     summary = summarise(evaluation)
     print_evaluation(evaluation, summary, as_json=as_json)
+    refused = sum(one.outcome == "fail" and one.status == "refused" for one in evaluation.results)
+    if refused and not yes and not as_json:
+        told = f"{counted(refused, 'run')} failed because nobody was there to approve something"
+        click.echo(f"vade: {told}: --yes approves it", err=True)
     return 0 if summary.is_clean else 1
 
 
@@ -175,6 +180,9 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
     for path in written:
         click.echo(f"Wrote {os.path.relpath(path)}")
     click.echo(f"Fill them in, then: vade eval run {skill.name}")
+    own = Path(skill.location) / "evals"
+    if own.is_dir():
+        click.echo(f"They are run in place of the skill's own cases in {visible(str(own))}")
 
 
 def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
