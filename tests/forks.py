@@ -6,7 +6,9 @@ to begin is done once. The tests in `tests/e2e` start the installed command itse
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import io
 import json
 import os
@@ -15,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from functools import cache
 from importlib import import_module
 
@@ -92,6 +95,8 @@ def serve(descriptor: int) -> None:
     for library in _LIBRARIES:
         with contextlib.suppress(ImportError):
             import_module(library)
+    gc.collect()
+    gc.freeze()  # what is shared stays shared
     while True:
         request, descriptors, _, _ = socket.recv_fds(way, MAX_REQUEST_BYTES, 3)
         if not request:
@@ -124,4 +129,11 @@ def _become(request: dict[str, object], descriptors: list[int]) -> None:
     os.environ.clear()
     os.environ.update(env)
     sys.argv = ["vade", *words]
-    sys.exit(run(words))
+    code = run(words)
+    # As at the end of any process, without taking all of it apart, which takes longer than most commands.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

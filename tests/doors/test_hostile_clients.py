@@ -42,6 +42,8 @@ from vademecum.policy.approval import Answer, Consent, Question
 
 __all__ = ["place"]  # the fixture
 
+pytestmark = pytest.mark.extras
+
 HELLO_SCRIPT = {"skill_name": "tables", "script_name": "hello.py"}
 SLOW = {"skill_name": "tables", "script_name": "slow.py"}
 

@@ -28,6 +28,8 @@ from mcp.shared.exceptions import MCPError
 from tests.support import VADE, Place, write_skill
 
 ERAS = ["legacy", "2026-07-28"]
+# Those that wait for seconds do so once in the ordinary tests.
+SLOWLY = ["legacy", pytest.param("2026-07-28", marks=pytest.mark.extras)]
 TOKEN = "a-secret-of-some-length"
 HELLO = {
     "jsonrpc": "2.0",
@@ -185,7 +187,7 @@ def test_a_script_runs_after_its_approval(place: Place, era: str) -> None:
     assert {"approval_asked", "approval_answered", "run_finished"} <= set(types_)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", SLOWLY)
 def test_a_no_is_a_no(place: Place, era: str) -> None:
     asked: list[str] = []
 
@@ -200,7 +202,7 @@ def test_a_no_is_a_no(place: Place, era: str) -> None:
     assert len(asked) == 1  # nobody is asked the same twice
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", SLOWLY)
 def test_nobody_to_ask(place: Place, era: str) -> None:
     async def work() -> None:
         async with connected(place, era) as client:
@@ -224,7 +226,7 @@ def test_rules_by_the_name_of_the_client(place: Place) -> None:
     run(work)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", SLOWLY)
 def test_clients_hear_of_new_skills(place: Place, era: str) -> None:
     heard: list[str] = []
 
@@ -286,7 +288,7 @@ def test_a_skill_that_went_between_list_and_load(place: Place) -> None:
     run(work)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", SLOWLY)
 def test_progress_of_a_long_script(place: Place, era: str) -> None:
     told: list[tuple[float, str | None]] = []
 
@@ -303,7 +305,7 @@ def test_progress_of_a_long_script(place: Place, era: str) -> None:
     assert told[0] == (1, "tables/steady.py: 1 s")
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", SLOWLY)
 def test_wrong_calls_are_errors_of_the_protocol(place: Place, era: str) -> None:
     wrong: list[tuple[str, dict[str, Any], str]] = [
         ("no_such_tool", {}, "There is no tool 'no_such_tool': there are load_skill, "),

@@ -114,6 +114,12 @@ def test_ctrl_c_ends_what_is_running_and_tidies_up(place: Place, tmp_path: Path,
     assert (out / "results.jsonl").read_bytes() == b""
 
 
+def test_time_that_is_over_before_it_begins(lab: Lab, rooms: Path) -> None:
+    result = lab.one(case("x", final(), constraints={"max_seconds": 0.000001}))
+    assert result.outcome == "timeout"
+    assert not list(rooms.iterdir())
+
+
 @pytest.mark.parametrize("what", ["model", "script", "mock"])
 def test_what_takes_too_long_is_ended(lab: Lab, rooms: Path, what: str) -> None:
     """Whatever a run waits for when its time is over, it comes back as a time-out, and nothing of it is left."""

@@ -27,7 +27,7 @@ from vademecum.evals.workspace import write_workspace
 CASES = [
     case("通过", select("file-diff"), final("好"), expected={"skills_any_of": ["file-diff"], "output": "好"}),
     case("wrong <b>", select("csv-summary"), final("no | yes"), expected={"skills_any_of": ["file-diff"]}),
-    case("slow", {"seconds": 5, "reply": final()}, constraints={"max_seconds": 0.1}),
+    case("slow", {"seconds": 5, "reply": final()}, constraints={"max_seconds": 0.5}),
     case("crash", {"error": "crash", "message": "boom \x00"}),
     case("unjudged", final(), expected={"output": {"judge": "It is kind."}}),
     case("writes", tool("write_file", path="out/a.txt", content="x"), final(), repeat=2),

@@ -12,7 +12,7 @@ from vademecum.errors import VademecumError
 from vademecum.evals.isolation import Rooms
 from vademecum.evals.plan import Unit
 from vademecum.evals.results import Result, Verdict
-from vademecum.evals.stopping import Stop
+from vademecum.evals.stopping import Stop, Stopped
 from vademecum.evals.trial import Trial
 from vademecum.evals.turns import Turn, Turns
 from vademecum.evals.workshop import Stock, Workshop
@@ -50,6 +50,8 @@ class Performer:
             if turn.stop.reason == "cancelled":
                 raise Cancelled from None
             found = timed_out(unit, turn.stop.seconds)
+        except Stopped as error:  # before its run had begun, or after
+            found = _empty(unit, "timeout", str(error))
         except VademecumError as error:
             found = _empty(unit, "error", str(error))
         except Exception as error:  # noqa: BLE001 - one unit's fault must not end the others
