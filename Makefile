@@ -42,7 +42,7 @@ $(VENV)/.extras: $(VENV)/.dev
 	@touch $@
 
 test-extras: $(VENV)/.extras
-	$(BIN)/python -m pytest -q -m extras
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m extras
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
