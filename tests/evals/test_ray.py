@@ -142,7 +142,7 @@ def test_an_interruption_ends_workers_cleanly(lab: Lab, tmp_path: Path, short: P
 def test_more_workers_than_there_are_is_said(lab: Lab, tmp_path: Path) -> None:
     import ray
 
-    ray.init(num_cpus=1, include_dashboard=False)
+    ray.init(num_cpus=1, include_dashboard=False, _node_ip_address="127.0.0.1")
     try:
         with pytest.raises(
             ConfigError, match="The cluster has 1 CPUs, and 2 workers need one each: name -j 1"

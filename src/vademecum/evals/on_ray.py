@@ -19,6 +19,7 @@ from vademecum.evals.workshop import Workshop
 from vademecum.models.base import Model
 
 # A worker is a process somewhere: so long it may take to come up, and so often a unit may lose one.
+LOOPBACK = "127.0.0.1"
 READY_SECONDS = 120.0
 MOST_LOST = 2
 _LOOK_SECONDS = 0.5
@@ -44,7 +45,13 @@ class OnRay:
         ray = _imported()
         own = not ray.is_initialized()
         if own:
-            started = {} if self._address else {"num_cpus": self._workers, "include_dashboard": False}
+            started: dict[str, Any] = {}
+            if not self._address:  # one of our own, that nobody else can reach
+                started = {
+                    "num_cpus": self._workers,
+                    "include_dashboard": False,
+                    "_node_ip_address": LOOPBACK,
+                }
             ray.init(address=self._address, logging_level="ERROR", log_to_driver=False, **started)
         try:
             _check_size(ray, self._workers)
