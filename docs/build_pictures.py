@@ -12,20 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.e2e.browser import FLAGS
 from tests.e2e.documents import TOP, perform, steps
 from tests.support import Place
-
-_FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-]
 
 
 def main() -> None:
@@ -56,7 +45,8 @@ def _photograph(page: Path, picture: Path, size: str) -> None:
         subprocess.run(
             [
                 chromium,
-                *_FLAGS,
+                *FLAGS,
+                "--hide-scrollbars",
                 f"--user-data-dir={profile}",
                 f"--window-size={size}",
                 f"--screenshot={picture}",

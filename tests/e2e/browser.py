@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_FLAGS = [
+# Without a window, and without asking anybody for anything.
+FLAGS = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -21,7 +22,6 @@ _FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--remote-debugging-pipe",
 ]
 
 
@@ -84,7 +84,14 @@ def browsing(chromium: str, profile: Path, size: str) -> Iterator[Browser]:
     ours, theirs = os.pipe(), os.pipe()
     # The browser reads from 3 and writes to 4; copies further up are not in the way of each other.
     given = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 50) for descriptor in (ours[0], theirs[1])]
-    words = [chromium, *_FLAGS, f"--user-data-dir={profile}", f"--window-size={size}", "about:blank"]
+    words = [
+        chromium,
+        *FLAGS,
+        "--remote-debugging-pipe",
+        f"--user-data-dir={profile}",
+        f"--window-size={size}",
+        "about:blank",
+    ]
     process = subprocess.Popen(
         ["bash", "-c", f'exec "$@" 3<&{given[0]} 4>&{given[1]}', "bash", *words],
         pass_fds=given,

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_page import FLAGS, chromium
+from tests.e2e.browser import FLAGS
 from tests.support import Place
 
 pytestmark = pytest.mark.extras
 
-__all__ = ["chromium"]
 
 PROBE = """<script>
 const bad = [...document.querySelectorAll('svg text, svg circle, svg rect')].filter(e => {

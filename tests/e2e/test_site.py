@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -140,16 +139,6 @@ def server(site: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{found.server_port}"
         found.shutdown()
         thread.join()
-
-
-@pytest.fixture
-def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        if os.environ.get("CI"):
-            pytest.fail("chromium is not installed")
-        pytest.skip("chromium is not installed")
-    return found
 
 
 def test_in_a_browser(server: str, chromium: str, tmp_path: Path) -> None:
