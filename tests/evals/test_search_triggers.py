@@ -43,6 +43,10 @@ def test_the_trigger_evaluation_reproduces_the_search_benchmark(tmp_path: Path) 
     places = Judge(bodies=True).ranks(WEIGHTS)
     assert column.triggers.wanted == len(places)
     assert column.triggers.ranked_first == sum(place == 0 for _, place in places)
+    first = {result.case: list(result.ranked[:1]) for result in evaluation.results}
+    assert [first[case.id] == list(case.expected.skills_any_of[:1]) for case in some.cases] == [
+        place == 0 for _, place in places
+    ]
     assert column.triggers.overall.right <= column.triggers.ranked_first
     assert (column.triggers.overall.recall or 0) > 0.4
 
