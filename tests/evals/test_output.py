@@ -194,11 +194,16 @@ def test_files_that_a_run_leaves(lab: Lab) -> None:
 
 
 def test_programs_check_in_the_sandbox(lab: Lab, tmp_path: Path) -> None:
+    private = write(tmp_path / "private.txt", "nothing for checks")
+    # One sandbox says that the file is not there, the other that it may not be read.
     checks = (
-        "import os\n"
         "def polite(left): return 'please' in left['answer']\n"
         "def says(left): return 'it is rude'\n"
-        "def sees(left): return open(left['project'] + '/a.txt').read() == 'x' and 'home' not in os.listdir(left['project'] + '/..')\n"
+        "def sees(left):\n"
+        "    try:\n"
+        f"        return 'it has read ' + open({str(private)!r}).read()\n"
+        "    except OSError:\n"
+        "        return open(left['project'] + '/a.txt').read() == 'x'\n"
     )
     write(tmp_path / "cases/checks.py", checks)
     found = {}

@@ -560,6 +560,8 @@ def test_a_directory_that_may_only_be_read(open_root: Path) -> None:
     (open_root / ".claude/skills/x").symlink_to("../../.agent/skills/x")
     for place in (open_root, open_root / ".agent"):
         place.chmod(0o777)
+    for place in (open_root / ".codex/skills", open_root / ".claude/skills"):
+        place.chmod(0o555)
     before = tree(open_root)
     done = subprocess.run(
         [sys.executable, "-c", READ_ONLY, str(open_root)], capture_output=True, text=True, check=True
