@@ -184,7 +184,7 @@ def test_marks_stand_apart(place: Place, vade: Vade) -> None:
     crash = {"id": "bye", "input": "x", "mock": {"turns": [{"error": "crash", "message": "boom"}]}}
     write(place.cwd / "cases.json", [slow, crash, {"id": "none", "input": "x", "mock": {"turns": [final()]}}])
     lines = vade("eval", "run", "cases.json").out.splitlines()
-    assert lines[0] == "⧖ slow timeout: It was not done after 0.1 s."
+    assert lines[0].startswith("⧖ slow timeout: It was not done after 0.1 s")
     assert lines[1] == "! bye error: Unexpected Crash: boom"
     assert "bye, none expect nothing: they pass whatever is done" in lines
 
@@ -311,7 +311,7 @@ def test_the_bar_on_a_terminal(place: Place) -> None:
     os.close(ours)
     assert process.returncode == 0
     drawn = shown.decode().split("\r\x1b[K")
-    assert any(re.fullmatch(r"\[#+\.+\] [1-7] of 8, 100% pass, 0:0\d left", line) for line in drawn), drawn
+    assert any(re.fullmatch(r"\[#+\.+\] [1-7] of 8, 100% pass, \d+:\d\d left", line) for line in drawn), drawn
     assert drawn[-1] == ""
 
 

@@ -135,7 +135,7 @@ def test_runs_wait_side_by_side(lab: Lab) -> None:
         barrier = threading.Barrier(2)
 
         def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
-            self.barrier.wait(timeout=20)
+            self.barrier.wait(timeout=60)
             return Reply(json.dumps(final("met")))
 
     lab.models["meeting"] = Meeting()

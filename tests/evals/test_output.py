@@ -11,12 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.evals.support import BASE, Lab, case, final, select, tool, write
 from vademecum.evals.checks import Check
 from vademecum.evals.judging import judge_pair, judge_statements
 from vademecum.models import scripted
+from vademecum.models.base import Reply
 
 TABLE = (
     "# Result\n\n| 城市 | people |\n|---|---|\n| Oslo | 7 |\n\n- one\n- two\n\n```python\n# no heading\n```\n"
@@ -167,12 +169,30 @@ def test_files_of_checks_are_not_the_runs(lab: Lab) -> None:
     assert (result.outcome, result.files) == ("pass", ("own.txt",))
 
 
-def test_checks_take_their_own_time(lab: Lab, tmp_path: Path) -> None:
-    write(tmp_path / "cases/checks.py", "import time\ndef slow(left): time.sleep(2.5); return True\n")
+def test_checks_take_their_own_time(lab: Lab) -> None:
+    """The judge takes longer than the run may, and the evaluation has looked at the clock before it answers."""
+    now = [0.0]
+    looked = threading.Event()
+
+    def clock() -> float:
+        if now[0] and threading.current_thread() is threading.main_thread():
+            looked.set()
+        return now[0]
+
+    class Slow:
+        name = "slow"
+
+        def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Reply:
+            now[0] = 100.0
+            assert looked.wait(60)
+            return Reply('{"verdicts": [{"passed": true}]}')
+
+    lab.clock = clock
+    lab.models["slow"] = Slow()
     only = case(
-        "x", final(), expected={"output": {"python": "checks.py:slow"}}, constraints={"max_seconds": 0.5}
+        "x", final(), expected={"output": {"judge": "It is polite."}}, constraints={"max_seconds": 0.5}
     )
-    result = lab.one(only.model_copy(update={"place": str(tmp_path / "cases")}))
+    result = lab.one(only, msgspec.structs.replace(BASE, judge="slow"))
     assert (result.outcome, result.error) == ("pass", "")
 
 
@@ -246,8 +266,6 @@ def test_a_model_as_judge_is_marked_as_such(lab: Lab) -> None:
     expected = {"output": {"judge": ["It is polite."]}}
     assert lab.one(case("nobody", final(), expected=expected)).outcome == "unjudged"
     lab.models["referee"] = scripted(['{"verdicts": [{"passed": true}]}'])
-    import msgspec
-
     result = lab.one(
         case("judged", final(), expected=expected), msgspec.structs.replace(BASE, judge="referee")
     )

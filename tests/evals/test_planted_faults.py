@@ -25,7 +25,7 @@ QUICK = [select("demo"), tool("read_file", path="a.txt"), final("总计 42")]
 # Whoever runs the suite lets files be written without a question: these cases find out.
 WRITE = [select("demo"), tool("write_file", path="b.txt", content="x"), final("总计 42")]
 CAREFUL = {**EXPECTED, "trajectory": [{"before": ["approval", "tool:write_file"]}]}
-LIMITS = {"max_turns": 5, "max_tool_calls": 2, "deny_tools": ["write_file"], "max_seconds": 20}
+LIMITS = {"max_turns": 5, "max_tool_calls": 2, "deny_tools": ["write_file"], "max_seconds": 300}
 
 
 def good(number: int, **fields: Any) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def test_every_fault_is_caught_and_named_and_nothing_else(place: Place, tmp_path
         if kind == "crash":
             assert result["error"] == "Unexpected Crash: boom"
         if kind == "time-out":
-            assert result["error"] == "It was not done after 0.3 s."
+            assert result["error"].startswith("It was not done after 0.3 s")
     assert [
         (wrong["file"], wrong["case"], wrong["field"], wrong["message"]) for wrong in report["malformed"]
     ] == [

@@ -97,7 +97,10 @@ def test_ray_ends_what_takes_too_long_and_loses_nothing_with_a_worker(lab: Lab, 
     lab.models["deadly"] = Deadly(tmp_path / "was-killed")
     slow = case("slow", {"seconds": 50, "reply": final()}, constraints={"max_seconds": 0.3})
     cases = [
-        *(case(name, input=name) for name in ("killed once", "killed always", "good", "fine")),
+        *(
+            case(name, input=name, constraints={"max_seconds": 120})
+            for name in ("killed once", "killed always", "good", "fine")
+        ),
         case("frozen", input="frozen", constraints={"max_seconds": 0.3}),
     ]
     way = msgspec.structs.replace(BASE, model="deadly", seconds=1.0)
@@ -111,7 +114,8 @@ def test_ray_ends_what_takes_too_long_and_loses_nothing_with_a_worker(lab: Lab, 
     ]
     assert found[1].error == "Its worker was lost 2 times while it ran."
     late = evaluate(lab, tmp_path / "late", [slow, case("good", final())], OnRay(2))
-    assert [(r.outcome, r.error) for r in late] == [("timeout", "It was not done after 0.3 s."), ("pass", "")]
+    assert [r.outcome for r in late] == ["timeout", "pass"]
+    assert late[0].error.startswith("It was not done after 0.3 s")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from vademecum.evals.performing import Cancelled, Performer, timed_out
+from vademecum.evals.performing import Cancelled, Performer, left_behind, timed_out
 from vademecum.evals.plan import Unit
 from vademecum.evals.results import Result
 from vademecum.evals.stopping import Stop, interrupt
@@ -157,4 +157,4 @@ class _Crew:
                 self._running.pop(running.unit.key, None)
                 self.expected.discard(running.unit.key)
                 self.hire()
-                yield timed_out(running.unit, running.stop.seconds)
+                yield left_behind(running.unit, running.stop.seconds)

@@ -11,7 +11,7 @@ from typing import Any
 
 from vademecum.errors import ConfigError
 from vademecum.evals.engines import GRACE_SECONDS, LAST_SECONDS, Threads
-from vademecum.evals.performing import Performer, failed, timed_out
+from vademecum.evals.performing import Performer, failed, left_behind
 from vademecum.evals.plan import Unit
 from vademecum.evals.results import Result
 from vademecum.evals.trial import CHECK_SECONDS
@@ -114,7 +114,7 @@ class _Crew:
             if now > job.deadline:
                 del self._jobs[ticket]
                 self._replace(job.worker)
-                yield self._settled(timed_out(job.unit, job.unit.seconds))
+                yield self._settled(left_behind(job.unit, job.unit.seconds))
 
     def close(self) -> None:
         """Tell the workers to end what they do and to tidy up, and end them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Event as Flag
 
 from msgspec import structs
@@ -12,7 +12,7 @@ from vademecum.errors import VademecumError
 from vademecum.evals.isolation import Rooms
 from vademecum.evals.plan import Unit
 from vademecum.evals.results import Result, Verdict
-from vademecum.evals.stopping import Stop, Stopped
+from vademecum.evals.stopping import Stop, Stopped, late
 from vademecum.evals.trial import Trial
 from vademecum.evals.turns import Turn, Turns
 from vademecum.evals.workshop import Stock, Workshop
@@ -27,16 +27,22 @@ class Performer:
     """Performs units, any number of them at once; ``models`` are known by name beside the usual ones."""
 
     def __init__(
-        self, workshop: Workshop, *, models: Mapping[str, Model] | None = None, cancelled: Flag | None = None
+        self,
+        workshop: Workshop,
+        *,
+        models: Mapping[str, Model] | None = None,
+        cancelled: Flag | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stock = Stock(workshop, models or {})
         self.cancelled = cancelled or Flag()
+        self._clock = clock
         self.rooms = Rooms()
         self._turns = Turns()
 
     def stop_for(self, unit: Unit) -> Stop:
         """What tells a unit when it is to end."""
-        return Stop(self.cancelled, unit.seconds)
+        return Stop(self.cancelled, unit.seconds, clock=self._clock)
 
     def perform(self, unit: Unit, stop: Stop | None = None) -> Result:
         """Run it once; whatever goes wrong is the result, except an interruption."""
@@ -66,9 +72,14 @@ def _empty(unit: Unit, outcome: Verdict, error: str) -> Result:
 
 
 def timed_out(unit: Unit, seconds: float) -> Result:
-    """The result of a unit that does not come back."""
+    """Return the result of a unit that ended because its time was over."""
+    return structs.replace(_empty(unit, "timeout", late(seconds)), seconds=seconds)
+
+
+def left_behind(unit: Unit, seconds: float) -> Result:
+    """Return the result of a unit that did not end when its time was over."""
     said = f"It was not done after {seconds:g} s, and did not stop when it was told to."
-    return structs.replace(_empty(unit, "timeout", said), seconds=seconds)
+    return structs.replace(timed_out(unit, seconds), error=said)
 
 
 def failed(unit: Unit, error: str) -> Result:

@@ -57,12 +57,21 @@ class Stop:
             raise KeyboardInterrupt
         if reason == "time":
             self.ended = True
-            raise Stopped(f"Stopped: it was not done after {self.seconds:g} s.")
+            raise Stopped(late(self.seconds))
 
     def pause(self, seconds: float) -> None:
         """Wait so long, unless it is to end before."""
         self._cancelled.wait(max(0.0, min(seconds, -self.overdue + 0.001)))
         self.look()
+
+
+def late(seconds: float) -> str:
+    """Return the sentence for a run whose time was over, at whatever point that was noticed.
+
+    >>> late(0.5)
+    'It was not done after 0.5 s.'
+    """
+    return f"It was not done after {seconds:g} s."
 
 
 def interrupt(thread: threading.Thread) -> None:

@@ -22,6 +22,7 @@ from vademecum.evals.output import check_output
 from vademecum.evals.plan import Unit
 from vademecum.evals.results import OUTPUTS, RUNS, Result, Verdict
 from vademecum.evals.selection import check_skills, loaded_skills
+from vademecum.evals.stopping import late
 from vademecum.evals.trajectory import Verdict as Held
 from vademecum.evals.turns import GivesWay, Turn, WaitedFor
 from vademecum.evals.watching import Watcher
@@ -68,7 +69,7 @@ class Trial:
             raise KeyboardInterrupt
         files = self._kept()
         if stop.ended or outcome.status == "interrupted":
-            verdict, error, checks = _late(limit)
+            verdict, error, checks = _too_late(limit)
         else:
             stop.begin_anew(CHECK_SECONDS + unit.configuration.seconds)
             verdict, error, checks = self._judged(outcome, watcher)
@@ -210,8 +211,8 @@ class _SaysNo:
         return Answer("reject", "")
 
 
-def _late(limit: float) -> Judged:
-    return "timeout", f"It was not done after {limit:g} s.", []
+def _too_late(limit: float) -> Judged:
+    return "timeout", late(limit), []
 
 
 def _never_worked(outcome: Outcome) -> bool:
