@@ -490,7 +490,7 @@ def test_interrupt(place: Place, tmp_path: Path) -> None:
     while not cache.exists() and started.poll() is None:  # the first of its two scans is done
         time.sleep(0.001)
     started.send_signal(signal.SIGINT)
-    _, err = started.communicate(timeout=30)
+    _, err = started.communicate(timeout=60)
     assert started.returncode in {0, 130}
     assert "Traceback" not in err
     assert err.strip() == ("vade: interrupted" if started.returncode == 130 else "")

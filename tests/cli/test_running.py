@@ -160,9 +160,7 @@ def test_a_chat_remembers_and_survives_mistakes(files: Place) -> None:
     assert last.request == "second question"
 
 
-SLOW = (
-    "import sys, time\nfor n in range(1000):\n    open('heartbeat', 'a').write('x')\n    time.sleep(0.01)\n"
-)
+SLOW = "import sys, time\nwhile True:\n    open('heartbeat', 'a').write('x')\n    time.sleep(0.01)\n"
 
 
 def slow_run(place: Place) -> subprocess.Popen[bytes]:
@@ -180,7 +178,7 @@ def slow_run(place: Place) -> subprocess.Popen[bytes]:
 
 
 def beating(place: Place) -> Path:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for found in place.cwd.glob(".agent/runs/*/calls/*/work/heartbeat"):
             return found
@@ -192,7 +190,7 @@ def test_ctrl_c_ends_it_cleanly(files: Place) -> None:
     started = slow_run(files)
     heartbeat = beating(files)
     started.send_signal(signal.SIGINT)
-    assert started.wait(timeout=20) == 130
+    assert started.wait(timeout=60) == 130
     size = heartbeat.stat().st_size
     time.sleep(0.2)
     assert heartbeat.stat().st_size == size
@@ -220,13 +218,13 @@ def test_killed_at_any_moment(files: Place) -> None:
         known = run_ids(runs)
         started = slow_run(files)
         # How long a start takes depends on what else the machine does: every other kill waits for the record.
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while number % 2 and run_ids(runs) == known and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(chance.uniform(0.0, 0.25))
         started.kill()
-        started.wait(timeout=10)
-    deadline = time.monotonic() + 10
+        started.wait(timeout=60)
+    deadline = time.monotonic() + 60
     while processes_of(files) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(files) == []
@@ -269,7 +267,7 @@ def test_ctrl_c_stops_a_turn_of_a_chat_and_not_the_chat(files: Place) -> None:
     started.stdin.flush()
     beating(files)
     started.send_signal(signal.SIGINT)
-    out, _ = started.communicate("second\n/quit\n", timeout=30)
+    out, _ = started.communicate("second\n/quit\n", timeout=60)
     assert (started.returncode, "The run was interrupted." in out, "after all" in out) == (0, True, True)
 
 

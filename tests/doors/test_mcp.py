@@ -56,7 +56,9 @@ def place(place: Place) -> Place:
     scripts = skills / "tables/scripts"
     (scripts / "hello.py").write_text("import sys; print('hello', *sys.argv[1:])")
     (scripts / "slow.py").write_text("import time; print('begun', flush=True); time.sleep(60)")
-    (scripts / "steady.py").write_text("import time; time.sleep(2.5); print('done')")
+    (scripts / "steady.py").write_text(
+        "import os, time\nwhile not os.path.exists('go-on'):\n    time.sleep(0.05)"
+    )
     write_skill(
         skills,
         "by-hand",
@@ -294,6 +296,8 @@ def test_progress_of_a_long_script(place: Place, era: str) -> None:
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         told.append((progress, message))
+        for directory in (place.cwd / ".agent/runs").glob("*/calls/*/work"):
+            (directory / "go-on").touch()
 
     async def work() -> None:
         async with connected(place, era, answer=accepting([])) as client:
@@ -458,7 +462,7 @@ def served(place: Place, *words: str, **env: str) -> Iterator[str]:
         yield json.JSONDecoder().raw_decode(_first_document(server))[0]["url"]
     finally:
         server.send_signal(signal.SIGINT)
-        _, complaints = server.communicate(timeout=20)
+        _, complaints = server.communicate(timeout=60)
     assert "Traceback" not in complaints
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -67,12 +66,13 @@ class Server:
 def serving(*answers: Answering) -> Iterator[Server]:
     httpd: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
-    httpd.asked, httpd.answers = [], answers
+    httpd.asked, httpd.answers, httpd.over = [], answers, threading.Event()
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
         yield Server(httpd)
     finally:
+        httpd.over.set()
         httpd.shutdown()
         httpd.server_close()
         thread.join(timeout=5)
@@ -151,5 +151,11 @@ def garbage() -> Answering:
     return lambda handler: handler.reply(200, b"<html>hello</html>", content_type="text/html")
 
 
-def slow(seconds: float) -> Answering:
-    return lambda handler: time.sleep(seconds)
+def silence() -> Answering:
+    """No answer for as long as the server is there."""
+
+    def wait(handler: Handler) -> None:
+        server: Any = handler.server
+        server.over.wait(60)
+
+    return wait

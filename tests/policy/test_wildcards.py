@@ -79,6 +79,6 @@ def test_patterns_that_make_others_hang() -> None:
         "print(matches('*a' * 5000, 'a' * 4999), matches('*a' * 200 + '*b', 'a' * 100_000), matches('?*' * 100 + 'x', 'a' * 5000))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "False False False\n"

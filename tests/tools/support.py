@@ -25,7 +25,7 @@ class Bench:
     place: Path
     sandbox: SandboxName = "none"
     execution: ExecutionSettings = field(
-        default_factory=lambda: ExecutionSettings(seconds=20, memory_mb=256, disk_mb=32, processes=24)
+        default_factory=lambda: ExecutionSettings(seconds=120, memory_mb=256, disk_mb=32, processes=24)
     )
     policy: Decider = field(default_factory=AllowAll)
     approver: Approver = field(default_factory=Consent)
