@@ -89,7 +89,7 @@ class Place:
     def env(self) -> dict[str, str]:
         return {
             "HOME": str(self.home),
-            "PATH": f"{Path(VADE).parent}:/usr/bin:/bin",
+            "PATH": f"{Path(VADE).parent}:{os.environ['PATH']}",
             "VADE_CACHE_DIR": str(self.home / "cache"),
             "COLUMNS": "100",
             "LANG": "C.UTF-8",
