@@ -1,4 +1,4 @@
-"""E1, B10: what a model is told of skills, within a budget."""
+"""B10, C7, E1: what a model is told of skills, within a budget."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_a_source_that_has_something_else_by_now(packed: Place) -> None:
     assert (ages.code, {age["status"] for age in ages.json["skills"]}) == (1, {"gone"})
 
 
-def test_locking_what_is_here(packed: Place) -> None:
+def test_locking_what_is_here(packed: Place) -> None:  # K4
     write_skill(skills(packed), "by-hand")
     (skills(packed) / "a/more").write_text("x")
     done = packed.vade("lock", "--json").json

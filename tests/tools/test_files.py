@@ -204,7 +204,7 @@ def test_our_own_files_are_not_written(tmp_path: Path) -> None:
         assert (seen.code, "deny" in seen.text) == ("denied", True)
 
 
-def test_nothing_goes_unrecorded(tmp_path: Path) -> None:
+def test_nothing_goes_unrecorded(tmp_path: Path) -> None:  # G3
     secret = "s3cr3t-value-of-a-key"
     bench = Bench(tmp_path, env={"SOME_API_KEY": secret, "PATH": "/bin"})
     (bench.project / "x").write_text(f"the key is {secret}")
