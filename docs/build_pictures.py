@@ -1,4 +1,4 @@
-"""Makes the pictures of the tutorial and of the README: ``python -m docs.build_pictures``.
+"""Makes the pictures of the tutorial and of the evaluation page: ``python -m docs.build_pictures``.
 
 Each is followed in a home of its own, and the pages that it leads to are photographed by Chromium.
 """
@@ -22,7 +22,7 @@ def main() -> None:
     with _followed("docs/tutorial.md") as home:
         _photograph(home / "project" / "report.html", TOP / "docs" / "tutorial-report.png", "1000,1000")
         _photograph(home / "other" / "run.html", TOP / "docs" / "tutorial-run.png", "900,960")
-    with _followed("README.md") as home:
+    with _followed("docs/evals.md") as home:
         _photograph(home / "project" / "report.html", TOP / "docs" / "eval-report.png", "1000,1100")
 
 
