@@ -121,7 +121,19 @@ def test_both_languages_show_the_same(page: str) -> None:
     ]
     assert headings(page) == headings(other)
     assert rows(page) == rows(other)
-    assert links(page) - {"README.zh-CN.md"} == links(other) - {"README.md"}
+    theirs = {link.replace(".zh.md", ".md") for link in links(other)}
+    assert links(page) - {"README.zh-CN.md"} == theirs - {"README.md"}
+
+
+def test_the_chinese_readme_leads_to_chinese_pages() -> None:
+    """The site finds the page in the reader's language by itself; where a README is read, nothing does."""
+    for link in links("README.zh-CN.md") - {"README.md"}:
+        assert not (TOP / chinese(link)).exists(), f"link to {chinese(link)} instead"
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md"])
+def test_a_readme_is_a_first_page(page: str) -> None:
+    assert len(text_of(page).encode()) <= 8192, "move what is not for the first page into docs/"
 
 
 @pytest.mark.parametrize(

@@ -124,9 +124,9 @@ def test_its_own_tests_pass_there(clean: Clean) -> None:
 @pytest.mark.parametrize("clean", VERSIONS[:1], indirect=True)
 def test_programs_that_use_it_are_typed(clean: Clean, place: Place, tmp_path: Path) -> None:
     programs = [*(TOP / "examples").glob("*.py"), TOP / "tests/e2e/user_program.py"]
-    for number, block in enumerate(python_blocks("README.md")):
-        (tmp_path / f"readme_{number}.py").write_text(block)
-        programs.append(tmp_path / f"readme_{number}.py")
+    for number, block in enumerate(python_blocks("README.md") + python_blocks("docs/for-agents.md")):
+        (tmp_path / f"block_{number}.py").write_text(block)
+        programs.append(tmp_path / f"block_{number}.py")
     assert len(programs) >= 5
     words = [
         sys.executable,
