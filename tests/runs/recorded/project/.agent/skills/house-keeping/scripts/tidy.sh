@@ -1,0 +1,2 @@
+#!/bin/sh
+echo "nothing to tidy${1:+ in $1}"
