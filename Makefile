@@ -80,7 +80,7 @@ bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.packs $(if $(SKILLS),--skills $(SKILLS))
 	$(BIN)/python -m bench.governance $(if $(SKILLS),--agents $(SKILLS)) $(PEER_PYTHON)
 	$(BIN)/python -m bench.evals $(if $(SKILLS),--cases $(SKILLS)) $(PEER_PYTHON)
-	$(BIN)/python -m bench.doors $(if $(SKILLS),--skills $(SKILLS))
+	$(BIN)/python -m bench.integrations $(if $(SKILLS),--skills $(SKILLS))
 
 recording: $(VENV)/.base
 	$(BIN)/python -m docs.record

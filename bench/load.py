@@ -9,9 +9,8 @@ from pathlib import Path
 from bench.measure import best, print_table
 from bench.trees import plain_tree
 from vademecum import IndexOptions, build_index
-from vademecum.loader.body import load_body
 from vademecum.loader.catalogue import Form, render_catalogue
-from vademecum.loader.resource import load_resource
+from vademecum.loader.loading import load_body, load_resource
 
 ROUNDS = 500
 FORMS: tuple[Form, ...] = ("list", "xml", "json")

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from bench.measure import best, in_process, print_table
-from vademecum.tools.process import Streams, run_command
-from vademecum.tools.sandbox.base import Jail, Sandbox
-from vademecum.tools.sandbox.choose import probe
-from vademecum.tools.sandbox.supervised import Unconfined
+from vademecum.sandbox.base import Jail, Sandbox
+from vademecum.sandbox.choose import probe
+from vademecum.sandbox.process import Streams, run_command
+from vademecum.sandbox.supervised import Unconfined
 
 REPEAT = 30
 OUTPUT_MB = 100
@@ -27,7 +27,7 @@ from vademecum.policy.approval import Consent
 from vademecum.policy.base import AllowAll
 from vademecum.policy.gate import Gate
 from vademecum.tools.runtime import Surroundings, Tools
-from vademecum.tools.sandbox.choose import choose_sandbox
+from vademecum.sandbox.choose import choose_sandbox
 from vademecum.tools.workspace import Workspace
 
 place, sandbox = Path(sys.argv[1]), sys.argv[2]

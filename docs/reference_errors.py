@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from docs.reference_words import Say, table
 from vademecum import errors
-from vademecum.agent.actions import ReplyWrong
+from vademecum.agent.protocol import ReplyWrong
 from vademecum.cli.main import _exit_code
 from vademecum.errors import VademecumError
 
@@ -40,7 +40,7 @@ _FINER = {
     "arguments": ("ToolRefused", "a tool was called with arguments of the wrong type or size", "correct them as the sentence says"),
     "body-too-long": ("LoadRefused", "a body has more lines or characters than may be handed over", "move parts of it to `references/`, or cut it: `vade show --truncate`"),
     "budget": ("(observation)", "too little of the run's budget is left for a skill that runs by itself", "raise `--max-turns`, or do less in one run"),
-    "changed": ("FileRefused", "a file changed while it was read", "run the command again"),
+    "changed": ("FileRefused, VademecumError", "a file changed while it was read, or what was asked about changed before the answer", "run the command again, or ask again"),
     "dependencies": ("ToolRefused", "a script declares packages that are not installed, or cannot be understood", "install them, or approve the network where `uv` is present"),
     "denied": ("Denied", "a rule, a bound or a charter does not allow it", "`vade permissions explain` names the rule"),
     "exists": ("SkillRefused", "there is a skill of that name already", "choose another name, or edit it"),
@@ -52,13 +52,13 @@ _FINER = {
     "interrupted": ("(observation)", "Ctrl-C, or the process ended, while a tool ran", "run it again"),
     "invalid-yaml": ("(problem)", "a charter is not YAML", "correct the line that it names"),
     "judge": ("VademecumError", "a model that judges gave no usable verdict", "try again, or another `--judge`"),
-    "loaded-already": ("(observation)", "the model selected a skill twice", "nothing: the model is told"),
     "max-context": ("(observation)", "a body does not fit into the prompt any more", "shorten it, or do less in one run"),
     "missing": ("PackRefused, ToolRefused, LoadRefused", "there is no such file, source or skill", "check the name; the sentence lists what is there"),
     "name": ("SkillRefused", "the name of a new skill is not valid", "lowercase letters, digits and single hyphens"),
     "no-charter": ("CharterRefused", "there is no charter or simulation at that path", "name a `skill_registry.yaml`, or its directory"),
     "busy": ("VademecumError", "a client of `vade mcp` has too many scripts running or waiting for an answer", "let some of them end"),
     "closed": ("RecordDamaged", "something was to be written into a record that is closed", "begin another run"),
+    "no-question": ("VademecumError", "no call of this agent waits for that answer, or it was answered already", "ask again"),
     "no-run": ("RecordDamaged", "there is no such run, or no such event in it", "`vade runs list` shows the runs"),
     "no-section": ("LoadRefused", "a file has no section of that heading", "take one of the headings that the sentence lists"),
     "no-suite": ("CaseRefused", "there are no cases, or no results yet", "`vade eval init` writes cases, `vade eval run` makes results"),
@@ -66,7 +66,7 @@ _FINER = {
     "not-a-directory": ("FileRefused", "a directory was expected", "name one"),
     "not-a-file": ("FileRefused, ToolRefused", "it is a directory, a FIFO, a device, or leads through a file", "name a plain file"),
     "not-installed": ("PackRefused", "no skill of that name was installed here", "`vade list` shows what is there; mind `--scope`"),
-    "not-loaded": ("(observation)", "the model used a file or script of a skill that it had not selected", "nothing: the model is told to select it first"),
+    "not-loaded": ("(observation)", "the model ran a script of a skill that it had not loaded", "nothing: the model is told to load it first"),
     "not-text": ("ToolRefused, LoadRefused", "the file is not UTF-8 text", "convert it, or let a script read it"),
     "not-utf8": ("SkillRefused", "a description is not valid text", "write it in UTF-8"),
     "pattern": ("ToolRefused", "a search pattern is no RE2 expression", "correct it; RE2 has no look-around and no back-references"),

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from docs.reference_words import Say, table
-from vademecum import BUILTIN_ROOT, Agent, Context, IndexOptions, Policy, Root, Toolkit, build_index, models
+from vademecum import BUILTIN_ROOT, Agent, Context, IndexOptions, Policy, Root, build_index, models
 from vademecum.agent.budget import Budget
-from vademecum.doors.journal import Journal
 from vademecum.errors import ModelUnavailable
 from vademecum.governance import load_charter
 from vademecum.models.by_script import Turn
 from vademecum.policy.approval import Consent
 from vademecum.runs.reading import read_run
 from vademecum.runs.record import Event
+from vademecum.session.place import Place
+from vademecum.session.session import Session
+from vademecum.session.view import View
+from vademecum.tools.calls import UnloadSkill, UseSkill
 
 MAX_TEXT = 110
 
@@ -116,8 +119,12 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
             "report": "path, hash and size of what was read, whether it was cut, how many hidden characters were removed",
         },
     ),
+    "skill_unloaded": (
+        "A skill is not active any more.",
+        {"skill": "source, name and version"},
+    ),
     "resource_loaded": (
-        "A file of a loaded skill was read.",
+        "A file of a skill was read.",
         {
             "skill": "source, name and version",
             "path": "the file, relative to the skill",
@@ -129,6 +136,7 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
         {
             "call": "the number of the call in this run",
             "tool": "its name",
+            "skill_id": "source, name and version of the skill, if there is one",
             "risk": "`low`, `medium` or `high`",
             "agent": "who called",
             "skill": "on whose behalf, or whose script it is",
@@ -347,9 +355,7 @@ def _agents(context: Context) -> Iterable[Agent]:
     yield Agent(
         models.scripted(chartered),
         **common,  # type: ignore[arg-type]
-        charter=load_charter(context.cwd / "skill_registry.yaml"),
-        agent_type="clerk",
-        state={"budget": 8},
+        guard=load_charter(context.cwd / "skill_registry.yaml").guard("clerk", {"budget": 8}),
     )
     read = _does("call_tool", tool="read_file", arguments={"path": "long.txt"})
     yield Agent(
@@ -362,12 +368,16 @@ def _agents(context: Context) -> Iterable[Agent]:
 def _handed_out(context: Context) -> str:
     """A run of another program's agent, while the skills change."""
     builtin = build_index([Root(BUILTIN_ROOT, "builtin")], IndexOptions())
-    journal = Journal(builtin, context=context, agent="claude-code", door="mcp")
-    Toolkit(builtin, agent="claude-code", journal=journal).call("load_skill", {"skill_name": "file-diff"})
-    journal.adopt(build_index([Root(context.cwd / "skills", "project")], IndexOptions()))
-    with journal.held() as record:
-        journal.close()
-    return record.run_id
+    policy = Policy.load(context)
+    session = Session(builtin, place=Place.at(context), policy=policy, agent="claude-code", client="mcp")
+    session.call(UseSkill("file-diff"))
+    session.call(UnloadSkill("file-diff"))
+    session.adopt(
+        policy, View(build_index([Root(context.cwd / "skills", "project")], IndexOptions()), policy)
+    )
+    run_id = session.run_id
+    session.close()
+    return run_id
 
 
 def _does(type_: str, **payload: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def run(question: str) -> str:
             if block["type"] == "tool_use":
                 result = kit.call(block["name"], block["input"])
                 answer = {"type": "tool_result", "tool_use_id": block["id"], "content": result.text}
-                results.append(answer | {"is_error": result.is_error})
+                results.append(answer | {"is_error": not result.ok})
         if not results:
             return "".join(block.get("text", "") for block in blocks)
         messages.append({"role": "user", "content": results})

@@ -25,7 +25,9 @@ def _is_installed(package: str) -> bool:
 
 
 collect_ignore = [
-    f"vademecum/doors/{module}.py" for module, package in _FRAMEWORKS.items() if not _is_installed(package)
+    f"vademecum/integrations/{module}.py"
+    for module, package in _FRAMEWORKS.items()
+    if not _is_installed(package)
 ]
 
 

@@ -19,14 +19,12 @@ TYPE_CHECKING = False  # as `typing` has it; importing that module would take 10
 
 if TYPE_CHECKING:
     from vademecum import models as models
+    from vademecum.agent.agent import Agent as Agent
     from vademecum.agent.budget import Budget as Budget
     from vademecum.agent.loop import Outcome as Outcome
-    from vademecum.assembly.agent import Agent as Agent
     from vademecum.config import Config as Config
     from vademecum.config import load_config as load_config
     from vademecum.context import Context as Context
-    from vademecum.doors.manager import SkillsManager as SkillsManager
-    from vademecum.doors.toolkit import Toolkit as Toolkit
     from vademecum.errors import ConfigError as ConfigError
     from vademecum.errors import Denied as Denied
     from vademecum.errors import LoadRefused as LoadRefused
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
     from vademecum.errors import SkillNotFound as SkillNotFound
     from vademecum.errors import SkillRefused as SkillRefused
     from vademecum.errors import VademecumError as VademecumError
+    from vademecum.integrations.manager import SkillsManager as SkillsManager
+    from vademecum.integrations.toolkit import Toolkit as Toolkit
     from vademecum.policy.engine import Policy as Policy
     from vademecum.registry.build import build_index as build_index
     from vademecum.registry.build import refresh_index as refresh_index
@@ -55,7 +55,7 @@ __version__ = VERSION
 
 # Where each public name lives. It is imported when first used, so that `import vademecum` costs nothing.
 _HOMES = {
-    "Agent": "assembly.agent",
+    "Agent": "agent.agent",
     "Budget": "agent.budget",
     "Outcome": "agent.loop",
     "models": "models",
@@ -64,8 +64,8 @@ _HOMES = {
     "Denied": "errors",
     "Policy": "policy.engine",
     "LoadRefused": "errors",
-    "SkillsManager": "doors.manager",
-    "Toolkit": "doors.toolkit",
+    "SkillsManager": "integrations.manager",
+    "Toolkit": "integrations.toolkit",
     "Hit": "search.finder",
     "Finder": "search.finder",
     "ConfigError": "errors",

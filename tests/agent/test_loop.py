@@ -143,14 +143,14 @@ def test_source_picks_among_namesakes(stage: Stage) -> None:
     assert "of the user" in stage.prompt()
     stage.run(select("same"), turn, final())
     assert "of the project" in stage.prompt()
-    assert "Another skill called same is loaded already" in stage.prompt()
+    assert "of the user" in stage.prompt()
 
 
 def test_a_wrong_reply_is_sent_back_with_its_fault(stage: Stage) -> None:  # H2
     outcome = stage.run("let me think", '{"action": {"type": "fly", "payload": {}}}', final("right"))
     assert (outcome.status, outcome.answer) == ("done", "right")
     assert "has no JSON object" in stage.model.seen[1][-1].content
-    assert "Input tag 'fly'" in stage.model.seen[2][-1].content
+    assert "there is no 'fly'" in stage.model.seen[2][-1].content
     assert stage.types(outcome).count("reply_wrong") == 2
     assert outcome.stats["turns"] == 3  # each call of the model counts
 

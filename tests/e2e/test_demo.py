@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.documents import TOP
 from tests.support import VADE, Place
-from vademecum.tools.sandbox.choose import Real, probe
+from vademecum.sandbox.choose import Real, probe
 
 DEMO = TOP / "examples" / "demo.sh"
 # Everything the demo runs besides vade; bubblewrap is what makes the difference.

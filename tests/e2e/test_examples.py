@@ -97,7 +97,7 @@ def test_anthropic(place: Place) -> None:
                     "type": "tool_use",
                     "id": "t2",
                     "name": "get_skill_script_path",
-                    "input": {"skill_name": "file-diff", "script_name": "gone.py"},
+                    "input": {"skill_name": "file-diff", "script_name": "compare.py"},
                 }
             ]
         },
@@ -111,7 +111,10 @@ def test_anthropic(place: Place) -> None:
     assert asked[0]["headers"]["X-Api-Key"] == "k"
     last = asked[-1]["body"]["messages"]
     assert last[2]["content"][0]["content"].startswith('<skill_content name="file-diff"')
-    assert (last[4]["content"][0]["is_error"], "has no script" in last[4]["content"][0]["content"]) == (
+    assert (
+        last[4]["content"][0]["is_error"],
+        "run_script runs it in a sandbox" in last[4]["content"][0]["content"],
+    ) == (
         True,
         True,
     )

@@ -15,7 +15,7 @@ from vademecum.models.base import Model
 from vademecum.models.by_script import Scripted
 from vademecum.runs.reading import read_run
 from vademecum.runs.record import Record
-from vademecum.tools.runtime import Tools
+from vademecum.session.session import Session
 
 
 def find() -> vm.SkillIndex:
@@ -109,10 +109,10 @@ def govern() -> None:
         assert_type(error.code, str)
 
 
-def keep(record: Record, tools: Tools, index: vm.SkillIndex) -> None:
-    """What needs a run's record and its tools, so it is checked and not called."""
+def keep(record: Record, session: Session) -> None:
+    """What needs a run's record and a session, so it is checked and not called."""
     assert_type(gov.Audit(record, secrets=Secrets({})), gov.Audit)
-    assert_type(gov.Scripts(tools, index.get), gov.Scripts)
+    assert_type(gov.Scripts(session), gov.Scripts)
     assert_type(gov.replay_outcomes(read_run(Path("runs"), record.run_id)).compared, int)
 
 

@@ -15,9 +15,6 @@ from tests.agent.support import final, run_script, select, tool
 from tests.support import Place, index_of, write_skill
 from tests.tools.support import Bench
 from vademecum import Agent, Outcome
-from vademecum.agent.base import Kind
-from vademecum.agent.doing import Done
-from vademecum.assembly.charter import Chartered, Past
 from vademecum.errors import CharterRefused, Denied
 from vademecum.governance import (
     Actor,
@@ -35,12 +32,14 @@ from vademecum.governance import (
 )
 from vademecum.governance.engine import arguments_of
 from vademecum.governance.export import as_yaml, collect, spread
+from vademecum.governance.guard import CharterGuard
 from vademecum.governance.loading import charter_of, lint_text
 from vademecum.masking import Secrets
 from vademecum.models.by_script import Scripted
 from vademecum.policy.approval import Consent
 from vademecum.runs.reading import read_run
 from vademecum.runs.record import Record
+from vademecum.session.base import Kind, Result
 
 CHARTER = """\
 skills:
@@ -65,7 +64,7 @@ def bench(tmp_path: Path) -> Bench:
 def broker(bench: Bench) -> Broker:
     linted = lint_text(CHARTER)
     assert linted.registry is not None
-    scripts = Scripts(bench.tools, index_of(bench.place / "root").get)
+    scripts = Scripts(bench.session)
     return Broker(linted.registry, None, Engines(Functions({"rest": lambda agent: "rested"}), scripts))
 
 
@@ -158,9 +157,7 @@ def run(place: Place, *turns: Any, agent_type: str = "clerk", state: dict[str, A
         index=place.build(),
         approver=Consent(),
         context=place.context,
-        charter=charter_of(AGENT),
-        agent_type=agent_type,
-        state=state,
+        guard=charter_of(AGENT).guard(agent_type, state),
     )
     return agent.run("do it")
 
@@ -194,21 +191,27 @@ def test_the_agent_loop_asks_the_charter(place: Place) -> None:
     assert len(events(place, outcome, "tool_called")) == 2
 
 
+class Guarded:
+    """A guard at work in one run."""
+
+    def __init__(self, guard: CharterGuard, place: Path) -> None:
+        run = place / f"r{len(list(place.iterdir()))}"
+        run.mkdir()
+        self.guard = guard
+        self._record = Record(run, secrets=Secrets({}), clock=lambda: 0.0)
+
+    def act(self, kind: Kind, name: str, said: dict[str, Any], do: Any) -> Any:
+        return self.guard.act(kind, name, said, do, record=self._record)
+
+
 def chartered(
     *definitions: SkillDefinition, place: Path, state: dict[str, Any] | None = None, agent_type: str = "clerk"
-) -> tuple[Chartered, Past]:
-    past = Past("me", agent_type, state or {})
-    return one_more(Charter(SkillRegistry(definitions)), past, place), past
+) -> tuple[Guarded, CharterGuard]:
+    guard = Charter(SkillRegistry(definitions)).guard(agent_type, state, name="me")
+    return Guarded(guard, place), guard
 
 
-def one_more(charter: Charter, past: Past, place: Path) -> Chartered:
-    run = place / f"r{len(list(place.iterdir()))}"
-    run.mkdir()
-    secrets = Secrets({})
-    return Chartered(charter, past, Record(run, secrets=secrets, clock=lambda: 0.0), secrets=secrets)
-
-
-def tried(found: Chartered, kind: Kind, name: str, do: Any = lambda: "done", **said: Any) -> Any:
+def tried(found: Guarded, kind: Kind, name: str, do: Any = lambda: "done", **said: Any) -> Any:
     try:
         return found.act(kind, name, said, do)
     except Denied as error:
@@ -229,9 +232,7 @@ def test_what_is_said_to_a_tool_must_be_listed(tmp_path: Path) -> None:
     assert "'arguments' is unknown" in tried(found, "script", x, arguments=["--limit", "9999"])
     assert "'files' is unknown" in tried(found, "script", x, files=["secret"])
     assert "'network' is unknown" in tried(found, "script", x, network=True)
-    assert (
-        tried(found, "script", x, skill="s", script="x.py", arguments=[], files=[], network=False) == "done"
-    )
+    assert tried(found, "script", x) == "done"
     assert tried(found, "script", y, arguments=["a"], network=True) == "done"
     assert "'files' is unknown" in tried(found, "script", y, arguments=["a"], files=["b"])
     assert "'path' is unknown (there are: none)" in tried(found, "tool", "write_file", path="/etc/x")
@@ -265,7 +266,7 @@ def test_a_run_is_one_whole_for_conflicts_and_limits(tmp_path: Path) -> None:
     assert "Limit of 1 in 4 steps" in tried(found, "tool", "list_dir")
     tried(found, "tool", "read_file")
     assert tried(found, "tool", "list_dir") == "done"  # step 4: the next four
-    child = one_more(found._charter, past, tmp_path)
+    child = Guarded(past, tmp_path)
     assert "Conflicts" in tried(child, "tool", "write_file")
     assert tried(child, "tool", "read_file") == "done"
     assert "Limit" in tried(found, "tool", "grep")
@@ -279,12 +280,12 @@ def test_what_was_begun_counts_whatever_came_of_it(tmp_path: Path) -> None:
     found, past = chartered(
         tool_of("run", "run", institutional_constraints=keys), place=tmp_path, state={"budget": 10}
     )
-    refused = Done("no such file", code="missing")
+    refused = Result("no such file", "missing")
     assert tried(found, "tool", "run", lambda: refused) is refused
-    assert (past.actor.state, past.steps, past.ledger.agents) == ({"budget": 10}, 0, {})
-    half = Done("did half", code="stopped-time")
+    assert (past.agent.state, past.steps, past.ledger.agents) == ({"budget": 10}, 0, {})
+    half = Result("did half", "stopped-time")
     assert tried(found, "tool", "run", lambda: half) is half
-    assert (past.actor.state, past.steps) == ({"budget": 5}, 1)
+    assert (past.agent.state, past.steps) == ({"budget": 5}, 1)
     assert "Cooldown" in tried(found, "tool", "run")
 
 
@@ -295,7 +296,7 @@ def test_one_definition_that_allows_it_is_enough(tmp_path: Path) -> None:
     for definitions in ((strict, lax, other), (other, lax, strict)):
         found, past = chartered(*definitions, place=tmp_path, state={"ok": False, "budget": 1})
         assert tried(found, "tool", "write_file") == "done"
-        assert past.actor.state["budget"] == 0
+        assert past.agent.state["budget"] == 0
         # Nothing allows it any more: the reasons are those of the first that is for this agent.
         first = next(each for each in definitions if each is not other)
         assert tried(found, "tool", "write_file").startswith(
@@ -318,10 +319,10 @@ def test_runs_side_by_side_keep_to_one_limit(tmp_path: Path) -> None:
     found, past = chartered(
         tool_of("pay", "pay", institutional_constraints=keys), place=tmp_path, state={"budget": 10}
     )
-    runs = [found, *(one_more(found._charter, past, tmp_path) for _ in range(3))]
+    runs = [found, *(Guarded(past, tmp_path) for _ in range(3))]
     ready, done = threading.Barrier(len(runs)), []
 
-    def pay(run: Chartered) -> None:
+    def pay(run: Guarded) -> None:
         ready.wait()
         done.append(tried(run, "tool", "pay", lambda: time.sleep(0.01)))
 
@@ -330,12 +331,12 @@ def test_runs_side_by_side_keep_to_one_limit(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (past.actor.state["budget"], done.count(None)) == (9, 1)
+    assert (past.agent.state["budget"], done.count(None)) == (9, 1)
 
 
 def test_an_act_inside_an_act_is_refused(tmp_path: Path) -> None:
     found, past = chartered(tool_of("outer", "outer"), tool_of("inner", "inner"), place=tmp_path)
-    child = one_more(found._charter, past, tmp_path)
+    child = Guarded(past, tmp_path)
 
     def nested() -> str:
         with pytest.raises(Denied, match="is being carried out"):

@@ -12,8 +12,7 @@ import pytest
 
 from tests.support import index_of, write_skill
 from vademecum import LoadRefused, PathRefused, Skill
-from vademecum.loader.body import BodyLimits, load_body, load_document
-from vademecum.loader.resource import load_resource
+from vademecum.loader.loading import BodyLimits, load_body, load_document, load_resource
 from vademecum.skill.assets import list_assets, script_path
 
 DOCUMENT = "---\nname: x\ndescription: y\n---\n# Title\r\n\r\nDo it.\n"
@@ -267,5 +266,6 @@ def test_nothing_is_read_that_was_not_asked_for(root: Path) -> None:
         "kit.call('skill', {'name': 'asked'}); print([name for name in opened if 'SKILL' in name or '.md' in name or '.py' in name and 's.py' in name])\n"
         "opened.clear(); kit.call('load_skill_asset', {'skill_name': 'asked', 'relative_path': 'references/r.md'}); print(opened[-1:])"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True)
+    words = [sys.executable, "-c", code, str(root)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=root.parent)
     assert done.stdout.splitlines() == ["['SKILL.md']", "['r.md']"]

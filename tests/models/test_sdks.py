@@ -13,7 +13,7 @@ from tests.models import server
 from tests.models.server import Answering, serving
 from tests.support import Place
 from vademecum import Agent, ConfigError, models
-from vademecum.agent.actions import schema
+from vademecum.agent.protocol import schema
 from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
 from vademecum.models.base import Message, Model, Reply, Usage
 from vademecum.models.choose import choose_model

@@ -8,9 +8,8 @@ import pytest
 
 from tests.support import write_skill
 from tests.tools.support import Bench
-from vademecum.policy.bounds import Bound, Bounds
-from vademecum.policy.risk import RISKS, Risk
-from vademecum.tools.calls import TOOLS
+from vademecum.policy.bounds import RISKS, Bound, Bounds, Risk
+from vademecum.tools.calls import DIRECT_TOOLS
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_entries_that_were_split_at_blanks() -> None:
 
 
 def test_every_tool_has_a_risk() -> None:
-    assert set(TOOLS) == set(RISKS)
+    assert {*DIRECT_TOOLS, "run_script"} == set(RISKS)
     assert [name for name, risk in RISKS.items() if risk is Risk.HIGH] == [
         "write_file",
         "delete_file",
@@ -85,22 +84,18 @@ def test_the_bound_holds_for_scripts(
         assert "because 'allowed-tools' of skill 'tried' does not name 'run_script' for this" in seen.text
 
 
-def test_the_bound_holds_for_tools_on_behalf_of_a_skill(tmp_path: Path) -> None:
-    from tests.support import index_of
-
+def test_the_bound_of_an_active_skill_holds_for_tools(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     write_skill(
         tmp_path / "root",
         "tried",
         "---\nname: tried\ndescription: y\nallowed-tools: Read(docs/**) Grep\n---\n",
     )
-    skill = index_of(tmp_path / "root").get("tried")
     (bench.project / "docs").mkdir()
     (bench.project / "docs/a.md").write_text("a")
     (bench.project / "b.md").write_text("b")
-    outcomes = {
-        path: bench.tools.call("read_file", {"path": path}, skill=skill).ok for path in ("docs/a.md", "b.md")
-    }
+    outcomes = {path: bench.call("read_file", {"path": path}).ok for path in ("docs/a.md", "b.md")}
     assert outcomes == {"docs/a.md": True, "b.md": False}
-    assert bench.tools.call("read_file", {"path": "b.md"}).ok
-    assert not bench.tools.call("list_dir", {}, skill=skill).ok
+    assert not bench.call("list_dir", {}).ok
+    assert bench.call("unload_skill", {"skill": "tried"}).ok
+    assert bench.call("read_file", {"path": "b.md"}).ok

@@ -226,7 +226,7 @@ def test_loaded_from_the_files_of_a_place(place: Place) -> None:
             ]
         },
     )
-    kit = Toolkit(place.build(), policy=Policy.load(place.context))
+    kit = Toolkit(place.build(), policy=Policy.load(place.context), context=place.context)
     assert [skill.name for skill in kit.skills] == ["file-diff", "skill-author"]
     assert Policy.load(place.context).decide(Request("skill", ("mine",))).reason == (
         "rule 2 of the project's configuration: deny skill 'mine'"

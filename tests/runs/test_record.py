@@ -10,9 +10,8 @@ import pytest
 from vademecum.errors import PathRefused, RecordDamaged
 from vademecum.masking import Secrets
 from vademecum.runs.page import page_of
-from vademecum.runs.place import new_run
 from vademecum.runs.reading import read_run, read_summary, run_ids
-from vademecum.runs.record import Event, Record
+from vademecum.runs.record import Event, Record, new_run
 from vademecum.runs.timeline import timeline
 
 

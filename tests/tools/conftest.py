@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.support import Bench
-from vademecum.tools.sandbox.choose import Real, probe
+from vademecum.sandbox.choose import Real, probe
 
 
 @pytest.fixture(params=["bubblewrap", "landlock"])

@@ -1,26 +1,31 @@
-"""A place to try scripts in: a skill, a project, a home, and tools that allow everything."""
+"""A place to try tools and scripts in: a skill, a project, a home, and a session that allows everything."""
 
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from tests.support import index_of, write_skill
-from vademecum.config import ExecutionSettings, SandboxName
+from vademecum import Context
+from vademecum.config import Config, ExecutionSettings, SandboxName
+from vademecum.masking import Secrets
 from vademecum.policy.approval import Approver, Consent
 from vademecum.policy.base import AllowAll, Decider
-from vademecum.policy.gate import Gate
-from vademecum.tools.base import AuditRecord, Observation
-from vademecum.tools.runtime import Surroundings, Tools
-from vademecum.tools.sandbox.choose import choose_sandbox
+from vademecum.runs.record import Event
+from vademecum.sandbox.choose import choose_sandbox
+from vademecum.session.base import Result
+from vademecum.session.place import Place
+from vademecum.session.session import Session
 from vademecum.tools.workspace import Workspace
 
 
 @dataclass
 class Bench:
-    """Scripts of one skill, run by real tools."""
+    """Tools and scripts of one skill, called through a real session."""
 
     place: Path
     sandbox: SandboxName = "none"
@@ -30,7 +35,7 @@ class Bench:
     policy: Decider = field(default_factory=AllowAll)
     approver: Approver = field(default_factory=Consent)
     env: dict[str, str] = field(default_factory=dict)
-    records: list[AuditRecord] = field(default_factory=list)
+    records: list[SimpleNamespace] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.skill = write_skill(self.place / "root", "tried")
@@ -39,18 +44,29 @@ class Bench:
         self.project.mkdir()
 
     @cached_property
-    def tools(self) -> Tools:
-        around = Surroundings(
-            workspace=Workspace(self.project),
-            record=self.place / "run",
-            skill=lambda name: index_of(self.place / "root").get(name),
-            sandbox=partial(choose_sandbox, self.sandbox),
-            execution=self.execution,
-            env=self.env,
-            observer=self.records.append,
+    def session(self) -> Session:
+        """A session in which the skill is active."""
+        context = Context(cwd=self.project, home=self.place / "home", env=self.env)
+        config = replace(Config(), execution=self.execution)
+        session = Session(
+            index_of(self.place / "root"),
+            place=Place(context, config, self.project, Workspace(self.project), Secrets(self.env)),
+            policy=self.policy,
+            approver=self.approver,
+            runs=self.place / "runs",
+            listener=self._heard,
+            sandbox=lambda _: choose_sandbox(self.sandbox),
         )
-        gate = Gate(self.policy, project=self.project, approver=self.approver)
-        return Tools(gate, around)
+        session.activate("tried")
+        return session
+
+    def _heard(self, event: Event) -> None:
+        if event.type == "tool_called":
+            self.records.append(SimpleNamespace(**event.data))
+
+    def call(self, name: Any, arguments: Any, **options: Any) -> Result:
+        """Call a tool by its name."""
+        return self.session.call_named(name, arguments, **options)
 
     def script(self, text: str | bytes, name: str = "x.py") -> Path:
         """Write a script of the skill."""
@@ -61,16 +77,16 @@ class Bench:
 
     def run(
         self, *arguments: str, name: str = "x.py", files: tuple[str, ...] = (), network: bool = False
-    ) -> Observation:
+    ) -> Result:
         """Run a script of the skill."""
         call = {
             "skill": "tried",
-            "script": name,
-            "arguments": list(arguments),
+            "relative_path": name,
+            "args": list(arguments),
             "files": list(files),
             "network": network,
         }
-        return self.tools.call("run_script", call)
+        return self.call("run_script", call)
 
     def printed(
         self, *arguments: str, name: str = "x.py", files: tuple[str, ...] = (), network: bool = False

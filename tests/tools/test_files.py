@@ -26,11 +26,11 @@ def files(tmp_path: Path) -> Bench:
 
 
 def said(bench: Bench, tool: str, **arguments: object) -> str:
-    return bench.tools.call(tool, arguments).text
+    return bench.call(tool, arguments).text
 
 
 def test_read_file(files: Bench) -> None:
-    seen = files.tools.call("read_file", {"path": "notes/a.txt"})
+    seen = files.call("read_file", {"path": "notes/a.txt"})
     assert (seen.text, seen.facts["lines"], seen.ok) == ("one\ntwo\nthree\n", 3, True)
     assert said(files, "read_file", path="notes/a.txt", first_line=2, lines=1) == "two\n\n[lines 2 to 2 of 3]"
     assert said(files, "read_file", path=str(files.project / "b.txt")) == "zwei\n"
@@ -62,29 +62,29 @@ def test_read_file_refusals(files: Bench, path: str, code: str) -> None:
     os.mkfifo(files.project / "fifo")
     with open(files.project / "large", "wb") as large:
         large.truncate(20 * 1024 * 1024)
-    seen = files.tools.call("read_file", {"path": path})
+    seen = files.call("read_file", {"path": path})
     assert (seen.ok, seen.code) == (False, code)
     assert "secret" not in seen.text
 
 
 def test_list_dir(files: Bench) -> None:
     assert said(files, "list_dir") == "b.txt (5 bytes)\nnotes/"
-    assert files.tools.call("list_dir", {"path": "b.txt"}).code == "not-a-directory"
-    assert files.tools.call("list_dir", {"path": "/"}).code == "missing"
+    assert files.call("list_dir", {"path": "b.txt"}).code == "not-a-directory"
+    assert files.call("list_dir", {"path": "/"}).code == "missing"
 
 
 def test_grep(files: Bench) -> None:
     assert said(files, "grep", pattern="^t") == "notes/a.txt:2: two\nnotes/a.txt:3: three"
     assert said(files, "grep", pattern="ZWEI", ignore_case=True, path="b.txt") == "b.txt:1: zwei"
     assert said(files, "grep", pattern="nothing") == "no line matches"
-    assert files.tools.call("grep", {"pattern": "("}).code == "pattern"
-    assert files.tools.call("grep", {"pattern": "(?=x)"}).code == "pattern"
+    assert files.call("grep", {"pattern": "("}).code == "pattern"
+    assert files.call("grep", {"pattern": "(?=x)"}).code == "pattern"
 
 
 def test_grep_cannot_blow_up(files: Bench) -> None:
     (files.project / "evil.txt").write_text("a" * 100_000 + "!\n")
     assert said(files, "grep", pattern="^(a+)+$") == "no line matches"
-    assert files.tools.call("grep", {"pattern": "((a{100}){100}){100}"}).code == "pattern"
+    assert files.call("grep", {"pattern": "((a{100}){100}){100}"}).code == "pattern"
 
 
 def test_grep_does_not_follow_links_out(files: Bench) -> None:
@@ -103,19 +103,19 @@ def test_what_may_not_be_read_is_not_there(tmp_path: Path) -> None:
     (bench.project / "alias").symlink_to("prod.env")
     assert said(bench, "list_dir") == "plain.txt (10 bytes)"
     assert said(bench, "grep", pattern="secret") == "plain.txt:1: not secret"
-    assert bench.tools.call("read_file", {"path": "prod.env"}).code == "denied"
-    assert bench.tools.call("read_file", {"path": "./prod.env"}).code == "denied"
-    assert bench.tools.call("read_file", {"path": "alias"}).code == "denied"
+    assert bench.call("read_file", {"path": "prod.env"}).code == "denied"
+    assert bench.call("read_file", {"path": "./prod.env"}).code == "denied"
+    assert bench.call("read_file", {"path": "alias"}).code == "denied"
 
 
 def test_write_file_is_whole_and_shows_its_difference(files: Bench) -> None:
     (files.project / "b.txt").chmod(0o600)
-    seen = files.tools.call("write_file", {"path": "b.txt", "content": "drei\n"})
+    seen = files.call("write_file", {"path": "b.txt", "content": "drei\n"})
     assert seen.text == "Wrote b.txt (5 bytes)."
     assert seen.facts["diff"] == "--- b.txt (before)\n+++ b.txt (after)\n@@ -1 +1 @@\n-zwei\n+drei"
     assert (files.project / "b.txt").read_text() == "drei\n"
     assert (files.project / "b.txt").stat().st_mode & 0o777 == 0o600
-    files.tools.call("write_file", {"path": "new/deep/c.txt", "content": "x"})
+    files.call("write_file", {"path": "new/deep/c.txt", "content": "x"})
     assert (files.project / "new/deep/c.txt").read_text() == "x"
     assert sorted(p.name for p in files.project.iterdir()) == ["b.txt", "new", "notes"]
 
@@ -126,7 +126,7 @@ def test_write_file_refusals(files: Bench, path: str) -> None:
     (files.place / "outside/x").write_text("before")
     (files.project / "way").symlink_to(files.place / "outside")
     (files.project / "link").symlink_to(files.place / "outside/x")
-    assert not files.tools.call("write_file", {"path": path, "content": "after"}).ok
+    assert not files.call("write_file", {"path": path, "content": "after"}).ok
     assert (files.place / "outside/x").read_text() == "before"
     assert (files.project / "link").is_symlink()
 
@@ -134,12 +134,12 @@ def test_write_file_refusals(files: Bench, path: str) -> None:
 def test_delete_file_keeps_it(files: Bench) -> None:
     for content in ("first", "second"):
         (files.project / "b.txt").write_text(content)
-        assert files.tools.call("delete_file", {"path": "b.txt"}).ok
+        assert files.call("delete_file", {"path": "b.txt"}).ok
     assert not (files.project / "b.txt").exists()
-    trash = files.place / "run/trash"
-    assert [file.read_text() for file in sorted(trash.glob("*/b.txt"))] == ["first", "second"]
-    assert files.tools.call("delete_file", {"path": "b.txt"}).code == "missing"
-    assert files.tools.call("delete_file", {"path": "notes"}).code == "not-a-file"
+    trash = sorted(files.place.glob("runs/*/trash/*/b.txt"))
+    assert [file.read_text() for file in trash] == ["first", "second"]
+    assert files.call("delete_file", {"path": "b.txt"}).code == "missing"
+    assert files.call("delete_file", {"path": "notes"}).code == "not-a-file"
 
 
 # F5, F6, O4: what needs approval, and what no approval helps.
@@ -154,7 +154,7 @@ def test_high_risk_always_needs_approval(tmp_path: Path) -> None:
     saying = Saying(Answer("reject", "not now"))
     bench = Bench(tmp_path, policy=Policy(rules), approver=saying)
     with pytest.raises(Declined, match="not now") as caught:
-        bench.tools.call("write_file", {"path": "x", "content": "y"})
+        bench.call("write_file", {"path": "x", "content": "y"})
     assert caught.value.told == "not now"
     assert "the risk of 'write_file' is high, which always needs approval" in saying.asked[0].decision.reason
     assert not (bench.project / "x").exists()
@@ -166,7 +166,7 @@ def test_a_no_is_not_asked_again(tmp_path: Path) -> None:
     bench = asking(tmp_path, saying)
     for _ in range(3):
         with pytest.raises(Declined):
-            bench.tools.call("write_file", {"path": "x", "content": "y"})
+            bench.call("write_file", {"path": "x", "content": "y"})
     assert len(saying.asked) == 1
 
 
@@ -174,7 +174,7 @@ def test_always_for_this_run_is_exact(tmp_path: Path) -> None:
     saying = Saying(Answer("always", scope="run"))
     bench = asking(tmp_path, saying)
     for path in ("x", "x", "y"):
-        assert bench.tools.call("write_file", {"path": path, "content": "z"}).ok
+        assert bench.call("write_file", {"path": path, "content": "z"}).ok
     assert [question.wanted for question in saying.asked] == [
         "tool write_file; write x",
         "tool write_file; write y",
@@ -187,8 +187,8 @@ def test_a_flag_of_this_run_is_an_approval(tmp_path: Path) -> None:
     saying = Saying(Answer("reject"))
     flags = [Rule("tool", "write_file", Effect.ALLOW, RUN, 1), Rule("write", "*", Effect.ALLOW, RUN, 2)]
     bench = asking(tmp_path, saying, *flags)
-    assert bench.tools.call("write_file", {"path": "x", "content": "y"}).ok
-    assert bench.tools.call("read_file", {"path": "x"}).ok
+    assert bench.call("write_file", {"path": "x", "content": "y"}).ok
+    assert bench.call("read_file", {"path": "x"}).ok
     assert saying.asked == []
 
 
@@ -200,7 +200,7 @@ def test_our_own_files_are_not_written(tmp_path: Path) -> None:
         ".git/hooks/pre-commit",
         "sub/.git/config",
     ):
-        seen = bench.tools.call("write_file", {"path": path, "content": "y"})
+        seen = bench.call("write_file", {"path": path, "content": "y"})
         assert (seen.code, "deny" in seen.text) == ("denied", True)
 
 
@@ -208,9 +208,9 @@ def test_nothing_goes_unrecorded(tmp_path: Path) -> None:  # G3
     secret = "s3cr3t-value-of-a-key"
     bench = Bench(tmp_path, env={"SOME_API_KEY": secret, "PATH": "/bin"})
     (bench.project / "x").write_text(f"the key is {secret}")
-    bench.tools.call("read_file", {"path": "x"})
-    bench.tools.call("write_file", {"path": "y", "content": f"Authorization: Bearer abcdefghijkl {secret}"})
-    bench.tools.call("grep", {"pattern": "("})
+    bench.call("read_file", {"path": "x"})
+    bench.call("write_file", {"path": "y", "content": f"Authorization: Bearer abcdefghijkl {secret}"})
+    bench.call("grep", {"pattern": "("})
     first, second, third = bench.records
     assert (first.call, first.tool, first.risk, first.ok, first.result["text"]) == (
         1,
@@ -228,7 +228,7 @@ def test_nothing_goes_unrecorded(tmp_path: Path) -> None:  # G3
 
 def test_wrong_calls_are_said(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    assert bench.tools.call("fly", {}).code == "no-tool"
+    assert bench.call("fly", {}).code == "no-tool"
     wrong: list[object] = [{}, {"path": 1}, {"path": "x", "more": 1}, [], None, "x"]
     for arguments in wrong:
-        assert bench.tools.call("read_file", arguments).code == "arguments"
+        assert bench.call("read_file", arguments).code == "arguments"

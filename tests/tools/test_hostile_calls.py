@@ -22,9 +22,10 @@ from vademecum.policy.engine import default_rules
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
 from vademecum.policy.table import RuleTable
-from vademecum.runs.place import new_run
+from vademecum.runs.record import new_run
+from vademecum.sandbox.choose import Real
+from vademecum.session.session import Session
 from vademecum.tools.network import hop_to, is_private
-from vademecum.tools.sandbox.choose import Real
 
 ALLOW, ASK, DENY = Effect
 EVERYTHING = Rule("*", "*", ALLOW, "test", 1)
@@ -97,25 +98,20 @@ def test_a_denied_skill_is_not_touched(tmp_path: Path) -> None:
     bench.script("print(1)")
     seen = bench.run(name="no-such.py")
     assert (seen.code, "x.py" in seen.text) == ("denied", False)
-    assert not (tmp_path / "run").exists()
+    assert list(tmp_path.glob("runs/*/calls")) == list(tmp_path.glob("runs/*/skills")) == []
 
 
 def test_a_denied_skill_is_not_read_by_another_tool(tmp_path: Path) -> None:
-    from vademecum.tools.runtime import Surroundings, Tools
-    from vademecum.tools.sandbox.supervised import Unconfined
-    from vademecum.tools.workspace import Workspace
-
-    write_skill(tmp_path / "p" / ".agent/skills", "hidden")
-    (tmp_path / "p/alias").symlink_to(".agent/skills/hidden")
-    index = index_of(tmp_path / "p/.agent/skills")
-    around = Surroundings(
-        Workspace(tmp_path / "p"), tmp_path / "run", index.get, Unconfined, skill_at=index.at
+    bench = Bench(tmp_path / "b", policy=denying(("skill", "hidden")))
+    write_skill(bench.project, "hidden")
+    (bench.project / "alias").symlink_to("hidden")
+    session = Session(
+        index_of(bench.project), place=bench.session.place, policy=bench.policy, runs=tmp_path / "runs"
     )
-    tools = Tools(Gate(denying(("skill", "hidden")), project=tmp_path), around)
-    for path in (".agent/skills/hidden/SKILL.md", "alias/SKILL.md"):
-        assert tools.call("read_file", {"path": path}).code == "denied"
-    assert tools.call("grep", {"pattern": "What"}).text == "no line matches"
-    assert tools.call("list_dir", {"path": ".agent/skills"}).text == ""
+    for path in ("hidden/SKILL.md", "alias/SKILL.md"):
+        assert session.call_named("read_file", {"path": path}).code == "denied"
+    assert session.call_named("grep", {"pattern": "What"}).text == "no line matches"
+    assert session.call_named("list_dir", {"path": "."}).text == ""
 
 
 def test_copies_and_other_runs_are_not_read(tmp_path: Path) -> None:
@@ -124,18 +120,21 @@ def test_copies_and_other_runs_are_not_read(tmp_path: Path) -> None:
         file = bench.project / ".agent/runs/1" / name
         file.parent.mkdir(parents=True)
         file.write_text("x")
-    assert bench.tools.call("read_file", {"path": ".agent/runs/1/skills/001/x/SKILL.md"}).code == "denied"
-    assert bench.tools.call("read_file", {"path": ".agent/runs/1/observations/a.txt"}).ok
+    assert bench.call("read_file", {"path": ".agent/runs/1/skills/001/x/SKILL.md"}).code == "denied"
+    assert bench.call("read_file", {"path": ".agent/runs/1/observations/a.txt"}).ok
 
 
-def test_whoever_calls_is_bound_as_well(tmp_path: Path) -> None:
+def test_every_active_skill_bounds_direct_tools(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     write_skill(tmp_path / "root", "narrow", "---\nname: narrow\ndescription: y\nallowed-tools: Read\n---\n")
     bench.script("print(1)")
-    narrow = index_of(tmp_path / "root").get("narrow")
-    call = {"skill": "tried", "script": "x.py"}
-    assert bench.tools.call("run_script", call, skill=narrow).code == "denied"
-    assert bench.tools.call("run_script", call).ok
+    written = {"path": "x", "content": "y"}
+    assert bench.call("write_file", written).ok
+    bench.session.activate("narrow")
+    for named in (None, "tried", "narrow"):
+        assert bench.call("write_file", written, for_skill=named).code == "denied"
+    assert bench.call("read_file", {"path": "x"}).ok
+    assert bench.run().ok
 
 
 def test_rules_know_a_file_by_its_real_name(tmp_path: Path) -> None:
@@ -143,9 +142,9 @@ def test_rules_know_a_file_by_its_real_name(tmp_path: Path) -> None:
     (bench.project / "secrets").mkdir()
     (bench.project / "secrets/k").write_text("KEY=SECRET")
     (bench.project / "docs").symlink_to("secrets")
-    assert bench.tools.call("read_file", {"path": "docs/k"}).code == "denied"
-    assert bench.tools.call("grep", {"pattern": "KEY", "path": "docs"}).text == "no line matches"
-    assert bench.tools.call("list_dir", {"path": "docs"}).text == ""
+    assert bench.call("read_file", {"path": "docs/k"}).code == "denied"
+    assert bench.call("grep", {"pattern": "KEY", "path": "docs"}).text == "no line matches"
+    assert bench.call("list_dir", {"path": "docs"}).text == ""
 
 
 def test_rules_begin_at_the_project(place: Place) -> None:
@@ -277,10 +276,10 @@ def test_answers_do_not_recombine_and_are_for_one_agent(tmp_path: Path) -> None:
     found = bench("one", saying)
     (found.project / "a.txt").write_text("a")
     (found.project / "b.txt").write_text("b")
-    assert found.tools.call("write_file", {"path": "a.txt", "content": "x"}).ok
-    assert found.tools.call("delete_file", {"path": "b.txt"}).ok
+    assert found.call("write_file", {"path": "a.txt", "content": "x"}).ok
+    assert found.call("delete_file", {"path": "b.txt"}).ok
     assert len(saying.asked) == 2
-    found.tools.call("delete_file", {"path": "a.txt"})
+    found.call("delete_file", {"path": "a.txt"})
     assert len(saying.asked) == 3
     grants = Grants(tmp_path / "grants.db")
     grants.add(Request("tool", ("x",), agent="one"), digest="", scope="user", project=tmp_path)
@@ -325,32 +324,19 @@ def test_a_no_outlives_a_change_of_what_it_was_about(tmp_path: Path) -> None:
 
 
 def test_what_a_person_sees_is_the_whole_skill(tmp_path: Path) -> None:
-    from vademecum.policy.trust import ApprovedTexts
-    from vademecum.tools.runtime import Surroundings, Tools
-    from vademecum.tools.sandbox.choose import choose_sandbox
-    from vademecum.tools.workspace import Workspace
-
-    bench = Bench(tmp_path)
     saying = Saying(Answer("once"))
-    around = Surroundings(
-        Workspace(bench.project),
-        tmp_path / "run",
-        lambda name: index_of(tmp_path / "root").get(name),
-        lambda: choose_sandbox("none"),
-        approved=ApprovedTexts(tmp_path / "grants.db"),
-    )
-    tools = Tools(Gate(Policy(default_rules()), project=tmp_path, approver=saying), around)
+    bench = Bench(tmp_path, policy=Policy(default_rules()), approver=saying)
     bench.script("import helper")
     bench.script("print('good')", "helper.py")
-    tools.call("run_script", {"skill": "tried", "script": "x.py", "arguments": ["a"] * 60})
+    bench.run(*["a"] * 60)
     assert " … and 11 more" in saying.asked[0].about
     bench.script("print('evil')", "helper.py")
-    tools.call("run_script", {"skill": "tried", "script": "x.py"})
+    bench.run()
     assert "changed since it was last approved: scripts/helper.py" in saying.asked[1].about
-    tools.call("run_script", {"skill": "tried", "script": "x.py"})
+    bench.run()
     assert "nothing of the skill has changed" in saying.asked[2].about
     bench.script(b"#!/bin/sh\n#\0\necho evil\n", "odd.sh")
-    tools.call("run_script", {"skill": "tried", "script": "odd.sh"})
+    bench.run(name="odd.sh")
     assert "[not text: 23 bytes, sha256 " in saying.asked[3].about
 
 
@@ -392,7 +378,7 @@ def test_secrets_by_the_name_of_a_header() -> None:
 
 def test_a_secret_at_the_cut_is_not_half_kept(tmp_path: Path) -> None:
     bench = Bench(tmp_path, env={"A_TOKEN": "correct-horse-battery"})
-    bench.tools.call("write_file", {"path": "x", "content": "a" * 1985 + "correct-horse-battery"})
+    bench.call("write_file", {"path": "x", "content": "a" * 1985 + "correct-horse-battery"})
     assert "correct" not in repr(bench.records)
 
 
@@ -403,7 +389,7 @@ def test_calls_that_are_wrong_are_on_the_record_too(tmp_path: Path) -> None:
     wrong += [("run_script", {"skill": "tried", "script": "x.py", "arguments": ["a\0b"]})]
     wrong += [("grep", {"pattern": "\ud800"}), ("network_request", {"url": "http://x/", "body": "\ud800"})]
     for tool, arguments in wrong:
-        assert not bench.tools.call(tool, arguments).ok
+        assert not bench.call(tool, arguments).ok
     assert len(bench.records) == len(wrong)
 
 
@@ -417,9 +403,10 @@ def test_odd_scripts_are_refusals(tmp_path: Path) -> None:
 
 def test_missing_directories_do_not_cost_descriptors(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
+    assert bench.call("delete_file", {"path": "none/x"}).code == "missing"  # the record is open now
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        assert bench.tools.call("delete_file", {"path": "none/x"}).code == "missing"
+        assert bench.call("delete_file", {"path": "none/x"}).code == "missing"
         assert bench.run("a", name="none.py").code == "missing"
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -427,15 +414,15 @@ def test_missing_directories_do_not_cost_descriptors(tmp_path: Path) -> None:
 def test_long_names_and_modes(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     name = "长" * 82
-    assert bench.tools.call("write_file", {"path": name, "content": "x"}).ok
+    assert bench.call("write_file", {"path": name, "content": "x"}).ok
     (bench.project / "suid").write_text("x")
     (bench.project / "suid").chmod(0o4755)
-    bench.tools.call("write_file", {"path": "suid", "content": "y"})
+    bench.call("write_file", {"path": "suid", "content": "y"})
     assert (bench.project / "suid").stat().st_mode & 0o7777 == 0o755
     for path in ("fil", "fil/x"):
         (bench.project / path).parent.mkdir(exist_ok=True)
         (bench.project / path).write_text("x")
-        assert bench.tools.call("delete_file", {"path": path}).ok
+        assert bench.call("delete_file", {"path": path}).ok
 
 
 def test_an_optional_end_is_optional_once() -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from tests.support import index_of
 from tests.tools.support import Bench
+from vademecum.sandbox import seccomp
+from vademecum.sandbox.base import Jail
+from vademecum.sandbox.choose import probe
+from vademecum.sandbox.interpreters import own_python
+from vademecum.sandbox.process import Streams, run_command
+from vademecum.sandbox.supervised import Landlock
 from vademecum.skill.digest import skill_digest
 from vademecum.tools.inline import Needs, needs_of
-from vademecum.tools.interpreters import own_python
-from vademecum.tools.process import Streams, run_command
-from vademecum.tools.sandbox import seccomp
-from vademecum.tools.sandbox.base import Jail
-from vademecum.tools.sandbox.choose import probe
-from vademecum.tools.sandbox.supervised import Landlock
 from vademecum.tools.snapshot import Snapshots
 
 
@@ -128,7 +128,7 @@ def test_scripts_of_the_skill_only(tmp_path: Path) -> None:
         assert not bench.run(name=name).ok
     (bench.skill / "scripts/way").symlink_to("/bin")
     assert not bench.run(name="way/true").ok
-    assert bench.tools.call("run_script", {"skill": "none", "script": "x.py"}).code == "skill-not-found"
+    assert bench.call("run_script", {"skill": "none", "script": "x.py"}).code == "skill-not-found"
 
 
 def test_filters_hold_together() -> None:

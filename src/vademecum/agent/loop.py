@@ -8,20 +8,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vademecum.agent import actions, prompt
-from vademecum.agent.doing import Doer, Done
+from vademecum.agent import prompt, protocol
 from vademecum.agent.plan import Plan, updated
 from vademecum.agent.streaming import Watched
-from vademecum.errors import Declined, ModelFailed, ModelUnavailable, VademecumError
+from vademecum.errors import Declined, ModelFailed, ModelUnavailable, SkillNotFound, VademecumError
 from vademecum.models import sections
 from vademecum.models.base import Message, Model, Reply
 from vademecum.runs.record import Record
+from vademecum.session.base import Result, TextKind
+from vademecum.session.session import Session
 from vademecum.skill.text import visible
+from vademecum.tools import calls
 
 Status = Literal["done", "degraded", "refused", "declined", "failed", "interrupted"]
 
 MAX_WAIT_SECONDS = 30.0
 MAX_ABOUT_CHARS = 300
+MAX_BODIES_A_TURN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +70,15 @@ class Loop:
     def __init__(  # noqa: PLR0913 - the parts of a run
         self,
         model: Model,
-        doer: Doer,
+        session: Session,
         record: Record,
         state: prompt.State,
         *,
-        settings: Settings = Settings(),  # noqa: B008 - it never changes
+        settings: Settings = Settings(),
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._model = model
-        self._doer = doer
+        self._session = session
         self._record = record
         self._state = state
         self._settings = settings
@@ -101,7 +104,13 @@ class Loop:
     def _run(self, named: Sequence[str]) -> Outcome:
         state = self._state
         for name in named:
-            self._observe("select_skills", self._doer.load_for_user(name, state))
+            skill = self._session.index.get(name)
+            if not skill.controls.user_invocable:
+                raise SkillNotFound(f"The skill {skill.name!r} is not meant to be called by people.")
+            loaded = self._kept(self._session.call(calls.UseSkill(skill.skill_id), origin="user"))
+            if loaded.code and loaded.kind == "error":
+                raise VademecumError(loaded.text, code=loaded.code)
+            self._observe("select_skills", loaded)
         while True:
             reason = state.spent.exhausted(state.budget) or self._stuck()
             if reason is not None:
@@ -109,14 +118,61 @@ class Loop:
             turn = self._decide()
             if isinstance(turn, str):
                 return self._give_up(turn)
-            if isinstance(turn.payload, actions.FinalAnswer):
-                return self._finish(turn.payload)
+            if isinstance(turn.action, protocol.FinalAnswer):
+                return self._finish(turn.action)
             reason = state.spent.refuses(state.budget, turn.type)
             if reason is not None:
                 return self._give_up(reason)
-            self._observe(turn.type, self._doer.do(turn, state))
+            self._observe(turn.type, self._do(turn), turn.about)
 
-    def _decide(self) -> actions.Turn | str:
+    def _do(self, turn: protocol.Turn) -> Result:
+        """Do one action through the session; what goes wrong is said to the model, except a person's no."""
+        state = self._state
+        try:
+            match turn.action:
+                case protocol.SelectSkills(skills=skills):
+                    return self._select(skills)
+                case protocol.CallTool(tool=tool, arguments=arguments, skill=skill):
+                    state.spent.tool_calls += 1
+                    return self._session.call_named(tool, arguments, for_skill=skill)
+                case calls.RunScript():
+                    state.spent.tool_calls += 1
+                    state.spent.script_runs += 1
+            return self._session.call(turn.action)
+        except Declined as error:
+            if not error.told:
+                raise
+            # The person said why: the model may hear it and go on with something else.
+            return Result(str(error), error.code, "error")
+
+    def _select(self, wanted: Sequence[calls.UseSkill]) -> Result:
+        """Load skills, those that coordinate before those they coordinate, and not too many in one turn."""
+        try:
+            found = [self._session.view.offered.get(use.name, source=use.source or None) for use in wanted]
+        except VademecumError as error:
+            return Result(str(error), error.code, "error")
+        found.sort(key=lambda skill: skill.meta.metadata.get("kind") != "coordinator")
+        results = [
+            self._kept(self._session.call(calls.UseSkill(skill.skill_id)))
+            for skill in found[:MAX_BODIES_A_TURN]
+        ]
+        lines = [result.text for result in results]
+        if later := [skill.name for skill in found[MAX_BODIES_A_TURN:]]:
+            lines.append(
+                f"Only {MAX_BODIES_A_TURN} skills a turn are loaded; ask again for: {', '.join(later)}."
+            )
+        code = next((result.code for result in results if result.code), "")
+        kinds: list[TextKind] = [result.kind for result in results if result.kind]
+        return Result("\n".join(lines), code, kinds[0] if kinds else "")
+
+    def _kept(self, result: Result) -> Result:
+        """Put the instructions of a skill where they stay, and say so instead of repeating them."""
+        if result.kind != "skill" or result.skill is None:
+            return result
+        self._state.keep(result.skill, result.text)
+        return Result(f"{result.skill.name} is loaded; its instructions are among the loaded skills.")
+
+    def _decide(self) -> protocol.Turn | str:
         """Ask the model; a reply that is wrong is sent back with what is wrong with it.
 
         Each call counts as a turn. Gives the reason when there is no action to go on with.
@@ -133,8 +189,8 @@ class Loop:
             state.spent.turns += 1
             reply, watched = self._ask(messages)
             try:
-                turn = actions.parse_turn(reply.text)
-            except actions.ReplyWrong as error:
+                turn = protocol.parse_turn(reply.text)
+            except protocol.ReplyWrong as error:
                 self._record.add("reply_wrong", problem=str(error), attempt=attempt + 1)
                 watched.finish(None)
                 correction = f"{error} Answer again with one JSON object that is right."
@@ -144,7 +200,7 @@ class Loop:
                     Message("user", correction),
                 ]
                 continue
-            watched.finish(turn.payload.text if isinstance(turn.payload, actions.FinalAnswer) else None)
+            watched.finish(turn.action.text if isinstance(turn.action, protocol.FinalAnswer) else None)
             self._accept(turn)
             return turn
         return "bad_replies"
@@ -158,7 +214,7 @@ class Loop:
             started = time.monotonic()
             watched = Watched(self._planned, self._piece, self._withdrawn)
             try:
-                reply = self._model.reply(messages, schema=actions.schema(), on_text=watched)
+                reply = self._model.reply(messages, schema=protocol.schema(), on_text=watched)
             except ModelUnavailable as error:
                 watched.finish(None)
                 self._record.add("model_failed", problem=str(error), code=error.code, wait=error.wait)
@@ -187,41 +243,39 @@ class Loop:
             "characters": len(reply.text),
         }
 
-    def _accept(self, turn: actions.Turn) -> None:
+    def _accept(self, turn: protocol.Turn) -> None:
         """Write the action down, and change the plan; a change that does not fit is said to the model."""
-        payload = turn.payload.model_dump(mode="json", exclude_defaults=True)
-        self._record.add("action", action=turn.type, payload=payload, turn=self._state.spent.turns)
+        self._record.add("action", action=turn.type, payload=turn.payload, turn=self._state.spent.turns)
         if turn.plan_update is None:
             return
         state = self._state
         try:
             state.plan = updated(state.plan or Plan(), turn.plan_update)
         except VademecumError as error:
-            self._observe("plan_update", Done(str(error), code=error.code))
+            self._observe("plan_update", Result(str(error), error.code))
             return
-        self._record.add("plan", plan=state.plan.model_dump(mode="json"))
+        self._record.add("plan", plan=state.plan.to_json())
 
-    def _observe(self, kind: str, done: Done) -> None:
+    def _observe(self, kind: str, result: Result, about: str = "") -> None:
         """Turn what came of an action into what the model sees next."""
         state = self._state
         number = len(state.observed) + 1
-        about = f" {visible(done.about)[:MAX_ABOUT_CHARS]}" if done.about else ""
-        line = f"[{number}] {kind}{about}: {done.code or 'ok'}"
-        kept = self._record.keep(done.text) if done.text else ""
-        text = prompt.shortened(done.text, kept)
-        shown = prompt.untrusted(text, kind=done.kind) if done.kind and text else sections.safe(text)
-        state.observed.append(prompt.Observed(line, shown, kept))
-        self._record.add("observation", line=line, code=done.code, kept=kept, characters=len(done.text))
-        if kind == "plan_update":
-            return
-        self._failures = [*self._failures, done.identity] if done.code else []
+        shown = f" {visible(about)[:MAX_ABOUT_CHARS]}" if about else ""
+        line = f"[{number}] {kind}{shown}: {result.code or 'ok'}"
+        kept = self._record.keep(result.text) if result.text else ""
+        text = prompt.shortened(result.text, kept)
+        framed = prompt.untrusted(text, kind=result.kind) if result.kind and text else sections.safe(text)
+        state.observed.append(prompt.Observed(line, framed, kept))
+        self._record.add("observation", line=line, code=result.code, kept=kept, characters=len(result.text))
+        if kind != "plan_update":
+            self._failures = [*self._failures, f"{about} {result.code} {result.text}"] if result.code else []
 
     def _stuck(self) -> str | None:
         last = self._failures[-self._settings.same_failures :]
         same = len(last) == self._settings.same_failures and len(set(last)) == 1
         return "repeated_failure" if same else None
 
-    def _finish(self, answer: actions.FinalAnswer) -> Outcome:
+    def _finish(self, answer: protocol.FinalAnswer) -> Outcome:
         text = answer.text
         last = self._state.observed[-1].line if self._state.observed else ""
         if last.endswith((": denied", ": declined", ": refused")):
@@ -242,11 +296,10 @@ class Loop:
             **self._state.spent.to_json(),
             "seconds": round(time.monotonic() - self._started, 3),
         }
-        stats["skills"] = sorted(self._state.loaded)
+        stats["skills"] = sorted(self._state.loaded_names)
         outcome = Outcome(self._record.run_id, status, answer, reason, stats)
         try:
-            self._record.add("run_finished", status=status, stop_reason=reason, answer=answer, stats=stats)
-            self._record.finish({**outcome.to_json(), "request": self._state.request}, answer)
+            self._session.finish({**outcome.to_json(), "request": self._state.request})
         except (OSError, VademecumError) as error:
             # The answer must not be lost because its record is.
             stats["record"] = f"incomplete: {error}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+import msgspec
+from msgspec import Meta, Struct, structs
 
 from vademecum.errors import VademecumError
 
@@ -15,83 +15,94 @@ MAX_STEPS = 100
 MAX_ASSUMPTIONS = 50
 MAX_CONSTRAINTS_CHARS = 4000
 
-Short = Annotated[str, Field(max_length=500)]
+Short = Annotated[str, Meta(max_length=500)]
+StepId = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
-def _brief(value: dict[str, Any]) -> dict[str, Any]:
-    if len(json.dumps(value)) > MAX_CONSTRAINTS_CHARS:
-        raise ValueError(f"should have at most {MAX_CONSTRAINTS_CHARS} characters")
-    return value
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Strict(Struct, forbid_unknown_fields=True):
+    """A part of a plan as a model writes it."""
 
 
 class Step(_Strict):
     """One step of a plan."""
 
-    id: Annotated[str, Field(min_length=1, max_length=64)]
-    title: Annotated[str, Field(max_length=500)]
+    id: StepId
+    title: Short
     status: Status = "pending"
 
 
 class Plan(_Strict):
-    """What is to be reached, by which steps, assuming what, within what."""
+    """A goal, the steps that lead to it, what is assumed, and within which limits."""
 
-    goal: Annotated[str, Field(max_length=2000)] = ""
-    steps: Annotated[tuple[Step, ...], Field(max_length=MAX_STEPS)] = ()
-    assumptions: Annotated[tuple[Short, ...], Field(max_length=MAX_ASSUMPTIONS)] = ()
-    constraints: Annotated[dict[str, Any], AfterValidator(_brief)] = {}
+    goal: Annotated[str, Meta(max_length=2000)] = ""
+    steps: Annotated[tuple[Step, ...], Meta(max_length=MAX_STEPS)] = ()
+    assumptions: Annotated[tuple[Short, ...], Meta(max_length=MAX_ASSUMPTIONS)] = ()
+    constraints: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        """Refuse constraints that are too long for a prompt."""
+        if len(msgspec.json.encode(self.constraints)) > MAX_CONSTRAINTS_CHARS:
+            raise ValueError(f"the constraints should have at most {MAX_CONSTRAINTS_CHARS} characters")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as the record has it."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
 
 
-class AddStep(_Strict):
+class AddStep(_Strict, tag_field="op", tag="add"):
     """Put a step behind another, or at the end."""
 
-    op: Literal["add"]
     step: Step
     after: str | None = None
 
 
-class UpdateStep(_Strict):
+class UpdateStep(_Strict, tag_field="op", tag="update"):
     """Change a step's title or status."""
 
-    op: Literal["update"]
     id: str
     title: str | None = None
     status: Status | None = None
 
 
-class RemoveStep(_Strict):
+class RemoveStep(_Strict, tag_field="op", tag="remove"):
     """Take a step out."""
 
-    op: Literal["remove"]
     id: str
 
 
-class MoveStep(_Strict):
+class MoveStep(_Strict, tag_field="op", tag="move"):
     """Put a step behind another, or first."""
 
-    op: Literal["move"]
     id: str
     after: str | None = None
 
 
-class Assume(_Strict):
+class Assume(_Strict, tag_field="op", tag="assume"):
     """Add an assumption."""
 
-    op: Literal["assume"]
     text: Short
 
 
-Patch = Annotated[AddStep | UpdateStep | RemoveStep | MoveStep | Assume, Field(discriminator="op")]
+Patch = AddStep | UpdateStep | RemoveStep | MoveStep | Assume
 PlanUpdate = Plan | list[Patch]
 
-PLAN_UPDATE: TypeAdapter[PlanUpdate] = TypeAdapter(PlanUpdate)
+
+def parse_update(given: Any) -> PlanUpdate | None:
+    """Return a plan or its patches as their types; raises ``msgspec.ValidationError``.
+
+    >>> parse_update([{"op": "remove", "id": "a"}])
+    [RemoveStep(id='a')]
+    """
+    if given is None:
+        return None
+    if isinstance(given, list):
+        return msgspec.convert(given, list[Patch])
+    return msgspec.convert(given, Plan)
 
 
 def updated(plan: Plan, update: PlanUpdate) -> Plan:
-    """The plan after an update; a patch that does not fit raises, and leaves the plan as it was."""
+    """Return the plan after an update; a patch that does not fit raises, and leaves the plan as it was."""
     if isinstance(update, Plan):
         _check_ids(update.steps)
         return update
@@ -100,7 +111,7 @@ def updated(plan: Plan, update: PlanUpdate) -> Plan:
     return plan
 
 
-def _patched(plan: Plan, patch: AddStep | UpdateStep | RemoveStep | MoveStep | Assume) -> Plan:
+def _patched(plan: Plan, patch: Patch) -> Plan:
     steps = list(plan.steps)
     match patch:
         case AddStep(step=step, after=after):
@@ -117,9 +128,9 @@ def _patched(plan: Plan, patch: AddStep | UpdateStep | RemoveStep | MoveStep | A
         case Assume(text=text):
             if len(plan.assumptions) >= MAX_ASSUMPTIONS:
                 raise VademecumError(f"The plan has {MAX_ASSUMPTIONS} assumptions: replace it.", code="plan")
-            return plan.model_copy(update={"assumptions": (*plan.assumptions, text)})
+            return structs.replace(plan, assumptions=(*plan.assumptions, text))
     _check_ids(steps)
-    return plan.model_copy(update={"steps": tuple(steps)})
+    return structs.replace(plan, steps=tuple(steps))
 
 
 def _place(steps: Sequence[Step], name: str) -> int:

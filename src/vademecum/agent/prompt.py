@@ -14,21 +14,26 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from vademecum.agent.budget import Budget, Spent
 from vademecum.agent.plan import Plan
+from vademecum.agent.protocol import tools_in_words
 from vademecum.models import sections
 from vademecum.models.base import Message
+from vademecum.skill.skill import Skill
 
 COMPACT_AT = 0.8  # of the budget for one prompt
 MAX_OBSERVATION_CHARS = 24_000
 
+_ENTRY = re.compile(r"[\w./-]{1,200}")
 _FRAME = re.compile(r"<(/?)(untrusted)", re.IGNORECASE)
 
 
 @cache
 def rules() -> str:
-    """What every run tells its model first: the protocol and the rules."""
-    return (Path(__file__).parent / "rules.md").read_text("utf-8")
+    """Return what every run tells its model first: the protocol and the rules."""
+    return (Path(__file__).parent / "rules.md").read_text("utf-8").replace("{tools}", tools_in_words())
 
 
 @dataclass(slots=True)
@@ -58,11 +63,12 @@ class State:
     spent: Spent = field(default_factory=Spent)
     plan: Plan | None = None
     loaded: dict[str, str] = field(default_factory=dict)
+    loaded_names: set[str] = field(default_factory=set)
     observed: list[Observed] = field(default_factory=list)
 
     def messages(self) -> list[Message]:
         """The prompt as it stands now."""
-        plan = "none yet" if self.plan is None else sections.safe(self.plan.model_dump_json())
+        plan = "none yet" if self.plan is None else sections.safe(msgspec.json.encode(self.plan).decode())
         prompt = {
             "request": self.request,
             "plan and budget": f"plan: {plan}\n{self.spent.said(self.budget)}",
@@ -76,9 +82,18 @@ class State:
 
     def fixed(self) -> int:
         """The characters that no compaction can save."""
-        plan = 0 if self.plan is None else len(self.plan.model_dump_json())
+        plan = 0 if self.plan is None else len(msgspec.json.encode(self.plan))
         texts = (rules(), self.request, self.before, self.catalogue, *self.loaded.values())
         return plan + sum(map(len, texts))
+
+    def keep(self, skill: Skill, text: str) -> None:
+        """Put a skill's instructions into the prompt, where they stay."""
+        entry = skill.meta.metadata.get("entry", "")
+        entry = f", entry {entry}" if _ENTRY.fullmatch(entry) else ""
+        head = f"skill {skill.name} (source {skill.source}){entry}"
+        self.loaded.pop(skill.skill_id, None)
+        self.loaded[skill.skill_id] = f"{head}\n{untrusted(text, kind='skill')}"
+        self.loaded_names.add(skill.name)
 
     def has_room_for(self, text: str) -> bool:
         """Whether a skill's instructions still fit, with room to work in."""

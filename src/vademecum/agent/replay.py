@@ -3,39 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 from vademecum.errors import VademecumError
-from vademecum.loader.body import BodyLimits, load_body
-from vademecum.loader.resource import load_resource
+from vademecum.loader.loading import BodyLimits, load_body, load_resource
 from vademecum.policy.base import Decider, Request
 from vademecum.registry.index import SkillIndex
-from vademecum.runs.reading import PastRun
+from vademecum.runs.reading import Difference, PastRun, Replayed
 from vademecum.runs.record import Event
 from vademecum.skill.digest import skill_digest
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One thing that would be otherwise now: at which event, what it was, what it would be."""
-
-    event: int
-    what: str
-    then: str
-    now: str
-
-    def to_json(self) -> dict[str, Any]:
-        """As ``vade runs replay`` prints it."""
-        return {"event": self.event, "what": self.what, "then": self.then, "now": self.now}
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """How many steps were compared, and which of them would differ."""
-
-    compared: int
-    differences: tuple[Difference, ...]
 
 
 def replay(run: PastRun, index: SkillIndex, policy: Decider) -> Replayed:
@@ -96,12 +71,13 @@ def _tool(event: Event, index: SkillIndex, policy: Decider, agent: str) -> Itera
         yield _decision(event, policy, request, str(asked["effect"]))
     digest = data.get("hashes", {}).get("digest")
     if digest:
-        yield _same_skill(event, index, str(skill), str(digest))
+        yield _same_skill(event, index, str(digest))
 
 
-def _same_skill(event: Event, index: SkillIndex, name: str, then: str) -> Difference | None:
+def _same_skill(event: Event, index: SkillIndex, then: str) -> Difference | None:
+    name = str(event.data.get("skill"))
     try:
-        now = skill_digest(index.get(name))
+        now = skill_digest(index.get(str(event.data.get("skill_id") or name)))
     except VademecumError as error:
         return Difference(event.number, f"the files of {name}", "were there", str(error))
     if now == then:

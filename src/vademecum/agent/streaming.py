@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from vademecum.agent.actions import MAX_REPLY_CHARS
+from vademecum.agent.protocol import MAX_REPLY_CHARS
 from vademecum.errors import ModelReplyWrong
 
 _GROWTH = 1.06  # the text is parsed anew when it is so much longer, so that the work stays linear

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
+from vademecum.agent.agent import Agent
 from vademecum.agent.loop import Outcome
-from vademecum.assembly.agent import Agent, allowing
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import print_text, yes_option
+from vademecum.cli.permissions import approver_for
 from vademecum.cli.progress import Progress
-from vademecum.cli.running import allow_option, approver_for, model_for, model_option
+from vademecum.cli.running import again, allow_option, model_for, model_option
 from vademecum.context import Context
 from vademecum.errors import VademecumError
-from vademecum.policy.engine import Policy
-from vademecum.runs.place import runs_directory
+from vademecum.policy.engine import Policy, allowing
 from vademecum.runs.reading import read_run, run_ids
+from vademecum.runs.record import runs_directory
+from vademecum.session.session import Session
 from vademecum.skill.text import visible
 
 MAX_REMEMBERED = 10
@@ -30,15 +32,16 @@ _HELP = "/skills lists the skills, /NAME calls one, /plan shows the last plan, /
 
 @dataclass
 class Conversation:
-    """What was said so far."""
+    """One session, and what was said in it so far."""
 
     agent: Agent
+    session: Session
     said: list[tuple[str, Outcome]] = field(default_factory=list)
 
     def say(self, text: str) -> Outcome:
         """One message; the model also reads the last ones."""
         before = "\n".join(f"asked: {_quoted(a)}\nanswered: {_quoted(b.answer)}" for a, b in self.said)
-        outcome = self.agent.run(text, before=before)
+        outcome = self.agent.run(text, before=before, session=self.session)
         self.said = [*self.said, (text, outcome)][-MAX_REMEMBERED:]
         return outcome
 
@@ -61,10 +64,10 @@ def chat_command(*, model: str | None, allow: tuple[str, ...], yes: bool, **word
         model=chosen,
         index=IndexWords(**words).build(),
         policy=Policy.load(context, run=allowing(allow)),
-        approver=approver_for(yes=yes),
+        approver=approver_for(yes=yes, replay=again()),
         context=context,
     )
-    conversation = Conversation(agent)
+    conversation = Conversation(agent, agent.session())
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - history and editing for input()
     click.echo(f"{name} · {len(agent.index):,} skills · {_HELP}", err=True)
@@ -105,7 +108,7 @@ def _turn(conversation: Conversation, line: str, context: Context) -> None:
 
 def _answer(conversation: Conversation, line: str) -> None:
     progress = Progress(quiet=False)
-    conversation.agent = replace(conversation.agent, listener=progress)
+    conversation.session.listener = progress
     try:
         outcome = conversation.say(line)
     finally:

@@ -15,8 +15,8 @@ from vademecum.config import LoadedConfig, SandboxName, SecuritySettings, load_c
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SandboxFailed
 from vademecum.packs.keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, trusted_files, trusted_in
-from vademecum.policy.engine import Policy, grants_file
-from vademecum.policy.trust import Trust
+from vademecum.policy.engine import Policy
+from vademecum.policy.grants import Trust, grants_file
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report
 from vademecum.version import VERSION
@@ -72,7 +72,7 @@ def rules(config: LoadedConfig, context: Context) -> Check:
 
 def sandbox(wanted: SandboxName) -> Check:
     """Which sandbox scripts run in, found out by running something in it."""
-    from vademecum.tools.sandbox.choose import choose_sandbox, probe
+    from vademecum.sandbox.choose import choose_sandbox, probe
 
     if wanted == "none":
         fix = "Remove execution.sandbox from ~/.agent/config.json."

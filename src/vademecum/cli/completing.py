@@ -15,8 +15,8 @@ from vademecum.cli.indexing import IndexWords, as_reference
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.registry.index import SkillIndex
-from vademecum.runs.place import runs_directory
 from vademecum.runs.reading import run_ids
+from vademecum.runs.record import runs_directory
 from vademecum.skill.assets import list_assets
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

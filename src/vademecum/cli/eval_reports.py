@@ -15,7 +15,7 @@ from vademecum.evals.comparing import Comparison, compare, side_by_side
 from vademecum.evals.documents import comparison_document, summary_document
 from vademecum.evals.results import HEADER, RAN_THROUGH, Evaluation, Result, read_evaluation, writable
 from vademecum.evals.summary import Summary, summarise
-from vademecum.runs.place import check_place, runs_directory
+from vademecum.runs.record import check_place, runs_directory
 
 _DIRECTORY = click.Path(file_okay=False)
 _FILE = click.Path(dir_okay=False)

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from vademecum.assembly.workbench import tools_of
 from vademecum.cli.completing import complete_names, complete_paths, complete_scripts
 from vademecum.cli.indexing import IndexWords, as_reference, index_options
-from vademecum.cli.output import json_option, print_json, yes_option
-from vademecum.cli.permissions import gate_for, project_of
-from vademecum.config import load_config
-from vademecum.context import Context
-from vademecum.errors import Denied, SkillNotFound, VademecumError
-from vademecum.masking import Secrets
-from vademecum.runs.place import new_run, runs_directory
-from vademecum.runs.record import Record
+from vademecum.cli.output import json_option, print_json, raised, yes_option
+from vademecum.cli.permissions import approver_for
+from vademecum.errors import Denied
+from vademecum.session.base import Result
+from vademecum.session.place import Place
+from vademecum.session.session import Session
 from vademecum.skill.text import escaped
-from vademecum.tools.base import Observation
 from vademecum.tools.calls import RunScript
-from vademecum.tools.runtime import Tools
-from vademecum.tools.workspace import Workspace
 
 # From NAME on everything is an argument, also what looks like an option: it is the script's.
 _PASS_ON = {"allow_interspersed_args": False}
@@ -61,66 +57,48 @@ def exec_command(  # noqa: PLR0913 - one for each option
 
     Options come before NAME; what follows SCRIPT is the script's. Exit code 1: the script's was not 0.
     """
-    context = Context.current()
-    index = IndexWords(**words).build()
-    skill = index.get(as_reference(name))
-    replay = shlex.join(["vade", "exec", "--yes", *sys.argv[sys.argv.index("exec") + 1 :]])
-    gate = gate_for(context, yes=yes, replay=replay)
-    place = new_run(runs_directory(context))
-    record = Record(place, secrets=Secrets(context.env))
-    record.add("run_started", request=f"exec {skill.name} {script}", model="none", agent="default", skills=1)
-    named = [word for word in arguments if _is_file(context.cwd, word)]
-    call = RunScript(skill.location, script, list(arguments), [*files, *named], network=network)
-    # Files elsewhere are the person's to name: they, and nothing beside them, can be read.
-    elsewhere = [Path(word) for word in (*files, *named) if word.startswith("/")]
-    workspace = Workspace(context.cwd, *(file.parent for file in elsewhere), project=project_of(context))
-    execution = load_config(context).settings.execution
-    tools = tools_of(
-        gate,
-        record,
-        context=context,
-        skill=index.get,
-        skill_at=index.at,
-        workspace=workspace,
-        execution=execution,
+    place = Place.at(reachable=tuple(_elsewhere((*files, *arguments))))
+    session = Session(
+        IndexWords(**words).build(),
+        place=place,
         origin="user",
+        approver=approver_for(
+            yes=yes, replay=shlex.join(["vade", "exec", "--yes", *sys.argv[sys.argv.index("exec") + 1 :]])
+        ),
     )
-    observation = _recorded(tools, call, record)
-    if observation.code in {"denied", "declined"}:
-        raise Denied(observation.text)
-    if observation.code == "missing":
-        raise SkillNotFound(observation.text)
-    if not observation.ok and not observation.files:
-        raise VademecumError(observation.text, code=observation.code)
+    skill = session.activate(as_reference(name))
+    record = session.begin(f"exec {skill.name} {script}", model="none", skills=1)
+    call = RunScript(skill.skill_id, script, list(arguments), list(files), network=network)
+    result = raised(_recorded(session, call))
     if as_json:
-        print_json(_document(observation, place))
+        files_kept = {"run_id": record.run_id, "text": result.text, **result.facts, "files": result.files}
+        print_json(files_kept)
     else:
-        _show(observation, place)
-    return 0 if observation.facts["exit_code"] == 0 else 1
+        _show(result, record.place)
+    return 0 if result.facts["exit_code"] == 0 else 1
 
 
-def _is_file(directory: Path, word: str) -> bool:
-    try:
-        return (directory / word).is_file()
-    except (OSError, ValueError):
-        return False
+def _elsewhere(words: Iterable[str]) -> Iterator[Path]:
+    """The directories of files outside the project that the person named: only those files can be read."""
+    for word in words:
+        with contextlib.suppress(OSError, ValueError):
+            if word.startswith("/") and Path(word).is_file():
+                yield Path(word).parent
 
 
-def _recorded(tools: Tools, call: RunScript, record: Record) -> Observation:
+def _recorded(session: Session, call: RunScript) -> Result:
     """Run it, and write down how it ended."""
     status, answer = "interrupted", ""
     try:
-        observation = tools.run(call)
-        status = "refused" if observation.code == "denied" else "done" if observation.ok else "failed"
-        answer = observation.text
+        result = session.call(call)
+        status = "refused" if result.code == "denied" else "failed" if result.code else "done"
+        answer = result.text
     except Denied as error:
         status, answer = "declined", str(error)
         raise
     finally:
-        summary = {"status": status, "stop_reason": "exec", "answer": answer, "stats": {}}
-        record.add("run_finished", **summary)
-        record.finish({"run_id": record.run_id, **summary}, answer)
-    return observation
+        session.finish({"status": status, "stop_reason": "exec", "answer": answer, "stats": {}})
+    return result
 
 
 def _harmless(line: bytes) -> bytes:
@@ -128,21 +106,17 @@ def _harmless(line: bytes) -> bytes:
     return f"{escaped(text)}\n".encode()
 
 
-def _document(observation: Observation, place: Path) -> dict[str, Any]:
-    return {"run_id": place.name, "text": observation.text, **observation.facts, "files": observation.files}
-
-
-def _show(observation: Observation, place: Path) -> None:
+def _show(result: Result, place: Path) -> None:
     """What the script printed, as it printed it, and how it ended."""
-    for file, stream in zip(observation.files, (sys.stdout, sys.stderr), strict=True):
+    for file, stream in zip(result.files, (sys.stdout, sys.stderr), strict=True):
         stream.flush()
         with open(file, "rb") as data:
             for line in data:
                 # A terminal obeys some characters; a file or a program gets what was printed.
                 stream.buffer.write(_harmless(line) if stream.isatty() else line)
         stream.flush()
-    facts = observation.facts
+    facts = result.facts
     if facts["exit_code"] != 0 or facts["made"]:
-        click.echo(f"vade: {observation.text.splitlines()[0]} The record: {place}", err=True)
+        click.echo(f"vade: {result.text.splitlines()[0]} The record: {place}", err=True)
     if facts["made"]:
         click.echo(f"vade: it made {', '.join(facts['made'])} in {facts['work']}", err=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from functools import partial
 from typing import Any
 
 import click
 
 from vademecum.cli.completing import complete_assets, complete_names
 from vademecum.cli.indexing import IndexWords, as_reference, index_options
-from vademecum.cli.output import ReadingProgress, json_option, print_json, print_text, yes_option
-from vademecum.context import Context
+from vademecum.cli.output import ReadingProgress, json_option, print_json, print_text, raised, yes_option
 from vademecum.search.finder import Finder
 from vademecum.skill.text import visible
 
@@ -70,29 +68,26 @@ def show_command(  # noqa: PLR0913 - one for each option
     **words: Any,
 ) -> None:
     """Show what a model gets: the body of a skill, or one of its files."""
-    from vademecum.cli.permissions import gate_for
-    from vademecum.loader.body import BodyLimits, load_body
-    from vademecum.loader.resource import load_resource
-    from vademecum.policy.base import Request
-    from vademecum.skill.assets import asset_path
-    from vademecum.skill.digest import skill_digest
+    from vademecum.cli.permissions import approver_for
+    from vademecum.session.base import BodyLimits
+    from vademecum.session.session import Session
+    from vademecum.tools.calls import LoadSkillAsset
 
     index = IndexWords(**words).build()
-    skill = index.get(as_reference(name), source=source)
-    digest = partial(skill_digest, skill)
-    gate = gate_for(Context.current(), yes=yes, replay=shlex.join(["vade", *sys.argv[1:], "--yes"]))
-    gate.require(Request("skill", (skill.name,), origin="user", skill=skill.name), digest=digest)
-    if asset is not None:
-        relative = asset_path(skill, asset)
-        wanted = Request("resource", (f"{skill.name}/{relative}",), origin="user", skill=skill.name)
-        gate.require(wanted, digest=digest)
+    session = Session(
+        index,
+        origin="user",
+        approver=approver_for(yes=yes, replay=shlex.join(["vade", *sys.argv[1:], "--yes"])),
+        limits=BodyLimits(index.options.body_lines, excess="truncate" if truncate else "refuse"),
+        recording=False,
+    )
+    name = as_reference(name)
     if asset is None:
-        limits = BodyLimits(index.options.body_lines, excess="truncate" if truncate else "refuse")
-        loaded = load_body(skill, limits=limits, section=section)
+        loaded = session.show(name, source=source or "", section=section)
     else:
-        loaded = load_resource(skill, asset, section_hint=section)
+        loaded = raised(session.call(LoadSkillAsset(name, asset, section or "", source or "")))
     if as_json:
-        print_json({"text": loaded.text, "report": loaded.report.to_json()})
+        print_json({"text": loaded.text, "report": loaded.report.to_json() if loaded.report else None})
     else:
         print_text(loaded.text)
 
@@ -102,6 +97,6 @@ def show_command(  # noqa: PLR0913 - one for each option
 @json_option
 def schema_command(*, dialect: Any, as_json: bool) -> None:  # noqa: ARG001 - it is JSON with or without
     """Print the tools that give skills to a model, as that API wants them."""
-    from vademecum.doors.tools import schemas
+    from vademecum.session.schemas import schemas
 
     print_json(schemas(dialect))

@@ -22,8 +22,8 @@ from vademecum.governance.ledger import Ledger
 from vademecum.governance.loading import Linted, lint_charter, load_charter
 from vademecum.governance.model import Actor, ValidationResult
 from vademecum.governance.words import shown
-from vademecum.runs.place import runs_directory
 from vademecum.runs.reading import read_run, run_ids
+from vademecum.runs.record import runs_directory
 from vademecum.skill.model import Problem
 from vademecum.skill.text import visible
 

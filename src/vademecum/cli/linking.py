@@ -16,15 +16,18 @@ from vademecum.cli.completing import complete_names
 from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options
 from vademecum.cli.installing import root_of
 from vademecum.cli.output import json_option, print_json, yes_option
-from vademecum.cli.permissions import gate_for
+from vademecum.cli.permissions import approver_for
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.context import Context
 from vademecum.errors import Denied, PackRefused
 from vademecum.packs.linking import Done, link, origins_of, unlink
 from vademecum.packs.links import Base
 from vademecum.policy.base import Effect, Request
+from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate
+from vademecum.policy.grants import Grants, grants_file
 from vademecum.registry.index import SkillIndex
+from vademecum.session.place import project_of
 from vademecum.skill.assets import list_assets
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.names import normal
@@ -88,7 +91,12 @@ def link_command(  # noqa: PLR0913 - one for each option
     context = Context.current()
     index = IndexWords(**words).build()
     base = _base(scope, context)
-    gate = gate_for(context, yes=yes, replay=shlex.join(["vade", *sys.argv[1:], "--yes"]))
+    gate = Gate(
+        Policy.load(context),
+        project=project_of(context),
+        grants=Grants(grants_file(context)),
+        approver=approver_for(yes=yes, replay=shlex.join(["vade", *sys.argv[1:], "--yes"])),
+    )
     skills, left_out = _chosen(names, index, base, gate)
     # A link would be left out of our own index with a complaint where links are not followed.
     copy = copy or not index.options.scan.follow_links

@@ -35,6 +35,9 @@ TOKEN = "VADE_MCP_TOKEN"  # noqa: S105 - the name of a variable
 @click.option(
     "--project", type=click.Path(exists=True, file_okay=False), metavar="DIR", help="Work there, not here."
 )
+@click.option(
+    "--direct-tools", is_flag=True, help="Offer read_file, write_file and the other direct tools as well."
+)
 @index_options
 @json_option
 def mcp_command(  # noqa: PLR0913 - one for each option
@@ -45,6 +48,7 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     origins: tuple[str, ...],
     agent: str | None,
     project: str | None,
+    direct_tools: bool,
     as_json: bool,
     **words: Any,
 ) -> int:
@@ -56,22 +60,23 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     try:
         import anyio
 
-        from vademecum.doors.mcp import serving
-        from vademecum.doors.mcp.server import SkillServer
+        from vademecum.integrations.mcp import serving
+        from vademecum.integrations.mcp.server import SkillServer
     except ImportError as error:
         what = f"The server for other agents needs the MCP SDK ({error.name} is not installed)"
         raise ConfigError(f"{what}: pip install 'vademecum[mcp]', or '.[mcp]' in a checkout.") from error
-    from vademecum.doors.mcp.shelf import Shelf
+    from vademecum.integrations.mcp.clients import Clients
+    from vademecum.session.schemas import ALL_TOOLS, SKILL_TOOLS
 
     if project is not None:
         os.chdir(project)  # the index, the rules and the scripts all begin there
     context = replace(Context.current(), cwd=Path.cwd())
-    shelf = Shelf(IndexWords(**words).build, context=context)
-    server = SkillServer(shelf, agent=agent)
+    clients = Clients(IndexWords(**words).build, context=context)
+    server = SkillServer(clients, agent=agent, tools=ALL_TOOLS if direct_tools else SKILL_TOOLS)
 
     def ended(number: int) -> None:
         """Nothing is left of scripts when we are gone: their lives are bound to ours."""
-        shelf.abandon()
+        clients.abandon()
         os._exit(128 + number)
 
     try:
@@ -97,7 +102,7 @@ def mcp_command(  # noqa: PLR0913 - one for each option
                 click.echo("vade: waiting for a client on standard input; Ctrl-C ends it", err=True)
             anyio.run(partial(serving.serve_streams, server, ended=ended))
     finally:
-        shelf.close()
+        clients.close()
     return 0
 
 

@@ -7,11 +7,15 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from vademecum.errors import Denied, LoadRefused, SkillNotFound, VademecumError
 from vademecum.skill.text import escaped
+
+if TYPE_CHECKING:
+    from vademecum.session.base import Result
 
 MAX_LISTED_FILES = 1000
 _BAR_CHARS = 24
@@ -56,6 +60,20 @@ def _finite(value: Any) -> Any:
 def print_text(text: str) -> None:
     """Print text that came from elsewhere, line by line, with nothing in it that could steer a terminal."""
     click.echo("\n".join(escaped(line.expandtabs(4)) for line in text.split("\n")))
+
+
+def raised(result: Result) -> Result:
+    """Return what came of a call, or raise what went wrong with it; a script that ran came to something."""
+    if not result.code or result.files:
+        return result
+    match result.code:
+        case "denied" | "declined":
+            raise Denied(result.text)
+        case "skill-not-found":
+            raise SkillNotFound(result.text)
+        case "missing":
+            raise LoadRefused(result.text, code=result.code)
+    raise VademecumError(result.text, code=result.code)
 
 
 def counted(number: int, noun: str) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,11 +14,11 @@ from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
-from vademecum.policy.base import Effect, Request, Rule
-from vademecum.policy.engine import Policy, grants_file
-from vademecum.policy.gate import Gate, said
-from vademecum.policy.grants import Grants
-from vademecum.policy.trust import Trust
+from vademecum.policy.base import Effect, Request
+from vademecum.policy.engine import Policy
+from vademecum.policy.gate import said
+from vademecum.policy.grants import Grants, Trust, grants_file
+from vademecum.session.place import project_of
 from vademecum.skill.text import escaped, visible
 
 _ONCE, _RUN = Answer("once"), Answer("always", scope="run")
@@ -33,15 +31,13 @@ _NO = frozenset({"n", "no", "nope", "reject", "deny", "refuse", "cancel", "abort
 _CHOICES = "  allow [o]nce, for this [r]un, [a]lways in this project, always for this [u]ser, or [n]o"
 
 
-def gate_for(context: Context, *, yes: bool, replay: str, run: Sequence[Rule] = ()) -> Gate:
-    """The gate of this place: its rules, the remembered answers, and whoever is there to be asked."""
-    approver: Approver = Nobody(replay)
+def approver_for(*, yes: bool, replay: str) -> Approver:
+    """Return who answers questions: ``--yes``, the person at the terminal, or nobody."""
     if yes:
-        approver = Consent()
-    elif sys.stdin.isatty() and sys.stderr.isatty():
-        approver = TerminalApprover()
-    policy = Policy.load(context, run=run)
-    return Gate(policy, project=project_of(context), grants=Grants(grants_file(context)), approver=approver)
+        return Consent()
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return TerminalApprover()
+    return Nobody(replay)
 
 
 class TerminalApprover:
@@ -159,8 +155,3 @@ def trust_command(*, remove: bool, as_json: bool) -> None:
     click.echo(f"{'No longer trusted' if remove else 'Trusted'}: {visible(str(file))}")
     for rule in rules:
         click.echo(f"  {visible(rule)}")
-
-
-def project_of(context: Context) -> Path:
-    """The outermost directory of the project."""
-    return next(iter(context.project_directories()[::-1]), context.cwd)

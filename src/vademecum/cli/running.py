@@ -9,26 +9,24 @@ from typing import Any
 
 import click
 
+from vademecum.agent.agent import Agent
 from vademecum.agent.budget import Budget
 from vademecum.agent.loop import Outcome
-from vademecum.assembly.agent import Agent, allowing
 from vademecum.cli.completing import complete_names, complete_runs
 from vademecum.cli.groups import Group
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import counted, json_option, print_json, print_text, yes_option
-from vademecum.cli.permissions import TerminalApprover
+from vademecum.cli.permissions import approver_for
 from vademecum.cli.progress import Progress
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
 from vademecum.models.base import Model
 from vademecum.models.choose import choose_model
-from vademecum.policy.approval import Approver, Consent, Nobody
-from vademecum.policy.engine import Policy
-from vademecum.policy.risk import RISKS
-from vademecum.runs.place import check_place, runs_directory
+from vademecum.policy.bounds import RISKS
+from vademecum.policy.engine import Policy, allowing
 from vademecum.runs.reading import PastRun, read_run, run_ids
-from vademecum.runs.record import Event
+from vademecum.runs.record import Event, check_place, runs_directory
 from vademecum.skill.text import visible
 
 # What a run that failed before its first turn failed of.
@@ -85,7 +83,7 @@ def run_command(  # noqa: PLR0913 - one for each option
         model=model_for(context, model),
         index=IndexWords(**words).build(),
         policy=Policy.load(context, run=allowing(allow)),
-        approver=approver_for(yes=yes),
+        approver=approver_for(yes=yes, replay=again()),
         name=name,
         budget=Budget(turns=max_turns),
         context=context,
@@ -102,13 +100,9 @@ def run_command(  # noqa: PLR0913 - one for each option
     return _EXIT_REASONS.get(outcome.stop_reason) or _EXIT[outcome.status]
 
 
-def approver_for(*, yes: bool) -> Approver:
-    """Whoever is there to be asked."""
-    if yes:
-        return Consent()
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        return TerminalApprover()
-    return Nobody(shlex.join(["vade", *sys.argv[1:], "--yes"]))
+def again() -> str:
+    """Return the command that would not need to ask."""
+    return shlex.join(["vade", *sys.argv[1:], "--yes"])
 
 
 def model_for(context: Context, wanted: str | None) -> Model:
@@ -189,7 +183,7 @@ def show_command(*, run_id: str | None, page: str | None, as_json: bool) -> None
 @json_option
 def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:
     """Go through a run's actions without a model and say what would differ now. Exit code 1: something."""
-    from vademecum.agent.replay import Difference, replay
+    from vademecum.agent.replay import replay
 
     context = Context.current()
     directory = runs_directory(context)
@@ -199,9 +193,9 @@ def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:
     if run.first("charter") is not None:
         from vademecum.governance.replay import replay_outcomes
 
-        again = replay_outcomes(run)
-        compared += again.compared
-        found += [Difference(d.event, d.what, d.then, d.now) for d in again.differences]
+        outcomes = replay_outcomes(run)
+        compared += outcomes.compared
+        found += outcomes.differences
     if as_json:
         differences = [difference.to_json() for difference in found]
         print_json({"run_id": run.run_id, "compared": compared, "differences": differences})

@@ -20,8 +20,7 @@ from vademecum.governance.report import figure, report_of
 from vademecum.governance.simulation import PROGRAM, Setting, Simulate, Simulated, load_simulation
 from vademecum.masking import Secrets
 from vademecum.models.choose import choose_model
-from vademecum.runs.place import new_run, runs_directory
-from vademecum.runs.record import Record
+from vademecum.runs.record import Record, new_run, runs_directory
 
 ENFORCED, LOOKING_ON = "with the charter", "without"
 

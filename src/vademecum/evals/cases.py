@@ -19,7 +19,7 @@ from pydantic import (
 from vademecum.evals.constraints import Constraint, parse_constraint
 from vademecum.evals.patterns import text_test
 from vademecum.evals.schemas import check_schema
-from vademecum.policy.risk import RISKS
+from vademecum.policy.bounds import RISKS
 
 MAX_REPEAT = 1000
 MAX_SECONDS = 86_400.0

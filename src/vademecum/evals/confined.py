@@ -11,9 +11,9 @@ from vademecum.evals.cases import CommandCheck
 from vademecum.evals.checks import Check, Left
 from vademecum.evals.materials import beside
 from vademecum.files import read_capped
-from vademecum.tools.interpreters import SYSTEM_PATH, Interpreter, own_python
-from vademecum.tools.process import Ended, Streams, run_command
-from vademecum.tools.sandbox.base import Jail, Limits, Sandbox
+from vademecum.sandbox.base import Jail, Limits, Sandbox
+from vademecum.sandbox.interpreters import SYSTEM_PATH, Interpreter, own_python
+from vademecum.sandbox.process import Ended, Streams, run_command
 
 SECONDS = 60.0
 MAX_CHECK_BYTES = 1024 * 1024

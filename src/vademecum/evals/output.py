@@ -18,7 +18,7 @@ from vademecum.evals.schemas import against
 from vademecum.evals.structure import Structure
 from vademecum.files import read_capped
 from vademecum.paths import contained
-from vademecum.tools.sandbox.base import Sandbox
+from vademecum.sandbox.base import Sandbox
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_SHOWN_CHARS = 160

@@ -12,7 +12,7 @@ from typing import Any
 import re2
 
 from vademecum.evals.steps import KINDS
-from vademecum.policy.risk import RISKS
+from vademecum.policy.bounds import RISKS
 from vademecum.wildcards import is_plain, matches_exactly
 
 MAX_PATTERN_CHARS = 2000

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from vademecum.agent.agent import Agent
 from vademecum.agent.loop import Outcome
-from vademecum.assembly.agent import Agent, allowing
 from vademecum.config import SandboxName
 from vademecum.context import Context
 from vademecum.errors import ConfigError
@@ -31,9 +31,9 @@ from vademecum.models.base import Model
 from vademecum.models.by_rules import Offline
 from vademecum.models.on_tape import Recorded
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
-from vademecum.policy.engine import Policy
-from vademecum.tools.sandbox.base import Sandbox
-from vademecum.tools.sandbox.choose import choose_sandbox
+from vademecum.policy.engine import Policy, allowing
+from vademecum.sandbox.base import Sandbox
+from vademecum.sandbox.choose import choose_sandbox
 
 MAX_ANSWER_CHARS = 20_000
 MAX_KEPT_FILES = 20
@@ -98,8 +98,8 @@ class Trial:
 
     def _run(self, watcher: Watcher) -> Outcome:
         unit, case = self._unit, self._unit.case
-        index, policy, library = self._stock.parts(unit.configuration)
-        own: dict[str, Any] = {"policy": policy, "library": library}
+        index, policy, view = self._stock.parts(unit.configuration)
+        own: dict[str, Any] = {"policy": policy, "view": view}
         if (self._room.project / ".agent").exists():  # the project brings rules of its own
             policy = Policy.load(self._context, run=allowing(unit.configuration.allow))
             own = {"policy": policy}

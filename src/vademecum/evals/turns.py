@@ -15,7 +15,7 @@ from typing import Any
 from vademecum.evals.stopping import Stop
 from vademecum.models.base import Message, Model, OnText, Reply
 from vademecum.runs.record import Event, Listener
-from vademecum.tools.sandbox.base import Jail, Launch, Sandbox
+from vademecum.sandbox.base import Jail, Launch, Sandbox
 
 PATIENCE_SECONDS = 1.0
 _LOOK_SECONDS = 0.2

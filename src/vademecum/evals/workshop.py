@@ -11,14 +11,14 @@ from pathlib import Path
 
 from msgspec import structs
 
-from vademecum.assembly.agent import Library, allowing
 from vademecum.evals.plan import Configuration
 from vademecum.masking import Secrets
 from vademecum.models.base import Model
 from vademecum.models.choose import choose_model
 from vademecum.models.on_tape import Recorded
-from vademecum.policy.engine import Policy, default_rules
+from vademecum.policy.engine import Policy, allowing, default_rules
 from vademecum.registry.index import SkillIndex
+from vademecum.session.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Stock:
         self.workshop = workshop
         self.models = dict(models)
         self._made: dict[str, Model] = dict(models)
-        self._shared: dict[Configuration, tuple[SkillIndex, Policy, Library]] = {}
+        self._shared: dict[Configuration, tuple[SkillIndex, Policy, View]] = {}
         self._lock = threading.Lock()
         self._secrets = Secrets(workshop.env)
 
-    def parts(self, configuration: Configuration) -> tuple[SkillIndex, Policy, Library]:
+    def parts(self, configuration: Configuration) -> tuple[SkillIndex, Policy, View]:
         """The skills of a configuration, the rules where nobody wrote any, and search: made once.
 
         What lies around the results is none of a run's business: a project's rules come with the project.
@@ -51,7 +51,7 @@ class Stock:
             if configuration not in self._shared:
                 index = restricted(self.workshop.index, configuration.skills)
                 policy = Policy(default_rules(), run=allowing(configuration.allow))
-                self._shared[configuration] = (index, policy, Library.of(index, policy))
+                self._shared[configuration] = (index, policy, View(index, policy))
             return self._shared[configuration]
 
     def model(self, name: str, tape: str = "") -> Model:
@@ -69,7 +69,7 @@ class Stock:
 
 
 def restricted(index: SkillIndex, names: tuple[str, ...] | None) -> SkillIndex:
-    """The index with only these skills; a library of its own, with a hash of its own, kept nowhere."""
+    """The index with only these skills; a view of its own, with a hash of its own, kept nowhere."""
     if names is None:
         return index
     wanted = set(names)

@@ -56,7 +56,7 @@ class Audit:
     >>> from pathlib import Path
     >>> from vademecum.governance import Actor, Broker, Functions, SkillDefinition, SkillRegistry
     >>> from vademecum.masking import Secrets
-    >>> from vademecum.runs.place import new_run
+    >>> from vademecum.runs.record import new_run
     >>> from vademecum.runs.reading import read_run
     >>> from vademecum.runs.record import Record
     >>> record = Record(new_run(Path("runs")), secrets=Secrets({}))

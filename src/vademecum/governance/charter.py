@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vademecum.governance.clauses import PARAMETERS
 from vademecum.governance.evaluate import EMPTY
@@ -17,6 +17,9 @@ from vademecum.governance.program import Program
 from vademecum.governance.registry import SkillRegistry, not_found
 from vademecum.governance.roles import Role, RoleEnforcer
 from vademecum.governance.rules import ALL, rules_of
+
+if TYPE_CHECKING:
+    from vademecum.governance.guard import CharterGuard
 
 
 class CheckNow(Protocol):
@@ -52,6 +55,17 @@ class Charter:
         self.skills: Mapping[str, SkillDefinition] = MappingProxyType(registry.skills)
         self._programs: dict[str, Program] = {}
         self._by_type: dict[str, tuple[str, ...]] = {}
+
+    def guard(
+        self, agent_type: str, state: dict[str, Any] | None = None, *, name: str = "default"
+    ) -> CharterGuard:
+        """Return this charter as the guard of an agent: ``Agent(…, guard=charter.guard("clerk", state))``.
+
+        Costs are charged to ``state``.
+        """
+        from vademecum.governance.guard import CharterGuard  # noqa: PLC0415 - only agents need it
+
+        return CharterGuard(self, agent_type, state, name=name)
 
     @cached_property
     def digest(self) -> str:

@@ -14,10 +14,9 @@ from vademecum.files import read_capped
 from vademecum.governance.base import Engine
 from vademecum.governance.lint import FUNCTION, SCRIPT
 from vademecum.governance.model import Agent
-from vademecum.skill.skill import Skill
-from vademecum.tools.base import Observation
+from vademecum.session.base import Result
+from vademecum.session.session import Session
 from vademecum.tools.calls import RunScript
-from vademecum.tools.runtime import Tools
 
 MAX_PRINTED_BYTES = 1024 * 1024
 
@@ -55,47 +54,38 @@ class Functions:
 
 
 class Scripts:
-    """An engine of skills' scripts: ``skill:NAME/scripts/x.py`` runs through the tools, in the sandbox.
+    """An engine of skills' scripts: ``skill:NAME/scripts/x.py`` runs through a session, in the sandbox.
 
     The parameter ``arguments`` is the script's command line and ``files`` are what it may read; every other
     parameter becomes ``--name value``. A last line of output that is a JSON object with ``state_changes``
     changes the agent's state; the charter checks these changes as any others.
 
-    >>> from functools import partial
-    >>> from pathlib import Path
     >>> import vademecum as vm
     >>> from vademecum.governance import Actor
-    >>> from vademecum.policy.gate import Gate
-    >>> from vademecum.tools.runtime import Surroundings, Tools
-    >>> from vademecum.tools.sandbox.choose import choose_sandbox
-    >>> from vademecum.tools.workspace import Workspace
+    >>> from vademecum.session.session import Session
     >>> index = vm.build_index(vm.BUILTIN_ROOT, vm.IndexOptions())
-    >>> sandbox = partial(choose_sandbox, "auto")
-    >>> around = Surroundings(Workspace(Path.cwd()), Path("record"), index.get, sandbox)
-    >>> gate = Gate(vm.Policy.load(), project=Path.cwd())  # without an approver, so that nobody says yes
-    >>> scripts = Scripts(Tools(gate, around), index.get)
+    >>> scripts = Scripts(Session(index))  # without an approver, so that nobody says yes
     >>> scripts.call("skill:file-diff/scripts/compare.py", Actor("a1", "clerk"), {})
     Traceback (most recent call last):
     ...
     vademecum.errors.Denied: ask script 'file-diff/scripts/compare.py', because ... (nobody is there to ask).
     """
 
-    def __init__(self, tools: Tools, skill: Callable[[str], Skill]) -> None:
-        self._tools = tools
-        self._skill = skill
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def call(self, mapping: str, agent: Agent, parameters: Mapping[str, Any]) -> Any:
         """Run the script, or raise with what went wrong."""
         found = SCRIPT.fullmatch(mapping)
         if found is None:
             raise CharterRefused(f"{mapping!r} names no script: write skill:NAME/scripts/FILE.")
-        skill = self._skill(found["skill"])
+        skill = self._session.activate(found["skill"])
         files = [str(path) for path in parameters.get("files", ())]
-        call = RunScript(skill.location, found["script"], arguments_of(parameters), files)
-        seen = self._tools.run(call)
-        if seen.code in {"denied", "declined"}:
+        call = RunScript(skill.skill_id, found["script"], arguments_of(parameters), files)
+        seen = self._session.call(call)
+        if seen.code == "denied":
             raise Denied(seen.text)
-        if not seen.ok or seen.facts.get("exit_code") != 0:
+        if seen.code or seen.facts.get("exit_code") != 0:
             raise ToolRefused(seen.text, code=seen.code or "script-failed")
         agent.state.update(_changes_in(_printed(seen)))
         return seen.text
@@ -138,7 +128,7 @@ def arguments_of(parameters: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _printed(seen: Observation) -> str:
+def _printed(seen: Result) -> str:
     """What the script printed, where it is not too much to be a few changes."""
     try:
         return read_capped(seen.files[0], cap=MAX_PRINTED_BYTES).decode("utf-8", "replace")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
 from vademecum.files import read_capped
@@ -24,39 +24,19 @@ from vademecum.governance.recorded import from_json
 from vademecum.governance.registry import not_found
 from vademecum.governance.writable import Writable
 from vademecum.paths import contained
-from vademecum.runs.reading import PastRun
+from vademecum.runs.reading import Difference, PastRun, Replayed
 from vademecum.runs.record import Event
 
 # What only the engine knows: that it failed, was interrupted, or put something else in the agent's place.
 BY_ENGINE = ("engine", "interrupted", "replaced")
 
 
-class Otherwise(Struct, frozen=True):
-    """One outcome that would be another now: at which event, what it was, what it would be."""
-
-    event: int
-    what: str
-    then: str
-    now: str
-
-    def to_json(self) -> dict[str, Any]:
-        """As the commands print it."""
-        return structs.asdict(self)
-
-
-class Checked(Struct, frozen=True):
-    """How many outcomes were gone through again, and which of them differ."""
-
-    compared: int
-    differences: tuple[Otherwise, ...]
-
-
-def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Checked:
+def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed:
     """Decide every recorded intent again; with ``charter``, by another charter than the recorded one.
 
     >>> from vademecum.governance import Actor, Audit, Broker, Functions, SkillDefinition, SkillRegistry
     >>> from vademecum.masking import Secrets
-    >>> from vademecum.runs.place import new_run
+    >>> from vademecum.runs.record import new_run
     >>> from vademecum.runs.reading import read_run
     >>> from vademecum.runs.record import Record
     >>> record = Record(new_run(Path("runs")), secrets=Secrets({}))
@@ -67,7 +47,7 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Checked:
     >>> audit.flush()
     >>> run = read_run(Path("runs"), record.run_id)
     >>> replay_outcomes(run)
-    Checked(compared=1, differences=())
+    Replayed(compared=1, differences=())
     >>> replay_outcomes(run, charter=Charter(SkillRegistry())).differences[0].now
     'denied: not-found'
     """
@@ -85,7 +65,7 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Checked:
         except (KeyError, TypeError, AttributeError, ValueError, CharterRefused) as error:
             raise RecordDamaged(f"Event {event.number} of {run.place} is damaged ({error!r}).") from error
         found += [difference] if difference is not None else []
-    return Checked(compared, tuple(found))
+    return Replayed(compared, tuple(found))
 
 
 def facts_in_event(
@@ -116,7 +96,7 @@ class _Replaying:
         self._writable = None if charter is None else Writable(charter)
         self.ledger = Ledger()
 
-    def take(self, event: Event) -> Otherwise | None:
+    def take(self, event: Event) -> Difference | None:
         """Let the recorded charter hold from here on, if it still has its hash."""
         if "past" in event.data:
             self.ledger = Ledger.from_json(event.data["past"])
@@ -127,7 +107,7 @@ class _Replaying:
         self._writable = Writable(self._charter)
         # A charter with a secret in it was kept without, and has two hashes.
         then, now = str(event.data.get("masked") or event.data["digest"]), digest_of(document)
-        return None if then == now else Otherwise(event.number, "the charter", then, now)
+        return None if then == now else Difference(event.number, "the charter", then, now)
 
     def _kept(self, name: str) -> dict[str, Any]:
         file = contained(self._place, name)
@@ -140,7 +120,7 @@ class _Replaying:
         document: dict[str, Any] = found
         return document
 
-    def again(self, event: Event) -> Otherwise | None:
+    def again(self, event: Event) -> Difference | None:
         """Decide one intent again."""
         data = event.data
         if self._charter is None or self._writable is None:
@@ -153,7 +133,7 @@ class _Replaying:
                 self._note(data, program)
         found = _compared(_Verdict.recorded(data), decided)
         what = f"{data['agent']} proposes {data['proposed']} at step {data['step']}"
-        return None if found is None else Otherwise(event.number, what, *found)
+        return None if found is None else Difference(event.number, what, *found)
 
     def _decided(self, data: Mapping[str, Any], program: Program, writable: Writable) -> _Verdict:
         facts, shadow = _facts(data, program), bool(data.get("shadow"))

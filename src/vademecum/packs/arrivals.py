@@ -18,8 +18,7 @@ from vademecum.packs.signatures import best_of, check_signer, pack_signer, skill
 from vademecum.packs.signing import Signer
 from vademecum.packs.staging import Progress, Staged, silently, stage
 from vademecum.packs.verifying import differences_of, verdict_of
-from vademecum.policy.bounds import Bounds
-from vademecum.policy.risk import Risk, risk_of
+from vademecum.policy.bounds import Bounds, Risk, risk_of
 
 Action = Literal["new", "replace", "same"]
 

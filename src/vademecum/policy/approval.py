@@ -17,6 +17,7 @@ class Question(Struct, frozen=True):
     """What is asked: the requests that need an answer, the strictest decision, and what a person should see.
 
     ``about`` is what will happen, in several lines: the command, the script, a difference, the risk.
+    ``digest`` is what the skill is now, ``exact`` everything else that an answer given later depends on.
     """
 
     id: str
@@ -24,6 +25,7 @@ class Question(Struct, frozen=True):
     decision: Decision
     about: str = ""
     digest: str = ""
+    exact: str = ""
 
     @property
     def wanted(self) -> str:

@@ -1,19 +1,61 @@
-"""A skill's ``allowed-tools`` → the most it may use. It grants nothing: it only ever takes away.
+"""The most that a tool may do: by its risk, and by a skill's ``allowed-tools``. Neither grants anything.
 
-Entries are our own tools by name, or what others call theirs: ``Read``, ``Bash(python scripts/x.py:*)``. What
-has no counterpart here allows nothing here, and is reported.
+Entries of ``allowed-tools`` are our own tools by name, or what others call theirs: ``Read``,
+``Bash(python scripts/x.py:*)``. What has no counterpart here allows nothing here, and is reported.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import IntEnum
 
 from msgspec import Struct
 
 from vademecum.policy.base import Decision, Effect, Rule
-from vademecum.policy.risk import RISKS
 from vademecum.wildcards import matches
+
+
+class Risk(IntEnum):
+    """What a tool could do at worst."""
+
+    LOW = 0
+    MEDIUM = 1
+    HIGH = 2
+
+
+RISKS = {
+    "read_file": Risk.LOW,
+    "list_dir": Risk.LOW,
+    "grep": Risk.LOW,
+    "run_script": Risk.MEDIUM,
+    "write_file": Risk.HIGH,
+    "delete_file": Risk.HIGH,
+    "network_request": Risk.HIGH,
+}
+
+
+def risk_of(tool: str) -> Risk:
+    """The risk of a tool; one that nobody knows is high.
+
+    >>> risk_of("grep").name, risk_of("launch_rocket").name
+    ('LOW', 'HIGH')
+    """
+    return RISKS.get(tool, Risk.HIGH)
+
+
+def needs_approval(tool: str, *, careful: Iterable[str] = ()) -> Decision | None:
+    """Ask, where the risk is high or the configuration names the tool, whatever the rules allow."""
+    risk = risk_of(tool)
+    if risk is Risk.HIGH:
+        layer, says = "the risk", f"of {tool!r} is high, which always needs approval"
+    elif tool in careful:
+        layer, says = "'execution.require_approval_for'", f"names {tool!r}"
+    else:
+        return None
+    remedy = "approve it, or name it with --allow for one run"
+    return Decision(Effect.ASK, Rule("tool", says, Effect.ASK, layer, 0, remedy), "tool", tool)
+
 
 _OTHER_NAMES = {
     "read": "read_file",

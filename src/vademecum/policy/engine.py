@@ -10,8 +10,8 @@ from typing import NamedTuple, cast
 from vademecum.config import AgentSettings, LoadedConfig, PermissionRule, load_config
 from vademecum.context import Context
 from vademecum.policy.base import Decision, Effect, Request, Rule
+from vademecum.policy.grants import Trust, grants_file
 from vademecum.policy.table import RuleTable
-from vademecum.policy.trust import Trust
 from vademecum.wildcards import covers, matches
 
 # Whoever may write here decides what is allowed, or what runs next.
@@ -45,11 +45,6 @@ RUN = "this run"
 MAX_TABLES = 1000
 
 
-def grants_file(context: Context) -> Path:
-    """Where the user's answers are remembered."""
-    return context.home / ".agent" / "grants.db"
-
-
 def default_rules() -> list[Rule]:
     """The rules that hold where nobody wrote any."""
     return [Rule(*rule, layer=DEFAULTS, number=n) for n, rule in enumerate(_DEFAULTS, 1)]
@@ -69,6 +64,27 @@ def _remedy(layer: str, number: int) -> str:
     if layer.startswith(PROJECT):
         return f"change rule {number} of the permissions in the project's .agent/config.json"
     return "leave out the flag that refuses it" if layer == RUN else ""
+
+
+def allowing(tools: Iterable[str]) -> list[Rule]:
+    """The rules of a run that was started with ``--allow``, one tool after the other."""
+    finer = {
+        "run_script": "script",
+        "write_file": "write",
+        "delete_file": "delete",
+        "network_request": "network",
+    }
+    wanted: list[tuple[str, str, Effect]] = []
+    for tool in tools:
+        wanted.append(("tool", tool, Effect.ALLOW))
+        if tool in finer:
+            wanted.append((finer[tool], "*", Effect.ALLOW))
+    # What nobody may write stays so: a flag for writing means the project's own files.
+    kept = (".git/*", "*/.git/*", ".agent/*", "*/.agent/*")
+    wanted += [("write", pattern, Effect.DENY) for pattern in kept]
+    return (
+        [Rule(*rule, RUN, number) for number, rule in enumerate(wanted, 1)] if len(wanted) > len(kept) else []
+    )
 
 
 # What decides, what can only tighten, what has the last word; nothing where there is no rule.

@@ -1,7 +1,8 @@
-"""The gate: a decision, and where it is ask, the answer that was remembered or is given now."""
+"""The gate: a decision, and if that is to ask, the answer that was remembered or is given now."""
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 from vademecum.errors import Declined, Denied
 from vademecum.policy.approval import Answer, Approver, Nobody, Question
-from vademecum.policy.base import Decider, Decision, Effect, Request
+from vademecum.policy.base import Decider, Decision, Effect, Request, Rule
 from vademecum.policy.grants import Grants
 
 By = Literal["rule", "remembered", "once", "always"]
@@ -32,8 +33,9 @@ class Passage(Struct, frozen=True):
 class Gate:
     """Lets requests pass together, or raises ``Denied`` with the rule and what would allow it.
 
-    A remembered answer only ever turns ask into allow: a rule that denies is not asked about. What a person
-    declined is not asked again in this run, whoever asks.
+    A remembered answer only ever turns ask into allow: a rule that denies is not asked about. A question that
+    a person declined is not asked again in this conversation. Threads may use one gate together: what it
+    remembers is locked, waiting for an answer is not.
     """
 
     def __init__(
@@ -44,33 +46,49 @@ class Gate:
         grants: Grants | None = None,
         approver: Approver | None = None,
     ) -> None:
-        self._policy = policy
+        self.policy = policy
         self._project = project
         self._grants = grants
         self._approver = approver or Nobody()
+        self._lock = threading.Lock()
         self._for_this_run: set[Key] = set()
         self._declined: dict[frozenset[tuple[str, str]], str] = {}
 
     def decide(self, request: Request) -> Decision:
-        """What the rules say, without asking anybody."""
-        return self._policy.decide(request)
+        """Return what the rules say, without asking anybody; a policy that fails has not allowed it."""
+        try:
+            return self.policy.decide(request)
+        except Exception as error:  # noqa: BLE001 - whatever a policy raises, it is not a yes
+            rule = Rule(request.permission, f"failed ({type(error).__name__})", Effect.DENY, "the policy", 0)
+            return Decision(Effect.DENY, rule, request.permission, ", ".join(request.resources))
+
+    def begin_run(self) -> None:
+        """Forget the answers that were given, and refused, for one run."""
+        with self._lock:
+            self._for_this_run.clear()
+            self._declined.clear()
 
     def require(
         self,
         *requests: Request,
         digest: Callable[[], str],
+        approver: Approver | None = None,
         about: Callable[[], str] = str,
+        exact: Callable[[], str] = str,
         also: Sequence[Decision] = (),
     ) -> Passage:
-        """Go on only when all of it is allowed.
+        """Go on only if all of it is allowed.
 
-        ``digest`` says what the skill is now, ``about`` what a person should see: both only if they are
-        needed. ``also`` are decisions that others made of the same act, such as a bound on a skill's tools.
+        ``digest`` returns what the skill is now, ``about`` what a person should see, ``exact`` what else an
+        answer depends on: they are called only if they are needed. ``also`` are further decisions about the
+        same act, such as a bound on tools.
         """
-        decided = [(request, self._policy.decide(request)) for request in requests]
+        decided = [(request, self.decide(request)) for request in requests]
         worst = max((*(decision for _, decision in decided), *also), key=lambda decision: decision.effect)
         if worst.effect is Effect.ALLOW:
             return Passage(worst, "rule")
+        if worst.effect is Effect.DENY:
+            raise Denied(f"{said(requests, worst)}.")
         asking = [request for request, decision in decided if decision.effect is Effect.ASK]
         known = {(r.permission, r.resources) for r in asking}
         asking += [
@@ -78,22 +96,31 @@ class Gate:
             for d in also
             if d.effect is Effect.ASK and (d.permission, (d.resource,)) not in known
         ]
-        if worst.effect is Effect.DENY:
-            raise Denied(f"{said(requests, worst)}.")
-        return self._ask(tuple(asking), worst, digest(), about)
+        ask = (approver or self._approver).ask
+
+        def answered(digest: str) -> Answer:
+            return ask(Question(uuid.uuid4().hex, tuple(asking), worst, about(), digest, exact()))
+
+        return self._ask(tuple(asking), worst, digest(), answered)
 
     def _ask(
-        self, asking: tuple[Request, ...], decision: Decision, digest: str, about: Callable[[], str]
+        self,
+        asking: tuple[Request, ...],
+        decision: Decision,
+        digest: str,
+        answered: Callable[[str], Answer],
     ) -> Passage:
         keys = {(r.permission, each, digest, r.agent) for r in asking for each in r.resources}
-        if keys <= self._for_this_run or self._remembers(asking, digest):
+        with self._lock:
+            known, declined = keys <= self._for_this_run, list(self._declined.items())
+        if known or self._remembers(asking, digest):
             return Passage(decision, "remembered")
         # What was declined stays so, whatever else is wanted with it and whatever the skill is by now.
         wanted = frozenset((r.permission, each) for r in asking for each in r.resources)
-        for declined, message in self._declined.items():
-            if declined <= wanted:
+        for refused, message in declined:
+            if refused <= wanted:
                 raise Declined(f"{_wanted(asking)} was declined before ({message}).")
-        answer = self._approver.ask(Question(uuid.uuid4().hex, asking, decision, about(), digest))
+        answer = answered(digest)
         if answer.verdict == "reject":
             self._reject(asking, decision, answer, wanted)
         if answer.verdict == "always":
@@ -110,7 +137,8 @@ class Gate:
         message = f" ({answer.message})" if answer.message else ""
         if answer.absent:
             raise Denied(f"{said(asking, decision)}{message}.")
-        self._declined[wanted] = answer.message or "the answer was no"
+        with self._lock:
+            self._declined[wanted] = answer.message or "the answer was no"
         raise Declined(f"{_wanted(asking)} was declined{message}: it was not done.", told=answer.message)
 
     def _remembers(self, asking: Sequence[Request], digest: str) -> bool:
@@ -122,7 +150,10 @@ class Gate:
         for request in asking:
             exact = request.remember or request.resources
             if answer.scope == "run" or self._grants is None:
-                self._for_this_run.update((request.permission, each, digest, request.agent) for each in exact)
+                with self._lock:
+                    self._for_this_run.update(
+                        (request.permission, each, digest, request.agent) for each in exact
+                    )
             else:
                 self._grants.add(
                     Request(request.permission, exact, agent=request.agent),
@@ -138,7 +169,7 @@ def _wanted(requests: Sequence[Request]) -> str:
 
 
 def said(requests: Request | Sequence[Request], decision: Decision) -> str:
-    """A decision in one sentence: what, because of which rule, and what would allow it."""
+    """Return a decision as one sentence: what, because of which rule, and what would allow it."""
     several = (requests,) if isinstance(requests, Request) else requests
     wanted = _wanted(several)
     remedy = f"; to allow it, {decision.remedy}" if decision.remedy else ""

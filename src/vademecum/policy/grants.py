@@ -1,18 +1,96 @@
-"""Remembered answers ↔ SQLite: exact names, never patterns, bound to what the skill was."""
+"""What a user answered and trusts ↔ one SQLite file: exact names, never patterns, bound to what was seen."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct, structs
 
+from vademecum.config import MAX_CONFIG_BYTES
+from vademecum.context import Context
+from vademecum.errors import ConfigError, FileRefused
+from vademecum.files import read_capped
 from vademecum.policy.base import Request
-from vademecum.policy.store import Store
 
-Scope = Literal["project", "user"]
+MAX_KEPT_CHARS = 100_000
+
+GrantScope = Literal["project", "user"]
+
+_BUSY_SECONDS = 10.0
+_TABLES = (
+    """
+    CREATE TABLE IF NOT EXISTS grants (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        permission TEXT NOT NULL,
+        resource TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        project TEXT NOT NULL,
+        created REAL NOT NULL,
+        expires REAL
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS trusted (
+        folder TEXT PRIMARY KEY,
+        digest TEXT NOT NULL,
+        created REAL NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS approved (
+        resource TEXT PRIMARY KEY,
+        text TEXT NOT NULL,
+        files TEXT NOT NULL,
+        created REAL NOT NULL
+    )
+    """,
+)
+
+
+def grants_file(context: Context) -> Path:
+    """Return where the user's answers are remembered."""
+    return context.home / ".agent" / "grants.db"
+
+
+class _Store:
+    """One file, made by the first thing that is remembered, readable by its owner only."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def exists(self) -> bool:
+        """Whether anything was ever remembered."""
+        return self._path.exists()
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection whose changes are kept together or not at all."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+            connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS)
+            try:
+                with connection:
+                    for table in _TABLES:
+                        connection.execute(table)
+                    yield connection
+            finally:
+                connection.close()
+        except (sqlite3.Error, OSError) as error:
+            text = (
+                f"The remembered answers in {self._path} cannot be used ({error}): repair or remove the file."
+            )
+            raise ConfigError(text) from error
 
 
 class Grant(Struct, frozen=True):
@@ -23,7 +101,7 @@ class Grant(Struct, frozen=True):
     resource: str
     digest: str
     agent: str
-    scope: Scope
+    scope: GrantScope
     project: str
     created: float
     expires: float | None
@@ -37,11 +115,11 @@ class Grants:
     """The remembered answers of one user, in a file that the first answer makes and processes share."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._store = Store(path)
+        self._store = _Store(path)
         self._clock = clock
 
     def add(
-        self, request: Request, *, digest: str, scope: Scope, project: Path, seconds: float | None = None
+        self, request: Request, *, digest: str, scope: GrantScope, project: Path, seconds: float | None = None
     ) -> None:
         """Remember that a request was allowed, for just these resources and just this content."""
         place = str(project) if scope == "project" else ""
@@ -85,3 +163,81 @@ class Grants:
             return False
         with self._store.connection() as connection:
             return connection.execute("DELETE FROM grants WHERE id = ?", (number,)).rowcount > 0
+
+
+class Trust:
+    """Folders whose configuration may allow things, each for the content it had when it was trusted."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = _Store(path)
+        self._clock = clock
+
+    def holds(self, file: Path) -> bool:
+        """Whether this configuration file is trusted as it is now."""
+        return self._store.exists() and dict(self.all()).get(_folder(file)) == _digest(file)
+
+    def add(self, file: Path) -> None:
+        """Trust this configuration file as it is now."""
+        with self._store.connection() as connection:
+            row = (_folder(file), _digest(file), self._clock())
+            connection.execute(
+                "INSERT OR REPLACE INTO trusted (folder, digest, created) VALUES (?, ?, ?)", row
+            )
+
+    def remove(self, file: Path) -> bool:
+        """Trust it no longer; says whether it was trusted."""
+        if not self._store.exists():
+            return False
+        with self._store.connection() as connection:
+            sql = "DELETE FROM trusted WHERE folder = ?"
+            return connection.execute(sql, (_folder(file),)).rowcount > 0
+
+    def all(self) -> list[tuple[str, str]]:
+        """All trusted folders with their digests, by name."""
+        if not self._store.exists():
+            return []
+        with self._store.connection() as connection:
+            found = connection.execute("SELECT folder, digest FROM trusted ORDER BY folder").fetchall()
+        return [(str(folder), str(digest)) for folder, digest in found]
+
+
+class Approved(NamedTuple):
+    """What a person approved: the text of a script, and the digest of each file of its skill."""
+
+    text: str
+    files: dict[str, str]
+
+
+class ApprovedTexts:
+    """What a person saw when they last approved a script, to show what is different now."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = _Store(path)
+        self._clock = clock
+
+    def last(self, resource: str) -> Approved | None:
+        """What was approved last, if anything was."""
+        if not self._store.exists():
+            return None
+        with self._store.connection() as connection:
+            sql = "SELECT text, files FROM approved WHERE resource = ?"
+            row = connection.execute(sql, (resource,)).fetchone()
+        return None if row is None else Approved(str(row[0]), json.loads(row[1]))
+
+    def keep(self, resource: str, text: str, files: dict[str, str]) -> None:
+        """Keep what was approved just now: the script's text, and the digests of all files of its skill."""
+        with self._store.connection() as connection:
+            sql = "INSERT OR REPLACE INTO approved (resource, text, files, created) VALUES (?, ?, ?, ?)"
+            row = (resource, text[:MAX_KEPT_CHARS], json.dumps(files), self._clock())
+            connection.execute(sql, row)
+
+
+def _folder(file: Path) -> str:
+    return str(file.parent.parent.resolve())
+
+
+def _digest(file: Path) -> str:
+    try:
+        return hashlib.sha256(read_capped(file, cap=MAX_CONFIG_BYTES)).hexdigest()
+    except (OSError, FileRefused):
+        return "unreadable"

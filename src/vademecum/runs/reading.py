@@ -12,8 +12,7 @@ import msgspec
 from vademecum.errors import FileRefused, RecordDamaged
 from vademecum.files import read_capped
 from vademecum.paths import contained
-from vademecum.runs.place import check_place
-from vademecum.runs.record import EVENTS, SUMMARY, Event
+from vademecum.runs.record import EVENTS, SUMMARY, Event, check_place
 
 MAX_EVENTS_BYTES = 512 * 1024 * 1024
 MAX_SUMMARY_BYTES = 4 * 1024 * 1024
@@ -64,6 +63,26 @@ class PastRun(msgspec.Struct, frozen=True):
     def seconds(self) -> float:
         """From the first event to the last."""
         return self.events[-1].time - self.events[0].time if self.events else 0.0
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One step that would be different now: at which event, what it was, what it would be."""
+
+    event: int
+    what: str
+    then: str
+    now: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``vade runs replay`` prints it."""
+        return msgspec.structs.asdict(self)
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """How many steps of a run were compared, and which of them would be different now."""
+
+    compared: int
+    differences: tuple[Difference, ...]
 
 
 def run_ids(directory: Path) -> list[str]:

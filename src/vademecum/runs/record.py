@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from vademecum.errors import RecordDamaged
+from vademecum.context import Context
+from vademecum.errors import ConfigError, RecordDamaged
 from vademecum.files import write_atomic
 from vademecum.masking import Secrets
 
@@ -26,6 +28,9 @@ EVENTS, SUMMARY, INDEX, FINAL, OBSERVATIONS = (
 )
 
 SHARED = ".index"
+MAX_RECORDED_CHARS = 2000
+MAX_MASKED_CHARS = 50_000
+MAX_RECORDED_ITEMS = 100
 
 Listener = Callable[["Event"], None]
 
@@ -37,6 +42,40 @@ class Event(msgspec.Struct, frozen=True):
     time: float
     type: str
     data: dict[str, Any]
+
+
+def runs_directory(context: Context) -> Path:
+    """The directory of all runs: of the nearest project that has an ``.agent``, else of this directory."""
+    places = context.project_directories() or [context.cwd]
+    nearest = next((place for place in places if (place / ".agent").is_dir()), places[-1])
+    return nearest / ".agent" / "runs"
+
+
+def check_place(directory: Path) -> None:
+    """Refuse links: a repository may ship them, and what we write, read or delete must not be elsewhere."""
+    for part in (directory.parent, directory):
+        if part.is_symlink():
+            raise ConfigError(f"{part} is a link: make it a directory, so that records stay in the project.")
+
+
+def new_run(directory: Path, *, clock: Callable[[], float] = time.time) -> Path:
+    """Make the directory of a new run; its name is the run's id, and sorts by time."""
+    now = clock()
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    place = directory / f"{moment}-{int(now * 1000) % 1000:03}{os.urandom(2).hex()}"
+    check_place(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with os.fdopen(os.open(directory / ".gitignore", flags, 0o644), "w") as ignore:
+                ignore.write("*\n")
+        place.mkdir(mode=0o700)
+    except OSError as error:
+        raise ConfigError(
+            f"The record of this run cannot be kept in {directory} ({error.strerror}): make it writable."
+        ) from error
+    return place
 
 
 class Record:
@@ -51,10 +90,11 @@ class Record:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.place = place
-        self._secrets = secrets
+        self.secrets = secrets
         self._listener = listener
         self._clock = clock
         self._number = 0
+        self._lock = threading.Lock()  # calls of one run may be done side by side
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._file: int | None = os.open(place / EVENTS, flags, 0o600)
 
@@ -63,11 +103,24 @@ class Record:
         """The run's id: the name of its directory."""
         return self.place.name
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be added any more."""
+        return self._file is None
+
     def add(self, type_: str, **data: Any) -> Event:
-        """Append one event."""
-        self._number += 1
-        event = Event(self._number, self._clock(), type_, self._secrets.mask_all(data))
-        self._append(_line(event))
+        """Append one event, without secrets."""
+        return self._add(type_, self.secrets.mask_all(data))
+
+    def add_bounded(self, type_: str, **data: Any) -> Event:
+        """Append one event in which long texts and lists are cut, after secrets were removed."""
+        return self._add(type_, _cut(self.secrets.mask_all(_cut(data, MAX_MASKED_CHARS)), MAX_RECORDED_CHARS))
+
+    def _add(self, type_: str, masked: dict[str, Any]) -> Event:
+        with self._lock:
+            self._number += 1
+            event = Event(self._number, self._clock(), type_, masked)
+            self._append(_line(event))
         self.tell(event)
         return event
 
@@ -75,12 +128,13 @@ class Record:
         """Append many events in one write: JSON objects that are not empty, their texts masked already."""
         head = f'"time":{self._clock()!r},"type":"{type_}",'
         lines = []
-        for number, row in enumerate(rows, self._number + 1):
-            lines.append(f'{{"n":{number},{head}'.encode() + row[1:] + b"\n")
-            if self._listener is not None:
-                self._listener(Event(number, self._clock(), type_, msgspec.json.decode(row)))
-        self._number += len(rows)
-        self._append(b"".join(lines))
+        with self._lock:
+            for number, row in enumerate(rows, self._number + 1):
+                lines.append(f'{{"n":{number},{head}'.encode() + row[1:] + b"\n")
+                if self._listener is not None:
+                    self._listener(Event(number, self._clock(), type_, msgspec.json.decode(row)))
+            self._number += len(rows)
+            self._append(b"".join(lines))
 
     def _append(self, data: bytes) -> None:
         """Write a whole line, or nothing of it."""
@@ -109,7 +163,7 @@ class Record:
 
     def keep(self, text: str) -> str:
         """Keep a whole text, once, and return where: ``observations/<sha256>.txt``."""
-        data = self._secrets.mask(text).encode("utf-8", "replace")
+        data = self.secrets.mask(text).encode("utf-8", "replace")
         name = f"{OBSERVATIONS}/{hashlib.sha256(data).hexdigest()}.txt"
         path = self.place / name
         if not path.exists():
@@ -132,8 +186,8 @@ class Record:
 
     def finish(self, summary: dict[str, Any], answer: str) -> None:
         """Write the summary and the answer, and close."""
-        write_atomic(self.place / FINAL, self._secrets.mask(answer).encode("utf-8", "replace"))
-        write_atomic(self.place / SUMMARY, _json(self._secrets.mask_all(summary)))
+        write_atomic(self.place / FINAL, self.secrets.mask(answer).encode("utf-8", "replace"))
+        write_atomic(self.place / SUMMARY, _json(self.secrets.mask_all(summary)))
         self.close()
 
     def close(self) -> None:
@@ -153,3 +207,15 @@ def _json(value: Any) -> bytes:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, TypeError):  # half a character, as a file name may hold it
         return json.dumps(value, default=str, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _cut(value: Any, most: int) -> Any:
+    match value:
+        case str():
+            return value if len(value) <= most else f"{value[:most]}…"
+        case dict():
+            return {key: _cut(item, most) for key, item in value.items()}
+        case list() | tuple():
+            kept = [_cut(item, most) for item in value[:MAX_RECORDED_ITEMS]]
+            return kept if len(value) <= MAX_RECORDED_ITEMS else [*kept, f"… {len(value):,} in all"]
+    return value

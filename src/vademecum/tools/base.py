@@ -1,10 +1,10 @@
-"""What a tool call comes to: an observation for the model, and a record for those who check."""
+"""What a tool call comes to: text for the model, and facts for programs."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 
 class Observation(Struct, frozen=True):
@@ -24,35 +24,3 @@ class Observation(Struct, frozen=True):
     def ok(self) -> bool:
         """Whether the tool did what it does; a script that exits with 1 did."""
         return not self.code
-
-
-class AuditRecord(Struct, frozen=True):
-    """One call as it is written down: what was wanted, by whom, what the rules said, what came of it."""
-
-    call: int
-    tool: str
-    risk: str
-    agent: str
-    skill: str | None
-    parameters: dict[str, Any]
-    started: float
-    seconds: float
-    decision: dict[str, Any] | None
-    asked: list[dict[str, Any]]
-    approved_by: str | None
-    ok: bool
-    code: str
-    result: dict[str, Any]
-    hashes: dict[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """The record as it is kept."""
-        return structs.asdict(self)
-
-
-class Observer(Protocol):
-    """Is told of every call when it is over, whatever came of it."""
-
-    def __call__(self, record: AuditRecord, /) -> None:
-        """Take a record; secrets are masked in it already."""
-        ...

@@ -1,26 +1,102 @@
-"""The tools and what each is called with, checked as it comes in."""
+"""Everything that can be asked of a session: one type for each call; schemas and parsing come from it."""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import NODEFAULT, Meta, Struct, structs
 
 from vademecum.errors import ToolRefused
+from vademecum.nearest import meant, nearest
 
 MAX_ARGUMENTS = 20_000
+MAX_ARGUMENT_CHARS = 200_000
 MAX_CONTENT_CHARS = 10 * 1024 * 1024
 
 _HALF = re.compile("[\ud800-\udfff]")
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 PathText = Annotated[str, Meta(description="A path relative to the project.", max_length=4096)]
+Argument = Annotated[str, Meta(max_length=MAX_ARGUMENT_CHARS)]
+SkillName = Annotated[
+    str, Meta(description="The name of a skill, as the catalogue or a search gives it.", max_length=300)
+]
+
+Source = Annotated[str, Meta(description="Its source, if several skills have the same name.", max_length=64)]
 
 
 class Parameters(Struct, forbid_unknown_fields=True):
-    """Arguments of a tool."""
+    """Arguments of a call."""
+
+
+class UseSkill(Parameters):
+    """Load a skill: the instructions to follow for a kind of task. Do this before starting such a task."""
+
+    name: SkillName
+    source: Source = ""
+
+
+class UnloadSkill(Parameters):
+    """Stop using a skill that is loaded."""
+
+    skill: SkillName
+    source: Source = ""
+
+
+class SearchSkills(Parameters):
+    """Find the skills that fit a request, best first. Returns names and descriptions."""
+
+    query: Annotated[
+        str, Meta(description="What is to be done, in a few words, in any language.", max_length=20_000)
+    ]
+    n: Annotated[int, Meta(description="How many skills to return.", ge=1, le=50)] = 5
+
+
+class LoadSkillAsset(Parameters):
+    """Load one file of a skill: a reference, an asset or the text of a script."""
+
+    skill: SkillName
+    relative_path: Annotated[
+        str, Meta(description="Its path below the skill, such as references/forms.md.", max_length=4096)
+    ]
+    section_hint: Annotated[
+        str, Meta(description="A heading, to load only that section.", max_length=1000)
+    ] = ""
+    source: Source = ""
+
+
+class GetSkillScriptPath(Parameters):
+    """Get the absolute path of a script of a skill, to run it with another tool."""
+
+    skill: SkillName
+    relative_path: Annotated[str, Meta(description="Its path, such as scripts/compare.py.", max_length=4096)]
+    source: Source = ""
+
+
+class ListSkillAssets(Parameters):
+    """List the references, assets and scripts of a skill."""
+
+    skill: SkillName
+    source: Source = ""
+
+
+class RunScript(Parameters):
+    """Run a script of a loaded skill in a sandbox and get its output. A person may have to approve it."""
+
+    skill: SkillName
+    relative_path: Annotated[str, Meta(description="Its path, such as scripts/compare.py.", max_length=4096)]
+    args: Annotated[
+        list[Argument],
+        Meta(description="Its arguments; it may read the files they name.", max_length=MAX_ARGUMENTS),
+    ] = []
+    files: Annotated[list[PathText], Meta(description="More files it may read.", max_length=1000)] = []
+    network: Annotated[bool, Meta(description="Whether it needs the network.")] = False
+    source: Source = ""
 
 
 class ReadFile(Parameters):
@@ -67,53 +143,156 @@ class NetworkRequest(Parameters):
     body: Annotated[str, Meta(max_length=1024 * 1024)] = ""
 
 
-class RunScript(Parameters):
-    """Run a script of a skill in a sandbox, with arguments, and with files it may read."""
+P = TypeVar("P", bound=Parameters)
+SkillCall = UseSkill | UnloadSkill | SearchSkills | LoadSkillAsset | GetSkillScriptPath | ListSkillAssets
+ToolCall = ReadFile | ListDir | Grep | RunScript | WriteFile | DeleteFile | NetworkRequest
+Call = SkillCall | ToolCall
 
-    skill: str
-    script: Annotated[str, Meta(description="Its name below scripts/, such as compare.py.", max_length=4096)]
-    arguments: Annotated[list[str], Meta(max_length=MAX_ARGUMENTS)] = []
-    files: Annotated[list[str], Meta(description="Files of the project it may read.", max_length=1000)] = []
-    network: bool = False
-
-
-Call = ReadFile | ListDir | Grep | WriteFile | DeleteFile | NetworkRequest | RunScript
-
-TOOLS: dict[str, type[Call]] = {
+# Calls about skills, then the tools in the order of their risk.
+CALLS: dict[str, type[Call]] = {
+    "skill": UseSkill,
+    "unload_skill": UnloadSkill,
+    "search_skills": SearchSkills,
+    "load_skill_asset": LoadSkillAsset,
+    "get_skill_script_path": GetSkillScriptPath,
+    "list_skill_assets": ListSkillAssets,
+    "run_script": RunScript,
     "read_file": ReadFile,
     "list_dir": ListDir,
     "grep": Grep,
-    "run_script": RunScript,
     "write_file": WriteFile,
     "delete_file": DeleteFile,
     "network_request": NetworkRequest,
 }
-NAMES = {parameters: name for name, parameters in TOOLS.items()}
+NAMES: dict[type[Call], str] = {parameters: name for name, parameters in CALLS.items()}
+# Tools that act on the project or the network by themselves, without a skill.
+DIRECT_TOOLS = ("read_file", "list_dir", "grep", "write_file", "delete_file", "network_request")
+# Names that other documents and protocols have for the same call or parameter.
+_OTHER_CALLS = {"load_skill": "skill", "load_resource": "load_skill_asset"}
+_OTHER_WORDS = {
+    "name": "skill",
+    "skill_name": "skill",
+    "script": "relative_path",
+    "script_name": "relative_path",
+    "arguments": "args",
+}
+_REFERENCE = {"name", "source"}
 
 
-def parse_call(tool: object, arguments: Any) -> Call:
-    """The arguments as the tool's own type, or an error that says what to change.
+def parse_call(
+    name: object, arguments: Mapping[str, Any] | str, *, offered: Sequence[str] = tuple(CALLS)
+) -> Call:
+    """Check the arguments of a call and return it as its own type; an error lists everything that is wrong.
 
     >>> parse_call("read_file", {"path": "a.txt"})
     ReadFile(path='a.txt', first_line=1, lines=2000)
-    >>> parse_call("grep", {"path": "."})  # doctest: +ELLIPSIS
+    >>> parse_call("list_skill_assets", {"skill": {"name": "pdf", "source": "user"}})
+    ListSkillAssets(skill='pdf', source='user')
+    >>> parse_call("grep", {"path": 1})
     Traceback (most recent call last):
     ...
-    vademecum.errors.ToolRefused: The arguments of grep are wrong ...
+    vademecum.errors.ToolRefused: The arguments of grep are wrong (pattern: it is missing; ...): correct them.
     """
-    parameters = TOOLS.get(tool) if isinstance(tool, str) else None
-    if parameters is None:
-        raise ToolRefused(
-            f"There is no tool {str(tool)[:80]!r}: there are {', '.join(TOOLS)}.", code="no-tool"
-        )
+    known = _OTHER_CALLS.get(name, name) if isinstance(name, str) else None
+    if known is None or known not in offered:
+        shown = str(name)[:80]
+        hint = meant(nearest(shown, offered), otherwise=f"there are {', '.join(offered)}.")
+        raise ToolRefused(f"There is no tool {shown!r}: {hint}", code="no-tool")
+    parameters = CALLS[known]
+    problems: list[str] = []
     try:
-        call = msgspec.convert(arguments, parameters)
-        _check_text(msgspec.structs.astuple(call))
-    except (msgspec.ValidationError, ValueError, RecursionError) as error:
+        given = json.loads(arguments) if isinstance(arguments, str) else arguments
+        call = convert(given, parameters, problems)
+    except (ValueError, RecursionError) as error:
+        problems, call = [str(error) or "they are nested too deeply"], None
+    if call is None:
         raise ToolRefused(
-            f"The arguments of {tool} are wrong ({error}): correct them.", code="arguments"
-        ) from error
+            f"The arguments of {name} are wrong ({'; '.join(problems)}): correct them.", code="arguments"
+        )
     return call
+
+
+def convert(given: object, parameters: type[P], problems: list[str]) -> P | None:
+    """Make a call of a JSON object; ``None`` if something is wrong with it, which goes to ``problems``."""
+    if not isinstance(given, Mapping):
+        problems.append("they are not an object")
+        return None
+    fields = _fields(parameters)
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        word = _spelled(key, fields)
+        if word is None:
+            problems.append(
+                f"{str(key)[:80]}: {meant(nearest(str(key), fields), otherwise='it is not known')}"
+            )
+            continue
+        for field, one in _unfolded(word, value, fields):
+            if field in values and values[field] != one:
+                problems.append(f"{field}: it is given twice")
+            values[field] = one
+    for field, (type_, required) in fields.items():
+        if field not in values or (values[field] is None and not required):  # null says nothing
+            values.pop(field, None)
+            problems += [f"{field}: it is missing"] if required else []
+            continue
+        try:
+            values[field] = msgspec.convert(values[field], type_)
+            if parameters in NAMES:
+                _check_text(values[field])
+        except (msgspec.ValidationError, ValueError) as error:
+            problems.append(f"{field}: {_in_words(error)}")
+    return None if problems else parameters(**values)
+
+
+def said(call: Parameters) -> dict[str, Any]:
+    """Return what a call says beyond its defaults, as plain values.
+
+    >>> said(ReadFile("a.txt", lines=10))
+    {'path': 'a.txt', 'lines': 10}
+    """
+    return {
+        field.name: value
+        for field in structs.fields(call)
+        if (value := getattr(call, field.name)) != _default(field)
+    }
+
+
+@cache
+def _fields(parameters: type[Parameters]) -> dict[str, tuple[Any, bool]]:
+    return {field.name: (field.type, field.required) for field in structs.fields(parameters)}
+
+
+def _default(field: structs.FieldInfo) -> Any:
+    return field.default if field.default_factory is NODEFAULT else field.default_factory()
+
+
+def _spelled(key: object, fields: Mapping[str, Any]) -> str | None:
+    """The field that a word means: its own name, or one that other documents have for it."""
+    if not isinstance(key, str) or key in fields:
+        return key if isinstance(key, str) else None
+    other = _OTHER_WORDS.get(key)
+    if other in fields:
+        return other
+    return "name" if "name" in fields and key in {"skill", "skill_name"} else None
+
+
+def _unfolded(word: str, value: Any, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """A skill may be given as an object with its name and source."""
+    if (
+        word in {"skill", "name"}
+        and isinstance(value, Mapping)
+        and "name" in value
+        and set(value) <= _REFERENCE
+    ):
+        yield word, value["name"]
+        if value.get("source") is not None and "source" in fields:
+            yield "source", value["source"]
+    else:
+        yield word, value
+
+
+def _in_words(error: Exception) -> str:
+    return str(error).replace(" - at `$", " at `").replace("`.", "`").removesuffix(" at ``")
 
 
 def _check_text(value: Any) -> None:
@@ -121,7 +300,7 @@ def _check_text(value: Any) -> None:
     match value:
         case str():
             if "\0" in value or (not value.isascii() and _HALF.search(value)):
-                raise ValueError("a text holds NUL or half a character")
+                raise ValueError("a text contains NUL or half a character")
         case dict():
             _check_text([*value, *value.values()])
         case list() | tuple():

@@ -16,17 +16,17 @@ from vademecum.config import ExecutionSettings
 from vademecum.errors import ToolRefused
 from vademecum.files import read_up_to
 from vademecum.paths import open_contained
-from vademecum.policy.trust import Approved
-from vademecum.skill.assets import script_path
+from vademecum.policy.grants import Approved
+from vademecum.sandbox.base import Jail, Limits, Sandbox
+from vademecum.sandbox.interpreters import SYSTEM_PATH, Interpreter, interpreter_of
+from vademecum.sandbox.process import Ended, Streams, run_command
+from vademecum.skill.assets import Sees, everything, script_path
 from vademecum.skill.digest import file_digests
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped, visible, without_hidden
 from vademecum.tools.base import Observation
 from vademecum.tools.calls import RunScript
 from vademecum.tools.inline import Needs, needs_of
-from vademecum.tools.interpreters import SYSTEM_PATH, Interpreter, interpreter_of
-from vademecum.tools.process import Ended, Streams, run_command
-from vademecum.tools.sandbox.base import Jail, Limits, Sandbox
 from vademecum.tools.snapshot import Snapshot
 from vademecum.tools.workspace import Located, open_file
 from vademecum.tools.writing import difference
@@ -80,13 +80,18 @@ class Plan:
         """The script in the snapshot."""
         return self.snapshot.path / self.relative
 
+    def exact(self) -> str:
+        """Return everything besides the skill that decides what it does: its words and its inputs."""
+        inputs = [(given.typed, _hash(given.copy)) for given in self.inputs]
+        return repr((self.call.args, self.call.network, inputs))
+
     @property
     def files(self) -> dict[str, str]:
         """The digests of all files that the script comes with."""
         return file_digests(str(self.snapshot.path))
 
 
-def copy_inputs(inputs: tuple[tuple[str, Located], ...], place: Path) -> tuple[Input, ...]:
+def copy_inputs(inputs: Sequence[tuple[str, Located]], place: Path) -> tuple[Input, ...]:
     """Copies of the files a script may read, taken from what was opened: no link can lead elsewhere later."""
     found, left = [], MAX_INPUT_BYTES
     for number, (typed, located) in enumerate(inputs):
@@ -112,11 +117,17 @@ def inputs_kept(place: Path) -> Iterator[None]:
         _remove(place)
 
 
-def plan_script(
-    call: RunScript, skill: Skill, snapshot: Snapshot, inputs: tuple[Input, ...], *, path: str
+def plan_script(  # noqa: PLR0913 - what a script depends on
+    call: RunScript,
+    skill: Skill,
+    snapshot: Snapshot,
+    inputs: tuple[Input, ...],
+    *,
+    path: str,
+    sees: Sees = everything,
 ) -> Plan:
     """Find out how a script would be run; nothing runs yet."""
-    relative = os.path.relpath(script_path(skill, call.script), skill.location)
+    relative = os.path.relpath(script_path(skill, call.relative_path, sees=sees), skill.location)
     descriptor = open_contained(snapshot.path, relative)
     try:
         head = read_up_to(descriptor, MAX_SCRIPT_BYTES)
@@ -134,7 +145,7 @@ def about_script(plan: Plan, *, approved: Approved | None, sandbox: str, limits:
     call = plan.call
     network = "with the network, whatever this machine reaches" if call.network else "no network"
     facts = f"risk: medium · sandbox: {sandbox} · {network} · at most {limits.seconds:.0f} s"
-    lines = [f"run {_shown_words([plan.resource, *call.arguments])}", facts]
+    lines = [f"run {_shown_words([plan.resource, *call.args])}", facts]
     if plan.inputs:
         lines.append(f"reads: {_shown_words([given.name for given in plan.inputs], ', ')}")
     if plan.needs.requirements:
@@ -209,7 +220,7 @@ def run_script(  # noqa: PLR0913 - what a script depends on
     )
     # A file that is named by its absolute path is not there in the sandbox: the script gets the copy's.
     copies = {given.typed: str(given.copy) for given in plan.inputs if given.typed.startswith("/")}
-    arguments = [copies.get(word, word) for word in plan.call.arguments]
+    arguments = [copies.get(word, word) for word in plan.call.args]
     argv = [*plan.interpreter.words, str(plan.file), *arguments]
     try:
         ended = run_command(sandbox, argv, jail, streams=streams, cancelled=cancelled)
@@ -222,14 +233,16 @@ def run_script(  # noqa: PLR0913 - what a script depends on
 def _with_needs(interpreter: Interpreter, needs: Needs, call: RunScript, path: str) -> Interpreter:
     """The interpreter, or uv where a Python script declares packages that are not here and the network is."""
     if needs.problem:
-        raise ToolRefused(f"The script {call.script!r} cannot be run: {needs.problem}.", code="dependencies")
+        raise ToolRefused(
+            f"The script {call.relative_path!r} cannot be run: {needs.problem}.", code="dependencies"
+        )
     if not needs.missing:
         return interpreter
     uv = shutil.which("uv", path=path)
     if uv is None or not call.network:
         way = "ask for the network as well" if uv else "install them, or uv and ask for the network"
         raise ToolRefused(
-            f"The script {call.script!r} needs {', '.join(needs.missing)}, not installed here: {way}.",
+            f"The script {call.relative_path!r} needs {', '.join(needs.missing)}, not installed here: {way}.",
             code="dependencies",
         )
     words = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vademecum.errors import FileRefused, PathRefused, ToolRefused
+from vademecum.errors import FileRefused, PathRefused, ToolRefused, VademecumError
 from vademecum.paths import check_relative, leads_out, open_contained, open_contained_directory
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -53,6 +53,17 @@ class Workspace:
                 return Located(root, plain, name, self._rule(root / plain))
         here = self._roots[0] if self._roots else "nowhere"
         raise ToolRefused(f"There is no {path[:200]!r} here: name a path relative to {here}.", code="missing")
+
+    def is_file(self, path: str) -> bool:
+        """Return whether a word names a file that is there."""
+        try:
+            return self.locate(path).path.is_file()
+        except (VademecumError, OSError, ValueError):
+            return False
+
+    def named(self, words: Iterable[str], also: Iterable[str] = ()) -> list[str]:
+        """Return the files that are named among some words, after those named otherwise, each once."""
+        return list(dict.fromkeys([*also, *filter(self.is_file, words)]))
 
     def names(self, located: Located) -> tuple[str, ...]:
         """The names a path has in rules: its own, and where it is a link, that of what it leads to."""

@@ -49,6 +49,17 @@ def planned_write(call: WriteFile, workspace: Workspace) -> str:
     return difference(before.decode("utf-8", "replace"), call.content, located.name)
 
 
+def content_digest(path: str, workspace: Workspace) -> str:
+    """Return the digest of what a file contains now, or nothing if it is not there."""
+    try:
+        with open_parent(workspace.locate(path)) as (directory, name):
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+            with os.fdopen(descriptor, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+    except ToolRefused:
+        return ""
+
+
 def write_file(call: WriteFile, workspace: Workspace) -> Observation:
     """Put the whole content in place of what was there, in one step."""
     located = workspace.locate(call.path)

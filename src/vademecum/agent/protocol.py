@@ -1,0 +1,313 @@
+"""A model's reply as JSON → one action: a call of the session, by the name that the protocol has for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from vademecum.agent.plan import Patch, Plan, PlanUpdate, parse_update
+from vademecum.errors import VademecumError
+from vademecum.nearest import meant, nearest
+from vademecum.tools import calls
+
+MAX_REPLY_CHARS = 2_000_000
+MAX_CANDIDATES = 50
+MAX_DEPTH = 64
+# Calls that have no action of their own.
+CALLED_AS_TOOLS = (
+    *calls.DIRECT_TOOLS,
+    "search_skills",
+    "list_skill_assets",
+    "get_skill_script_path",
+    "unload_skill",
+)
+
+_HALF = re.compile("[\ud800-\udfff]")
+_FENCE = re.compile(r"```[a-zA-Z]*\n(.*?)```", re.DOTALL)
+
+Type = Literal["select_skills", "load_resource", "run_script", "call_tool", "final_answer"]
+
+
+class ReplyWrong(VademecumError):
+    """A reply is not an action; the text lists every problem and what to write instead."""
+
+    code = "reply-wrong"
+
+
+class SelectSkills(calls.Parameters):
+    """Load the instructions of these skills."""
+
+    skills: Annotated[list[calls.UseSkill], Meta(min_length=1, max_length=10)]
+    reason: str = ""
+
+
+class CallTool(calls.Parameters):
+    """Call a tool; scripts have an action of their own."""
+
+    tool: Annotated[str, Meta(extra_json_schema={"enum": list(CALLED_AS_TOOLS)})]
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+    skill: calls.SkillName | None = None
+
+
+class FinalAnswer(calls.Parameters):
+    """The answer; the run ends with it. ``complete`` is false if the task could not be done."""
+
+    text: str
+    complete: bool = True
+
+
+PAYLOADS: dict[str, type[calls.Parameters]] = {
+    "select_skills": SelectSkills,
+    "load_resource": calls.LoadSkillAsset,
+    "run_script": calls.RunScript,
+    "call_tool": CallTool,
+    "final_answer": FinalAnswer,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One reply: an action, what changes in the plan, and whatever else the model wants to say.
+
+    ``payload`` is the action as the record has it.
+    """
+
+    type: str
+    action: Any
+    payload: dict[str, Any]
+    plan_update: PlanUpdate | None = None
+    diagnostics: Any = field(default=None, compare=False)
+
+    @property
+    def about(self) -> str:
+        """What it is about, in a few words."""
+        match self.action:
+            case SelectSkills(skills=skills):
+                return ", ".join(skill.name for skill in skills)
+            case calls.LoadSkillAsset(skill=skill, relative_path=path):
+                return f"{skill}/{path}"
+            case calls.RunScript(skill=skill, relative_path=path, args=args):
+                return f"{skill}/{path} {json.dumps(args, ensure_ascii=False)[:200]}"
+            case CallTool(tool=tool, arguments=arguments):
+                return f"{tool} {json.dumps(arguments, ensure_ascii=False)[:200]}"
+            case _:
+                return ""
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of a reply, made from the types of the calls."""
+    actions = [
+        msgspec.defstruct(
+            f"{name}_action",
+            [("type", Literal[name]), ("payload", payload)],
+            forbid_unknown_fields=True,
+        )
+        for name, payload in PAYLOADS.items()
+    ]
+    found, components = msgspec.json.schema_components(
+        [*actions, Plan, *Patch.__args__], ref_template="#/$defs/{name}"
+    )
+    shapes = found[: len(actions)]
+    plan, patches = found[len(actions)], found[len(actions) + 1 :]
+    return {
+        "type": "object",
+        "properties": {
+            "action": {"anyOf": list(shapes)},
+            "plan_update": {
+                "anyOf": [plan, {"type": "array", "items": {"anyOf": list(patches)}}, {"type": "null"}]
+            },
+            "diagnostics": {},
+        },
+        "required": ["action"],
+        "additionalProperties": False,
+        "$defs": components,
+    }
+
+
+def parse_turn(text: str) -> Turn:
+    r"""Return the one action in a reply that may have prose and fences around it.
+
+    >>> parse_turn('Sure!\n{"action": {"type": "final_answer", "payload": {"text": "hi"}},}').action.text
+    'hi'
+    """
+    if len(text) > MAX_REPLY_CHARS:
+        raise ReplyWrong(f"The reply has more than {MAX_REPLY_CHARS:,} characters: answer more briefly.")
+    found = _object_in(text)
+    problems = [
+        f"{key}: it is not known" for key in found if key not in {"action", "plan_update", "diagnostics"}
+    ]
+    type_, action = _action(found["action"], problems)
+    update = None
+    try:
+        update = parse_update(found.get("plan_update"))
+    except msgspec.ValidationError as error:
+        problems.append(f"plan_update: {error}")
+    if problems or action is None:
+        raise ReplyWrong(f"The reply does not fit the protocol: {'; '.join(dict.fromkeys(problems))}.")
+    return Turn(type_, action, _payload(action), update, found.get("diagnostics"))
+
+
+def _action(given: Any, problems: list[str]) -> tuple[str, Any]:
+    if not isinstance(given, dict):
+        problems.append("action: it is not an object")
+        return "", None
+    type_ = str(given.get("type"))
+    payload = PAYLOADS.get(type_)
+    problems += [f"action.{key}: it is not known" for key in given if key not in {"type", "payload"}]
+    if payload is None:
+        hint = meant(nearest(type_, PAYLOADS), otherwise=f"there are {', '.join(PAYLOADS)}")
+        problems.append(f"action.type: there is no {type_[:80]!r}, {hint}")
+        return "", None
+    inside: list[str] = []
+    value = given.get("payload")
+    if payload is SelectSkills and isinstance(value, dict) and isinstance(value.get("skills"), list):
+        named = [{"name": each} if isinstance(each, str) else each for each in value["skills"]]
+        value = {**value, "skills": named}
+    action = calls.convert(value, payload, inside)
+    if isinstance(action, CallTool) and action.tool not in CALLED_AS_TOOLS:
+        hint = meant(
+            nearest(action.tool, CALLED_AS_TOOLS), otherwise=f"there are {', '.join(CALLED_AS_TOOLS)}"
+        )
+        inside.append(f"tool: there is no {action.tool[:80]!r}, {hint}")
+    problems += [
+        f"action.payload: {problem}" if " " in problem.partition(":")[0] else f"action.payload.{problem}"
+        for problem in inside
+    ]
+    return type_, action
+
+
+def _payload(action: calls.Parameters) -> dict[str, Any]:
+    """An action as the record has it: what it says, with each skill as an object with its name and source."""
+    said: dict[str, Any] = calls.said(action)
+    source = said.pop("source", None)
+    if "skill" in said:
+        said["skill"] = {"name": said["skill"]} | ({"source": source} if source else {})
+    if isinstance(action, SelectSkills):
+        said["skills"] = [calls.said(skill) for skill in action.skills]
+    return said
+
+
+def tools_in_words() -> str:
+    """Return the tools with their parameters, as the rules for a model list them.
+
+    >>> tools_in_words().partition(", list_dir")[0]
+    'read_file {path, first_line, lines}'
+    """
+    return ", ".join(
+        f"{name} {{{', '.join(field for field in calls.CALLS[name].__struct_fields__ if field != 'source')}}}"
+        for name in CALLED_AS_TOOLS
+    )
+
+
+def _object_in(text: str) -> dict[str, Any]:
+    """The one JSON object with an action in it."""
+    objects = 0
+    found: dict[str, Any] = {}
+    for candidate in _candidates(text):
+        try:
+            read = json.loads(candidate, strict=False, object_pairs_hook=_once)
+            _check(read)
+        except _Unfit as error:
+            raise ReplyWrong(f"The reply cannot be taken: {error}.") from error
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(read, dict):
+            objects += 1
+            if "action" in read and found and read != found:
+                raise ReplyWrong("The reply has two different actions: answer with one.")
+            if "action" in read:
+                found = read
+                if candidate is text:
+                    break
+    if found:
+        return found
+    if objects:
+        raise ReplyWrong("The reply has a JSON object, but no 'action' in it: put the action under that key.")
+    raise ReplyWrong(
+        'The reply has no JSON object that can be read: answer with one object, {"action": {…}}, alone.'
+    )
+
+
+class _Unfit(Exception):
+    """An object that is JSON and still cannot be taken."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Unfit("a key is there twice")
+    return found
+
+
+def _check(value: Any, depth: int = 0) -> None:
+    """Refuse what cannot be meant: very deep nesting, and half a character."""
+    if depth > MAX_DEPTH:
+        raise _Unfit("it is nested too deeply")
+    match value:
+        case str():
+            if not value.isascii() and _HALF.search(value):
+                raise _Unfit("it contains half a character")
+        case dict():
+            for key, item in value.items():
+                _check(key, depth)
+                _check(item, depth + 1)
+        case list():
+            for item in value:
+                _check(item, depth + 1)
+
+
+def _candidates(text: str) -> Iterator[str]:
+    """Texts that might be the object: the whole, what is between fences, every balanced pair of braces."""
+    yield text
+    for place in (*(found[1] for found in _FENCE.finditer(text)), text):
+        start, tries = place.find("{"), 0
+        while start >= 0 and tries < MAX_CANDIDATES:
+            end, repaired = _balanced(place, start)
+            if end == start:  # it never closes, and neither does what begins inside of it
+                break
+            yield repaired
+            tries += 1
+            start = place.find("{", end)
+
+
+def _balanced(text: str, start: int) -> tuple[int, str]:
+    """From an opening brace to its closing one, without commas that nothing follows."""
+    depth, inside, out = 0, False, []
+    place = start
+    while place < len(text):
+        char = text[place]
+        out.append(char)
+        if inside:
+            if char == "\\" and place + 1 < len(text):
+                place += 1
+                out.append(text[place])
+            elif char == '"':
+                inside = False
+        elif char == '"':
+            inside = True
+        elif char in "{[":
+            depth += 1
+        elif char in "}]":
+            _drop_comma(out)
+            depth -= 1
+            if depth == 0:
+                return place + 1, "".join(out)
+        place += 1
+    return start, "".join(out)
+
+
+def _drop_comma(out: list[str]) -> None:
+    """Remove a comma that stands before the bracket just written."""
+    before = len(out) - 2
+    while before >= 0 and out[before].isspace():
+        before -= 1
+    if before >= 0 and out[before] == ",":
+        del out[before]

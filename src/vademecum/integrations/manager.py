@@ -1,0 +1,93 @@
+"""``SkillsManager``: skills for an agent in six plain functions that answer with text, come what may."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from vademecum.errors import SkillNotFound, VademecumError
+from vademecum.files import write_atomic
+from vademecum.policy.approval import Consent
+from vademecum.registry.build import build_index
+from vademecum.registry.index import IndexOptions, SkillIndex
+from vademecum.registry.roots import Root
+from vademecum.session.place import Place
+from vademecum.session.session import Session
+from vademecum.tools import calls
+
+README = """# Skills
+
+Each directory here with a `SKILL.md` is a skill, as the Agent Skills specification (agentskills.io) has it:
+YAML frontmatter with `name` (the directory's name) and `description`, then instructions in Markdown.
+Files a skill needs lie in its `references/`, `assets/` and `scripts/`. `vade new NAME --dir .` writes one.
+"""
+
+
+class SkillsManager:
+    """The skills below one directory, or of an index that exists already.
+
+    A directory is looked at anew on every call, so that a skill dropped into it is found at once. Functions
+    return what was asked for, or a sentence that says why not.
+
+    >>> from vademecum import BUILTIN_ROOT
+    >>> manager = SkillsManager(BUILTIN_ROOT)
+    >>> manager.list_skills()
+    ['csv-summary', 'file-diff', 'skill-author']
+    >>> manager.search_skills("compare two files", n=1)[0]["name"]
+    'file-diff'
+    """
+
+    def __init__(self, skills: Path | str | SkillIndex, *, create: bool = False) -> None:
+        self._given = skills
+        self._place = Place.at()
+        if create and not isinstance(skills, SkillIndex) and not Path(skills).exists():
+            write_atomic(Path(skills) / "README.md", README.encode())
+
+    def list_skills(self) -> list[str]:
+        """Return the names of all skills; none if the directory does not exist."""
+        return [skill.name for skill in self._session().view.offered]
+
+    def get_skill_content(self, name: str) -> str:
+        """Return the whole SKILL.md of a skill, its name matched whole and in any case."""
+        try:
+            return self._session().show(name, whole=True).text
+        except SkillNotFound as error:
+            return _not_found(name, error)
+        except VademecumError as error:
+            return str(error)
+
+    def search_skills(self, query: str, n: int = 5) -> list[dict[str, str]]:
+        """Return the ``n`` skills that fit a query best, as ``{"name", "description"}``."""
+        hits = self._session().view.search(query, max(0, n))
+        return [{"name": hit.name, "description": hit.description} for hit in hits]
+
+    def get_skill_asset(self, skill_name: str, relative_path: str) -> str:
+        """Return the text of a file below ``references/``, ``assets/`` or ``scripts/`` of a skill."""
+        return self._text(calls.LoadSkillAsset(skill_name, relative_path), skill_name)
+
+    def get_skill_script_path(self, skill_name: str, script_name: str) -> str:
+        """Return the absolute path of ``scripts/<script_name>`` of a skill."""
+        return self._text(calls.GetSkillScriptPath(skill_name, script_name), skill_name)
+
+    def list_skill_assets(self, skill_name: str) -> list[str]:
+        """Return the relative paths of a skill's files; none for an unknown skill."""
+        result = self._session().call(calls.ListSkillAssets(skill_name))
+        return [] if result.code else list(json.loads(result.text.partition("\n")[0]))
+
+    def _text(self, call: calls.Call, name: str) -> str:
+        result = self._session().call(call)
+        return _not_found(name, result.text) if result.code == "skill-not-found" else result.text
+
+    def _session(self) -> Session:
+        """The skills as they are now; what a rule denies stays denied, and no question is asked."""
+        return Session(self._index(), place=self._place, origin="user", approver=Consent(), recording=False)
+
+    def _index(self) -> SkillIndex:
+        if isinstance(self._given, SkillIndex):
+            return self._given
+        options = IndexOptions(cache=self._place.context.cache_directory())
+        return build_index([Root(self._given, explicit=False)], options)
+
+
+def _not_found(name: str, reason: object) -> str:
+    return f"未找到技能: {name} ({reason})"

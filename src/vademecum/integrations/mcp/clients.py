@@ -1,0 +1,162 @@
+"""The clients of the server: a session for each, over skills and rules that are looked at now and then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from vademecum.config import LoadedConfig, load_config
+from vademecum.context import Context
+from vademecum.errors import VademecumError
+from vademecum.policy.base import Origin
+from vademecum.policy.engine import Policy
+from vademecum.policy.grants import Trust, grants_file
+from vademecum.registry.index import SkillIndex
+from vademecum.session.place import Place
+from vademecum.session.session import Session
+from vademecum.session.view import View
+
+MAX_SESSIONS = 200
+# Looking again must never cost more than a twentieth of the time.
+_LEAST_PAUSE, _PAUSE_SHARE = 2.0, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who asks: the name that rules know, and the session that answers and refusals count for.
+
+    Without a session nothing is remembered from one call to the next.
+    """
+
+    name: str
+    session: Hashable | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The skills and rules of one moment."""
+
+    index: SkillIndex
+    policy: Policy
+    place: Place
+
+
+class Clients:
+    """Builds the index when it is first needed, and again when something changed."""
+
+    def __init__(
+        self,
+        build: Callable[[], SkillIndex],
+        *,
+        context: Context,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._build = build
+        self._context = context
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._known: _Known | None = None
+        self._config: tuple[LoadedConfig, bool] | None = None
+        self._looked, self._cost = 0.0, 0.0
+        self._sessions: dict[Client, Session] = {}
+        self._views: dict[tuple[str, Origin], View] = {}
+
+    @property
+    def pause(self) -> float:
+        """The seconds until it is worth looking again."""
+        return max(_LEAST_PAUSE, _PAUSE_SHARE * self._cost)
+
+    def look(self) -> bool:
+        """Look at the roots and the rules again; returns whether the skills are others than before.
+
+        What cannot be read is raised, and what was known until then stays.
+        """
+        with self._lock:
+            started = self._clock()
+            config, index = self._settings(), self._build()
+            policy = Policy.load(self._context)
+            self._looked = self._clock()
+            self._cost = self._looked - started
+            before = self._known
+            changed = before is not None and before.index.hash != index.hash
+            if before is None or changed or config != self._config:
+                self._known = _Known(index, policy, Place.at(self._context))
+                self._views.clear()
+                for client, session in self._sessions.items():
+                    session.adopt(policy, self._view(self._known, client.name, "model"))
+            self._config = config
+            return changed
+
+    def _settings(self) -> tuple[LoadedConfig, bool]:
+        """What rules are made of: the configuration, and whether the project's own may allow anything."""
+        config = load_config(self._context)
+        file = config.project_file
+        return config, file is not None and Trust(grants_file(self._context)).holds(file)
+
+    def look_if_old(self) -> bool:
+        """Look again, unless that was done just now: for something that was not found."""
+        with self._lock:
+            try:
+                return self._clock() - self._looked > 10 * self._cost and self.look()
+            except (VademecumError, OSError):
+                return False
+
+    def session(self, client: Client) -> Session:
+        """Return the session of a client; one that has none gets a new one for each call."""
+        with self._lock:
+            known = self._now()
+            if client.session is None:
+                return self._begun(known, client)
+            if client not in self._sessions:
+                while len(self._sessions) >= MAX_SESSIONS:  # the oldest makes room; what it runs goes on
+                    self.leave(next(iter(self._sessions)))
+                self._sessions[client] = self._begun(known, client)
+            return self._sessions[client]
+
+    def for_people(self, client: Client) -> View:
+        """Return the skills that a person may call by name through this client."""
+        with self._lock:
+            return self._view(self._now(), client.name, "user")
+
+    def leave(self, client: Client) -> None:
+        """The client is gone: end its record."""
+        with self._lock:
+            session = self._sessions.pop(client, None)
+        if session is not None:
+            session.close()
+
+    def _now(self) -> _Known:
+        if self._known is None:
+            self.look()
+        assert self._known is not None
+        return self._known
+
+    def _begun(self, known: _Known, client: Client) -> Session:
+        return Session(
+            known.index,
+            place=known.place,
+            policy=known.policy,
+            view=self._view(known, client.name, "model"),
+            agent=client.name,
+            client="mcp",
+        )
+
+    def _view(self, known: _Known, agent: str, origin: Origin) -> View:
+        if (agent, origin) not in self._views:
+            index = known.index
+            index = index if origin == "model" else index.restricted(index.for_people())
+            self._views[agent, origin] = View(index, known.policy, agent=agent, origin=origin)
+        return self._views[agent, origin]
+
+    def abandon(self) -> None:
+        """End the records at once: the process is about to end."""
+        for session in list(self._sessions.values()):
+            session.abandon()
+
+    def close(self) -> None:
+        """End the records."""
+        with self._lock:
+            for client in list(self._sessions):
+                self.leave(client)

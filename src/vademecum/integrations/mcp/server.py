@@ -1,0 +1,389 @@
+"""The server: the protocol's requests → the toolkit of the client that sent them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+)
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from vademecum.errors import SkillNotFound, VademecumError
+from vademecum.integrations.mcp.asking import Unanswered, WhenTheCallComesAgain, WhileTheCallWaits
+from vademecum.integrations.mcp.clients import Client, Clients
+from vademecum.integrations.toolkit import INSTRUCTIONS
+from vademecum.policy.approval import Approver, Nobody
+from vademecum.session import schemas
+from vademecum.session.base import Result
+from vademecum.session.session import Session
+from vademecum.skill.skill import Skill
+from vademecum.tools import calls
+from vademecum.version import VERSION
+
+PAGE = 200
+MAX_COMPLETIONS = 100
+SKILL_FILE = "SKILL.md"
+MAX_SCRIPTS, MAX_SCRIPTS_A_CLIENT = 64, 8
+_TICK_SECONDS, _TELL_SECONDS = 1.0, 5.0
+_URI = re.compile(r"skill://([^/]+)/(.+)")
+
+logger = logging.getLogger(__name__)
+
+Context = ServerRequestContext[Any, Any]
+Found = TypeVar("Found")
+
+
+class SkillServer(Server[Any]):
+    """A server of the official SDK for the skills of one place."""
+
+    def __init__(
+        self, clients: Clients, *, agent: str | None = None, tools: Sequence[str] = schemas.SKILL_TOOLS
+    ) -> None:
+        """``agent`` is the name that rules know every client by; without it, what the client calls itself."""
+        self._clients = clients
+        self._agent = agent
+        self._offered = tuple(tools)
+        self._bus = InMemorySubscriptionBus()
+        self._listeners: set[ServerSession] = set()
+        self._running: Counter[Client] = Counter()
+        self._for_scripts = anyio.CapacityLimiter(MAX_SCRIPTS)
+        super().__init__(
+            "vademecum",
+            version=VERSION,
+            instructions=INSTRUCTIONS
+            + " Find skills with `search_skills`; run their scripts with `run_script`.",
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_completion=self._complete,
+            on_subscriptions_listen=ListenHandler(self._bus),
+        )
+        self.add_notification_handler("notifications/initialized", types.NotificationParams, self._joined)
+        listed = [types.Tool.model_validate(schema) for schema in schemas.schemas("mcp", names=tools)]
+        self._tools = types.ListToolsResult(tools=listed)
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """As the SDK has it, with the promise to tell when skills come and go."""
+        told = notification_options or NotificationOptions(prompts_changed=True, resources_changed=True)
+        return super().create_initialization_options(told, experimental_capabilities, extensions)
+
+    async def watch(self) -> None:
+        """Look at the skills now and then, and tell the clients when they changed; until it is cancelled.
+
+        What cannot be read now is said once; until it can be, what was known holds on.
+        """
+        wrong = ""
+        while True:
+            await anyio.sleep(self._clients.pause)
+            try:
+                if await anyio.to_thread.run_sync(self._clients.look):
+                    await self._tell()
+                wrong = ""
+            except (VademecumError, OSError) as error:
+                if str(error) != wrong:
+                    wrong = str(error)
+                    logger.warning("The skills cannot be looked at again, the last ones hold on: %s", wrong)
+
+    async def _tell(self) -> None:
+        await self._bus.publish(ResourcesListChanged())
+        await self._bus.publish(PromptsListChanged())
+        for session in list(self._listeners):
+            with anyio.move_on_after(_TELL_SECONDS):  # one that does not listen holds up nobody
+                try:
+                    await session.send_resource_list_changed()
+                    await session.send_prompt_list_changed()
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    self._listeners.discard(session)
+
+    async def _joined(self, context: Context, _params: types.NotificationParams) -> None:
+        session = context.session
+        self._listeners.add(session)
+        # The connection knows when it ends; the SDK has no other way to be told.
+        ending = session._connection.exit_stack
+        ending.callback(self._clients.leave, self._client(context))
+        ending.callback(self._listeners.discard, session)
+
+    async def _list_tools(self, _context: Context, _params: object) -> types.ListToolsResult:
+        return self._tools
+
+    async def _call_tool(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        client = self._client(context)
+        call = await self._in_thread(
+            lambda: calls.parse_call(params.name, params.arguments or {}, offered=self._offered)
+        )
+        approver = _approver(context, params)
+        try:
+            if isinstance(call, calls.RunScript):
+                with self._counted(client):
+                    result = await self._script(context, client, call, approver)
+            else:
+                result = await anyio.to_thread.run_sync(lambda: self._again(client, call, approver))
+        except Unanswered as unanswered:
+            return unanswered.result()
+        except VademecumError as error:
+            result = Result(str(error), error.code, "error")
+        text = types.TextContent(text=result.text)
+        return types.CallToolResult(content=[text], is_error=not result.ok)
+
+    async def _script(
+        self, context: Context, client: Client, call: calls.RunScript, approver: Approver | None
+    ) -> Result:
+        """Run it in a thread, say every second that it goes on, and end it when the client is gone."""
+        given_up = anyio.get_cancelled_exc_class()
+        gone = threading.Event()
+
+        def cancelled() -> bool:
+            try:
+                anyio.from_thread.check_cancelled()
+            except given_up:
+                return True
+            return gone.is_set()
+
+        def run() -> Callable[[], Result]:
+            return _kept(lambda: self._again(client, call, approver, cancelled))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(_tick, context, call, gone)
+            result = await anyio.to_thread.run_sync(run, limiter=self._for_scripts)
+            group.cancel_scope.cancel()
+        return result()
+
+    @contextmanager
+    def _counted(self, client: Client) -> Iterator[None]:
+        """So many scripts at a time, running or waiting for an answer: more would hold up everybody."""
+        if self._running[client] >= MAX_SCRIPTS_A_CLIENT or self._running.total() >= MAX_SCRIPTS:
+            raise VademecumError("Too many scripts run or wait for an answer: try again later.", code="busy")
+        self._running[client] += 1
+        try:
+            yield
+        finally:
+            self._running[client] -= 1
+            self._running += Counter()  # forget those that are at none
+
+    def _again(
+        self,
+        client: Client,
+        call: calls.Call,
+        approver: Approver | None = None,
+        cancelled: Callable[[], bool] = bool,
+    ) -> Result:
+        """Do the call; a skill that is not found is looked for again, since it may have come meanwhile."""
+        result = self._once(client, call, approver, cancelled)
+        if result.code == "skill-not-found" and self._clients.look_if_old():
+            result = self._once(client, call, approver, cancelled)
+        return result
+
+    def _once(
+        self, client: Client, call: calls.Call, approver: Approver | None, cancelled: Callable[[], bool]
+    ) -> Result:
+        session = self._clients.session(client)
+        if client.session is not None:
+            return session.call(call, approver=approver, cancelled=cancelled)
+        try:  # a session for this one call, in which the skill that it names is active
+            if isinstance(call, calls.RunScript):
+                with contextlib.suppress(SkillNotFound):  # which the call itself will say
+                    session.activate(call.skill, source=call.source, origin="model")
+            return session.call(call, approver=approver, cancelled=cancelled)
+        finally:
+            session.close()
+
+    def _found(self, client: Client, use: Callable[[Session], Found]) -> Found:
+        """Use a session; a skill that is not found is looked for again."""
+        try:
+            return use(self._clients.session(client))
+        except SkillNotFound:
+            if not self._clients.look_if_old():
+                raise
+            return use(self._clients.session(client))
+
+    async def _list_resources(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        session = await self._in_thread(lambda: self._clients.session(self._client(context)))
+        page, rest = _page(session.view.offered.skills, params)
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(
+                    uri=_uri(skill.name, SKILL_FILE),
+                    name=skill.name,
+                    description=skill.description,
+                    mime_type="text/markdown",
+                )
+                for skill in page
+            ],
+            next_cursor=rest,
+        )
+
+    async def _list_templates(self, _context: Context, _params: object) -> types.ListResourceTemplatesResult:
+        template = types.ResourceTemplate(
+            uri_template="skill://{name}/{+path}",
+            name="a file of a skill",
+            description="SKILL.md, or a file below references/, assets/ or scripts/ of a skill.",
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[template])
+
+    async def _read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        found = _URI.fullmatch(str(params.uri))
+        if found is None:
+            raise MCPError(types.INVALID_PARAMS, f"{str(params.uri)[:200]!r} is not skill://NAME/PATH.")
+        name, path = unquote(found[1]), unquote(found[2])
+        client = self._client(context)
+
+        def read() -> str:
+            if path == SKILL_FILE:
+                return self._found(client, lambda session: session.show(name)).text
+            result = self._again(client, calls.LoadSkillAsset(name, path), Nobody())
+            if result.code:
+                raise VademecumError(result.text, code=result.code)
+            return result.text
+
+        text = await self._in_thread(read)
+        kind = "text/markdown" if path.endswith(".md") else "text/plain"
+        content = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
+        return types.ReadResourceResult(contents=[content])
+
+    async def _list_prompts(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        view = await self._in_thread(lambda: self._clients.for_people(self._client(context)))
+        page, rest = _page(view.offered.skills, params)
+        request = types.PromptArgument(name="request", description="What is to be done.", required=False)
+        return types.ListPromptsResult(
+            prompts=[
+                types.Prompt(name=skill.name, description=skill.description, arguments=[request])
+                for skill in page
+            ],
+            next_cursor=rest,
+        )
+
+    async def _get_prompt(
+        self, context: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        def load() -> str:
+            client = self._client(context)
+            skill = self._clients.for_people(client).offered.get(params.name)
+            result = self._clients.session(client).call(calls.UseSkill(skill.skill_id), origin="user")
+            if result.code:
+                raise VademecumError(result.text, code=result.code)
+            return result.text
+
+        text = await self._in_thread(load)
+        request = (params.arguments or {}).get("request", "")
+        whole = f"{text}\n\n{request}" if request else text
+        message = types.PromptMessage(role="user", content=types.TextContent(text=whole))
+        return types.GetPromptResult(messages=[message])
+
+    async def _complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """The names of skills that begin as what was typed, for the resource template."""
+        begun = params.argument.value if params.argument.name == "name" else None
+        session = await self._in_thread(lambda: self._clients.session(self._client(context)))
+        known = session.view.offered.skills
+        names = [skill.name for skill in known if begun is not None and skill.name.startswith(begun)]
+        shown = names[:MAX_COMPLETIONS]
+        more = len(names) > len(shown)
+        return types.CompleteResult(
+            completion=types.Completion(values=shown, total=len(names), has_more=more)
+        )
+
+    def _client(self, context: Context) -> Client:
+        """Whose rules hold, and for whom an answer counts that is given for a session."""
+        told = context.session.client_params
+        name = self._agent or ("" if told is None else told.client_info.name) or "default"
+        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return Client(name, id(context.session._connection))
+        # Since 2026-07-28 every request over HTTP stands for itself; on streams there is one client.
+        return Client(name, None if context.request is not None else "streams")
+
+    async def _in_thread(self, work: Callable[[], Found]) -> Found:
+        """Do something that reads files; what is wrong with it becomes an error of the protocol."""
+        try:
+            return await anyio.to_thread.run_sync(work)
+        except VademecumError as error:
+            data = {"code": error.code}
+            raise MCPError(types.INVALID_PARAMS, str(error), data) from error
+
+
+def _approver(context: Context, params: types.CallToolRequestParams) -> Approver | None:
+    """Whoever the client can ask; nobody where it cannot."""
+    able = context.session.client_capabilities
+    if able is None or able.elicitation is None:
+        return None
+    if able.elicitation.form is None and able.elicitation.url is not None:
+        return None  # it opens pages, and shows no forms
+    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return WhenTheCallComesAgain(params)
+    return WhileTheCallWaits(context.session, context.request_id)
+
+
+async def _tick(context: Context, call: calls.RunScript, gone: threading.Event) -> None:
+    """Say every second that a call goes on, and notice when whoever made it over HTTP has left."""
+    for seconds in itertools.count(1):
+        await anyio.sleep(_TICK_SECONDS)
+        if context.request is not None and await context.request.is_disconnected():
+            gone.set()
+            return
+        told = f"{call.skill}/{call.relative_path}: {seconds} s"
+        await context.session.report_progress(seconds, message=told)
+
+
+def _kept(run: Callable[[], Found]) -> Callable[[], Found]:
+    """Run it, and keep what is raised for later: a group of tasks would wrap it into another exception."""
+    try:
+        result = run()
+    except (VademecumError, Unanswered) as error:
+        raised = error
+
+        def again() -> Found:
+            raise raised
+
+        return again
+    return lambda: result
+
+
+def _page(
+    skills: Sequence[Skill], params: types.PaginatedRequestParams | None
+) -> tuple[Sequence[Skill], str | None]:
+    """The skills behind the cursor, which is the last name of the page before, and the next cursor."""
+    cursor = params.cursor if params is not None else None
+    behind = [skill for skill in skills if cursor is None or skill.name > cursor]
+    page = behind[:PAGE]
+    return page, page[-1].name if len(behind) > PAGE else None
+
+
+def _uri(name: str, path: str) -> str:
+    return f"skill://{quote(name, safe='')}/{quote(path)}"

@@ -1,0 +1,219 @@
+"""Serving clients: one on the standard streams, or any number over HTTP."""
+
+from __future__ import annotations
+
+import contextvars
+import hmac
+import ipaddress
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from typing import Self
+
+import anyio
+import mcp_types as types
+import uvicorn
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from vademecum.errors import ConfigError
+from vademecum.integrations.mcp.server import SkillServer
+
+PATH = "/mcp"
+MAX_BODY_BYTES = 16 * 1024 * 1024
+MIN_TOKEN_CHARS = 16
+_BACKLOG = 128
+
+
+async def serve_streams(server: SkillServer, *, ended: Callable[[int], None]) -> None:
+    """Serve one client until it closes our standard input; ``ended`` is told of a signal to stop.
+
+    A thread of the SDK waits for the next line, and nothing can wake it: whoever is told ends the process.
+    """
+
+    async def stop() -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for number in signals:
+                ended(number)
+
+    async with stdio_server() as (read, write), anyio.create_task_group() as group:
+        group.start_soon(stop)
+        group.start_soon(server.watch)
+        await server.run(_Answering(read, write), write, server.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+class _Answering:
+    """The messages that come in; for what is none, the sender gets an error, as JSON-RPC has it."""
+
+    def __init__(
+        self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]
+    ) -> None:
+        self._read = read
+        self._write = write
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """What the SDK keeps beside each message."""
+        return getattr(self._read, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message."""
+        while isinstance(item := await self._read.receive(), Exception):
+            await self._write.send(SessionMessage(_refusal(item)))
+        return item
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        await self._read.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> bool | None:
+        await self.aclose()
+        return None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+def _refusal(error: Exception) -> types.JSONRPCError:
+    is_json = isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid"
+    code, what = (
+        (types.INVALID_REQUEST, "The line is no JSON-RPC 2.0 message: send one object a line.")
+        if is_json
+        else (types.PARSE_ERROR, "The line is not JSON: send one JSON-RPC 2.0 message a line.")
+    )
+    return types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=what))
+
+
+async def serve_http(  # noqa: PLR0913 - what was typed
+    server: SkillServer,
+    *,
+    host: str,
+    port: int,
+    token: str,
+    origins: tuple[str, ...],
+    ready: Callable[[str], None],
+) -> None:
+    """Serve until interrupted; ``ready`` is told the address once clients can come."""
+    if not is_loopback(host) and not token:
+        raise ConfigError(
+            f"{host} can be reached from elsewhere: set VADE_MCP_TOKEN to a secret that clients send, "
+            "or serve on 127.0.0.1."
+        )
+    if token and len(token) < MIN_TOKEN_CHARS:
+        raise ConfigError(f"VADE_MCP_TOKEN is too short: use {MIN_TOKEN_CHARS} characters or more.")
+    listening = _listen(host, port)
+    port = listening.getsockname()[1]
+    listening.listen(_BACKLOG)
+    hosts = _hosts(host, port)
+    app = server.streamable_http_app(
+        streamable_http_path=PATH,
+        host=host,
+        max_request_body_size=MAX_BODY_BYTES,
+        transport_security=_security(hosts),
+    )
+    allowed = frozenset([*origins, *(f"http://{name}" for name in hosts)])
+    config = uvicorn.Config(
+        _guarded(app, token, allowed), log_level="warning", timeout_graceful_shutdown=3, lifespan="on"
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(server.watch)
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{port}{PATH}")
+        await uvicorn.Server(config).serve(sockets=[listening])
+        group.cancel_scope.cancel()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server there."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except socket.gaierror as error:
+        raise ConfigError(f"There is no {host!r} here ({error.strerror}): name another --host.") from error
+    except OSError as error:
+        raise ConfigError(
+            f"{host}:{port} cannot be served ({error.strerror}): choose another --port."
+        ) from error
+    return listening
+
+
+def _hosts(host: str, port: int) -> list[str]:
+    """How clients call this server; none where it cannot be known."""
+    if is_loopback(host):
+        own = f"[{host}]" if ":" in host else host
+        return [f"{name}:{port}" for name in dict.fromkeys(("127.0.0.1", "localhost", "[::1]", own))]
+    return [] if host in {"0.0.0.0", "::"} else [f"{host}:{port}"]  # noqa: S104 - asked about, not bound
+
+
+def _security(hosts: list[str]) -> TransportSecuritySettings:
+    """A name that was bent to our address in a browser is no name of ours. Origins are looked at before."""
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=bool(hosts),
+        allowed_hosts=hosts,
+    )
+
+
+def _guarded(app: ASGIApp, token: str, origins: frozenset[str]) -> ASGIApp:
+    """Let in who knows the token, where there is one, and of pages in browsers those that were named."""
+    expected = os.fsencode(token)
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = scope["headers"] if scope["type"] == "http" else []
+        came_from = {value.decode("latin-1") for name, value in headers if name == b"origin"}
+        if strange := sorted(came_from - origins):
+            text = f"The origin {strange[0][:200]!r} may not use this server: start it with --allow-origin.\n"
+            await PlainTextResponse(text, status_code=403)(scope, receive, send)
+        elif scope["type"] == "http" and token and not hmac.compare_digest(_bearer(headers), expected):
+            refusal = PlainTextResponse("Send the token: Authorization: Bearer ...\n", status_code=401)
+            refusal.headers["WWW-Authenticate"] = "Bearer"
+            await refusal(scope, receive, send)
+        else:
+            await app(_without_origin(scope), receive, send)
+
+    # Browsers ask beforehand, without the token.
+    return CORSMiddleware(
+        guarded,
+        allow_origins=sorted(origins),
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=["Mcp-Session-Id"],
+    )
+
+
+def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    given = next((value for name, value in headers if name == b"authorization"), b"")
+    scheme, _, token = given.partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
+
+
+def _without_origin(scope: Scope) -> Scope:
+    """The SDK has a list of its own for origins; what came so far is allowed."""
+    if scope["type"] != "http":
+        return scope
+    return {**scope, "headers": [pair for pair in scope["headers"] if pair[0] != b"origin"]}

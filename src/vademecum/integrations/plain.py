@@ -1,0 +1,48 @@
+"""Loops of one's own on the OpenAI and Anthropic SDKs: tool calls of a reply → messages that answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from vademecum.integrations.toolkit import Toolkit
+
+if TYPE_CHECKING:
+    from anthropic.types import Message, MessageParam
+    from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageParam
+
+
+def answer_openai(
+    kit: Toolkit, message: ChatCompletionMessage, *, others: Collection[str] = ()
+) -> list[ChatCompletionMessageParam]:
+    """The messages to append after a reply: itself, and the result of each of its tool calls.
+
+    Calls of the tools named in ``others`` are left out: they are yours to answer.
+    """
+    answers: list[Any] = [message.model_dump(exclude_none=True)]
+    for call in message.tool_calls or ():
+        if call.type == "function" and call.function.name not in others:
+            result = kit.call(call.function.name, call.function.arguments)
+            answers.append({"role": "tool", "tool_call_id": call.id, "content": result.text})
+    return answers
+
+
+def answer_anthropic(kit: Toolkit, message: Message, *, others: Collection[str] = ()) -> list[MessageParam]:
+    """The messages to append after a reply: itself, and the results of its tool calls in one message.
+
+    Calls of the tools named in ``others`` are left out: they are yours to answer.
+    """
+    results: list[Any] = []
+    for block in message.content:
+        if block.type == "tool_use" and block.name not in others:
+            result = kit.call(block.name, block.input)
+            results.append(
+                {
+                    "type": "tool_result",
+                    "tool_use_id": block.id,
+                    "content": result.text,
+                    "is_error": not result.ok,
+                }
+            )
+    said: Any = {"role": "assistant", "content": [block.model_dump() for block in message.content]}
+    return [said, {"role": "user", "content": results}] if results else [said]

@@ -1,0 +1,212 @@
+"""A skill → text for a reader: its instructions, its whole document or one of its files, with a report."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import Any, Literal
+
+from msgspec import Struct, structs
+
+from vademecum.errors import FileRefused, LoadRefused
+from vademecum.files import read_up_to
+from vademecum.loader.sections import find_section
+from vademecum.paths import open_contained
+from vademecum.skill.assets import Sees, asset_path, everything, hint_about, list_assets
+from vademecum.skill.frontmatter import body_start
+from vademecum.skill.manifest import read_manifest
+from vademecum.skill.skill import Skill
+from vademecum.skill.text import escaped, without_hidden
+
+MAX_BODY_LINES = 500
+MAX_BODY_CHARS = 40_000
+MAX_LISTED_RESOURCES = 50
+MAX_EXCERPT_CHARS = 40_000
+MAX_FILE_BYTES = 10 * 1024 * 1024
+
+# What could pass for the frames that text is handed over in.
+_FRAME = re.compile(r"<(\s*/?\s*(?:skill_content|skill_resources|available_skills))", re.IGNORECASE)
+
+
+class LoadReport(Struct, frozen=True):
+    """What was read and what of it was handed over; ``path`` is where the full text is."""
+
+    path: str
+    sha256: str
+    bytes_read: int
+    characters: int
+    truncated: bool
+    hidden_removed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as the commands print it."""
+        return structs.asdict(self)
+
+
+class Loaded(Struct, frozen=True):
+    """Text for a reader, and its report."""
+
+    text: str
+    report: LoadReport
+
+
+class FileText(Struct, frozen=True):
+    """A file as text: line ends normalised, hidden characters removed and counted."""
+
+    path: str
+    text: str
+    sha256: str
+    bytes_read: int
+    hidden_removed: int
+
+    def handed_over(self, text: str, *, truncated: bool = False) -> Loaded:
+        """A part or a rendering of this file, with its report."""
+        report = LoadReport(
+            self.path, self.sha256, self.bytes_read, len(text), truncated, self.hidden_removed
+        )
+        return Loaded(text, report)
+
+
+class BodyLimits(Struct, frozen=True):
+    """How much of a body is handed over, and what happens to one that is longer."""
+
+    lines: int = MAX_BODY_LINES
+    characters: int = MAX_BODY_CHARS
+    excess: Literal["refuse", "truncate"] = "refuse"
+
+
+def load_body(
+    skill: Skill,
+    *,
+    limits: BodyLimits | None = None,
+    section: str | None = None,
+    sees: Sees = everything,
+) -> Loaded:
+    """The body with the skill's name, source, directory and files around it, or one section of it alone.
+
+    Of the files those are named that the reader ``sees``.
+    """
+    file = _read_document(skill, body_only=True)
+    body = find_section(file.text, section, where=skill.file) if section else file.text.strip("\n")
+    shown, truncated = _within(skill, _without_frames(body), limits or BodyLimits())
+    return file.handed_over(shown if section else _framed(skill, shown, sees), truncated=truncated)
+
+
+def load_document(skill: Skill) -> Loaded:
+    """The whole document, frontmatter included."""
+    file = _read_document(skill)
+    return file.handed_over(file.text)
+
+
+def load_resource(
+    skill: Skill,
+    relative_path: str,
+    *,
+    section_hint: str | None = None,
+    most: int = MAX_EXCERPT_CHARS,
+    sees: Sees = everything,
+) -> Loaded:
+    """A file below ``references/``, ``assets/`` or ``scripts/``; longer text is cut, saying so.
+
+    Where there is none, those are suggested that the reader ``sees``.
+    """
+    relative = asset_path(skill, relative_path, sees=sees)
+    file = _read_resource(skill, relative, sees=sees)
+    text = find_section(file.text, section_hint, where=relative) if section_hint else file.text
+    text = _without_frames(text)
+    if len(text) <= most:
+        return file.handed_over(text)
+    cut = f"{text[:most]}\n\n[Truncated: {len(text):,} characters, {most:,} are shown.]"
+    return file.handed_over(cut, truncated=True)
+
+
+def _within(skill: Skill, body: str, limits: BodyLimits) -> tuple[str, bool]:
+    lines = body.count("\n") + 1
+    if lines <= limits.lines and len(body) <= limits.characters:
+        return body, False
+    size = f"{lines:,} lines and {len(body):,} characters"
+    most = f"{limits.lines:,} lines and {limits.characters:,} characters"
+    if limits.excess == "refuse":
+        advice = "move details to references/, or ask for it truncated"
+        text = f"The body of skill {skill.name!r} has {size}, over {most}: {advice}."
+        raise LoadRefused(text, code="body-too-long")
+    kept = "\n".join(body.split("\n")[: limits.lines])[: limits.characters].rstrip()
+    return f"{kept}\n\n[Truncated: the body has {size}; {len(kept):,} characters are shown.]", True
+
+
+def _framed(skill: Skill, body: str, sees: Sees) -> str:
+    files = list_assets(skill, sees=sees)
+    listed = "".join(f"\n<file>{_without_frames(name)}</file>" for name in files[:MAX_LISTED_RESOURCES])
+    if len(files) > MAX_LISTED_RESOURCES:
+        listed += "\n<!-- and more: list_skill_assets names them -->"
+    resources = f"\n<skill_resources>{listed}\n</skill_resources>" if files else ""
+    return (
+        f'<skill_content name="{skill.name}" source="{skill.source}">\n{body}\n\n'
+        f"Skill directory: {_without_frames(escaped(skill.location))}\n"
+        "Relative paths in this skill are relative to that directory."
+        f"{resources}\n</skill_content>"
+    )
+
+
+def _read_document(skill: Skill, *, body_only: bool = False) -> FileText:
+    """The skill's own document, with or without its frontmatter."""
+    try:
+        data = read_manifest(skill, cap=MAX_FILE_BYTES + 1)
+    except (OSError, FileRefused) as error:
+        raise _unreadable(skill, skill.file, error) from error
+    return _as_text(skill, skill.file, data, start=body_start(data) if body_only else 0)
+
+
+def _read_resource(skill: Skill, relative: str, *, sees: Sees = everything) -> FileText:
+    """One file of a skill; refused when it leads out, is too large, or is no text."""
+    try:
+        descriptor = open_contained(skill.location, relative)
+    except (OSError, FileRefused) as error:
+        raise _unreadable(skill, relative, error, sees) from error
+    try:
+        data = read_up_to(descriptor, MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    return _as_text(skill, relative, data)
+
+
+def _without_frames(text: str) -> str:
+    """The text with whatever could pass for our own frames written so that it cannot."""
+    lowered = text.lower()
+    if "skill_content" in lowered or "skill_resources" in lowered or "available_skills" in lowered:
+        return _FRAME.sub(r"&lt;\1", text)
+    return text
+
+
+def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> FileText:
+    if len(data) > MAX_FILE_BYTES:
+        raise _refused(skill, relative, "too-large", f"is larger than {MAX_FILE_BYTES:,} bytes")
+    if b"\0" in data:
+        raise _refused(skill, relative, "not-text", f"is not text ({len(data):,} bytes)")
+    try:
+        decoded = data[start:].decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _refused(skill, relative, "not-text", "is not UTF-8 text") from error
+    if "\r" in decoded:
+        decoded = decoded.replace("\r\n", "\n").replace("\r", "\n")
+    text, hidden = without_hidden(decoded)
+    path = f"{skill.location}/{relative}"
+    return FileText(path, text, hashlib.sha256(data).hexdigest(), len(data), hidden)
+
+
+def _unreadable(
+    skill: Skill, relative: str, error: OSError | FileRefused, sees: Sees = everything
+) -> LoadRefused:
+    if isinstance(error, FileRefused):
+        return _refused(skill, relative, error.code, "is not a plain file of that skill")
+    if isinstance(error, FileNotFoundError):
+        hint = hint_about(relative, list_assets(skill, sees=sees))
+        text = f"Skill {skill.name!r} has no file {relative[:200]!r}: {hint}"
+        return LoadRefused(text, code="missing")
+    return _refused(skill, relative, "missing", f"cannot be read ({error.strerror})")
+
+
+def _refused(skill: Skill, relative: str, code: str, reason: str) -> LoadRefused:
+    advice = "list_skill_assets names what can be loaded"
+    return LoadRefused(f"{relative[:200]!r} of skill {skill.name!r} {reason}: {advice}.", code=code)

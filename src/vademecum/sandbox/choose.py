@@ -1,0 +1,78 @@
+"""Which sandbox works here: found out by running something in it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from vademecum.config import SandboxName
+from vademecum.errors import SandboxFailed, VademecumError
+from vademecum.sandbox.base import Jail, Limits, Sandbox
+from vademecum.sandbox.bubblewrap import Bubblewrap
+from vademecum.sandbox.process import Streams, run_command
+from vademecum.sandbox.supervised import Landlock, Unconfined
+
+Real = Literal["bubblewrap", "landlock"]
+_KINDS: dict[Real, Callable[[], Sandbox]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
+# Opening for appending changes nothing; whoever may do that to the last file owns the machine.
+_PROBE = """
+if cat "$1" 2>/dev/null; then exit 7; fi
+if (echo x >"$1") 2>/dev/null; then exit 8; fi
+if (: >>/proc/sys/kernel/core_pattern) 2>/dev/null; then exit 9; fi
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What came of trying a sandbox; without a problem it works."""
+
+    name: Real
+    sandbox: Sandbox | None
+    problem: str
+
+
+@cache
+def probe(name: Real) -> Probe:
+    """Try a sandbox: a command must run in it, and must not get at a file it was not given."""
+    try:
+        sandbox = _KINDS[name]()
+        with tempfile.TemporaryDirectory(prefix="vade-probe-") as place:
+            problem = _leak(sandbox, Path(place))
+    except (VademecumError, OSError) as error:
+        return Probe(name, None, str(error))
+    return Probe(name, None if problem else sandbox, problem)
+
+
+def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
+    """The sandbox that was asked for, or the best that works; never none unless it was asked for by name."""
+    if wanted == "none":
+        return Unconfined()
+    problems = []
+    for name in _KINDS if wanted == "auto" else (wanted,):
+        found = probe(name)
+        if found.sandbox is not None:
+            return found.sandbox
+        problems.append(found.problem)
+    advice = "install bubblewrap, or set execution.sandbox to 'none' in ~/.agent/config.json to do without"
+    raise SandboxFailed(f"Scripts cannot be run safely here. {' '.join(problems)} To go on, {advice}.")
+
+
+def _leak(sandbox: Sandbox, place: Path) -> str:
+    """What a command in the sandbox could do that it should not be able to."""
+    work, canary = place / "work", place / "canary"
+    work.mkdir()
+    canary.write_text("secret")
+    jail = Jail(work, {"PATH": "/usr/bin:/bin"}, readable=(), writable=(work,), limits=Limits(seconds=10))
+    streams = Streams(place / "out", place / "err")
+    ended = run_command(sandbox, ["/bin/sh", "-c", _PROBE, "sh", str(canary)], jail, streams=streams)
+    match ended.exit_code:
+        case 0:
+            return ""
+        case 7 | 8 | 9:
+            return f"{sandbox.name} does not keep a command from files it was not given."
+        case code:
+            return f"{sandbox.name} does not work: a first command ended with {code} ({ended.reason})."

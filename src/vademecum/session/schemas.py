@@ -1,0 +1,52 @@
+"""The calls as tools for a model: names, descriptions and parameters, in three dialects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from msgspec import json
+
+from vademecum.tools.calls import CALLS, DIRECT_TOOLS
+
+Dialect = Literal["openai", "anthropic", "mcp"]
+
+# What a model is offered for skills. `load_skill` is understood as well; a model needs only one of the two.
+SKILL_TOOLS = (
+    "skill",
+    "unload_skill",
+    "search_skills",
+    "load_skill_asset",
+    "get_skill_script_path",
+    "list_skill_assets",
+    "run_script",
+)
+ALL_TOOLS = (*SKILL_TOOLS, *DIRECT_TOOLS)
+
+
+def schemas(dialect: Dialect, *, names: Iterable[str] = SKILL_TOOLS) -> list[dict[str, Any]]:
+    """Return the tools in the form that an API expects.
+
+    The descriptions stay the same while skills come and go, so that prompt caches hold; the catalogue says
+    which skills there are.
+
+    >>> [tool["name"] for tool in schemas("anthropic", names=["skill", "search_skills"])]
+    ['skill', 'search_skills']
+    """
+    return [_schema(name, dialect) for name in names]
+
+
+def _schema(name: str, dialect: Dialect) -> dict[str, Any]:
+    parameters = CALLS[name]
+    description = " ".join((parameters.__doc__ or "").split())
+    (schema,), components = json.schema_components([parameters])
+    found = components[schema["$ref"].rpartition("/")[2]]
+    accepted = {key: found[key] for key in ("type", "properties", "required", "additionalProperties")}
+    match dialect:
+        case "openai":
+            function = {"name": name, "description": description, "parameters": accepted}
+            return {"type": "function", "function": function}
+        case "anthropic":
+            return {"name": name, "description": description, "input_schema": accepted}
+        case "mcp":
+            return {"name": name, "description": description, "inputSchema": accepted}
