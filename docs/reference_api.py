@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+from msgspec import Struct
+
 import vademecum
 from vademecum import governance, models
 
@@ -78,7 +80,8 @@ def _signature(name: str, value: Callable[..., Any], *, method: bool = False) ->
     """A call as one would write it, on one line where it fits or belongs into a list."""
     found = inspect.signature(value)
     # As they were written: a struct's signature has them evaluated.
-    written = inspect.get_annotations(value) if isinstance(value, type) else {}
+    bases = reversed(value.__mro__) if isinstance(value, type) else ()
+    written = {key: each for base in bases for key, each in inspect.get_annotations(base).items()}
     parts: list[str] = []
     for parameter in found.parameters.values():
         if parameter.name == "self" or parameter.name.startswith("_"):
@@ -105,6 +108,6 @@ def _plain(parameter: inspect.Parameter, annotation: str) -> inspect.Parameter:
     default = parameter.default
     if default is not parameter.empty and callable(default):
         default = _Word(default.__name__)
-    elif repr(default) == "<factory>":
+    elif repr(default) == "<factory>" or isinstance(default, Struct):
         default = ...
     return parameter.replace(annotation=_Word(annotation), default=default)

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from vademecum.registry.roots import Root as Root
     from vademecum.search.finder import Finder as Finder
     from vademecum.search.finder import Hit as Hit
-    from vademecum.skill.model import Problem as Problem
-    from vademecum.skill.model import Reading as Reading
+    from vademecum.skill.skill import Problem as Problem
+    from vademecum.skill.skill import Reading as Reading
     from vademecum.skill.skill import Skill as Skill
     from vademecum.skill.validate import Validation as Validation
     from vademecum.skill.validate import validate_skill as validate_skill
@@ -73,8 +73,8 @@ _HOMES = {
     "IndexOptions": "registry.index",
     "LeftOut": "registry.report",
     "PathRefused": "errors",
-    "Problem": "skill.model",
-    "Reading": "skill.model",
+    "Problem": "skill.skill",
+    "Reading": "skill.skill",
     "Report": "registry.report",
     "Root": "registry.roots",
     "Skill": "skill.skill",

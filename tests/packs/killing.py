@@ -26,9 +26,10 @@ from vademecum.packs.lock import lock_path
 from vademecum.packs.shelf import Shelf
 from vademecum.packs.store import Store
 from vademecum.packs.syncing import Sources, sync
-from vademecum.packs.transaction import needs_recovery, tidied
+from vademecum.packs.transaction import tidied
 from vademecum.packs.updating import update
 from vademecum.packs.verifying import verify
+from vademecum.registry.roots import needs_recovery
 
 NAMES = [f"s{number}" for number in range(6)]
 State = dict[str, str]

@@ -21,8 +21,9 @@ from vademecum.packs.fetching import Fetching, local_source
 from vademecum.packs.install import install
 from vademecum.packs.shelf import Shelf
 from vademecum.packs.sources import GitSource, MarketplaceSource, SiteSource, reference_to
-from vademecum.packs.transaction import needs_recovery, tidied
+from vademecum.packs.transaction import tidied
 from vademecum.packs.verifying import verify
+from vademecum.registry.roots import needs_recovery
 
 
 @pytest.fixture

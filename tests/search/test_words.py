@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from vademecum.search.engine import analyzer
 from vademecum.search.matches import Matches
-from vademecum.search.words import analyzer
 from vademecum.skill.words import prepared
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from vademecum import Reading
 from vademecum.skill.document import parse_document
-from vademecum.skill.model import Controls, Document, Meta
+from vademecum.skill.skill import Controls, Document, Meta
 
 LENIENT = Reading(lenient=True)
 

@@ -18,10 +18,9 @@ from vademecum.errors import Declined
 from vademecum.masking import Secrets
 from vademecum.policy.approval import Answer, Desk, Question
 from vademecum.policy.base import Decision, Effect, Request, Rule
-from vademecum.policy.engine import default_rules
+from vademecum.policy.engine import RuleTable, default_rules
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
-from vademecum.policy.table import RuleTable
 from vademecum.runs.record import new_run
 from vademecum.sandbox.choose import Real
 from vademecum.session.session import Session

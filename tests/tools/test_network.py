@@ -13,8 +13,7 @@ import pytest
 
 from vademecum.errors import Denied, ToolRefused
 from vademecum.tools import network
-from vademecum.tools.base import Observation
-from vademecum.tools.calls import NetworkRequest
+from vademecum.tools.calls import NetworkRequest, Observation
 from vademecum.tools.network import Hop, hop_to, is_private, network_request
 
 

@@ -14,8 +14,8 @@ from vademecum.context import Context
 from vademecum.registry.build import build_index
 from vademecum.registry.roots import BUILTIN_ROOT, default_roots
 from vademecum.registry.scan import find_documents
-from vademecum.skill.model import Problem, Reading
 from vademecum.skill.scaffold import write_skill
+from vademecum.skill.skill import Problem, Reading
 from vademecum.skill.validate import Validation, validate_skill
 
 

@@ -6,7 +6,7 @@ Nobody asked for anything yet, so whatever goes wrong is passed over, and nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import partial
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,27 +19,24 @@ from vademecum.runs.reading import run_ids
 from vademecum.runs.record import runs_directory
 from vademecum.skill.assets import list_assets
 
-Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+def _complete(
+    words_of: Callable[[click.Context], Iterable[str]],
+    context: click.Context,
+    parameter: click.Parameter,
+    start: str,
+) -> list[CompletionItem]:
+    """Offer those of the words that begin as what was typed; nothing if they cannot be found out."""
+    given = context.params.get(parameter.name or "")
+    done = set(given) if isinstance(given, tuple) else set()
+    try:
+        words = list(words_of(context))
+    except (VademecumError, click.ClickException, OSError):
+        return []
+    return [CompletionItem(word) for word in words if word.startswith(start) and word not in done]
 
 
-def _completer(words_of: Callable[[click.Context], Iterable[str]]) -> Completer:
-    """Offer those of the words that begin as what was typed; nothing where they cannot be found out."""
-
-    @wraps(words_of)
-    def complete(context: click.Context, parameter: click.Parameter, start: str) -> list[CompletionItem]:
-        given = context.params.get(parameter.name or "")
-        done = set(given) if isinstance(given, tuple) else set()
-        try:
-            words = list(words_of(context))
-        except (VademecumError, click.ClickException, OSError):
-            return []
-        return [CompletionItem(word) for word in words if word.startswith(start) and word not in done]
-
-    return complete
-
-
-@_completer
-def complete_names(context: click.Context) -> Iterable[str]:
+def _names_names(context: click.Context) -> Iterable[str]:
     """The names of the skills that can be used here."""
     return (skill.name for skill in _index(context).for_people())
 
@@ -49,30 +46,25 @@ def complete_scripts(context: click.Context, parameter: click.Parameter, start: 
     return (_complete_script_paths if "/" in start else _complete_script_names)(context, parameter, start)
 
 
-@_completer
-def _complete_script_paths(context: click.Context) -> Iterable[str]:
+def _names_script_paths(context: click.Context) -> Iterable[str]:
     return _files(context, "scripts")
 
 
-@_completer
-def _complete_script_names(context: click.Context) -> Iterable[str]:
+def _names_script_names(context: click.Context) -> Iterable[str]:
     return (path.removeprefix("scripts/") for path in _files(context, "scripts"))
 
 
-@_completer
-def complete_assets(context: click.Context) -> Iterable[str]:
+def _names_assets(context: click.Context) -> Iterable[str]:
     """The files of the skill that was named before."""
     return _files(context)
 
 
-@_completer
-def complete_runs(_context: click.Context) -> Iterable[str]:
+def _names_runs(_context: click.Context) -> Iterable[str]:
     """The runs of this project, the latest first."""
     return reversed(run_ids(runs_directory(Context.current())))
 
 
-@_completer
-def complete_installed(context: click.Context) -> Iterable[str]:
+def _names_installed(context: click.Context) -> Iterable[str]:
     """The skills in the root that ``--scope`` means."""
     from vademecum.cli.installing import root_of
     from vademecum.packs.shelf import Shelf
@@ -80,8 +72,7 @@ def complete_installed(context: click.Context) -> Iterable[str]:
     return Shelf(root_of(context.params["scope"], Context.current())).names()
 
 
-@_completer
-def complete_kept(context: click.Context) -> Iterable[str]:
+def _names_kept(context: click.Context) -> Iterable[str]:
     """The skills of which something is in the trash of that root."""
     from vademecum.cli.installing import root_of
     from vademecum.packs.install import kept_names
@@ -109,3 +100,12 @@ def _files(context: click.Context, *tops: str) -> list[str]:
         return []
     skill = _index(context).get(as_reference(name))
     return list_assets(skill, tops) if tops else list_assets(skill)
+
+
+complete_names = partial(_complete, _names_names)
+_complete_script_paths = partial(_complete, _names_script_paths)
+_complete_script_names = partial(_complete, _names_script_names)
+complete_assets = partial(_complete, _names_assets)
+complete_runs = partial(_complete, _names_runs)
+complete_installed = partial(_complete, _names_installed)
+complete_kept = partial(_complete, _names_kept)

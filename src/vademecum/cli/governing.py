@@ -24,7 +24,7 @@ from vademecum.governance.model import Actor, ValidationResult
 from vademecum.governance.words import shown
 from vademecum.runs.reading import read_run, run_ids
 from vademecum.runs.record import runs_directory
-from vademecum.skill.model import Problem
+from vademecum.skill.skill import Problem
 from vademecum.skill.text import visible
 
 MAX_STATE_BYTES = 16 * 1024 * 1024

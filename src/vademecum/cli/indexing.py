@@ -16,10 +16,9 @@ from vademecum.cli.output import ReadingProgress
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
-from vademecum.packs.transaction import tidied
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
-from vademecum.registry.roots import Root, default_roots
+from vademecum.registry.roots import Root, default_roots, needs_recovery
 from vademecum.skill.text import visible
 
 SOURCES = click.Choice(["project", "user", "builtin", "extra", "package"])
@@ -41,8 +40,8 @@ class IndexWords:
         """The index for this place and these words."""
         context, roots, options = self._asked()
         for root in roots:
-            if root.source in {"project", "user"} and (done := _tidied(Path(root.path))):
-                click.echo(f"vade: {visible(done)}", err=True)
+            if root.source in {"project", "user"} and needs_recovery(Path(root.path)):
+                _tidy(Path(root.path))
         progress = ReadingProgress()
         try:
             return build_index(roots, options, context=context, progress=progress)
@@ -72,12 +71,16 @@ class IndexWords:
         return "".join(f" {shlex.quote(word)}" for word in words)
 
 
-def _tidied(root: Path) -> str | None:
-    """What was done about a change that was cut short, or why nothing was: whoever only reads may go on."""
+def _tidy(root: Path) -> None:
+    """Finish a change that was cut short and say so, or say why not: a command that only reads goes on."""
+    from vademecum.packs.transaction import tidied
+
     try:
-        return tidied(root)
+        done = tidied(root)
     except VademecumError as error:
-        return str(error)
+        done = str(error)
+    if done:
+        click.echo(f"vade: {visible(done)}", err=True)
 
 
 def as_reference(name: str) -> str:

@@ -55,7 +55,7 @@ _COMMANDS = {
     "restore": "installing",
     "roots": "upkeep",
     "run": "running",
-    "runs": "running",
+    "runs": "runs",
     "schema": "finding",
     "search": "finding",
     "show": "finding",

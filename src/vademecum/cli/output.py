@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vademecum.errors import Denied, LoadRefused, SkillNotFound, VademecumError
-from vademecum.skill.text import escaped
+from vademecum.skill.text import escaped_lines
 
 if TYPE_CHECKING:
     from vademecum.session.base import Result
@@ -59,7 +59,7 @@ def _finite(value: Any) -> Any:
 
 def print_text(text: str) -> None:
     """Print text that came from elsewhere, line by line, with nothing in it that could steer a terminal."""
-    click.echo("\n".join(escaped(line.expandtabs(4)) for line in text.split("\n")))
+    click.echo(escaped_lines(text))
 
 
 def raised(result: Result) -> Result:

@@ -29,7 +29,7 @@ from vademecum.packs.staging import stage
 from vademecum.packs.trees import open_source
 from vademecum.skill.document import parse_document
 from vademecum.skill.frontmatter import read_opening
-from vademecum.skill.model import MANIFEST, Document
+from vademecum.skill.skill import MANIFEST, Document
 from vademecum.skill.text import visible
 from vademecum.skill.validate import validate_skill
 

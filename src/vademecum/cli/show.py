@@ -23,8 +23,7 @@ from vademecum.registry.report import LeftOut, Report
 from vademecum.runs.reading import PastRun
 from vademecum.runs.timeline import timeline
 from vademecum.search.finder import Hit
-from vademecum.skill.model import Problem
-from vademecum.skill.skill import Skill
+from vademecum.skill.skill import Problem, Skill
 from vademecum.skill.text import escaped, visible
 from vademecum.skill.validate import Validation
 

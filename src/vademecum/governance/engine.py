@@ -7,16 +7,18 @@ from collections.abc import Callable, Mapping
 from functools import partial, partialmethod
 from inspect import getattr_static
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vademecum.errors import CharterRefused, Denied, FileRefused, ToolRefused
 from vademecum.files import read_capped
 from vademecum.governance.base import Engine
 from vademecum.governance.lint import FUNCTION, SCRIPT
 from vademecum.governance.model import Agent
-from vademecum.session.base import Result
-from vademecum.session.session import Session
 from vademecum.tools.calls import RunScript
+
+if TYPE_CHECKING:
+    from vademecum.session.base import Result
+    from vademecum.session.session import Session
 
 MAX_PRINTED_BYTES = 1024 * 1024
 

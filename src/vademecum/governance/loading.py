@@ -14,7 +14,7 @@ from vademecum.governance.lint import lint
 from vademecum.governance.reading import Draft, read_draft
 from vademecum.governance.registry import SkillRegistry
 from vademecum.governance.roles import RoleEnforcer
-from vademecum.skill.model import Problem
+from vademecum.skill.skill import Problem
 
 CHARTER_FILE = "skill_registry.yaml"
 MAX_CHARTER_BYTES = 64 * 1024 * 1024

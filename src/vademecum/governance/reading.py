@@ -11,7 +11,7 @@ from vademecum.governance.model import EVERYBODY, MAX_CONDITIONS, Kind, Paramete
 from vademecum.governance.parameters import objection
 from vademecum.governance.roles import Role
 from vademecum.governance.rules import conditions_of, constraints_of
-from vademecum.skill.model import Problem, Severity
+from vademecum.skill.skill import Problem, Severity
 
 TOP_KEYS = ("skills", "default_skill", "compat", "roles")
 SKILL_KEYS = (

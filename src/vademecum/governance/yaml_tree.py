@@ -19,7 +19,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from vademecum.skill.model import Problem
+from vademecum.skill.skill import Problem
 
 try:
     from yaml.cyaml import CParser as _Parser  # type: ignore[attr-defined]

@@ -91,16 +91,14 @@ def render_catalogue(
         return Catalogue("", 0)
     layout = _LAYOUTS[form]
     around = len(layout.row("", "", "")) + len(layout.between)
-    names = sum(len(skill.document.name) + len(skill.source) for skill in skills)
+    names = sum(len(skill.name) + len(skill.source) for skill in skills)
     room = budget - len(layout.head) - len(layout.tail) - names - around * len(skills)
     # Room for the note is kept back; only where something is cut, it is needed.
     note = len(_ending(layout, len(skills), len(skills))) - len(layout.tail)
     shown, shortened = _fitted(
-        [skill.document.description for skill in skills], room, note=note, written=layout.written
+        [skill.description for skill in skills], room, note=note, written=layout.written
     )
-    rows = [
-        layout.row(skill.document.name, skill.source, text) for skill, text in zip(skills, shown, strict=True)
-    ]
+    rows = [layout.row(skill.name, skill.source, text) for skill, text in zip(skills, shown, strict=True)]
     text = layout.head + layout.between.join(rows) + _ending(layout, shortened, len(skills))
     return Catalogue(text, shortened)
 

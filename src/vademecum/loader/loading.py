@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from msgspec import Struct, structs
 
 from vademecum.errors import FileRefused, LoadRefused
 from vademecum.files import read_up_to
-from vademecum.loader.sections import find_section
 from vademecum.paths import open_contained
 from vademecum.skill.assets import Sees, asset_path, everything, hint_about, list_assets
-from vademecum.skill.frontmatter import body_start
-from vademecum.skill.manifest import read_manifest
+from vademecum.skill.frontmatter import body_start, read_manifest
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped, without_hidden
 
@@ -24,8 +23,11 @@ MAX_BODY_CHARS = 40_000
 MAX_LISTED_RESOURCES = 50
 MAX_EXCERPT_CHARS = 40_000
 MAX_FILE_BYTES = 10 * 1024 * 1024
+MAX_LISTED_HEADINGS = 20
 
 # What could pass for the frames that text is handed over in.
+_HEADING = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _FRAME = re.compile(r"<(\s*/?\s*(?:skill_content|skill_resources|available_skills))", re.IGNORECASE)
 
 
@@ -210,3 +212,47 @@ def _unreadable(
 def _refused(skill: Skill, relative: str, code: str, reason: str) -> LoadRefused:
     advice = "list_skill_assets names what can be loaded"
     return LoadRefused(f"{relative[:200]!r} of skill {skill.name!r} {reason}: {advice}.", code=code)
+
+
+class Heading(Struct, frozen=True):
+    """A heading, its level, and the line it stands on."""
+
+    text: str
+    level: int
+    line: int
+
+
+def find_section(text: str, hint: str, *, where: str) -> str:
+    r"""The section under the heading that ``hint`` names, up to the next one of its level or a higher one.
+
+    >>> find_section("# A\none\n## B\ntwo\n# C\nthree", "## b", where="x.md")
+    '## B\ntwo'
+    """
+    lines = text.split("\n")
+    found = list(headings(lines))
+    wanted = _comparable(hint)
+    for place, heading in enumerate(found):
+        if _comparable(heading.text) == wanted:
+            after = (other.line for other in found[place + 1 :] if other.level <= heading.level)
+            return "\n".join(lines[heading.line : next(after, len(lines))]).rstrip("\n")
+    listed = ", ".join(repr(heading.text) for heading in found[:MAX_LISTED_HEADINGS])
+    there = f"its headings are {listed}" if listed else "it has no headings"
+    raise LoadRefused(f"{where!r} has no section {hint!r}: {there}.", code="no-section")
+
+
+def headings(lines: list[str]) -> Iterator[Heading]:
+    """The headings of a text; what stands in a code fence is none."""
+    fence: str | None = None
+    for number, line in enumerate(lines):
+        mark = _FENCE.match(line)
+        if fence is not None:
+            if mark and mark[1].startswith(fence) and not mark[2].strip():
+                fence = None
+        elif mark:
+            fence = mark[1]
+        elif heading := _HEADING.match(line):
+            yield Heading(line[heading.end() :].strip().rstrip("#").rstrip(), len(heading[1]), number)
+
+
+def _comparable(heading: str) -> str:
+    return " ".join(heading.strip().strip("#").split()).casefold()

@@ -11,7 +11,6 @@ import msgspec
 from vademecum.errors import ConfigError, FileRefused
 from vademecum.files import read_capped
 from vademecum.models.base import Model
-from vademecum.models.needs import NEEDS
 from vademecum.nearest import meant, nearest
 
 MAX_CASE_BYTES = 16 * 1024 * 1024
@@ -55,7 +54,7 @@ def kind_and_name(wanted: str) -> tuple[str, str]:
 
 
 def _by_sdk(kind: str, name: str, params: dict[str, Any]) -> Model:
-    extra = NEEDS[kind].package
+    extra = "openai" if kind in {"openai", "azure"} else "anthropic"
     try:
         if extra == "openai":
             import openai  # noqa: PLC0415

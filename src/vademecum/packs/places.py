@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from vademecum.errors import PackRefused
-from vademecum.skill.model import MANIFEST as SKILL_FILE
+from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 MARKETPLACE = ".claude-plugin/marketplace.json"
 MAX_MARKETPLACE_BYTES = 5 * 1024 * 1024

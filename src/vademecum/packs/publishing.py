@@ -16,7 +16,7 @@ from vademecum.errors import FileRefused
 from vademecum.files import read_capped, write_atomic
 from vademecum.packs.packing import PackedSkill, bare_bytes
 from vademecum.packs.sites import SCHEMA, WELL_KNOWN, WELL_KNOWN_BEFORE
-from vademecum.skill.model import MANIFEST as SKILL_FILE
+from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 MAX_LISTING_BYTES = 16 * 1024 * 1024
 _ARCHIVE = re.compile(r"(?P<name>.+)-[0-9a-f]{12}\.zip\Z")

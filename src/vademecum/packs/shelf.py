@@ -18,8 +18,9 @@ from vademecum.packs.keys import Trusted
 from vademecum.packs.lock import Locked, lock_path, read_lock
 from vademecum.packs.npm_lock import npm_lock_path, npm_lock_text
 from vademecum.packs.store import Store
-from vademecum.packs.transaction import RootChange, changing, is_plain_name, needs_recovery
-from vademecum.skill.model import MANIFEST as SKILL_FILE
+from vademecum.packs.transaction import RootChange, changing, is_plain_name
+from vademecum.registry.roots import needs_recovery
+from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 
 class Shelf(Struct, frozen=True):

@@ -19,8 +19,8 @@ from vademecum.packs.download import Web, hop_of, led_to
 from vademecum.packs.names import check_name
 from vademecum.packs.staging import MAX_DOCUMENT_BYTES
 from vademecum.packs.trees import open_directory
-from vademecum.skill.model import MANIFEST as SKILL_FILE
 from vademecum.skill.names import check
+from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 WELL_KNOWN = ".well-known/agent-skills/index.json"

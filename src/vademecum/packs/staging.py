@@ -25,8 +25,8 @@ from vademecum.packs.places import (
     skill_places,
 )
 from vademecum.skill.document import parse_document
-from vademecum.skill.model import MANIFEST as SKILL_FILE
-from vademecum.skill.model import Document
+from vademecum.skill.skill import MANIFEST as SKILL_FILE
+from vademecum.skill.skill import Document
 
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 MAX_DOCUMENT_BYTES = 10 * 1024 * 1024

@@ -20,7 +20,7 @@ from vademecum.packs.shelf import Shelf
 from vademecum.packs.sources import Reference, reference_to
 from vademecum.packs.verifying import Verdict, verdict_of
 from vademecum.skill.frontmatter import read_opening
-from vademecum.skill.model import MANIFEST as SKILL_FILE
+from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 
 class Sources(Struct, frozen=True):

@@ -23,8 +23,9 @@ from vademecum.files import read_capped, write_atomic
 from vademecum.packs.installed import INSTALLED
 from vademecum.packs.lock import LOCK_FILE
 from vademecum.packs.npm_lock import NPM_LOCK
+from vademecum.registry.roots import JOURNAL, STAGING, needs_recovery
 
-STAGING, TRASH, JOURNAL, LOCK = ".staging", ".trash", ".journal.json", ".lock"
+TRASH, LOCK = ".trash", ".lock"
 MAX_JOURNAL_BYTES = 64 * 1024 * 1024
 _SYNC_ONE_BY_ONE = 100
 _MOMENT = re.compile(r"\d{8}T\d{6}\.\d{6}\Z")
@@ -167,11 +168,6 @@ def _locked(root: Path, how: int) -> int:
 def is_plain_name(name: str) -> bool:
     """Whether a name is that of a directory right in a root, and not one of our own."""
     return bool(name) and not name.startswith(".") and "/" not in name and "\0" not in name
-
-
-def needs_recovery(root: Path) -> bool:
-    """Whether a change was cut short, so that the next one has something to finish or to clean."""
-    return (root / JOURNAL).exists() or os.path.isdir(root / STAGING)
 
 
 def recover(root: Path) -> str | None:

@@ -17,6 +17,7 @@ from vademecum.policy.grants import Grants
 
 By = Literal["rule", "remembered", "once", "always"]
 Key = tuple[str, str, str, str]
+Decided = tuple[Request, Decision]
 
 
 class Passage(Struct, frozen=True):
@@ -69,30 +70,36 @@ class Gate:
             self._declined.clear()
 
     def require(
+        self, *requests: Request, digest: Callable[[], str], approver: Approver | None = None
+    ) -> Passage:
+        """Go on only if all of it is allowed; ``digest`` returns what the skill is now."""
+        return self.settle([(each, self.decide(each)) for each in requests], digest=digest, approver=approver)
+
+    def settle(  # noqa: PLR0913 - what is known of an act
         self,
-        *requests: Request,
+        decided: Sequence[Decided],
+        *,
         digest: Callable[[], str],
         approver: Approver | None = None,
         about: Callable[[], str] = str,
         exact: Callable[[], str] = str,
         also: Sequence[Decision] = (),
     ) -> Passage:
-        """Go on only if all of it is allowed.
+        """Go on only if everything that was decided lets it, after asking if that is needed.
 
         ``digest`` returns what the skill is now, ``about`` what a person should see, ``exact`` what else an
         answer depends on: they are called only if they are needed. ``also`` are further decisions about the
         same act, such as a bound on tools.
         """
-        decided = [(request, self.decide(request)) for request in requests]
         worst = max((*(decision for _, decision in decided), *also), key=lambda decision: decision.effect)
         if worst.effect is Effect.ALLOW:
             return Passage(worst, "rule")
         if worst.effect is Effect.DENY:
-            raise Denied(f"{said(requests, worst)}.")
+            raise Denied(f"{said([request for request, _ in decided], worst)}.")
         asking = [request for request, decision in decided if decision.effect is Effect.ASK]
         known = {(r.permission, r.resources) for r in asking}
         asking += [
-            Request(d.permission, (d.resource,), agent=requests[0].agent)
+            Request(d.permission, (d.resource,), agent=decided[0][0].agent)
             for d in also
             if d.effect is Effect.ASK and (d.permission, (d.resource,)) not in known
         ]

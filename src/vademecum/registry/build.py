@@ -20,8 +20,7 @@ from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.report import LeftOut, Report, RootReport, RootStatus
 from vademecum.registry.roots import Root, default_roots, ordered
 from vademecum.registry.scan import Found, find_documents
-from vademecum.skill.model import Document, Problem, Reading
-from vademecum.skill.skill import Skill
+from vademecum.skill.skill import Document, Problem, Reading, Skill
 
 Progress = Callable[[int], None]
 _PROGRESS_STEP = 500
@@ -156,7 +155,7 @@ class _Build:
             self._seen.append(seen)
             document = seen.document
             if not document.problems or document.valid:
-                skill = Skill(document, source, path, directory, file, stamp_of(seen.signature))
+                skill = Skill.at(document, source, path, directory, file, stamp_of(seen.signature))
                 self._candidates.append((skill, root, about))
             else:
                 place = path if directory == "." else f"{path}/{directory}"
@@ -219,7 +218,7 @@ def _hash(reading: Reading, *groups: tuple[Skill, ...]) -> str:
     """Digest what the skills say and which ones win; neither times nor this machine's paths are in it."""
     lines = [repr(reading)]
     for skills in groups:
-        lines += [f"{skill.source} {skill.document.digest} {skill.directory}" for skill in skills]
+        lines += [f"{skill.source} {skill.digest} {skill.directory}" for skill in skills]
     content = "\n".join(lines).encode("utf-8", "surrogateescape")
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 

@@ -17,7 +17,7 @@ from msgspec import MsgspecError, Struct, msgpack
 from vademecum.errors import FileRefused
 from vademecum.files import read_own, write_atomic
 from vademecum.registry.roots import Root
-from vademecum.skill.model import Document, Problem
+from vademecum.skill.skill import Document, Problem
 from vademecum.version import VERSION
 
 # Another version may read documents by other rules, so it starts afresh.

@@ -34,7 +34,7 @@ def resolve(candidates: Iterable[Candidate]) -> Resolution:
     rivals: dict[str, list[Candidate]] = {}
     links: dict[str, list[Candidate]] = {}
     for candidate in candidates:
-        name = candidate[0].document.name
+        name = candidate[0].name
         if first.setdefault(name, candidate) is not candidate:
             rivals.setdefault(name, [first[name]]).append(candidate)
     for name, claims in rivals.items():

@@ -16,9 +16,8 @@ from vademecum.errors import SkillNotFound
 from vademecum.nearest import meant, nearest
 from vademecum.registry.report import Report
 from vademecum.registry.roots import Root, Source
-from vademecum.skill.model import Reading
 from vademecum.skill.names import normal
-from vademecum.skill.skill import Skill
+from vademecum.skill.skill import Reading, Skill
 
 
 @dataclass(frozen=True, slots=True)

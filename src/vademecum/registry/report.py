@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from vademecum.registry.roots import Root
-from vademecum.skill.model import Problem
+from vademecum.skill.skill import Problem
 
 RootStatus = Literal["searched", "absent", "not-a-directory", "unreadable"]
 
@@ -52,8 +52,16 @@ class RootReport(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """The root with its counts."""
-        counts = {"status": self.status, "found": self.found, "valid": self.valid}
-        return {**self.root.to_json(), **counts}
+        root = self.root
+        return {
+            "source": root.source,
+            "path": str(root.path),
+            "priority": root.priority,
+            "kind": root.kind,
+            "status": self.status,
+            "found": self.found,
+            "valid": self.valid,
+        }
 
 
 class Overridden(Struct, frozen=True):

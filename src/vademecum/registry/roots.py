@@ -6,10 +6,13 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from vademecum.config import COMPATIBLE, Compatible, Config, LoadedConfig
 from vademecum.context import Context
+
+# What installing keeps in a root while it goes on.
+JOURNAL, STAGING = ".journal.json", ".staging"
 
 Source = Literal["extra", "project", "user", "package", "builtin"]
 
@@ -42,15 +45,6 @@ class Root:
     priority: int = 0
     kind: str = "native"
     explicit: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        """The root as the commands print it."""
-        return {
-            "source": self.source,
-            "path": str(self.path),
-            "priority": self.priority,
-            "kind": self.kind,
-        }
 
 
 def default_roots(
@@ -144,3 +138,8 @@ def _without_repeats(roots: Iterable[Root]) -> list[Root]:
         elif known.source == "extra" and root.source != "extra":
             by_path[real] = replace(root, explicit=True)
     return list(by_path.values())
+
+
+def needs_recovery(root: Path) -> bool:
+    """Return whether a change of the installed skills was cut short, so that something must be finished."""
+    return os.path.exists(f"{root}/{JOURNAL}") or os.path.isdir(f"{root}/{STAGING}")

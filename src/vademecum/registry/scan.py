@@ -11,7 +11,7 @@ from operator import attrgetter
 from msgspec import Struct
 
 from vademecum.config import ScanSettings
-from vademecum.skill.model import MANIFEST
+from vademecum.skill.skill import MANIFEST
 
 # Directories that never hold skills and can be huge.
 _PASSED_OVER = frozenset({"node_modules", "__pycache__"})

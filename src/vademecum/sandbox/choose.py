@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,12 +11,10 @@ from typing import Literal
 from vademecum.config import SandboxName
 from vademecum.errors import SandboxFailed, VademecumError
 from vademecum.sandbox.base import Jail, Limits, Sandbox
-from vademecum.sandbox.bubblewrap import Bubblewrap
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.sandbox.supervised import Landlock, Unconfined
 
 Real = Literal["bubblewrap", "landlock"]
-_KINDS: dict[Real, Callable[[], Sandbox]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
+_KINDS: tuple[Real, ...] = ("bubblewrap", "landlock")
 # Opening for appending changes nothing; whoever may do that to the last file owns the machine.
 _PROBE = """
 if cat "$1" 2>/dev/null; then exit 7; fi
@@ -39,7 +36,7 @@ class Probe:
 def probe(name: Real) -> Probe:
     """Try a sandbox: a command must run in it, and must not get at a file it was not given."""
     try:
-        sandbox = _KINDS[name]()
+        sandbox = _made(name)
         with tempfile.TemporaryDirectory(prefix="vade-probe-") as place:
             problem = _leak(sandbox, Path(place))
     except (VademecumError, OSError) as error:
@@ -50,7 +47,7 @@ def probe(name: Real) -> Probe:
 def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
     """The sandbox that was asked for, or the best that works; never none unless it was asked for by name."""
     if wanted == "none":
-        return Unconfined()
+        return _made(wanted)
     problems = []
     for name in _KINDS if wanted == "auto" else (wanted,):
         found = probe(name)
@@ -59,6 +56,17 @@ def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
         problems.append(found.problem)
     advice = "install bubblewrap, or set execution.sandbox to 'none' in ~/.agent/config.json to do without"
     raise SandboxFailed(f"Scripts cannot be run safely here. {' '.join(problems)} To go on, {advice}.")
+
+
+def _made(name: Real | Literal["none"]) -> Sandbox:
+    """Make a sandbox; each is imported only if it is tried."""
+    if name == "bubblewrap":
+        from vademecum.sandbox.bubblewrap import Bubblewrap  # noqa: PLC0415
+
+        return Bubblewrap()
+    from vademecum.sandbox.supervised import Landlock, Unconfined  # noqa: PLC0415
+
+    return Landlock() if name == "landlock" else Unconfined()
 
 
 def _leak(sandbox: Sandbox, place: Path) -> str:

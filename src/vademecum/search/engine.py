@@ -7,9 +7,18 @@ from pathlib import Path
 
 import tantivy
 from msgspec import Struct
-from tantivy import Document, Index, Occur, Query, SchemaBuilder
+from tantivy import (
+    Document,
+    Filter,
+    Index,
+    Occur,
+    Query,
+    SchemaBuilder,
+    TextAnalyzer,
+    TextAnalyzerBuilder,
+    Tokenizer,
+)
 
-from vademecum.search.words import analyzer
 from vademecum.skill.words import prepared
 
 # From a grid on six sets of real requests: best without bodies, and near the best with them
@@ -20,6 +29,9 @@ MAX_QUERY_TERMS = 64
 
 _TOKENIZER = "vade"
 _WRITER_BYTES = 50_000_000
+
+
+MAX_WORD_CHARS = 64
 
 
 class Text(Struct, frozen=True):
@@ -102,3 +114,15 @@ def _schema() -> tantivy.Schema:
     for field in WEIGHTS:
         builder.add_text_field(field, stored=False, tokenizer_name=_TOKENIZER, index_option="freq")
     return builder.build()
+
+
+def analyzer() -> TextAnalyzer:
+    """Words in lower case, without the English ones that say nothing, and without their endings."""
+    return (
+        TextAnalyzerBuilder(Tokenizer.simple())
+        .filter(Filter.remove_long(MAX_WORD_CHARS))
+        .filter(Filter.lowercase())
+        .filter(Filter.stopword("english"))
+        .filter(Filter.stemmer("english"))
+        .build()
+    )

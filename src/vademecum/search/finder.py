@@ -13,10 +13,8 @@ from vademecum.errors import FileRefused, VademecumError
 from vademecum.registry.index import SkillIndex
 from vademecum.search.engine import Engine, Text
 from vademecum.search.store import Entry, State, Store
-from vademecum.skill.frontmatter import body_start
-from vademecum.skill.manifest import read_manifest
-from vademecum.skill.model import Problem
-from vademecum.skill.skill import Skill
+from vademecum.skill.frontmatter import body_start, read_manifest
+from vademecum.skill.skill import Problem, Skill
 
 MAX_INDEXED_BYTES = 128 * 1024
 # A document that was removed counts in the statistics until a rebuild: at most one in twenty.

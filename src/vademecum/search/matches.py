@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vademecum.search.words import analyzer
+from vademecum.search.engine import analyzer
 from vademecum.skill.words import UNSPACED, prepared
 
 _WORD = re.compile(r"[^\W_]+")

@@ -5,35 +5,39 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from vademecum.errors import Declined, Denied, VademecumError
 from vademecum.policy.approval import Approver
 from vademecum.policy.base import Decision, Effect, Origin, Request
-from vademecum.policy.bounds import bounded, needs_approval
+from vademecum.policy.bounds import bounded, needs_approval, risk_of
 from vademecum.policy.engine import RUN
-from vademecum.policy.gate import Gate, Passage, said
+from vademecum.policy.gate import Decided, Gate, Passage, said
 from vademecum.policy.grants import ApprovedTexts
 from vademecum.runs.record import Record
 from vademecum.sandbox.base import Sandbox
 from vademecum.sandbox.interpreters import search_path
-from vademecum.session import audit
 from vademecum.session.place import Place
 from vademecum.session.view import files_seen
 from vademecum.skill.assets import script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
-from vademecum.tools import calls, network, reading, script, writing
-from vademecum.tools.base import Observation
+from vademecum.tools import calls, reading, script, writing
+from vademecum.tools.calls import Observation
 from vademecum.tools.snapshot import Snapshots
+
+if TYPE_CHECKING:
+    from vademecum.tools.network import Hop
 
 # A permission, and what it is wanted for.
 Finer = tuple[str, tuple[str, ...]]
+
+_HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
 
 
 class Run:
@@ -77,7 +81,7 @@ class Act:
     number: int = 0
     passage: Passage | None = None
     refused: Decision | None = None
-    asked: list[tuple[Request, Decision]] = field(default_factory=list)
+    asked: list[Decided] = field(default_factory=list)
 
     @property
     def tool(self) -> str:
@@ -124,9 +128,7 @@ class Act:
                 self._require(self._writes(path, "delete"), about=about, exact=self._content(path))
                 return writing.delete_file(self.call, workspace, self.around.run.record.place / "trash")
             case calls.NetworkRequest():
-                return network.network_request(
-                    self.call, permit=self._permit, keep=self._directory / "answer"
-                )
+                return self._request(self.call)
             case calls.RunScript():
                 return self._run_script(self.call)
             case _:
@@ -141,16 +143,17 @@ class Act:
         requests: list[Finer] = [("skill", (self.skill.name,)), ("script", resource)]
         requests += [finer for _, located in inputs for finer in self._reads(located.name)]
         requests += [("script-network", resource)] if call.network else []
-        self._refuse_early(requests)
+        self._decide(requests)
+        self._refuse_early()
         with script.inputs_kept(self._directory / "inputs"):
             copies = script.copy_inputs(inputs, self._directory / "inputs")
             snapshot = self.around.run.snapshots.take(self.skill)
             path = search_path(self.around.place.context.env.get("PATH", ""))
             sees = files_seen(self.around.gate, self.skill, agent=self.around.agent, origin=self.origin)
             plan = script.plan_script(call, self.skill, snapshot, copies, path=path, sees=sees)
-            return self._run_planned(plan, requests)
+            return self._run_planned(plan)
 
-    def _run_planned(self, plan: script.Plan, requests: list[Finer]) -> Observation:
+    def _run_planned(self, plan: script.Plan) -> Observation:
         execution = self.around.place.config.execution
         limits = script.limits_of(execution)
         approved = ApprovedTexts(self.around.place.grants)
@@ -159,9 +162,7 @@ class Act:
             last = approved.last(plan.resource)
             return script.about_script(plan, approved=last, sandbox=self.around.sandbox().name, limits=limits)
 
-        self._require(
-            requests, about=about, exact=plan.exact, digest=plan.snapshot.digest, within=(plan.relative,)
-        )
+        self._settle((plan.relative,), about=about, exact=plan.exact, digest=plan.snapshot.digest)
         if self.passage is not None and self.passage.seen:
             approved.keep(plan.resource, plan.text, plan.files)
         env = self.around.place.context.env
@@ -174,21 +175,19 @@ class Act:
             cancelled=self.cancelled,
         )
 
-    def _refuse_early(self, finer: Sequence[Finer]) -> None:
+    def _decide(self, finer: Sequence[Finer]) -> None:
+        """Find out what the rules say of the tool itself and of what it is used on."""
+        name = None if self.skill is None else self.skill.name
+        wanted = (("tool", (self.tool,)), *finer)
+        requests = [Request(each, names, self.origin, self.around.agent, name) for each, names in wanted]
+        self.asked = [(request, self.around.gate.decide(request)) for request in requests]
+
+    def _refuse_early(self) -> None:
         """Refuse what a rule denies before anything is copied or a name of it is told."""
-        for request in self._requests(finer):
-            decision = self.around.gate.decide(request)
-            self.asked.append((request, decision))
+        for request, decision in self.asked:
             if decision.effect is Effect.DENY:
                 self.refused = decision
                 raise Denied(f"{said(request, decision)}.")
-
-    def _requests(self, finer: Sequence[Finer]) -> list[Request]:
-        name = None if self.skill is None else self.skill.name
-        return [
-            Request(permission, resources, self.origin, self.around.agent, name)
-            for permission, resources in (("tool", (self.tool,)), *finer)
-        ]
 
     def _require(
         self,
@@ -196,21 +195,28 @@ class Act:
         *,
         about: Callable[[], str] = str,
         exact: Callable[[], str] = str,
-        digest: str = "",
         within: tuple[str, ...] = (),
     ) -> None:
         """Ask for the tool itself and for what it is used on, with everything that bounds it."""
-        requests = self._requests(finer)
-        self.asked = [(request, self.around.gate.decide(request)) for request in requests]
-        decided = [decision for _, decision in self.asked]
+        self._decide(finer)
         used_on = within or tuple(resource for _, resources in finer for resource in resources)
+        digest = "" if self.skill is None else skill_digest(self.skill)
+        self._settle(used_on, about=about, exact=exact, digest=digest)
+
+    def _settle(
+        self,
+        used_on: tuple[str, ...],
+        *,
+        about: Callable[[], str],
+        exact: Callable[[], str],
+        digest: str,
+    ) -> None:
+        decided = [decision for _, decision in self.asked]
         also = [*self._bounds(used_on), *self._risk(decided[0])]
         worst = max((*decided, *also), key=lambda decision: decision.effect)
         self.refused = worst if worst.effect is not Effect.ALLOW else None
-        if not digest and self.skill is not None:
-            digest = skill_digest(self.skill)
-        self.passage = self.around.gate.require(
-            *requests, approver=self.approver, digest=lambda: digest, about=about, exact=exact, also=also
+        self.passage = self.around.gate.settle(
+            self.asked, approver=self.approver, digest=lambda: digest, about=about, exact=exact, also=also
         )
 
     def _bounds(self, used_on: tuple[str, ...]) -> list[Decision]:
@@ -231,9 +237,14 @@ class Act:
         needed = needs_approval(self.tool, careful=self.around.place.config.execution.require_approval_for)
         return [] if needed is None else [needed]
 
-    def _permit(self, permission: str, hop: network.Hop) -> None:
-        about = partial(network.about_request, self.call, hop) if permission == "network" else str
-        self._require([(permission, hop.resources)], about=about, exact=about, within=(hop.host,))
+    def _request(self, call: calls.NetworkRequest) -> Observation:
+        from vademecum.tools.network import about_request, network_request  # noqa: PLC0415 - for this tool alone
+
+        def permit(permission: str, hop: Hop) -> None:
+            about = partial(about_request, call, hop) if permission == "network" else str
+            self._require([(permission, hop.resources)], about=about, exact=about, within=(hop.host,))
+
+        return network_request(call, permit=permit, keep=self._directory / "answer")
 
     def _reads(self, path: str) -> list[Finer]:
         workspace = self.around.place.workspace
@@ -276,7 +287,7 @@ class Act:
         try:
             yield seen.append
         finally:
-            entry = audit.Entry(
+            entry = Entry(
                 number=self.number,
                 agent=self.around.agent,
                 skill=self.skill,
@@ -286,5 +297,50 @@ class Act:
                 asked=self.asked,
                 approved_by=None if self.passage is None else self.passage.by,
             )
-            written = audit.record_of(entry, calls.said(self.call), seen[-1])
+            written = record_of(entry, calls.said(self.call), seen[-1])
             self.around.run.record.add_bounded("tool_called", **written)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Who called, when, and what the rules said."""
+
+    number: int
+    agent: str
+    skill: Skill | None
+    started: float
+    seconds: float = 0.0
+    decision: Decision | None = None
+    asked: Sequence[Decided] = ()
+    approved_by: str | None = None
+
+
+def record_of(entry: Entry, parameters: Mapping[str, Any], seen: Observation) -> dict[str, Any]:
+    """Return the fields of the event for one call."""
+    facts = {key: value for key, value in seen.facts.items() if key not in _HASHES}
+    asked = [
+        {
+            "permission": request.permission,
+            "resources": list(request.resources),
+            "effect": decision.effect.name.lower(),
+        }
+        for request, decision in entry.asked
+    ]
+    return {
+        "call": entry.number,
+        "tool": seen.tool,
+        "risk": risk_of(seen.tool).name.lower(),
+        "agent": entry.agent,
+        "skill": None if entry.skill is None else entry.skill.name,
+        "skill_id": None if entry.skill is None else entry.skill.skill_id,
+        "parameters": dict(parameters),
+        "started": entry.started,
+        "seconds": entry.seconds,
+        "decision": None if entry.decision is None else entry.decision.to_json(),
+        "asked": asked,
+        "approved_by": entry.approved_by,
+        "ok": seen.ok,
+        "code": seen.code,
+        "result": {**facts, "text": seen.text, "files": list(seen.files)},
+        "hashes": {key: seen.facts[key] for key in _HASHES if key in seen.facts},
+    }

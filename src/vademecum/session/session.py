@@ -27,8 +27,8 @@ from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.sandbox.base import Sandbox
 from vademecum.sandbox.choose import choose_sandbox
-from vademecum.session import asking, audit
-from vademecum.session.act import Act, Run, RunContext
+from vademecum.session import asking
+from vademecum.session.act import Act, Entry, Run, RunContext, record_of
 from vademecum.session.base import Deferred, Guard, Host, Kind, Result, TextKind
 from vademecum.session.place import Place
 from vademecum.session.view import View, files_seen
@@ -36,7 +36,7 @@ from vademecum.skill.assets import MAX_ASSETS, Sees, asset_path, list_assets, sc
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
-from vademecum.tools.base import Observation
+from vademecum.tools.calls import Observation
 
 MAX_WRONG_CHARS = 50_000
 
@@ -154,8 +154,8 @@ class Session:
         except ToolRefused as error:
             seen = Observation(str(name)[:80], str(error), code=error.code)
             with self._held() as run:
-                entry = audit.Entry(next(run.numbers), self.agent, None, time.time())
-                written = audit.record_of(entry, {"wrong": repr(arguments)[:MAX_WRONG_CHARS]}, seen)
+                entry = Entry(next(run.numbers), self.agent, None, time.time())
+                written = record_of(entry, {"wrong": repr(arguments)[:MAX_WRONG_CHARS]}, seen)
                 run.record.add_bounded("tool_called", **written)
             return Result(seen.text, seen.code, "error")
         return self.call(call, **options)

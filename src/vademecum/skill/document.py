@@ -9,8 +9,8 @@ from msgspec import structs
 
 from vademecum.skill.fields import interpret
 from vademecum.skill.frontmatter import find_block, read_opening
-from vademecum.skill.model import MANIFEST, Document, Problem, Reading
 from vademecum.skill.repair import quote_values
+from vademecum.skill.skill import MANIFEST, Document, Problem, Reading
 from vademecum.skill.yaml_subset import FIRST_LINE, Fields, read_fields
 
 DIGEST_CHARS = 32

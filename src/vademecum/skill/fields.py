@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 
 from vademecum.skill import names
-from vademecum.skill.model import (
+from vademecum.skill.skill import (
     DEFAULT_CONTROLS,
     EMPTY_META,
     Controls,

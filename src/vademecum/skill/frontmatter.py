@@ -1,4 +1,4 @@
-"""Bytes → the YAML block at the top of a document; the body is never looked at."""
+"""A document's file → its YAML block, or its bytes once the skill was chosen."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from vademecum.files import open_plain, read_up_to
-from vademecum.skill.model import Problem
+from vademecum.errors import FileRefused, PathRefused
+from vademecum.files import open_plain, read_capped, read_up_to
+from vademecum.paths import open_contained
+from vademecum.skill.skill import Problem, Reading, Skill
 
 FIRST_READ = 4096
 MAX_FRONTMATTER_BYTES = 64 * 1024
@@ -106,3 +108,31 @@ def _decoded(block: bytes) -> Block | Problem:
                 message = f"The line is {len(line_text):,} characters long, the limit is {MAX_LINE_CHARS:,}"
                 return Problem("line-too-long", "error", f"{message}: shorten it", line=number)
     return Block(text)
+
+
+def read_manifest(skill: Skill, *, cap: int) -> bytes:
+    """The document's first ``cap`` bytes.
+
+    Discovery follows a linked document, so it is read here too; but one that leads out of the skill must
+    still be the document of that name, or a link swapped since then could make any file readable.
+    """
+    try:
+        descriptor = open_contained(skill.location, skill.file)
+    except PathRefused:
+        return _linked(skill, cap)
+    try:
+        return read_up_to(descriptor, cap)
+    finally:
+        os.close(descriptor)
+
+
+def _linked(skill: Skill, cap: int) -> bytes:
+    from vademecum.skill.document import parse_document  # noqa: PLC0415 - YAML takes 20 ms, for links alone
+
+    data = read_capped(f"{skill.location}/{skill.file}", cap=cap)
+    directory = skill.location.rpartition("/")[2]
+    if parse_document(data, directory=directory, reading=Reading(lenient=True)).name != skill.name:
+        raise FileRefused(
+            f"{skill.location}/{skill.file} is no longer the document of {skill.name!r}.", code="changed"
+        )
+    return data

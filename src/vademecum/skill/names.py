@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from vademecum.skill.model import Problem
+from vademecum.skill.skill import Problem
 
 MAX_NAME_CHARS = 64
 

@@ -12,7 +12,7 @@ from vademecum.errors import SkillRefused
 from vademecum.files import write_atomic
 from vademecum.skill import names
 from vademecum.skill.document import parse_document
-from vademecum.skill.model import MANIFEST
+from vademecum.skill.skill import MANIFEST
 
 DEFAULT_DESCRIPTION = "Describe what this skill does. Use when someone asks for it in these words."
 

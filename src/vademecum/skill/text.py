@@ -51,3 +51,13 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def escaped_lines(text: str) -> str:
+    r"""Return a text of several lines with everything else that is unprintable written as an escape.
+
+    >>> escaped_lines("a\tb\n\x1b[2J")
+    'a   b\n\\x1b[2J'
+    """
+    lines = text.expandtabs(4).split("\n")
+    return "\n".join(line if line.isprintable() else escaped(line) for line in lines)

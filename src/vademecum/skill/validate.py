@@ -20,7 +20,7 @@ from vademecum.paths import contained, leads_out
 from vademecum.skill.document import parse_document
 from vademecum.skill.fields import KNOWN_FIELDS, OWN_FIELDS
 from vademecum.skill.frontmatter import Block, body_start, find_block
-from vademecum.skill.model import MANIFEST, Document, Problem, Reading
+from vademecum.skill.skill import MANIFEST, Document, Problem, Reading
 from vademecum.skill.yaml_subset import Fields, read_fields
 
 MAX_DOCUMENT_BYTES = 10 * 1024 * 1024

@@ -25,7 +25,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from vademecum.skill.model import Problem, Severity
+from vademecum.skill.skill import Problem, Severity
 
 try:
     from yaml.cyaml import CParser as _Parser  # type: ignore[attr-defined]

@@ -179,6 +179,25 @@ _OTHER_WORDS = {
 _REFERENCE = {"name", "source"}
 
 
+class Observation(Struct, frozen=True):
+    """What came of a call: text to go on with, and facts for programs.
+
+    ``code`` is the code of the refusal or fault; ``""`` where there was none. ``files`` are where the whole
+    of what ``text`` only shows a part of is kept.
+    """
+
+    tool: str
+    text: str
+    code: str = ""
+    facts: dict[str, Any] = {}
+    files: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tool did what it does; a script that exits with 1 did."""
+        return not self.code
+
+
 def parse_call(
     name: object, arguments: Mapping[str, Any] | str, *, offered: Sequence[str] = tuple(CALLS)
 ) -> Call:

@@ -19,8 +19,7 @@ from urllib.parse import urljoin, urlsplit
 
 from vademecum.errors import ToolRefused
 from vademecum.skill.text import without_hidden
-from vademecum.tools.base import Observation
-from vademecum.tools.calls import Method, NetworkRequest
+from vademecum.tools.calls import Method, NetworkRequest, Observation
 
 if TYPE_CHECKING:
     import httpx

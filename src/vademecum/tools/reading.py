@@ -13,8 +13,7 @@ from typing import Any
 from vademecum.errors import ToolRefused
 from vademecum.files import read_up_to
 from vademecum.skill.text import without_hidden
-from vademecum.tools.base import Observation
-from vademecum.tools.calls import Grep, ListDir, ReadFile
+from vademecum.tools.calls import Grep, ListDir, Observation, ReadFile
 from vademecum.tools.workspace import Workspace, files_below, open_directory, open_file
 
 MAX_READ_BYTES = 10 * 1024 * 1024

@@ -24,8 +24,7 @@ from vademecum.skill.assets import Sees, everything, script_path
 from vademecum.skill.digest import file_digests
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped, visible, without_hidden
-from vademecum.tools.base import Observation
-from vademecum.tools.calls import RunScript
+from vademecum.tools.calls import Observation, RunScript
 from vademecum.tools.inline import Needs, needs_of
 from vademecum.tools.snapshot import Snapshot
 from vademecum.tools.workspace import Located, open_file

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from vademecum.errors import ToolRefused
 from vademecum.files import read_up_to
-from vademecum.tools.base import Observation
-from vademecum.tools.calls import DeleteFile, WriteFile
+from vademecum.tools.calls import DeleteFile, Observation, WriteFile
 from vademecum.tools.workspace import Located, Workspace, open_parent
 
 MAX_COMPARED_BYTES = 1024 * 1024
