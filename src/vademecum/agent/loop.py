@@ -148,7 +148,7 @@ class Loop:
     def _select(self, wanted: Sequence[calls.UseSkill]) -> Result:
         """Load skills, those that coordinate before those they coordinate, and not too many in one turn."""
         try:
-            found = [self._session.view.offered.get(use.name, source=use.source or None) for use in wanted]
+            found = [self._session.find(use.name, use.source) for use in wanted]
         except VademecumError as error:
             return Result(str(error), error.code, "error")
         found.sort(key=lambda skill: skill.meta.metadata.get("kind") != "coordinator")

@@ -191,7 +191,7 @@ class Session:
 
     def activate(self, name: str, *, source: str = "", origin: Origin = "user") -> Skill:
         """Make a skill active without loading its text, because the person or the one call named it."""
-        skill = self._found(name, source, origin)
+        skill = self.find(name, source, origin)
         with self._lock:
             self._active[skill.location] = skill
         return skill
@@ -210,7 +210,7 @@ class Session:
         What goes wrong is raised.
         """
         origin = origin or self._origin
-        skill = self._found(name, source, origin)
+        skill = self.find(name, source, origin)
         self._require_skill(skill, self._asked(), origin)
         loaded = load_document(skill) if whole else self._body(skill, origin, section)
         return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
@@ -249,7 +249,7 @@ class Session:
     def _about_skill(self, call: calls.SkillCall, asked: asking.OnRecord, origin: Origin) -> Result:
         match call:
             case calls.UseSkill(name=name, source=source):
-                return self._load(self._found(name, source, origin), asked, origin)
+                return self._load(self.find(name, source, origin), asked, origin)
             case calls.UnloadSkill(skill=name, source=source):
                 return self._unload(self._chosen(name, source, origin))
             case calls.SearchSkills(query=query, n=n):
@@ -260,12 +260,12 @@ class Session:
             case calls.LoadSkillAsset():
                 return self._asset(call, asked, origin)
             case calls.ListSkillAssets(skill=name, source=source):
-                skill = self._found(name, source, origin)
+                skill = self.find(name, source, origin)
                 names = list_assets(skill, sees=self._sees(skill, origin))
                 note = f"\n(only the first {MAX_ASSETS:,} are listed)" if len(names) == MAX_ASSETS else ""
                 return Result(json.dumps(names, ensure_ascii=False) + note)
             case calls.GetSkillScriptPath(skill=name, relative_path=script, source=source):
-                skill = self._found(name, source, origin)
+                skill = self.find(name, source, origin)
                 try:
                     self._require_file("script", skill, script_name(skill, script), asked, origin)
                 except Denied as error:
@@ -281,7 +281,7 @@ class Session:
         return Result(f"{skill.name} is not loaded any more.")
 
     def _asset(self, call: calls.LoadSkillAsset, asked: asking.OnRecord, origin: Origin) -> Result:
-        skill = self._found(call.skill, call.source, origin)
+        skill = self.find(call.skill, call.source, origin)
         sees = self._sees(skill, origin)
         relative = asset_path(skill, call.relative_path, sees=sees)
         self._require_file("resource", skill, relative, asked, origin)
@@ -303,8 +303,9 @@ class Session:
     def _sees(self, skill: Skill, origin: Origin) -> Sees:
         return files_seen(self._gate, skill, agent=self.agent, origin=origin)
 
-    def _found(self, name: str, source: str, origin: Origin) -> Skill:
-        """The skill of that name that may be known: for a model, one of those it was offered."""
+    def find(self, name: str, source: str = "", origin: Origin | None = None) -> Skill:
+        """Return the skill of that name that may be known: for a model, one of those it was offered."""
+        origin = origin or self._origin
         index = self.index if origin == "user" else self.view.offered
         try:
             return index.get(name, source=source or None)
@@ -319,7 +320,7 @@ class Session:
         try:
             return active.get(name, source=source or None)
         except SkillNotFound:
-            found = self._found(name, source, origin)
+            found = self.find(name, source, origin)
         raise VademecumError(f"The skill {found.name!r} is not loaded: load it first.", code="not-loaded")
 
     # Tools
