@@ -40,7 +40,7 @@ def test_every_kind_of_event_is_documented() -> None:
     used = {
         node.args[0].value
         for name, node in calls()
-        if name in {"add", "add_bounded", "add_encoded", "write", "_write"}
+        if name in {"add", "add_bounded", "add_encoded", "write"}
         and node.args
         and isinstance(node.args[0], ast.Constant)
         and isinstance(node.args[0].value, str)

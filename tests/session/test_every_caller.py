@@ -232,6 +232,7 @@ def test_toolkit(prepared: Callable[[str], Place]) -> None:
 
 def action(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The call as an action of the agent's protocol."""
+    payload: dict[str, Any]
     match name:
         case "skill":
             type_, payload = "select_skills", {"skills": [arguments]}

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_own, write_atomic
 from vademecum.policy.approval import Answer, Approver, Question
 from vademecum.policy.base import Origin
+from vademecum.runs.record import Record
 from vademecum.session.base import Deferred
 
 MAX_PENDING_BYTES = 64 * 1024 * 1024
@@ -88,11 +90,14 @@ class Answered:
 
 
 class OnRecord:
-    """Asks an approver, and writes the question and the answer into the record."""
+    """Asks an approver, and writes the question and the answer into the record of a run.
 
-    def __init__(self, approver: Approver, write: Callable[..., None]) -> None:
+    ``held`` gives the record, and keeps it open as long as the question waits.
+    """
+
+    def __init__(self, approver: Approver, held: Callable[[], AbstractContextManager[Record | None]]) -> None:
         self._approver = approver
-        self._write = write
+        self.held = held
 
     @property
     def answers(self) -> dict[str, Answer]:
@@ -101,7 +106,11 @@ class OnRecord:
 
     def ask(self, question: Question) -> Answer:
         """Ask, and write down what was asked and what was answered."""
-        self._write(
+        with self.held() as record:
+            return self._approver.ask(question) if record is None else self._asked(question, record)
+
+    def _asked(self, question: Question, record: Record) -> Answer:
+        record.add(
             "approval_asked",
             id=question.id,
             wanted=question.wanted,
@@ -112,9 +121,9 @@ class OnRecord:
             answer = self._approver.ask(question)
         except BaseException as error:
             verdict = "deferred" if isinstance(error, Deferred) else "interrupted"
-            self._write("approval_answered", id=question.id, verdict=verdict, message="")
+            record.add("approval_answered", id=question.id, verdict=verdict, message="")
             raise
-        self._write(
+        record.add(
             "approval_answered",
             id=question.id,
             verdict=answer.verdict,

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, assert_never
@@ -346,6 +346,7 @@ class Session:
 
         def do() -> Result:
             with self._held() as run:
+                asked.held = lambda: nullcontext(run.record)
                 seen = Act(self._context(run), call, asked, skill, origin, cancelled).perform()
             came: TextKind = "error" if seen.code else "tool"
             return Result(seen.text, seen.code, came, skill, facts=seen.facts, files=seen.files)
@@ -371,7 +372,7 @@ class Session:
 
     def _asked(self, approver: Approver | None = None) -> asking.OnRecord:
         """Whoever answers the questions of a call, which go on the record."""
-        return asking.OnRecord(approver or self._approver or Nobody(), self.write)
+        return asking.OnRecord(approver or self._approver or Nobody(), self._held_record)
 
     def _defer(self, question: Question, call: calls.Call, asked: asking.OnRecord, origin: Origin) -> None:
         pending = asking.Pending(
@@ -461,6 +462,14 @@ class Session:
                 run.going_on -= 1
                 if run is not self._run and not run.going_on and not run.record.is_closed:
                     _finish(run.record, _CLOSED)
+
+    @contextmanager
+    def _held_record(self) -> Iterator[Record | None]:
+        if not self._recording:
+            yield None
+            return
+        with self._held() as run:
+            yield run.record
 
     def _begun(self, request: str, *, model: str, **more: Any) -> Run:
         record = Record(new_run(self._runs), secrets=self.place.secrets, listener=self.listener)

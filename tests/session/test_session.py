@@ -1,0 +1,343 @@
+"""A session: what is put off and resumed, what conversations do not share, and many threads at once."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.support import Stage, final, select, tool
+from tests.models.server import serving
+from tests.support import Place, write_skill
+from vademecum import Agent, Toolkit
+from vademecum.errors import Declined
+from vademecum.models.by_script import Scripted
+from vademecum.policy.approval import Answer, Approver, Consent, Question
+from vademecum.runs.reading import read_run
+from vademecum.session.base import Deferred, Result
+from vademecum.session.place import Place as SessionPlace
+from vademecum.session.schemas import ALL_TOOLS
+from vademecum.session.session import Session
+from vademecum.tools.calls import (
+    DeleteFile,
+    NetworkRequest,
+    ReadFile,
+    RunScript,
+    UnloadSkill,
+    UseSkill,
+    WriteFile,
+)
+
+YES = Answer("once")
+
+
+class Later:
+    """Puts every answer off."""
+
+    def ask(self, question: Question) -> Answer:
+        raise Deferred(question)
+
+
+@pytest.fixture
+def place(place: Place) -> Place:
+    skill = write_skill(place.cwd / ".agent/skills", "greeter")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/hello.py").write_text("import sys\nprint('hello', *sys.argv[1:])\n")
+    write_skill(place.cwd / ".agent/skills", "other")
+    (place.cwd / "a.txt").write_text("one\n")
+    return place
+
+
+def session_of(place: Place, approver: Approver | None = None, **options: Any) -> Session:
+    return Session(place.build(), place=SessionPlace.at(place.context), approver=approver, **options)
+
+
+def deferred(session: Session, call: Any) -> str:
+    with pytest.raises(Deferred) as raised:
+        session.call(call, approver=Later())
+    return raised.value.question.id
+
+
+WRITE = WriteFile("a.txt", "two\n")
+
+
+def test_a_call_that_is_put_off_is_done_once_it_is_answered(place: Place) -> None:
+    session = session_of(place)
+    number = deferred(session, WRITE)
+    assert (place.cwd / "a.txt").read_text() == "one\n"
+    assert session.resume(number, YES).ok
+    assert (place.cwd / "a.txt").read_text() == "two\n"
+    assert session.resume(number, YES).code == "no-question"  # it is done once
+    events = read_run(place.cwd / ".agent/runs", session.run_id).events
+    verdicts = [event.data["verdict"] for event in events if event.type == "approval_answered"]
+    assert verdicts == ["deferred", "once"]
+
+
+def test_a_no_to_what_was_put_off(place: Place) -> None:
+    session = session_of(place)
+    number = deferred(session, WRITE)
+    with pytest.raises(Declined, match="not now"):
+        session.resume(number, Answer("reject", "not now"))
+    assert (place.cwd / "a.txt").read_text() == "one\n"
+
+
+def test_what_changed_meanwhile_is_not_done(place: Place) -> None:
+    session = session_of(place)
+    session.call(UseSkill("greeter"))
+    written, removed = deferred(session, WRITE), deferred(session, DeleteFile("a.txt"))
+    (place.cwd / "in.txt").write_text("before")
+    ran = deferred(session, RunScript("greeter", "hello.py", ["in.txt"]))
+    again = deferred(session, RunScript("greeter", "hello.py"))
+    (place.cwd / "a.txt").write_text("changed by somebody else\n")
+    (place.cwd / "in.txt").write_text("after")
+    assert [session.resume(each, YES).code for each in (written, removed, ran)] == ["changed"] * 3
+    (place.cwd / ".agent/skills/greeter/scripts/hello.py").write_text("print('evil')\n")
+    assert session.resume(again, YES).code == "changed"
+    assert (place.cwd / "a.txt").read_text() == "changed by somebody else\n"
+
+
+def test_a_script_that_is_put_off(place: Place) -> None:
+    session = session_of(place)
+    session.call(UseSkill("greeter"))
+    number = deferred(session, RunScript("greeter", "hello.py", ["you"]))
+    result = session.resume(number, YES)
+    assert "hello you" in result.text
+    assert result.facts["exit_code"] == 0
+
+
+def test_a_skill_that_is_put_off(place: Place) -> None:
+    rules = [{"permission": "skill", "pattern": "greeter", "effect": "ask"}]
+    (place.home / ".agent").mkdir()
+    (place.home / ".agent/config.json").write_text(json.dumps({"permissions": rules}))
+    session = session_of(place)
+    number = deferred(session, UseSkill("greeter"))
+    assert not session.active
+    assert session.resume(number, YES).text.startswith("<skill_content ")
+    assert [skill.name for skill in session.active] == ["greeter"]
+
+
+def test_a_second_question_of_the_same_call_is_put_off_as_well(place: Place) -> None:
+    """A redirect asks again; the first answer still counts when the call comes again."""
+    rules = [{"permission": "private-network", "pattern": "*", "effect": "ask"}]
+    (place.home / ".agent").mkdir()
+    (place.home / ".agent/config.json").write_text(json.dumps({"permissions": rules}))
+    with serving(lambda handler: handler.reply(200, b"hello")) as server:
+        session = session_of(place)
+        first = deferred(session, NetworkRequest(server.url, "POST", body="{}"))
+        with pytest.raises(Deferred) as second:
+            session.resume(first, YES, approver=Later())
+        result = session.resume(second.value.question.id, YES)
+    assert result.ok, result.text
+    assert "hello" in result.text
+
+
+def _resume(cwd: str, home: str, number: str, sent: Any) -> None:
+    place = Place(Path(cwd), Path(home))
+    result = session_of(place).resume(number, YES)
+    sent.send((result.code, result.text))
+
+
+def test_another_process_resumes(place: Place) -> None:
+    session = session_of(place)
+    session.call(UseSkill("greeter"))
+    number = deferred(session, RunScript("greeter", "hello.py", ["over there"]))
+    received, sent = multiprocessing.Pipe(duplex=False)
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_resume, args=(str(place.cwd), str(place.home), number, sent))
+    process.start()
+    code, text = received.recv()
+    process.join(60)
+    assert code == "", text
+    assert "hello over there" in text
+
+
+def test_an_answer_is_for_the_agent_that_asked(place: Place) -> None:
+    number = deferred(session_of(place, agent="one"), WRITE)
+    assert session_of(place, agent="two").resume(number, YES).code == "no-question"
+    for odd in ("nothing", "../" * 5, "*", "0" * 32, ""):
+        assert session_of(place).resume(odd, YES).code == "no-question"
+    assert session_of(place, agent="one").resume(number, YES).ok
+
+
+def test_two_answers_at_once_do_it_once(place: Place) -> None:
+    session = session_of(place)
+    number = deferred(session, DeleteFile("a.txt"))
+    ready, codes = threading.Barrier(8), []
+
+    def answer() -> None:
+        ready.wait()
+        codes.append(session_of(place).resume(number, YES).code)
+
+    threads = [threading.Thread(target=answer) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(codes) == [""] + ["no-question"] * 7
+
+
+def test_conversations_of_one_toolkit_share_nothing(place: Place) -> None:
+    asked: list[str] = []
+
+    class Asked:
+        def ask(self, question: Question) -> Answer:
+            asked.append(question.wanted)
+            return Answer("always", scope="run")
+
+    kit = Toolkit(place.build(), context=place.context, approver=Asked(), tools=ALL_TOOLS)
+    other = kit.conversation()
+    run = {"skill": "greeter", "relative_path": "hello.py"}
+    assert kit.call("skill", {"name": "greeter"}).ok
+    assert kit.call("run_script", run).ok
+    assert kit.call("run_script", run).ok
+    assert len(asked) == 1
+    assert other.call("run_script", run).code == "not-loaded"
+    assert other.session.active == ()
+    assert other.call("skill", {"name": "greeter"}).ok
+    assert other.call("run_script", run).ok
+    assert len(asked) == 2  # an answer "for this run" is for that conversation
+    assert kit.session.run_id != other.session.run_id
+    kit.close()
+    assert other.call("unload_skill", {"skill": "greeter"}).ok
+    other.close()
+    statuses = [read_run(place.cwd / ".agent/runs", run_id).status for run_id in _runs(place)]
+    assert statuses == ["done", "done"]
+
+
+def test_a_conversation_of_the_agent_keeps_its_skills_but_not_its_answers(place: Place) -> None:
+    asked: list[str] = []
+
+    class Asked:
+        def ask(self, question: Question) -> Answer:
+            asked.append(question.wanted)
+            return Answer("always", scope="run")
+
+    write = tool("write_file", path="x.txt", content="x")
+    model = Scripted([select("greeter"), write, write, final(), write, final()])
+    agent = Agent(model, place.build(), approver=Asked(), context=place.context)
+    session = agent.session()
+    assert agent.run("first", session=session).status == "done"
+    assert [skill.name for skill in session.active] == ["greeter"]
+    assert len(asked) == 1
+    agent.run("second", session=session)
+    assert len(asked) == 2  # each message of a chat is a run of its own
+    assert [skill.name for skill in session.active] == ["greeter"]
+    assert agent.session().active == ()
+
+
+def test_load_again_and_unload(place: Place) -> None:
+    session = session_of(place)
+    first = session.call(UseSkill("greeter"))
+    assert session.call(UseSkill("greeter")).text == first.text
+    session.call(UseSkill("other"))
+    assert [skill.name for skill in session.active] == ["greeter", "other"]
+    assert session.call(UnloadSkill("greeter")).ok
+    assert session.call(RunScript("greeter", "hello.py")).code == "not-loaded"
+    assert [skill.name for skill in session.active] == ["other"]
+    types = [event.type for event in read_run(place.cwd / ".agent/runs", session.run_id).events]
+    assert types.count("skill_loaded") == 3
+    assert types.count("skill_unloaded") == 1
+
+
+def test_reading_a_skill_does_not_make_it_active(place: Place) -> None:
+    session = session_of(place)
+    assert session.show("greeter").text.startswith("<skill_content ")
+    assert session.active == ()
+
+
+def test_sixteen_threads_and_slow_approvers(place: Place) -> None:
+    """State is locked, waiting is not: all sixteen wait for their answers at the same time."""
+    everybody = threading.Barrier(16)
+
+    class Slow:
+        def ask(self, question: Question) -> Answer:
+            everybody.wait(60)  # comes back only if all sixteen are here
+            return YES
+
+    session = session_of(place, Slow())
+    session.call(UseSkill("greeter"))
+    results: list[Result] = []
+
+    def work(number: int) -> None:
+        for call in (UseSkill("other"), ReadFile("a.txt")):
+            results.append(session.call(call))
+        results.append(session.call(WriteFile(f"made-{number}.txt", f"{number}")))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [result.text for result in results if not result.ok] == []
+    assert {file.name for file in place.cwd.glob("made-*")} == {f"made-{number}.txt" for number in range(16)}
+    run_id = session.run_id
+    session.close()
+    run = read_run(place.cwd / ".agent/runs", run_id)
+    assert [event.number for event in run.events] == list(range(1, len(run.events) + 1))
+    calls = [event.data["call"] for event in run.events if event.type == "tool_called"]
+    assert sorted(calls) == list(range(1, 33))
+    assert [skill.name for skill in session.active] == ["greeter", "other"]
+
+
+def test_sixteen_threads_run_scripts(place: Place) -> None:
+    session = session_of(place, Consent())
+    session.call(UseSkill("greeter"))
+    said: dict[int, str] = {}
+
+    def work(number: int) -> None:
+        said[number] = session.call(RunScript("greeter", "hello.py", [f"n{number}"])).text
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(f"hello n{number}" in said[number] for number in range(16))
+    session.close()
+
+
+def test_a_session_that_is_closed_lets_calls_end(place: Place) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Waits:
+        def ask(self, question: Question) -> Answer:
+            begun.set()
+            go_on.wait(60)
+            return YES
+
+    session = session_of(place, Waits())
+    thread = threading.Thread(target=session.call, args=(WRITE,))
+    thread.start()
+    begun.wait(60)
+    session.close()
+    go_on.set()
+    thread.join()
+    (run_id,) = _runs(place)
+    run = read_run(place.cwd / ".agent/runs", run_id)
+    assert run.status == "done"
+    assert [event.type for event in run.events][-2:] == ["tool_called", "run_finished"]
+
+
+def test_a_child_agent_has_a_session_of_its_own(place: Place) -> None:
+    write_skill(
+        place.cwd / ".agent/skills",
+        "apart",
+        "---\nname: apart\ndescription: By itself.\nrun-mode: subagent\n---\n# Apart\n",
+    )
+    stage = Stage(place)
+    stage.run(select("greeter"), select("apart"), tool("read_file", path="a.txt"), final("child"), final())
+    assert [event.data["skill"] for event in stage.heard if event.type == "skill_loaded"] == [
+        "project:greeter",
+        "project:apart",
+    ]
+    # A child may run again: the second time it gives its text again.
+    outcome = stage.run(select("apart"), final("one"), select("apart"), final("two"), final())
+    assert stage.lines(outcome) == ["[1] select_skills apart: ok", "[2] select_skills apart: ok"]
+
+
+def _runs(place: Place) -> list[str]:
+    return sorted(path.name for path in (place.cwd / ".agent/runs").glob("2*"))
