@@ -17,7 +17,7 @@ import pytest
 
 from tests.support import Place
 from vademecum.cli.checks import OLDEST_PYTHON
-from vademecum.models.needs import NEEDS
+from vademecum.cli.model_checks import NEEDS
 
 
 def configure(place: Place, **settings: Any) -> None:

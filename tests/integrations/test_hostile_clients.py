@@ -37,7 +37,6 @@ from tests.integrations.test_mcp import (
 from tests.support import VADE, Place
 from vademecum import Toolkit
 from vademecum.errors import Declined
-from vademecum.integrations.threads import call_in_thread
 from vademecum.policy.approval import Answer, Consent, Question
 
 __all__ = ["place"]  # the fixture
@@ -395,7 +394,7 @@ def test_a_task_that_is_cancelled_ends_its_script(place: Place) -> None:
     kit = Toolkit(place.build(), approver=Consent(), context=place.context)
 
     async def work() -> None:
-        task = asyncio.create_task(call_in_thread(kit, "run_script", SLOW))
+        task = asyncio.create_task(kit.call_async("run_script", SLOW))
         while not is_running(place):
             await asyncio.sleep(0.05)
         task.cancel()

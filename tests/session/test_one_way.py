@@ -48,7 +48,7 @@ def test_everything_that_serves_a_model_holds_a_session() -> None:
         "agent.loop",
         "integrations.toolkit",
         "integrations.manager",
-        "integrations.mcp.server",
+        "integrations.mcp.clients",
         "cli.chat",
         "cli.execution",
         "cli.finding",

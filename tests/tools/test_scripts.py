@@ -16,7 +16,7 @@ from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.sandbox.supervised import Landlock
 from vademecum.skill.digest import skill_digest
-from vademecum.tools.inline import Needs, needs_of
+from vademecum.tools.script import Needs, needs_of
 from vademecum.tools.snapshot import Snapshots
 
 

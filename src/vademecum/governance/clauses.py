@@ -20,9 +20,6 @@ COST, COOLDOWN, LIMIT_AGENT, LIMIT_TYPE, LIMIT_ALL = 16, 32, 64, 128, 256
 CONFLICT, DEPENDENCY, CHANGE, ENGINE = 512, 1024, 2048, 4096
 FIRST_CONDITION = 16
 
-# What the one who proposes can do something about; everything else is decided by the state alone.
-CORRECTABLE = UNKNOWN | PARAMETERS
-
 
 class Seen(NamedTuple):
     """What a check saw, in the order in which the compiled function puts it down."""

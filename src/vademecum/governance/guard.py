@@ -61,6 +61,7 @@ class CharterGuard:
         self.ledger = Ledger(since=0)
         self.steps = 0
         self._brokers: dict[Record, tuple[Broker, Audit]] = {}
+        self._broker: Broker  # of the run that acts now
 
     def act(
         self, kind: Kind, name: str, parameters: Mapping[str, object], do: Callable[[], T], *, record: Record
@@ -68,53 +69,35 @@ class CharterGuard:
         """Do it if the charter lets this agent; else raise ``Denied`` with every reason."""
         with self.ledger.lock:  # children may run beside it
             if record not in self._brokers:
-                open_ones = {each: broker for each, broker in self._brokers.items() if not each.is_closed}
-                self._brokers = open_ones | {record: self._broker_for(record)}
-            broker, audit = self._brokers[record]
-            broker.step = self.steps
-            act = _Act(broker, audit, self.agent, record)
+                self._brokers = {each: kept for each, kept in self._brokers.items() if not each.is_closed}
+                self._brokers[record] = self._broker_for(record)
+            self._broker, audit = self._brokers[record]
+            self._broker.step = self.steps
             if kind == "skill":
-                return act.select(name, do)
-            done = act.carry_out(kind, name, dict(parameters), do)
-            self.steps = broker.step
-            return done
+                return self._select(name, do, record)
+            try:
+                return self._carry_out(kind, name, dict(parameters), do)
+            except _NotBegun as failed:
+                return cast("T", failed.result)  # it is what `do` gave
+            finally:
+                audit.flush()
 
     def _broker_for(self, record: Record) -> tuple[Broker, Audit]:
-        audit = Audit(record, secrets=record.secrets)
-        charter = self._given
-        broker = Broker(
-            charter.registry, charter.roles, _NoEngine(), audit=audit, ledger=self.ledger, step=self.steps
-        )
-        return broker, audit
-
-
-class _Act:
-    """One act, and everything that decides about it."""
-
-    def __init__(self, broker: Broker, audit: Audit, agent: Actor, record: Record) -> None:
-        self._broker = broker
-        self._audit = audit
-        self._agent = agent
-        self._record = record
+        audit, charter = Audit(record, secrets=record.secrets), self._given
+        return Broker(charter.registry, charter.roles, _NoEngine(), audit=audit, ledger=self.ledger), audit
 
     @property
     def _charter(self) -> Charter:
-        """The one that holds now."""
         return self._broker.charter
 
-    def carry_out(self, kind: Kind, name: str, said: dict[str, object], do: Callable[[], T]) -> T:
+    def _carry_out(self, kind: Kind, name: str, said: dict[str, object], do: Callable[[], T]) -> T:
         """Propose a script or a tool call, and let it happen if it was approved."""
         mapping = f"{'skill' if kind == 'script' else 'tool'}:{name}"
         intent = Intent(self._definition(mapping, said) or self._unknown(name, mapping), said)
-        try:
-            outcome = self._broker.propose(self._agent, intent, act=lambda: _begun(do()))
-        except _NotBegun as failed:
-            return cast("T", failed.result)  # it is what `do` gave
-        finally:
-            self._audit.flush()
+        outcome = self._broker.propose(self.agent, intent, act=lambda: _begun(do()))
         if outcome.executed is None:
             raise Denied(outcome.feedback)
-        self._broker.advance()
+        self.steps = self._broker.advance()
         found: T = outcome.output
         return found
 
@@ -122,7 +105,7 @@ class _Act:
         """The first definition of a mapping that allows it; else the first that is for this agent at all."""
         skills = self._charter.skills
         known = [name for name, skill in skills.items() if skill.implementation_mapping == mapping]
-        open_ = set(self._charter.open_to(self._agent.type))
+        open_ = set(self._charter.open_to(self.agent.type))
         # What is for this agent comes first, each in the order of the charter.
         known.sort(key=lambda name: name not in open_)
         return next((name for name in known if self._check(name, said)), known[0] if known else None)
@@ -134,16 +117,16 @@ class _Act:
             mapping = f"{mapping}?"
         return name
 
-    def select(self, name: str, do: Callable[[], T]) -> T:
+    def _select(self, name: str, do: Callable[[], T], record: Record) -> T:
         """Let a skill be selected if one of its definitions is possible now."""
         own = [skill_id for skill_id in self._charter.skills if self._is_of(skill_id, name)]
-        possible = set(self._broker.feasible(self._agent))
+        possible = set(self._broker.feasible(self.agent))
         allowed = not possible.isdisjoint(own)
         result = not_found(name) if not own else self._check(own[0], {})
         reasons = [] if allowed else [reason.to_json() for reason in result.reasons]
-        self._record.add("charter_asked", skill=name, allowed=allowed, reasons=reasons)
+        record.add("charter_asked", skill=name, allowed=allowed, reasons=reasons)
         if not allowed:
-            raise Denied(feedback(self._broker, self._agent, Intent(name), result))
+            raise Denied(feedback(self._broker, self.agent, Intent(name), result))
         return do()
 
     def _is_of(self, skill_id: str, name: str) -> bool:
@@ -156,7 +139,7 @@ class _Act:
 
     def _check(self, skill_id: str, said: Mapping[str, object]) -> ValidationResult:
         broker = self._broker
-        return self._charter.check(skill_id, self._agent, said, step=broker.step, ledger=broker.ledger)
+        return self._charter.check(skill_id, self.agent, said, step=broker.step, ledger=broker.ledger)
 
 
 def _begun(value: T) -> T:

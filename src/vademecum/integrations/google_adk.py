@@ -8,7 +8,6 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.genai import types
 
-from vademecum.integrations.threads import call_in_thread
 from vademecum.integrations.toolkit import Toolkit
 
 
@@ -49,5 +48,5 @@ class _SkillTool(BaseTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> dict[str, str]:  # noqa: ARG002
         """Call it, in a thread."""
-        result = await call_in_thread(self._kit, self.name, args)
+        result = await self._kit.call_async(self.name, args)
         return {"result" if result.ok else "error": result.text}

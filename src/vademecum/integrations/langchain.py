@@ -9,7 +9,6 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResp
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from vademecum.integrations.threads import call_in_thread
 from vademecum.integrations.toolkit import Toolkit
 from vademecum.session.base import Result
 
@@ -77,7 +76,7 @@ def _function(kit: Toolkit, name: str) -> Callable[..., str]:
 
 def _coroutine(kit: Toolkit, name: str) -> Callable[..., Awaitable[str]]:
     async def call(**arguments: Any) -> str:
-        return _text(await call_in_thread(kit, name, arguments))
+        return _text(await kit.call_async(name, arguments))
 
     return call
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from agents import FunctionTool, Tool
 
-from vademecum.integrations.threads import call_in_thread
 from vademecum.integrations.toolkit import Toolkit
 
 
@@ -30,5 +29,5 @@ def skill_tools(kit: Toolkit | None = None) -> list[Tool]:
 
 
 async def _call(kit: Toolkit, name: str, _context: Any, arguments: str) -> str:
-    result = await call_in_thread(kit, name, arguments or "{}")
+    result = await kit.call_async(name, arguments or "{}")
     return result.text if result.ok else f"Error: {result.text}"

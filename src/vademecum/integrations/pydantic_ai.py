@@ -9,7 +9,6 @@ from pydantic_ai.exceptions import ModelRetry, ToolFailed
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset
 
-from vademecum.integrations.threads import call_in_thread
 from vademecum.integrations.toolkit import Toolkit
 
 
@@ -30,7 +29,7 @@ def skills_toolset(kit: Toolkit | None = None) -> FunctionToolset[Any]:
 
 
 async def _call(kit: Toolkit, name: str, /, **arguments: Any) -> str:
-    result = await call_in_thread(kit, name, arguments)
+    result = await kit.call_async(name, arguments)
     if result.code == "arguments":
         raise ModelRetry(result.text)
     if not result.ok:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -122,3 +124,11 @@ class Toolkit:
         return self.session.call_named(
             name, arguments, offered=self._tools, approver=approver, cancelled=cancelled
         )
+
+    async def call_async(self, name: str, arguments: Mapping[str, Any] | str) -> Result:
+        """Call one tool in a thread, so that nothing else waits; cancelling the task ends a script."""
+        given_up = threading.Event()
+        try:
+            return await asyncio.to_thread(self.call, name, arguments, cancelled=given_up.is_set)
+        finally:
+            given_up.set()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anthropic
 
 from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
 from vademecum.models.base import Message, OnText, Reply, Usage
-from vademecum.models.wire import asked_wait, count, is_of_the_line, said
+from vademecum.models.wire import count, said, translated
 
 MAX_TOKENS = 8192
 OVERLOADED = 529
@@ -31,7 +30,7 @@ class AnthropicModel:
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
         """Ask once."""
-        with _translated():
+        with translated(anthropic):
             return self._streamed(messages, schema, on_text)
 
     def _streamed(
@@ -69,33 +68,6 @@ class AnthropicModel:
                         output = count(event.usage.output_tokens)
         text = "".join(pieces) or "".join(spoken)
         return Reply(_whole(text, ended, self.name), Usage(started, output))
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """The SDK's errors in our words."""
-    try:
-        yield
-    except anthropic.APIStatusError as error:
-        code = error.status_code
-        if code in {429, OVERLOADED} or code >= 500:
-            raise ModelUnavailable(
-                f"The model's server cannot answer now ({code}): {said(error)}.",
-                wait=asked_wait(error.response.headers),
-            ) from error
-        raise ModelRefused(
-            f"The model's server refuses ({code}): {said(error)}. Check key, model and address."
-        ) from error
-    except anthropic.APIResponseValidationError as error:
-        raise ModelReplyWrong(f"The server's answer is no reply of a model: {said(error)}.") from error
-    except anthropic.APIConnectionError as error:
-        raise ModelUnavailable(f"The model's server cannot be reached ({said(error)}).") from error
-    except (anthropic.APIError, ValueError, TypeError, AttributeError) as error:
-        raise ModelReplyWrong(f"The server's answer is no reply of a model: {said(error)}.") from error
-    except Exception as error:
-        if not is_of_the_line(error):
-            raise
-        raise ModelUnavailable(f"The model's server broke off ({said(error)}).") from error
 
 
 def _whole(text: str, ended: str | None, name: str) -> str:

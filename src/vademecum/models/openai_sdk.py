@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import openai
 
 from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
 from vademecum.models.base import Message, OnText, Reply, Usage
-from vademecum.models.wire import asked_wait, count, is_of_the_line, said
+from vademecum.models.wire import count, said, translated
 
 Structure = Literal["auto", "json_schema", "json_object", "text"]
 
@@ -34,7 +33,7 @@ class OpenAIModel:
         """Ask once; a server that does not know a form of structured output is asked without it."""
         while True:
             try:
-                with _translated():
+                with translated(openai):
                     return self._streamed(messages, schema, on_text or _nowhere)
             except _StructureRefused:
                 self._steps.pop(0)
@@ -85,32 +84,6 @@ class OpenAIModel:
 
 class _StructureRefused(Exception):
     """The server does not know this form of structured output."""
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """The SDK's errors in our words."""
-    try:
-        yield
-    except (openai.RateLimitError, openai.InternalServerError) as error:
-        raise ModelUnavailable(
-            f"The model's server cannot answer now ({error.status_code}): {said(error)}.",
-            wait=asked_wait(error.response.headers),
-        ) from error
-    except openai.APIResponseValidationError as error:
-        raise ModelReplyWrong(f"The server's answer is no reply of a model: {said(error)}.") from error
-    except openai.APIStatusError as error:
-        raise ModelRefused(
-            f"The model's server refuses ({error.status_code}): {said(error)}. Check key, model and address."
-        ) from error
-    except openai.APIConnectionError as error:
-        raise ModelUnavailable(f"The model's server cannot be reached ({said(error)}).") from error
-    except (openai.APIError, ValueError, TypeError, AttributeError) as error:
-        raise ModelReplyWrong(f"The server's answer is no reply of a model: {said(error)}.") from error
-    except Exception as error:
-        if not is_of_the_line(error):
-            raise
-        raise ModelUnavailable(f"The model's server broke off ({said(error)}).") from error
 
 
 def _whole(text: str, ended: str | None, name: str) -> str:

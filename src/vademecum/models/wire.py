@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
+
+TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
 
 
 def asked_wait(headers: Mapping[str, str]) -> float | None:
@@ -35,3 +41,30 @@ def count(tokens: object) -> int:
 def said(error: Exception) -> str:
     """An error's words on one line, not too many of them."""
     return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+@contextmanager
+def translated(sdk: Any) -> Iterator[None]:
+    """Say in our words what one of the two SDKs raises; they have the same names for it."""
+    try:
+        yield
+    except sdk.APIResponseValidationError as error:
+        raise ModelReplyWrong(f"The server's answer is no reply of a model: {said(error)}.") from error
+    except sdk.APIStatusError as error:
+        code = error.status_code
+        if code == TOO_MANY_REQUESTS or code >= SERVER_ERROR:
+            raise ModelUnavailable(
+                f"The model's server cannot answer now ({code}): {said(error)}.",
+                wait=asked_wait(error.response.headers),
+            ) from error
+        raise ModelRefused(
+            f"The model's server refuses ({code}): {said(error)}. Check key, model and address."
+        ) from error
+    except sdk.APIConnectionError as error:
+        raise ModelUnavailable(f"The model's server cannot be reached ({said(error)}).") from error
+    except (sdk.APIError, ValueError, TypeError, AttributeError) as error:
+        raise ModelReplyWrong(f"The server's answer is no reply of a model: {said(error)}.") from error
+    except Exception as error:
+        if not is_of_the_line(error):
+            raise
+        raise ModelUnavailable(f"The model's server broke off ({said(error)}).") from error

@@ -12,10 +12,9 @@ import msgspec
 from vademecum.errors import FileRefused, RecordDamaged
 from vademecum.files import read_capped
 from vademecum.paths import contained
-from vademecum.runs.record import EVENTS, SUMMARY, Event, check_place
+from vademecum.runs.record import EVENTS, Event, check_place
 
 MAX_EVENTS_BYTES = 512 * 1024 * 1024
-MAX_SUMMARY_BYTES = 4 * 1024 * 1024
 
 
 _RUN_ID = re.compile(r"[\w-]{1,100}")
@@ -113,16 +112,6 @@ def read_run(directory: Path, run_id: str) -> PastRun:
     whole, _, _ = data.rpartition(b"\n")
     events = [_event(line, number, place) for number, line in enumerate(whole.splitlines(), 1)]
     return PastRun(run_id, str(place), tuple(events))
-
-
-def read_summary(directory: Path, run_id: str) -> dict[str, Any] | None:
-    """The summary of a run, if it was finished."""
-    try:
-        data = read_capped(contained(directory, run_id) / SUMMARY, cap=MAX_SUMMARY_BYTES)
-        found: dict[str, Any] = msgspec.json.decode(data)
-    except (OSError, FileRefused, msgspec.DecodeError):
-        return None
-    return found
 
 
 def _event(line: bytes, number: int, place: Path) -> Event:

@@ -120,18 +120,9 @@ class Session:
         asked = self._asked(approver)
         origin = origin or self._origin
         try:
-            match call:
-                case (
-                    calls.UseSkill()
-                    | calls.UnloadSkill()
-                    | calls.SearchSkills()
-                    | calls.LoadSkillAsset()
-                    | calls.GetSkillScriptPath()
-                    | calls.ListSkillAssets()
-                ):
-                    return self._about_skill(call, asked, origin)
-                case _:
-                    return self._tool(call, asked, cancelled, origin, for_skill)
+            if isinstance(call, calls.SkillCall):
+                return self._about_skill(call, asked, origin)
+            return self._tool(call, asked, cancelled, origin, for_skill)
         except Declined:
             raise
         except Deferred as deferred:

@@ -8,9 +8,13 @@ import os
 import shlex
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+
+from msgspec import Struct
 
 from vademecum.config import ExecutionSettings
 from vademecum.errors import ToolRefused
@@ -25,7 +29,6 @@ from vademecum.skill.digest import file_digests
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped, visible, without_hidden
 from vademecum.tools.calls import Observation, RunScript
-from vademecum.tools.inline import Needs, needs_of
 from vademecum.tools.snapshot import Snapshot
 from vademecum.tools.workspace import Located, open_file
 from vademecum.tools.writing import difference
@@ -38,6 +41,7 @@ MAX_HEAD_CHARS, MAX_TAIL_CHARS = 12_000, 4_000
 MAX_LISTED_FILES = 50
 
 _MB = 1024 * 1024
+_OPENS, _CLOSES = "# /// script", "# ///"
 _STOPPED = {
     "cancelled": "whoever wanted it does not any more",
     "time": "it ran out of its time (execution.seconds)",
@@ -45,6 +49,70 @@ _STOPPED = {
     "processes": "it started too many processes",
     "disk": "it wrote too much",
 }
+
+
+class Needs(Struct, frozen=True):
+    """What a script declares, what of it is not installed, and what is wrong with the declaration."""
+
+    requirements: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def needs_of(text: str) -> Needs:
+    r"""Read the declaration.
+
+    >>> needs_of('# /// script\n# dependencies = ["no-such-thing>=2"]\n# ///\n').missing
+    ('no-such-thing>=2',)
+    """
+    blocks = _blocks(text)
+    if not blocks:
+        return Needs()
+    if len(blocks) > 1:
+        return Needs(problem="it has more than one '# /// script' block")
+    try:
+        found = tomllib.loads(blocks[0]).get("dependencies", [])
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return Needs(problem=f"its '# /// script' block is not valid TOML ({error})")
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        return Needs(problem="its 'dependencies' are not a list of texts")
+    return Needs(tuple(found), tuple(item for item in found if not _is_met(item)))
+
+
+def _blocks(text: str) -> list[str]:
+    """The blocks as TOML: comment lines from an opening line to the last closing line that follows on."""
+    found: list[str] = []
+    lines = iter(text.splitlines())
+    for line in lines:
+        if line != _OPENS:
+            continue
+        block: list[str] = []
+        closed = 0
+        for inner in lines:
+            if inner == _CLOSES:
+                closed = len(block)
+            elif inner != "#" and not inner.startswith("# "):
+                break
+            block.append(inner[2:])
+        if _CLOSES[2:] in block:
+            found.append("\n".join(block[:closed]))
+    return found
+
+
+def _is_met(requirement: str) -> bool:
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - for these alone
+
+    try:
+        wanted = Requirement(requirement)
+    except InvalidRequirement:
+        return False
+    if wanted.marker is not None and not wanted.marker.evaluate():
+        return True
+    try:
+        installed = metadata.version(wanted.name)
+    except metadata.PackageNotFoundError:
+        return False
+    return wanted.url is None and wanted.specifier.contains(installed, prereleases=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,6 @@ from vademecum.integrations.toolkit import INSTRUCTIONS
 from vademecum.policy.approval import Approver, Nobody
 from vademecum.session import schemas
 from vademecum.session.base import Result
-from vademecum.session.session import Session
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.version import VERSION
@@ -220,15 +219,6 @@ class SkillServer(Server[Any]):
         finally:
             session.close()
 
-    def _found(self, client: Client, use: Callable[[Session], Found]) -> Found:
-        """Use a session; a skill that is not found is looked for again."""
-        try:
-            return use(self._clients.session(client))
-        except SkillNotFound:
-            if not self._clients.look_if_old():
-                raise
-            return use(self._clients.session(client))
-
     async def _list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
@@ -265,12 +255,13 @@ class SkillServer(Server[Any]):
         client = self._client(context)
 
         def read() -> str:
-            if path == SKILL_FILE:
-                return self._found(client, lambda session: session.show(name)).text
-            result = self._again(client, calls.LoadSkillAsset(name, path), Nobody())
-            if result.code:
-                raise VademecumError(result.text, code=result.code)
-            return result.text
+            if path != SKILL_FILE:
+                return _text(self._again(client, calls.LoadSkillAsset(name, path), Nobody()))
+            try:
+                return self._clients.session(client).show(name).text
+            except SkillNotFound:
+                self._clients.look_if_old()
+                return self._clients.session(client).show(name).text
 
         text = await self._in_thread(read)
         kind = "text/markdown" if path.endswith(".md") else "text/plain"
@@ -297,10 +288,7 @@ class SkillServer(Server[Any]):
         def load() -> str:
             client = self._client(context)
             skill = self._clients.for_people(client).offered.get(params.name)
-            result = self._clients.session(client).call(calls.UseSkill(skill.skill_id), origin="user")
-            if result.code:
-                raise VademecumError(result.text, code=result.code)
-            return result.text
+            return _text(self._clients.session(client).call(calls.UseSkill(skill.skill_id), origin="user"))
 
         text = await self._in_thread(load)
         request = (params.arguments or {}).get("request", "")
@@ -336,6 +324,12 @@ class SkillServer(Server[Any]):
         except VademecumError as error:
             data = {"code": error.code}
             raise MCPError(types.INVALID_PARAMS, str(error), data) from error
+
+
+def _text(result: Result) -> str:
+    if result.code:
+        raise VademecumError(result.text, code=result.code)
+    return result.text
 
 
 def _approver(context: Context, params: types.CallToolRequestParams) -> Approver | None:
