@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import Place
+from vademecum.sandbox.choose import Real, probe
 
 
 @pytest.fixture
@@ -36,3 +38,18 @@ def open_root() -> Iterator[Path]:
         if place.is_dir():
             place.chmod(0o755)
     shutil.rmtree(directory)
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+def sandbox(request: pytest.FixtureRequest) -> Real:
+    """Each sandbox that really confines; a missing one is a failure where it should have been installed."""
+    name: Real = request.param
+    found = probe(name)
+    if name in os.environ.get("VADE_TEST_WITHOUT", "").split():
+        assert found.sandbox is None, f"{name} works here, although VADE_TEST_WITHOUT names it"
+        pytest.skip(found.problem)
+    if found.sandbox is None:
+        if os.environ.get("CI"):
+            pytest.fail(found.problem)
+        pytest.skip(found.problem)
+    return name
