@@ -369,12 +369,12 @@ def _handed_out(context: Context) -> str:
     """A run of another program's agent, while the skills change."""
     builtin = build_index([Root(BUILTIN_ROOT, "builtin")], IndexOptions())
     policy = Policy.load(context)
-    session = Session(builtin, place=Place.at(context), policy=policy, agent="claude-code", client="mcp")
+    place = Place.at(context)
+    session = Session(builtin, place=place, policy=policy, agent="claude-code", client="mcp")
     session.call(UseSkill("file-diff"))
     session.call(UnloadSkill("file-diff"))
-    session.adopt(
-        policy, View(build_index([Root(context.cwd / "skills", "project")], IndexOptions()), policy)
-    )
+    other = build_index([Root(context.cwd / "skills", "project")], IndexOptions())
+    session.adopt(policy, View(other, policy), place)
     run_id = session.run_id
     session.close()
     return run_id

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,6 +38,28 @@ def _between(*limits: tuple[str, int, int]) -> None:
     ]
     if wrong:
         raise ValueError("; ".join(wrong))
+
+
+# Everything that a rule can be about, and every tool that it can name.
+PERMISSIONS = (
+    "skill", "resource", "script", "tool", "read", "write", "delete",
+    "network", "private-network", "script-network",
+)  # fmt: skip
+TOOLS = ("read_file", "list_dir", "grep", "run_script", "write_file", "delete_file", "network_request")
+# Words that other documents have for the same.
+_OTHER_TOOLS = {
+    "network": "network_request",
+    "write": "write_file",
+    "delete": "delete_file",
+    "script": "run_script",
+}
+
+
+def _known(word: str, known: Sequence[str], what: str) -> None:
+    """Refuse a word, or a pattern, that means none of the known ones."""
+    if not any(matches(word, each) for each in known):
+        hint = meant(nearest(word, known), otherwise=f"there are {', '.join(known)}")
+        raise ValueError(f"there is no {what} {word!r}: {hint}")
 
 
 Compatible = Literal["agents", "claude", "opencode", "github", "gemini", "codex"]
@@ -96,7 +119,11 @@ class ExecutionSettings:
     processes: int = 64
 
     def __post_init__(self) -> None:
-        """Refuse limits that would stop everything, or nothing."""
+        """Refuse unknown tools, and limits that would stop everything, or nothing."""
+        careful = tuple(_OTHER_TOOLS.get(tool, tool) for tool in self.require_approval_for)
+        object.__setattr__(self, "require_approval_for", careful)
+        for tool in careful:
+            _known(tool, TOOLS, "tool")
         _between(
             ("execution.seconds", self.seconds, 86_400),
             ("execution.memory_mb", self.memory_mb, 1_000_000),
@@ -143,7 +170,10 @@ class PermissionRule:
     not_match: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a rule whose examples show that it does not mean what its author thinks."""
+        """Refuse a rule about nothing, and one whose examples show that it does not mean what it should."""
+        _known(self.permission, PERMISSIONS, "permission")
+        if self.permission == "tool":
+            _known(self.pattern, TOOLS, "tool")
         wrong = [text for text in self.match if not matches(self.pattern, text)]
         if wrong:
             raise ValueError(f"the pattern {self.pattern!r} does not match its example {wrong[0]!r}")

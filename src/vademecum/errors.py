@@ -24,7 +24,8 @@
      ├─ SandboxFailed      the sandbox could not be set up, so nothing ran
      └─ SkillRefused       a skill cannot be made, or is not what it must be
 
-Every error has a stable ``code``, and its text is one sentence: what, where, what to do.
+Every error has a stable ``code``, and its text is one sentence: what, where, what to do. ``advice`` is for
+people only, such as the rule that refused something and what would allow it; a model never sees it.
 """
 
 from __future__ import annotations
@@ -43,10 +44,16 @@ class VademecumError(Exception):
 
     code = "error"
 
-    def __init__(self, message: str, *, code: str | None = None) -> None:
+    def __init__(self, message: str, *, code: str | None = None, advice: str = "") -> None:
         super().__init__(message)
+        self.advice = advice
         if code is not None:
             self.code = code
+
+    @property
+    def in_full(self) -> str:
+        """The text with its advice, for people."""
+        return f"{str(self).rstrip('.')}, {self.advice}." if self.advice else str(self)
 
 
 class ConfigError(VademecumError):
@@ -108,7 +115,7 @@ class LoadRefused(VademecumError):
 
 
 class Denied(VademecumError):
-    """A rule does not allow it; the text names the rule and what would allow it.
+    """A rule does not allow it; ``advice`` names the rule and what would allow it.
 
     Raised where something is about to be done: a tool, a script, an install. In a run it ends in the
     ``Outcome``, whose status is ``refused``; from the command line it is exit code 3.
@@ -122,8 +129,8 @@ class Declined(Denied):
 
     code = "declined"
 
-    def __init__(self, message: str, *, told: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, told: str = "", advice: str = "") -> None:
+        super().__init__(message, advice=advice)
         self.told = told
 
 

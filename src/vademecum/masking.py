@@ -46,9 +46,11 @@ class Secrets:
 
     def mask(self, text: str) -> str:
         """The text with every secret in it replaced."""
-        if self._values is not None:
-            text = self._values.sub(MASK, text)
-        return _KNOWN.sub(_masked, text)
+        return _KNOWN.sub(_masked, self.mask_values(text))
+
+    def mask_values(self, text: str) -> str:
+        """Return the text without the known secret values; what only looks like a key stays."""
+        return text if self._values is None else self._values.sub(MASK, text)
 
     def mask_all(self, value: Any) -> Any:
         """The same for all texts inside of lists and dictionaries."""

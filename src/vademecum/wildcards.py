@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from functools import lru_cache
 
 
@@ -38,6 +39,11 @@ def matches_exactly(pattern: str, text: str) -> bool:
             return False
         position += len(piece)
     return True
+
+
+def comparable(text: str) -> str:
+    """Return the one spelling (NFKC) in which names and patterns are compared."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
 def is_plain(pattern: str) -> bool:

@@ -18,8 +18,9 @@ from vademecum.runs.reading import PastRun, read_run
 from vademecum.runs.record import Event
 
 
-def final(text: str = "done") -> dict[str, Any]:
-    return {"action": {"type": "final_answer", "payload": {"text": text}}}
+def final(text: str = "done", *, complete: bool = True) -> dict[str, Any]:
+    payload: dict[str, Any] = {"text": text} if complete else {"text": text, "complete": False}
+    return {"action": {"type": "final_answer", "payload": payload}}
 
 
 def select(*names: str, **more: Any) -> dict[str, Any]:

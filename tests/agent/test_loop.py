@@ -199,9 +199,13 @@ def test_plans_that_do_not_fit_are_observations(stage: Stage) -> None:
 def test_refused_by_a_rule_goes_on_and_says_so(stage: Stage) -> None:
     stage.script("mine", "print(1)")
     stage.approver = None
-    outcome = stage.run(select("mine"), run_script("mine", "scripts/x.py"), final("could not"))
+    outcome = stage.run(
+        select("mine"), run_script("mine", "scripts/x.py"), final("could not", complete=False)
+    )
     assert (outcome.status, outcome.stop_reason) == ("refused", "refused")
     assert "nobody is there to ask" in stage.prompt()
+    outcome = stage.run(select("mine"), run_script("mine", "scripts/x.py"), final("done without it"))
+    assert outcome.status == "done"  # an answer that the model stands by is one, whatever was refused before
 
 
 def test_a_persons_no_ends_the_run(stage: Stage) -> None:
@@ -213,7 +217,7 @@ def test_a_persons_no_ends_the_run(stage: Stage) -> None:
     assert (outcome.status, outcome.stop_reason) == ("declined", "declined")
     assert len(stage.model.seen) == 2
     stage.approver = Saying(Answer("reject", "use the other one"))
-    outcome = stage.run(select("mine"), run_script("mine", "scripts/x.py"), final("then not"))
+    outcome = stage.run(select("mine"), run_script("mine", "scripts/x.py"), final("then not", complete=False))
     assert outcome.status == "refused"
     assert "use the other one" in stage.prompt()
     kinds = [event.type for event in stage.past(outcome).events if event.type.startswith("approval")]
@@ -285,7 +289,8 @@ def test_a_skill_in_a_child_of_its_own(stage: Stage) -> None:  # I6
 def test_a_child_may_do_no_more_than_its_parent(stage: Stage) -> None:
     stage.script("helper", "print(1)", fields="run-mode: subagent\n")
     stage.approver = None
-    outcome = stage.run(select("helper"), run_script("helper", "scripts/x.py"), final("no"), final("so not"))
+    gave_up = final("no", complete=False)
+    outcome = stage.run(select("helper"), run_script("helper", "scripts/x.py"), gave_up, gave_up)
     assert (outcome.status, stage.lines(outcome)) == ("refused", ["[1] select_skills helper: refused"])
     stage.approver = Saying(Answer("reject"))
     outcome = stage.run(

@@ -746,7 +746,7 @@ def test_exec_asks_and_runs_and_keeps_its_record(place: Place) -> None:
     words = ("file-diff", "compare.py", "a.txt", "b.txt")
     refused = place.vade("exec", *words)
     assert (refused.code, refused.out) == (3, "")
-    assert refused.err.endswith("to allow it this once: vade exec --yes file-diff compare.py a.txt b.txt).\n")
+    assert refused.err.endswith("to allow it this once: vade exec --yes file-diff compare.py a.txt b.txt.\n")
     done = place.vade("exec", "--yes", *words)
     assert (done.code, "The files differ" in done.out) == (1, True)
     found = place.vade("exec", "--yes", "--json", *words).json
@@ -816,6 +816,6 @@ def test_inspect_names_tools_that_mean_nothing_here(place: Place) -> None:
     write_skill(
         place.cwd,
         ".agent/skills/mine",
-        "---\nname: mine\ndescription: x\nallowed-tools: Read Bash(git:*)\n---\n",
+        "---\nname: mine\ndescription: x\nallowed-tools: Read mcp__git\n---\n",
     )
-    assert "not tools hereBash(git:*)" in place.vade("inspect", "mine").out.replace("  ", "")
+    assert "not tools heremcp__git" in place.vade("inspect", "mine").out.replace("  ", "")

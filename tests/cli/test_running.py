@@ -42,7 +42,8 @@ def test_run(files: Place) -> None:
 def test_run_without_anybody_to_ask(files: Place) -> None:
     done = files.vade("run", "Compare a.txt with b.txt")
     assert done.code == 3
-    assert "to allow it this once: vade run 'Compare a.txt with b.txt' --yes" in done.out
+    assert "to allow it this once: vade run 'Compare a.txt with b.txt' --yes" in done.err
+    assert "--yes" not in done.out  # which a model may have read
 
 
 def test_run_asks_at_the_terminal(files: Place) -> None:
@@ -331,7 +332,7 @@ def test_replay_asks_everything_again(files: Place) -> None:
             "payload": {"tool": "write_file", "arguments": {"path": ".git/x", "content": "y"}},
         }
     }
-    assert files.vade("run", "x", "--model", scripted(files, read, write, final()), "--yes").code == 3
+    assert files.vade("run", "x", "--model", scripted(files, read, write, final()), "--yes").code == 0
     assert files.vade("runs", "replay").code == 0
     (files.cwd / ".agent/config.json").write_text(
         '{"permissions": [{"permission": "read", "pattern": "a.txt", "effect": "deny"}]}'

@@ -108,7 +108,7 @@ def test_a_trigger_run_goes_on_until_it_is_decided(lab: Lab) -> None:
 
 
 def test_a_case_can_say_no_and_nobody_says_yes_for_it(lab: Lab) -> None:
-    turns = [tool("write_file", path="a.txt", content="x"), final("I may not")]
+    turns = [tool("write_file", path="a.txt", content="x"), final("I may not", complete=False)]
     no = lab.one(case("no", *turns, setup={"answer": "no"}, expected={"status": "declined"}))
     assert no.outcome == "pass"
     nobody = lab.one(case("nobody", *turns, expected={"status": "refused"}), Configuration("default"))

@@ -577,11 +577,13 @@ def test_two_threads_of_one_kit(place: Place) -> None:
     from vademecum.tools.calls import UseSkill
 
     clients = Clients(place.build, context=place.context)
-    session = clients.session(Client("busy", 1))
-    threads = [
-        threading.Thread(target=lambda: [session.call(UseSkill("tables")) for _ in range(50)])
-        for _ in range(4)
-    ]
+
+    def work() -> None:
+        for _ in range(50):
+            with clients.session(Client("busy", 1)) as session:
+                session.call(UseSkill("tables"))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

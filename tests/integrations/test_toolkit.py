@@ -166,9 +166,8 @@ def test_every_door_asks(library: Path) -> None:
     kit = Toolkit(index_of(library), policy=policy)
     asset = kit.call("load_skill_asset", {"skill_name": "tables", "relative_path": "references/guide.md"})
     script = kit.call("get_skill_script_path", {"skill_name": "tables", "script_name": "run.py"})
-    assert (asset.code, script.code) == ("denied", "denied")
-    assert asset.text.startswith("deny resource 'tables/references/guide.md', because no rule matches")
-    assert script.text.endswith("run_script runs it in a sandbox.")
+    assert asset.text == "Skill 'tables' has no file 'references/guide.md': it has none."
+    assert script.text == "Skill 'tables' has no script 'scripts/run.py': it has none."
     assert {request.permission for request in policy.asked} == {"skill", "resource", "script"}
 
 
@@ -287,6 +286,12 @@ def test_schemas_in_three_dialects() -> None:
                         "type": "string",
                         "description": "Its source, if several skills have the same name.",
                         "maxLength": 64,
+                        "default": "",
+                    },
+                    "task": {
+                        "type": "string",
+                        "description": "What it should do, for a skill that runs by itself.",
+                        "maxLength": 20000,
                         "default": "",
                     },
                 },

@@ -18,34 +18,50 @@ from vademecum.tools.calls import DIRECT_TOOLS
         ("read_file", [Bound("read_file")]),
         ("Read", [Bound("read_file")]),
         ("ReadFile", [Bound("read_file")]),
-        ("Bash", [Bound("run_script")]),
-        ("Bash(*)", [Bound("run_script")]),
-        ("Bash(python:*)", [Bound("run_script", "scripts/*.py")]),
-        ("Bash(python scripts/fill.py:*)", [Bound("run_script", "scripts/fill.py")]),
-        ("Bash(./scripts/fill.sh *)", [Bound("run_script", "scripts/fill.sh")]),
-        ("Bash({baseDir}/scripts/fill.sh)", [Bound("run_script", "scripts/fill.sh")]),
-        ("Bash(git:*)", []),
-        ("Bash(python -c:*)", []),
-        ("Bash(myscripts/x.py)", []),
+        ("Bash", [Bound("run_command"), Bound("run_script")]),
+        ("Bash(*)", [Bound("run_command"), Bound("run_script")]),
+        ("Bash(python:*)", [Bound("run_command", "python *"), Bound("run_script", "scripts/*.py")]),
+        (
+            "Bash(python scripts/fill.py:*)",
+            [Bound("run_command", "python scripts/fill.py *"), Bound("run_script", "scripts/fill.py")],
+        ),
+        (
+            "Bash({baseDir}/scripts/fill.sh)",
+            [Bound("run_command", "{baseDir}/scripts/fill.sh"), Bound("run_script", "scripts/fill.sh")],
+        ),
+        ("Bash(git:*)", [Bound("run_command", "git *")]),
+        ("Bash(python -c:*)", [Bound("run_command", "python -c *")]),
+        ("Bash(myscripts/x.py)", [Bound("run_command", "myscripts/x.py")]),
         ("WebFetch(domain:example.com)", [Bound("network_request", "example.com")]),
         ("Read(docs/**)", [Bound("read_file", "docs/*")]),
-        ("Write(./out/*.md)", [Bound("write_file", "out/*.md")]),
-        ("mcp__server__tool", []),
-        ("Task", []),
-        ("Bash(", []),
-        (")", []),
+        ("Glob", [Bound("list_dir")]),
+        ("LS", [Bound("list_dir")]),
+        ("Edit", [Bound("write_file"), Bound("edit_file")]),
+        ("Write(./out/*.md)", [Bound("write_file", "out/*.md"), Bound("edit_file", "out/*.md")]),
+        ("*", [Bound("*")]),
         ("", []),
     ],
 )
 def test_entries(entry: str, expected: list[Bound]) -> None:
     bounds = Bounds.of([entry])
-    assert list(bounds.allowed) == expected
-    assert bool(bounds.unknown) == (not expected)
+    assert (list(bounds.allowed), bounds.unknown) == (expected, ())
+
+
+@pytest.mark.parametrize("entry", ["mcp__server__tool", "Task", ")"])
+def test_entries_that_mean_nothing_here(entry: str) -> None:
+    """They allow nothing; if none is understood, the reading tools stay."""
+    reading = tuple(map(Bound, ("read_file", "list_dir", "grep")))
+    assert Bounds.of([entry]) == Bounds(reading, (entry,))
+    assert Bounds.of([entry, "Read"]) == Bounds((Bound("read_file"),), (entry,))
 
 
 def test_entries_that_were_split_at_blanks() -> None:
     assert Bounds.of(["Bash(python", "scripts/a.py:*)", "Read"]) == Bounds(
-        (Bound("run_script", "scripts/a.py"), Bound("read_file")), ()
+        (
+            Bound("run_command", "python scripts/a.py *"),
+            Bound("run_script", "scripts/a.py"),
+            Bound("read_file"),
+        )
     )
 
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from tests.support import Place, write_skill
 from tests.test_config import write
 from vademecum import Policy, Toolkit
-from vademecum.config import PermissionRule
+from vademecum.config import TOOLS, PermissionRule
+from vademecum.errors import ConfigError
 from vademecum.policy.base import Decision, Effect, Request, Rule
-from vademecum.policy.engine import PROJECT, RUN, USER, Rules, default_rules, rules_of
+from vademecum.policy.engine import PROJECT, RUN, USER, Rules, allowing, default_rules, rules_of
 from vademecum.wildcards import matches
 
 ALLOW, ASK, DENY = Effect
@@ -87,15 +88,61 @@ def test_a_project_tightens_and_never_loosens() -> None:
     ]
 
 
-def test_the_words_of_this_run_have_the_last_word() -> None:
+def test_a_run_answers_what_would_be_asked_and_lifts_no_deny() -> None:  # F8
     policy = Policy(
         default_rules(),
         project=Rules(rules(PROJECT, ("script", "*", DENY))),
         run=rules(RUN, ("script", "pdf/*", ALLOW), ("skill", "secret", DENY)),
     )
-    assert effect(policy, "script", "pdf/scripts/a.py") is ALLOW
-    assert effect(policy, "script", "other/scripts/a.py") is DENY
+    assert effect(policy, "script", "pdf/scripts/a.py") is DENY
     assert effect(policy, "skill", "secret") is DENY
+    asking = Policy(default_rules(), run=allowing(["run_script(pdf/*)"]))
+    assert effect(asking, "script", "pdf/scripts/a.py") is ALLOW
+    assert effect(asking, "script", "other/scripts/a.py") is ASK
+    with pytest.raises(ConfigError, match="did you mean 'write_file'"):
+        allowing(["write_fil"])
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_deny_is_final(trusted: bool) -> None:  # F8
+    everything = rules(PROJECT, ("*", "*", ALLOW))
+    policy = Policy(
+        default_rules(),
+        user=Rules(rules(USER, ("write", "a/*", DENY), ("write", "b/*", DENY), ("write", "b/c", ALLOW))),
+        project=Rules(everything),
+        trusted=trusted,
+        run=allowing(TOOLS),
+    )
+    assert effect(policy, "write", "a/x") is DENY
+    assert effect(policy, "write", "b/c") is ALLOW  # inside the user's rules the last match wins
+    for path in (".git", ".git/config", "sub/.git", "sub/.git/x", ".agent/config.json", "x/.agent/skills/y"):
+        assert effect(policy, "write", path) is DENY
+        assert effect(policy, "delete", path) is DENY
+    for path in (".envrc", "sub/.bashrc", ".vscode/tasks.json"):
+        assert effect(policy, "write", path) is DENY
+    assert effect(policy, "private-network", "127.0.0.1") is DENY
+    lifted = Rules(rules(USER, ("*", "*", ALLOW)))
+    own = Policy(default_rules(), user=lifted)
+    assert effect(own, "write", ".envrc") is ALLOW  # which only the user's configuration lifts
+    assert effect(own, "private-network", "127.0.0.1") is ALLOW
+    assert effect(own, "write", "sub/.git") is DENY  # which nothing lifts
+
+
+def test_names_are_compared_in_one_spelling() -> None:  # F1
+    for written, named in (
+        ("nai\u0308ve", "naïve"),
+        ("naïve", "nai\u0308ve"),
+        ("ｓｅｃｒｅｔ*", "secret.txt"),
+    ):
+        policy = Policy(default_rules(), user=Rules(rules(USER, ("read", written, DENY))))
+        assert effect(policy, "read", named) is DENY
+
+
+@pytest.mark.parametrize(
+    "path", [".env", "x/.env.local", "id_rsa", "keys/server.pem", "a/.ssh/config", "x.key"]
+)
+def test_credentials_are_asked_about(path: str) -> None:
+    assert effect(Policy(default_rules()), "read", path) is ASK
 
 
 def test_names_are_no_patterns() -> None:
@@ -137,7 +184,7 @@ def test_rules_that_can_never_win() -> None:
                 USER,
                 ("skill", "pdf-a", DENY),
                 ("skill", "pdf-*", ALLOW),
-                ("tool", "x", DENY),
+                ("tool", "grep", DENY),
                 ("*", "*", ASK),
             ),
         ]
@@ -154,7 +201,7 @@ def test_rules_that_can_never_win() -> None:
 
 
 PATTERNS = st.text("ab*? /", min_size=1, max_size=6)
-PERMISSIONS = st.sampled_from(["skill", "tool", "*", "s*", "t??l"])
+PERMISSIONS = st.sampled_from(["skill", "read", "*", "s*", "re?d"])
 WRITTEN = st.lists(st.tuples(PERMISSIONS, PATTERNS, st.sampled_from(Effect)), max_size=12)
 
 
@@ -162,7 +209,9 @@ AGENTS = ("default", "reviewer")
 Written = list[tuple[str, str, Effect]]
 
 
-def naive(base: list[Rule], project: list[Rule], run: list[Rule], request: Request) -> Effect:
+def naive(
+    own: list[Rule], project: list[Rule], run: list[Rule], request: Request, *, trusted: bool
+) -> Effect:
     """The whole engine in ten lines, trying every rule."""
 
     def last(layer: list[Rule], resource: str) -> Effect | None:
@@ -175,10 +224,15 @@ def naive(base: list[Rule], project: list[Rule], run: list[Rule], request: Reque
 
     answers = []
     for resource in request.resources:
-        answer = last(base, resource)
-        answer = max(ASK if answer is None else answer, last(project, resource) or ALLOW)
+        answer = last(own, resource)
+        answer = ASK if answer is None else answer
+        said = last(project, resource)
+        if answer is not DENY and said is not None and (trusted or said > answer):
+            answer = said
         said = last(run, resource)
-        answers.append(answer if said is None else said)
+        if answer is not DENY and said is not None and (answer is ASK or said > answer):
+            answer = said
+        answers.append(answer)
     return max(answers, default=DENY)
 
 
@@ -186,14 +240,14 @@ def naive(base: list[Rule], project: list[Rule], run: list[Rule], request: Reque
     st.lists(WRITTEN, min_size=5, max_size=5),
     st.booleans(),
     st.sampled_from(AGENTS),
-    st.sampled_from(["skill", "tool", "other"]),
+    st.sampled_from(["skill", "read", "other"]),
     st.lists(st.text("ab /", max_size=6), max_size=3),
 )
 @settings(max_examples=300, deadline=None)
 def test_equal_to_a_naive_engine(
     written: list[Written], trusted: bool, agent: str, permission: str, resources: list[str]
 ) -> None:
-    """Last match wins in: defaults, user, project, agent, run; an untrusted project only tightens."""
+    """In each layer the last match wins; a deny is final, and each later layer can do less."""
     user, project, users_agent, projects_agent, run = (rules(f"layer {n}", *w) for n, w in enumerate(written))
     policy = Policy(
         [],
@@ -204,10 +258,7 @@ def test_equal_to_a_naive_engine(
     )
     request = Request(permission, tuple(resources), agent=agent)
     mine, theirs = (users_agent, projects_agent) if agent == "reviewer" else ([], [])
-    if trusted:
-        expected = naive([*user, *project, *mine, *theirs], [], run, request)
-    else:
-        expected = naive([*user, *mine], [*project, *theirs], run, request)
+    expected = naive([*user, *mine], [*project, *theirs], run, request, trusted=trusted)
     decision = policy.decide(request)
     assert decision.effect is expected
     assert decision.reason

@@ -38,16 +38,16 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("load_skill_asset", KIT | {"relative_path": "references/guide.md"}, OK),
     ("load_skill_asset", KIT | {"relative_path": "references/guide.md", "section_hint": "Two"}, OK),
     ("load_skill_asset", KIT | {"relative_path": "references/guide.md", "section_hint": "No"}, "no-section"),
-    ("load_skill_asset", KIT | {"relative_path": "references/secret.md"}, "denied"),
-    ("load_skill_asset", KIT | {"relative_path": "references/./secret.md"}, "denied"),
-    ("load_skill_asset", KIT | {"relative_path": "references/alias.md"}, "denied"),
+    ("load_skill_asset", KIT | {"relative_path": "references/secret.md"}, "missing"),
+    ("load_skill_asset", KIT | {"relative_path": "references/./secret.md"}, "missing"),
+    ("load_skill_asset", KIT | {"relative_path": "references/alias.md"}, "missing"),
     ("load_skill_asset", KIT | {"relative_path": "references/../SKILL.md"}, "path-refused"),
     ("load_skill_asset", KIT | {"relative_path": "/etc/passwd"}, "path-refused"),
     ("load_skill_asset", KIT | {"relative_path": "references/out.md"}, "path-refused"),
     ("load_skill_asset", KIT | {"relative_path": "references/gone.md"}, "missing"),
     ("get_skill_script_path", KIT | {"relative_path": "ok.py"}, OK),
     ("get_skill_script_path", KIT | {"relative_path": "gone.py"}, "missing"),
-    ("get_skill_script_path", KIT | {"relative_path": "scripts/denied.py"}, "denied"),
+    ("get_skill_script_path", KIT | {"relative_path": "scripts/denied.py"}, "missing"),
     ("run_script", KIT | {"relative_path": "ok.py"}, "not-loaded"),
     ("unload_skill", KIT, "not-loaded"),
     ("skill", {"name": "no-such"}, "skill-not-found"),
@@ -61,14 +61,14 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("run_script", KIT | {"relative_path": "scripts/ok.py", "args": ["a.txt"]}, OK),
     ("run_script", KIT | {"relative_path": "ok.py", "files": ["data/c.csv"]}, OK),
     ("run_script", KIT | {"relative_path": "fails.py"}, OK),
-    ("run_script", KIT | {"relative_path": "denied.py"}, "denied"),
-    ("run_script", KIT | {"relative_path": "./scripts/denied.py"}, "denied"),
+    ("run_script", KIT | {"relative_path": "denied.py"}, "missing"),
+    ("run_script", KIT | {"relative_path": "./scripts/denied.py"}, "missing"),
     ("run_script", KIT | {"relative_path": "declined.py"}, "declined"),
     ("run_script", KIT | {"relative_path": "gone.py"}, "missing"),
     ("run_script", KIT | {"relative_path": "../SKILL.md"}, "path-refused"),
     ("run_script", KIT | {"relative_path": "odd.xyz"}, "interpreter"),
-    ("run_script", KIT | {"relative_path": "ok.py", "files": ["secret.key"]}, "denied"),
-    ("run_script", KIT | {"relative_path": "ok.py", "args": ["secret.key"]}, "denied"),
+    ("run_script", KIT | {"relative_path": "ok.py", "files": ["secret.key"]}, "missing"),
+    ("run_script", KIT | {"relative_path": "ok.py", "args": ["secret.key"]}, OK),
     ("run_script", KIT | {"relative_path": "ok.py", "files": ["gone.txt"]}, "missing"),
     ("run_script", KIT | {"relative_path": "ok.py", "files": ["/etc/passwd"]}, "missing"),
     ("read_file", {"path": "a.txt"}, OK),
@@ -79,8 +79,8 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("read_file", {"path": "data"}, "not-a-file"),
     ("read_file", {"path": "binary"}, "not-text"),
     ("read_file", {"path": "out"}, "path-refused"),
-    ("read_file", {"path": "secret.key"}, "denied"),
-    ("read_file", {"path": ".agent/skills/hidden/SKILL.md"}, "denied"),
+    ("read_file", {"path": "secret.key"}, "missing"),
+    ("read_file", {"path": ".agent/skills/hidden/SKILL.md"}, "missing"),
     ("read_file", {"path": 7}, "arguments"),
     ("read_file", {"pth": "a.txt"}, "arguments"),
     ("list_dir", {"path": "."}, OK),
@@ -366,7 +366,10 @@ def test_exec(prepared: Callable[[str], Place]) -> None:
             arguments["relative_path"],
             *arguments.get("args", ()),
         )
-        if code:
+        if "denied.py" in arguments["relative_path"] or "secret.key" in json.dumps(arguments):
+            assert done.code == 3, arguments  # a person is told that a rule denies it, and which one
+            assert "of the user's configuration: deny" in done.err
+        elif code:
             assert done.code == exits[code], arguments
             assert came(done.err, place).text.removeprefix("vade: ").strip() == wanted.text, arguments
         else:

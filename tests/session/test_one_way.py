@@ -49,7 +49,6 @@ def test_everything_that_serves_a_model_holds_a_session() -> None:
         "integrations.toolkit",
         "integrations.manager",
         "integrations.mcp.clients",
-        "cli.chat",
         "cli.execution",
         "cli.finding",
         "governance.engine",

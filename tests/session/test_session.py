@@ -219,14 +219,16 @@ def test_a_conversation_of_the_agent_keeps_its_skills_but_not_its_answers(place:
     write = tool("write_file", path="x.txt", content="x")
     model = Scripted([select("greeter"), write, write, final(), write, final()])
     agent = Agent(model, place.build(), approver=Asked(), context=place.context)
-    session = agent.session()
-    assert agent.run("first", session=session).status == "done"
+    conversation = agent.conversation()
+    session = conversation.session
+    assert conversation.run("first").status == "done"
     assert [skill.name for skill in session.active] == ["greeter"]
     assert len(asked) == 1
-    agent.run("second", session=session)
+    conversation.run("second")
+    assert "skill greeter (source project)" in model.seen[-1][1].content  # its instructions too
     assert len(asked) == 2  # each message of a chat is a run of its own
     assert [skill.name for skill in session.active] == ["greeter"]
-    assert agent.session().active == ()
+    assert agent.conversation().session.active == ()
 
 
 def test_load_again_and_unload(place: Place) -> None:

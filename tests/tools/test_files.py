@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from vademecum import Policy
 from vademecum.errors import Declined
 from vademecum.policy.approval import Answer
 from vademecum.policy.base import Effect, Rule
-from vademecum.policy.engine import RUN, default_rules
+from vademecum.policy.engine import allowing, default_rules
 
 
 @pytest.fixture
@@ -103,9 +104,10 @@ def test_what_may_not_be_read_is_not_there(tmp_path: Path) -> None:
     (bench.project / "alias").symlink_to("prod.env")
     assert said(bench, "list_dir") == "plain.txt (10 bytes)"
     assert said(bench, "grep", pattern="secret") == "plain.txt:1: not secret"
-    assert bench.call("read_file", {"path": "prod.env"}).code == "denied"
-    assert bench.call("read_file", {"path": "./prod.env"}).code == "denied"
-    assert bench.call("read_file", {"path": "alias"}).code == "denied"
+    assert bench.call("read_file", {"path": "prod.env"}).code == "missing"
+    assert bench.call("read_file", {"path": "./prod.env"}).code == "missing"
+    assert bench.call("read_file", {"path": "alias"}).code == "missing"
+    assert [record.code for record in bench.records][-3:] == ["denied"] * 3
 
 
 def test_write_file_is_whole_and_shows_its_difference(files: Bench) -> None:
@@ -145,7 +147,7 @@ def test_delete_file_keeps_it(files: Bench) -> None:
 # F5, F6, O4: what needs approval, and what no approval helps.
 
 
-def asking(tmp_path: Path, saying: Saying, *run: Rule) -> Bench:
+def asking(tmp_path: Path, saying: Saying, run: Sequence[Rule] = ()) -> Bench:
     return Bench(tmp_path, policy=Policy(default_rules(), run=run), approver=saying)
 
 
@@ -185,8 +187,7 @@ def test_always_for_this_run_is_exact(tmp_path: Path) -> None:
 
 def test_a_flag_of_this_run_is_an_approval(tmp_path: Path) -> None:
     saying = Saying(Answer("reject"))
-    flags = [Rule("tool", "write_file", Effect.ALLOW, RUN, 1), Rule("write", "*", Effect.ALLOW, RUN, 2)]
-    bench = asking(tmp_path, saying, *flags)
+    bench = asking(tmp_path, saying, run=allowing(["write_file"]))
     assert bench.call("write_file", {"path": "x", "content": "y"}).ok
     assert bench.call("read_file", {"path": "x"}).ok
     assert saying.asked == []

@@ -96,7 +96,7 @@ def test_a_denied_skill_is_not_touched(tmp_path: Path) -> None:
     bench = Bench(tmp_path, policy=denying(("skill", "tried")))
     bench.script("print(1)")
     seen = bench.run(name="no-such.py")
-    assert (seen.code, "x.py" in seen.text) == ("denied", False)
+    assert (seen.code, "x.py" in seen.text) == ("skill-not-found", False)
     assert list(tmp_path.glob("runs/*/calls")) == list(tmp_path.glob("runs/*/skills")) == []
 
 
@@ -108,7 +108,7 @@ def test_a_denied_skill_is_not_read_by_another_tool(tmp_path: Path) -> None:
         index_of(bench.project), place=bench.session.place, policy=bench.policy, runs=tmp_path / "runs"
     )
     for path in ("hidden/SKILL.md", "alias/SKILL.md"):
-        assert session.call_named("read_file", {"path": path}).code == "denied"
+        assert session.call_named("read_file", {"path": path}).code == "missing"
     assert session.call_named("grep", {"pattern": "What"}).text == "no line matches"
     assert session.call_named("list_dir", {"path": "."}).text == ""
 
@@ -119,8 +119,8 @@ def test_copies_and_other_runs_are_not_read(tmp_path: Path) -> None:
         file = bench.project / ".agent/runs/1" / name
         file.parent.mkdir(parents=True)
         file.write_text("x")
-    assert bench.call("read_file", {"path": ".agent/runs/1/skills/001/x/SKILL.md"}).code == "denied"
-    assert bench.call("read_file", {"path": ".agent/runs/1/observations/a.txt"}).ok
+    assert bench.call("read_file", {"path": ".agent/runs/1/skills/001/x/SKILL.md"}).code == "missing"
+    assert bench.call("read_file", {"path": ".agent/runs/1/observations/a.txt"}).code == "missing"
 
 
 def test_every_active_skill_bounds_direct_tools(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_rules_know_a_file_by_its_real_name(tmp_path: Path) -> None:
     (bench.project / "secrets").mkdir()
     (bench.project / "secrets/k").write_text("KEY=SECRET")
     (bench.project / "docs").symlink_to("secrets")
-    assert bench.call("read_file", {"path": "docs/k"}).code == "denied"
+    assert bench.call("read_file", {"path": "docs/k"}).code == "missing"
     assert bench.call("grep", {"pattern": "KEY", "path": "docs"}).text == "no line matches"
     assert bench.call("list_dir", {"path": "docs"}).text == ""
 
@@ -450,11 +450,11 @@ def test_exec_of_files_elsewhere_and_long_words(place: Place, tmp_path: Path) ->
     assert (done.code, "2 columns" in done.out) == (0, True)
     assert place.vade("exec", "--yes", "csv-summary", "summarise.py", "x" * 5000).code == 1
     refused = subprocess.run(
-        ["vade", "--debug", "exec", "csv-summary", "summarise.py"],
+        ["vade", "exec", "csv-summary", "summarise.py"],
         cwd=place.cwd,
         env=place.env,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "vade exec --yes csv-summary summarise.py)" in refused.stderr
+    assert "to allow it this once: vade exec --yes csv-summary summarise.py." in refused.stderr

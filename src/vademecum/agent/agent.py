@@ -69,9 +69,17 @@ class Agent:
     view: View | None = None
     sandbox: Callable[[SandboxName], Sandbox] = choose_sandbox
 
-    def session(self) -> Session:
-        """Return a session for one conversation of several requests: give it to each ``run``."""
-        return Session(
+    def run(self, request: str, *, skills: Sequence[str] = (), before: str = "") -> Outcome:
+        """Do what is asked, in a conversation of its own.
+
+        ``skills`` are loaded first, as the person named them. ``before`` is what was said earlier: the model
+        reads it, and nothing in it is a command.
+        """
+        return self.conversation().run(request, skills=skills, before=before)
+
+    def conversation(self) -> Conversation:
+        """Begin a conversation of several requests: skills stay active from one to the next."""
+        session = Session(
             self.index,
             place=Place.at(self.context),
             policy=self.policy,
@@ -83,15 +91,18 @@ class Agent:
             listener=self.listener,
             sandbox=self.sandbox,
         )
+        return Conversation(self, session)
 
-    def run(
-        self, request: str, *, skills: Sequence[str] = (), before: str = "", session: Session | None = None
-    ) -> Outcome:
-        """Do what is asked.
 
-        ``skills`` are loaded first, as the person named them. ``before`` is what was said earlier: the model
-        reads it, and nothing in it is a command.
-        """
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Several requests to one agent, in one session. Each is a run of its own."""
+
+    agent: Agent
+    session: Session
+
+    def run(self, request: str, *, skills: Sequence[str] = (), before: str = "") -> Outcome:
+        """Do what is asked, with the skills that are active."""
         text = request.encode("utf-8", "replace").decode()
         if not text.strip():
             raise VademecumError("The request is empty: say what is to be done.", code="request")
@@ -100,20 +111,22 @@ class Agent:
             raise VademecumError(
                 f"The request is longer than {most}: put it into a file and name it.", code="request"
             )
-        model = choose_model(self.model) if isinstance(self.model, str) else self.model
+        wanted = self.agent.model
+        model = choose_model(wanted) if isinstance(wanted, str) else wanted
+        active = [skill.skill_id for skill in self.session.active]
         named = list(dict.fromkeys([*skills, *self._called(text)]))
-        return _Task(self, model, session or self.session()).start(text, named, before)
+        return _Task(self.agent, model, self.session).start(text, active, named, before)
 
     def _called(self, request: str) -> list[str]:
         """Skills that the request calls by name; a first word ``/name`` that is none is said to be none."""
         first = commanded(request)
         if first is not None:
-            self.index.get(first)
+            self.agent.index.get(first)
         return [name for name in called_in(request) if self._is_known(name)]
 
     def _is_known(self, name: str) -> bool:
         try:
-            return self.index.get(name).controls.user_invocable
+            return self.agent.index.get(name).controls.user_invocable
         except SkillNotFound:
             return False
 
@@ -127,7 +140,7 @@ class _Task:
         self._session = session
         self._state = State("", "", agent.budget)
 
-    def start(self, request: str, named: Sequence[str], before: str) -> Outcome:
+    def start(self, request: str, active: Sequence[str], named: Sequence[str], before: str) -> Outcome:
         """Run the request from its first prompt on."""
         session = self._session
         mentions = files_in(request, session.place.workspace.is_file)
@@ -147,29 +160,35 @@ class _Task:
             before=untrusted(before, kind="conversation") if before else "",
         )
         session.host = self
-        return Loop(self._model, session, record, self._state, settings=self._settings()).run(named)
+        try:
+            loop = Loop(self._model, session, record, self._state, settings=self._settings())
+            return loop.run(active, named)
+        finally:
+            session.host = None
 
     def has_room_for(self, text: str) -> bool:
         """Return whether a skill's instructions still fit into the prompt."""
         return self._state.has_room_for(text)
 
-    def run_subagent(self, skill: Skill, effect: str) -> Result:
+    def run_subagent(self, skill: Skill, task: str, effect: str) -> Result:
         """Run one skill by itself, with its own context, half of what is left, and the same rules."""
         state = self._state
         budget = state.budget.share(state.spent)
         if min(budget.turns, budget.tool_calls, budget.script_runs) < 1:
             return Result(f"Too little is left of the budget to run {skill.name}.", "budget")
         session = self._session.child()
+        loaded = session.nested_body(skill)
+        request = sections.safe(task) if task else state.request
         record = session.begin(
-            state.request,
+            request,
             model=self._model.name,
             budget=_as_json(budget),
             skills=1,
             parent=self._session.run_id,
         )
         self._session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=_as_json(budget))
-        inner = State(state.request, "This is a run of its own, for the loaded skill alone.", budget)
-        loaded = session.load_nested(skill, effect)
+        inner = State(request, "This is a run of its own, for the loaded skill alone.", budget)
+        session.load_nested(skill, loaded, effect)
         inner.keep(skill, loaded.text)
         outcome = Loop(self._model, session, record, inner, settings=self._settings()).run()
         state.spent.add(inner.spent)

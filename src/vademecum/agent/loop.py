@@ -15,7 +15,7 @@ from vademecum.errors import Declined, ModelFailed, ModelUnavailable, SkillNotFo
 from vademecum.models import sections
 from vademecum.models.base import Message, Model, Reply
 from vademecum.runs.record import Record
-from vademecum.session.base import Result, TextKind
+from vademecum.session.base import Deferred, Result, TextKind
 from vademecum.session.session import Session
 from vademecum.skill.text import visible
 from vademecum.tools import calls
@@ -41,7 +41,8 @@ class Settings:
 class Outcome:
     """What a run came to.
 
-    ``status`` is ``done`` where there is an answer that the model stands by; ``run_id`` finds the record.
+    ``status`` is ``done`` if there is an answer that the model stands by; ``run_id`` finds the record.
+    ``advice`` says to a person what would allow what was refused.
 
     >>> Outcome("20260101-120000-abc1234", "done", "They are the same.", "final_answer").to_json()["status"]
     'done'
@@ -52,6 +53,7 @@ class Outcome:
     answer: str
     stop_reason: str
     stats: dict[str, Any] = field(default_factory=dict)
+    advice: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as ``vade run`` prints it."""
@@ -85,13 +87,17 @@ class Loop:
         self._sleep = sleep
         self._started = time.monotonic()
         self._failures: list[str] = []
+        self._advice = ""
 
-    def run(self, named: Sequence[str] = ()) -> Outcome:
+    def run(self, active: Sequence[str] = (), named: Sequence[str] = ()) -> Outcome:
         """Go on until there is an answer, a limit, a no or an interruption; the record is closed then."""
         try:
-            return self._run(named)
+            return self._run(active, named)
         except Declined as error:
             return self._end("declined", str(error), "declined")
+        except Deferred as deferred:
+            question = deferred.question
+            return self._end("refused", f"{question.wanted} waits for an answer ({question.id}).", "deferred")
         except ModelFailed as error:
             return self._end("failed", f"The model failed: {error}", error.code)
         except KeyboardInterrupt:
@@ -101,11 +107,11 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - whatever it is, the record says how the run ended
             return self._end("failed", f"Unexpected {type(error).__name__}: {error}", "unexpected")
 
-    def _run(self, named: Sequence[str]) -> Outcome:
+    def _run(self, active: Sequence[str], named: Sequence[str]) -> Outcome:
         state = self._state
-        for name in named:
+        for name in dict.fromkeys([*active, *named]):
             skill = self._session.index.get(name)
-            if not skill.controls.user_invocable:
+            if name in named and not skill.controls.user_invocable:
                 raise SkillNotFound(f"The skill {skill.name!r} is not meant to be called by people.")
             loaded = self._kept(self._session.call(calls.UseSkill(skill.skill_id), origin="user"))
             if loaded.code and loaded.kind == "error":
@@ -132,9 +138,10 @@ class Loop:
             match turn.action:
                 case protocol.SelectSkills(skills=skills):
                     return self._select(skills)
-                case protocol.CallTool(tool=tool, arguments=arguments, skill=skill):
+                case protocol.CallTool(tool=tool, arguments=arguments, skill=skill, source=source):
                     state.spent.tool_calls += 1
-                    return self._session.call_named(tool, arguments, for_skill=skill)
+                    named = f"{source}:{skill}" if skill and source else skill or None
+                    return self._session.call_named(tool, arguments, for_skill=named)
                 case calls.RunScript():
                     state.spent.tool_calls += 1
                     state.spent.script_runs += 1
@@ -151,9 +158,10 @@ class Loop:
             found = [self._session.find(use.name, use.source) for use in wanted]
         except VademecumError as error:
             return Result(str(error), error.code, "error")
+        tasks = {skill.skill_id: use.task for skill, use in zip(found, wanted, strict=True)}
         found.sort(key=lambda skill: skill.meta.metadata.get("kind") != "coordinator")
         results = [
-            self._kept(self._session.call(calls.UseSkill(skill.skill_id)))
+            self._kept(self._session.call(calls.UseSkill(skill.skill_id, task=tasks[skill.skill_id])))
             for skill in found[:MAX_BODIES_A_TURN]
         ]
         lines = [result.text for result in results]
@@ -268,6 +276,7 @@ class Loop:
         state.observed.append(prompt.Observed(line, framed, kept))
         self._record.add("observation", line=line, code=result.code, kept=kept, characters=len(result.text))
         if kind != "plan_update":
+            self._advice = result.advice
             self._failures = [*self._failures, f"{about} {result.code} {result.text}"] if result.code else []
 
     def _stuck(self) -> str | None:
@@ -277,12 +286,12 @@ class Loop:
 
     def _finish(self, answer: protocol.FinalAnswer) -> Outcome:
         text = answer.text
+        if answer.complete:
+            return self._end("done", text, "final_answer")
         last = self._state.observed[-1].line if self._state.observed else ""
         if last.endswith((": denied", ": declined", ": refused")):
             return self._end("refused", text, "refused")
-        if not answer.complete:
-            return self._end("degraded", text, "incomplete")
-        return self._end("done", text, "final_answer")
+        return self._end("degraded", text, "incomplete")
 
     def _give_up(self, reason: str) -> Outcome:
         """An answer that says plainly that it is not the one that was asked for."""
@@ -297,7 +306,8 @@ class Loop:
             "seconds": round(time.monotonic() - self._started, 3),
         }
         stats["skills"] = sorted(self._state.loaded_names)
-        outcome = Outcome(self._record.run_id, status, answer, reason, stats)
+        advice = self._advice if status == "refused" else ""
+        outcome = Outcome(self._record.run_id, status, answer, reason, stats, advice)
         try:
             self._session.finish({**outcome.to_json(), "request": self._state.request})
         except (OSError, VademecumError) as error:

@@ -53,7 +53,8 @@ class CallTool(calls.Parameters):
 
     tool: Annotated[str, Meta(extra_json_schema={"enum": list(CALLED_AS_TOOLS)})]
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
-    skill: calls.SkillName | None = None
+    skill: calls.SkillName = ""
+    source: calls.Source = ""
 
 
 class FinalAnswer(calls.Parameters):
@@ -170,8 +171,9 @@ def _action(given: Any, problems: list[str]) -> tuple[str, Any]:
     value = given.get("payload")
     if payload is SelectSkills and isinstance(value, dict) and isinstance(value.get("skills"), list):
         named = [{"name": each} if isinstance(each, str) else each for each in value["skills"]]
-        value = {**value, "skills": named}
-    action = calls.convert(value, payload, inside)
+        found = [calls.convert(each, calls.UseSkill, inside) for each in named]
+        value = {**value, "skills": [calls.said(each) for each in found if each is not None]}
+    action = None if inside else calls.convert(value, payload, inside)
     if isinstance(action, CallTool) and action.tool not in CALLED_AS_TOOLS:
         hint = meant(
             nearest(action.tool, CALLED_AS_TOOLS), otherwise=f"there are {', '.join(CALLED_AS_TOOLS)}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from vademecum.agent.agent import Agent
+from vademecum.agent.agent import Agent, Conversation
 from vademecum.agent.loop import Outcome
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import print_text, yes_option
@@ -21,7 +21,6 @@ from vademecum.errors import VademecumError
 from vademecum.policy.engine import Policy, allowing
 from vademecum.runs.reading import read_run, run_ids
 from vademecum.runs.record import runs_directory
-from vademecum.session.session import Session
 from vademecum.skill.text import visible
 
 MAX_REMEMBERED = 10
@@ -31,17 +30,16 @@ _HELP = "/skills lists the skills, /NAME calls one, /plan shows the last plan, /
 
 
 @dataclass
-class Conversation:
-    """One session, and what was said in it so far."""
+class Chat:
+    """One conversation, and what was said in it so far."""
 
-    agent: Agent
-    session: Session
+    conversation: Conversation
     said: list[tuple[str, Outcome]] = field(default_factory=list)
 
     def say(self, text: str) -> Outcome:
         """One message; the model also reads the last ones."""
         before = "\n".join(f"asked: {_quoted(a)}\nanswered: {_quoted(b.answer)}" for a, b in self.said)
-        outcome = self.agent.run(text, before=before, session=self.session)
+        outcome = self.conversation.run(text, before=before)
         self.said = [*self.said, (text, outcome)][-MAX_REMEMBERED:]
         return outcome
 
@@ -67,7 +65,7 @@ def chat_command(*, model: str | None, allow: tuple[str, ...], yes: bool, **word
         approver=approver_for(yes=yes, replay=again()),
         context=context,
     )
-    conversation = Conversation(agent, agent.session())
+    chat = Chat(agent.conversation())
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - history and editing for input()
     click.echo(f"{name} · {len(agent.index):,} skills · {_HELP}", err=True)
@@ -83,19 +81,19 @@ def chat_command(*, model: str | None, allow: tuple[str, ...], yes: bool, **word
             return 0
         if line:
             try:
-                _turn(conversation, line, context)
+                _turn(chat, line, context)
             except KeyboardInterrupt:
                 click.echo("", err=True)
             except VademecumError as error:
                 click.echo(f"vade: {visible(str(error))}", err=True)
 
 
-def _turn(conversation: Conversation, line: str, context: Context) -> None:
+def _turn(chat: Chat, line: str, context: Context) -> None:
     match line.split(maxsplit=1)[0]:
         case "/help":
             click.echo(_HELP)
         case "/skills":
-            for skill in conversation.agent.index.for_people():
+            for skill in chat.conversation.agent.index.for_people():
                 click.echo(f"/{skill.name}  {visible(skill.description)[:80]}")
         case "/plan":
             _show_plan(context)
@@ -103,14 +101,14 @@ def _turn(conversation: Conversation, line: str, context: Context) -> None:
             for run_id in run_ids(runs_directory(context))[-10:]:
                 click.echo(visible(run_id))
         case _:
-            _answer(conversation, line)
+            _answer(chat, line)
 
 
-def _answer(conversation: Conversation, line: str) -> None:
+def _answer(chat: Chat, line: str) -> None:
     progress = Progress(quiet=False)
-    conversation.session.listener = progress
+    chat.conversation.session.listener = progress
     try:
-        outcome = conversation.say(line)
+        outcome = chat.say(line)
     finally:
         progress.done()
     if progress.printed != outcome.answer:

@@ -30,9 +30,9 @@ from vademecum.registry.index import SkillIndex
 from vademecum.session.place import project_of
 from vademecum.skill.assets import list_assets
 from vademecum.skill.digest import skill_digest
-from vademecum.skill.names import normal
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import visible
+from vademecum.wildcards import comparable
 
 _SAID = {
     "linked": "Linked: {place}",
@@ -128,7 +128,7 @@ def unlink_command(  # noqa: PLR0913 - one for each option
     """Take away what vade link made, and nothing else."""
     _check_names(names, everything=everything)
     context = Context.current()
-    chosen = None if everything else [normal(name) for name in names]
+    chosen = None if everything else [comparable(name) for name in names]
     done = unlink(chosen, _base(scope, context), agents=agents, force=force)
     if as_json:
         print_json({"scope": scope, "links": [one.to_json() for one in done]})
@@ -165,7 +165,7 @@ def _chosen(
             _require(skill, gate)
             allowed.append(skill)
         except Denied as error:
-            left_out.append({"name": skill.name, "reason": str(error).rstrip(".")})
+            left_out.append({"name": skill.name, "reason": error.in_full.rstrip(".")})
     return allowed, left_out
 
 

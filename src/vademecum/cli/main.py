@@ -152,6 +152,8 @@ def run(words: Sequence[str]) -> int:
 
 def _advised(error: VademecumError) -> str:
     """The error's own words, with where to look when it could not guess."""
+    if error.advice:
+        return error.in_full
     guessed = not isinstance(error, SkillNotFound) or ":" in str(error)
     return str(error) if guessed else f"{error} `vade list` shows all there are."
 

@@ -68,7 +68,7 @@ def raised(result: Result) -> Result:
         return result
     match result.code:
         case "denied" | "declined":
-            raise Denied(result.text)
+            raise Denied(result.text, advice=result.advice)
         case "skill-not-found":
             raise SkillNotFound(result.text)
         case "missing":

@@ -20,8 +20,8 @@ from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.models.base import Model
 from vademecum.models.choose import choose_model
-from vademecum.policy.bounds import RISKS
 from vademecum.policy.engine import Policy, allowing
+from vademecum.skill.text import visible
 
 # What a run that failed before its first turn failed of.
 _EXIT_REASONS = {"skill-not-found": 4, "denied": 3}
@@ -33,9 +33,8 @@ model_option = click.option(
 allow_option = click.option(
     "--allow",
     multiple=True,
-    type=click.Choice([*RISKS]),
-    metavar="TOOL",
-    help="Approve this tool for this run; repeatable.",
+    metavar="TOOL[(PATTERN)]",
+    help="Approve this tool for this run, such as write_file or 'write_file(reports/*)'; repeatable.",
 )
 
 
@@ -91,6 +90,8 @@ def run_command(  # noqa: PLR0913 - one for each option
         print_json(outcome.to_json())
     else:
         _show(outcome, progress, quiet=quiet)
+    if outcome.advice:
+        click.echo(f"vade: it was refused: {visible(outcome.advice)}.", err=True)
     return _EXIT_REASONS.get(outcome.stop_reason) or _EXIT[outcome.status]
 
 

@@ -13,7 +13,7 @@ from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
-from vademecum.policy.engine import Policy
+from vademecum.policy.engine import Policy, allowing
 from vademecum.runs.reading import PastRun, read_run, run_ids
 from vademecum.runs.record import Event, check_place, runs_directory
 from vademecum.skill.text import visible
@@ -83,7 +83,9 @@ def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:
     context = Context.current()
     directory = runs_directory(context)
     run = read_run(directory, run_id or _latest(directory))
-    done = replay(run, IndexWords(**words).build(), Policy.load(context))
+    started = run.first("run_started")
+    allowed = allowing(started.data.get("allow", ()) if started else ())
+    done = replay(run, IndexWords(**words).build(), Policy.load(context, run=allowed))
     compared, found = done.compared, [*done.differences]
     if run.first("charter") is not None:
         from vademecum.governance.replay import replay_outcomes

@@ -70,7 +70,7 @@ class Scripts:
     >>> scripts.call("skill:file-diff/scripts/compare.py", Actor("a1", "clerk"), {})
     Traceback (most recent call last):
     ...
-    vademecum.errors.Denied: ask script 'file-diff/scripts/compare.py', because ... (nobody is there to ask).
+    vademecum.errors.Denied: ask script 'file-diff/scripts/compare.py' (nobody is there to ask).
     """
 
     def __init__(self, session: Session) -> None:
@@ -86,7 +86,7 @@ class Scripts:
         call = RunScript(skill.skill_id, found["script"], arguments_of(parameters), files)
         seen = self._session.call(call)
         if seen.code == "denied":
-            raise Denied(seen.text)
+            raise Denied(seen.text, advice=seen.advice)
         if seen.code or seen.facts.get("exit_code") != 0:
             raise ToolRefused(seen.text, code=seen.code or "script-failed")
         agent.state.update(_changes_in(_printed(seen)))

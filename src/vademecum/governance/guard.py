@@ -22,7 +22,7 @@ T = TypeVar("T")
 # With these codes a tool says that it did not even begin. After any other something may have happened.
 NOT_BEGUN = frozenset(
     {
-        "arguments", "declined", "denied", "dependencies", "file-refused", "header", "interpreter",
+        "arguments", "changed", "declined", "denied", "dependencies", "file-refused", "header", "interpreter",
         "load-refused", "missing", "no-tool", "not-a-directory", "not-a-file", "not-text", "path-refused",
         "pattern", "sandbox-failed", "skill-not-found", "too-large", "tool-refused", "unusable", "url",
     }

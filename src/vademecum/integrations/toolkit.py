@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vademecum.context import Context
+from vademecum.errors import ConfigError
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form
+from vademecum.nearest import meant, nearest
 from vademecum.policy.approval import Approver
 from vademecum.policy.base import Decider
 from vademecum.registry.build import build_index
@@ -54,6 +56,10 @@ class Toolkit:
     ) -> None:
         place = Place.at(context)
         self._tools = tuple(tools)
+        for name in self._tools:
+            if name not in schemas.ALL_TOOLS:
+                hint = meant(nearest(name, schemas.ALL_TOOLS), otherwise=f"there are {schemas.ALL_TOOLS}")
+                raise ConfigError(f"There is no tool {name!r}: {hint}")
         self._begin: Callable[[], Session] = lambda: Session(
             build_index(context=place.context) if index is None else index,
             place=place,

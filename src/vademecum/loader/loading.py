@@ -197,15 +197,19 @@ def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> Fil
     return FileText(path, text, hashlib.sha256(data).hexdigest(), len(data), hidden)
 
 
+def no_file(skill: Skill, relative: str, sees: Sees) -> LoadRefused:
+    """Return the error for a file that is not there, or must look as if it were not."""
+    hint = hint_about(relative, list_assets(skill, sees=sees))
+    return LoadRefused(f"Skill {skill.name!r} has no file {relative[:200]!r}: {hint}", code="missing")
+
+
 def _unreadable(
     skill: Skill, relative: str, error: OSError | FileRefused, sees: Sees = everything
 ) -> LoadRefused:
     if isinstance(error, FileRefused):
         return _refused(skill, relative, error.code, "is not a plain file of that skill")
     if isinstance(error, FileNotFoundError):
-        hint = hint_about(relative, list_assets(skill, sees=sees))
-        text = f"Skill {skill.name!r} has no file {relative[:200]!r}: {hint}"
-        return LoadRefused(text, code="missing")
+        return no_file(skill, relative, sees)
     return _refused(skill, relative, "missing", f"cannot be read ({error.strerror})")
 
 

@@ -37,6 +37,7 @@ class Answer(Struct, frozen=True):
     """What was answered: "always" for how long and where; a rejection may carry a message for the model.
 
     ``seen`` says whether a person looked at this very question, ``absent`` that nobody was there to do so.
+    ``message`` is for the model, ``advice`` for people.
     """
 
     verdict: Verdict
@@ -45,6 +46,7 @@ class Answer(Struct, frozen=True):
     seconds: float | None = None
     seen: bool = True
     absent: bool = False
+    advice: str = ""
 
 
 class Approver(Protocol):
@@ -56,7 +58,7 @@ class Approver(Protocol):
 
 
 class Nobody:
-    """Is not there: every question is rejected at once, with the command that would not need to ask."""
+    """Is not there: every question is rejected at once; people get the command that would not need to ask."""
 
     def __init__(self, replay: str = "") -> None:
         self._replay = replay
@@ -67,11 +69,11 @@ class Nobody:
         >>> from vademecum.policy.base import Effect
         >>> request = Request("skill", ("x",))
         >>> question = Question("1", (request,), Decision(Effect.ASK, None, "skill", "x"))
-        >>> Nobody(replay="vade show x --yes").ask(question).message
-        'nobody is there to ask; to allow it this once: vade show x --yes'
+        >>> Nobody(replay="vade show x --yes").ask(question).advice
+        'to allow it this once: vade show x --yes'
         """
-        replay = f"; to allow it this once: {self._replay}" if self._replay else ""
-        return Answer("reject", f"nobody is there to ask{replay}", seen=False, absent=True)
+        advice = f"to allow it this once: {self._replay}" if self._replay else ""
+        return Answer("reject", "nobody is there to ask", seen=False, absent=True, advice=advice)
 
 
 class Consent:

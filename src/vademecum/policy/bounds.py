@@ -57,27 +57,36 @@ def needs_approval(tool: str, *, careful: Iterable[str] = ()) -> Decision | None
     return Decision(Effect.ASK, Rule("tool", says, Effect.ASK, layer, 0, remedy), "tool", tool)
 
 
-_OTHER_NAMES = {
-    "read": "read_file",
-    "view": "read_file",
-    "notebookread": "read_file",
-    "ls": "list_dir",
-    "glob": "list_dir",
-    "search": "grep",
-    "write": "write_file",
-    "edit": "write_file",
-    "multiedit": "write_file",
-    "notebookedit": "write_file",
-    "webfetch": "network_request",
-    "fetch": "network_request",
-    "bash": "run_script",
-    "shell": "run_script",
+READING = ("read_file", "list_dir", "grep")
+_CHANGING = ("write_file", "edit_file")
+# What others call our tools. `run_command` is bounded here already.
+_WORDS = {
+    "read": ("read_file",),
+    "view": ("read_file",),
+    "notebookread": ("read_file",),
+    "ls": ("list_dir",),
+    "glob": ("list_dir",),
+    "grep": ("grep",),
+    "search": ("grep",),
+    "write": _CHANGING,
+    "edit": _CHANGING,
+    "multiedit": _CHANGING,
+    "notebookedit": _CHANGING,
+    "webfetch": ("network_request",),
+    "fetch": ("network_request",),
+    "bash": ("run_command", "run_script"),
+    "shell": ("run_command", "run_script"),
 }
-_TOOLS = {name.replace("_", ""): name for name in RISKS} | _OTHER_NAMES
+_OWN = {name.replace("_", ""): (name,) for name in (*RISKS, "edit_file", "run_command")}
+# The kinds of scripts that a command which is only an interpreter would run.
+_INTERPRETED = {
+    "python": (".py",),
+    "python3": (".py",),
+    "bash": (".sh",),
+    "sh": (".sh",),
+    "node": (".js", ".mjs", ".cjs"),
+}
 _ENTRY = re.compile(r"(?P<name>[^()\s]+)(?:\((?P<argument>.*)\))?\Z", re.DOTALL)
-# Which of a skill's scripts a command that is only an interpreter would run.
-_INTERPRETED = {"python": "py", "python3": "py", "bash": "sh", "sh": "sh", "node": "[jm]s"}
-_SUFFIXES = {"py": ("*.py",), "sh": ("*.sh",), "[jm]s": ("*.js", "*.mjs", "*.cjs")}
 
 
 class Bound(Struct, frozen=True):
@@ -88,40 +97,48 @@ class Bound(Struct, frozen=True):
 
 
 class Bounds(Struct, frozen=True):
-    """All that a skill's ``allowed-tools`` lets through, and the entries that mean nothing here."""
+    """Everything that a skill's ``allowed-tools`` lets through, and the entries that mean nothing here."""
 
     allowed: tuple[Bound, ...]
-    unknown: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> Bounds:
-        """Understand the entries.
+        """Understand the entries. If none is understood, the reading tools stay.
 
-        >>> Bounds.of(["Bash(git:*)", "Bash(python scripts/a.py:*)"])
-        Bounds(allowed=(Bound(tool='run_script', pattern='scripts/a.py'),), unknown=('Bash(git:*)',))
+        >>> Bounds.of(["Read(docs/**)", "mcp__x"])
+        Bounds(allowed=(Bound(tool='read_file', pattern='docs/*'),), unknown=('mcp__x',))
+        >>> [bound.tool for bound in Bounds.of(["mcp__x"]).allowed]
+        ['read_file', 'list_dir', 'grep']
         """
         understood = [(entry, _understand(entry)) for entry in _joined(entries)]
-        allowed = [bound for _, bounds in understood for bound in bounds]
-        return cls(tuple(allowed), tuple(entry for entry, bounds in understood if not bounds))
+        allowed = tuple(bound for _, bounds in understood for bound in bounds)
+        unknown = tuple(entry for entry, bounds in understood if not bounds)
+        return cls(allowed or (tuple(map(Bound, READING)) if unknown else ()), unknown)
 
     def let_through(self, tool: str, resources: Iterable[str]) -> bool:
-        """Whether a tool may be used on all of these."""
-        patterns = [bound.pattern for bound in self.allowed if bound.tool == tool]
+        """Return whether a tool may be used on all of these."""
+        patterns = [bound.pattern for bound in self.allowed if bound.tool in {tool, "*"}]
         if not patterns:
             return False
         return "*" in patterns or all(any(matches(p, text) for p in patterns) for text in resources)
 
 
 def bounded(
-    tool: str, resources: Iterable[str], *, skill: str, allowed_tools: Iterable[str] | None
+    tool: str,
+    resources: Iterable[str],
+    *,
+    skill: str,
+    allowed_tools: Iterable[str] | None,
+    effect: Effect = Effect.DENY,
 ) -> Decision | None:
-    """Deny, where a skill names its tools and this is none of them; nothing where it names none at all."""
+    """Return a decision if a skill names its tools and this is none of them; nothing otherwise."""
     if allowed_tools is None or Bounds.of(allowed_tools).let_through(tool, resources):
         return None
     layer = f"'allowed-tools' of skill {skill!r}"
     remedy = "let the skill's author add it to 'allowed-tools'"
-    rule = Rule("tool", f"does not name {tool!r} for this", Effect.DENY, layer, 0, remedy)
-    return Decision(Effect.DENY, rule, "tool", tool)
+    rule = Rule("tool", f"does not name {tool!r} for this", effect, layer, 0, remedy)
+    return Decision(effect, rule, "tool", tool)
 
 
 def _joined(entries: Iterable[str]) -> list[str]:
@@ -132,23 +149,33 @@ def _joined(entries: Iterable[str]) -> list[str]:
             whole[-1] += f" {entry}"
         else:
             whole.append(entry)
-    return whole
+    return [entry for entry in whole if entry.strip()]
 
 
 def _understand(entry: str) -> list[Bound]:
     found = _ENTRY.match(entry.strip())
     if found is None:
         return []
-    tool = _TOOLS.get(found["name"].replace("_", "").replace("-", "").casefold())
+    if found["name"] == "*":
+        return [Bound("*")]
+    word = found["name"].replace("_", "").replace("-", "").casefold()
+    tools = _OWN.get(word) or _WORDS.get(word, ())
     argument = (found["argument"] or "").strip()
-    if tool is None:
-        return []
     if argument in {"", "*", ":*", "**"}:
-        return [Bound(tool)]
-    if tool == "run_script":
-        return [Bound(tool, pattern) for pattern in _scripts(argument)]
-    if tool == "network_request":
-        return [Bound(tool, argument.removeprefix("domain:"))]
+        return [Bound(tool) for tool in tools]
+    return [bound for tool in tools for bound in _narrowed(tool, argument)]
+
+
+def _narrowed(tool: str, argument: str) -> list[Bound]:
+    """The bounds of one tool with an argument, as the words before it write it."""
+    match tool:
+        case "network_request":
+            return [Bound(tool, argument.removeprefix("domain:"))]
+        case "run_command":
+            prefix = argument.removesuffix(":*").removesuffix(" *")
+            return [Bound(tool, f"{prefix} *" if prefix != argument else argument)]
+        case "run_script":
+            return [Bound(tool, pattern) for pattern in _scripts(argument)]
     return [Bound(tool, argument.removeprefix("./").replace("**", "*"))]
 
 
@@ -156,9 +183,8 @@ def _scripts(command: str) -> list[str]:
     """Which scripts of the skill a command for a shell would run: ``scripts/x.py``, or all of a kind."""
     words = command.removesuffix(":*").removesuffix(" *").split()
     for word in words:
-        _, found, tail = word.rpartition("scripts/")
-        if found and (word.startswith("scripts/") or "/scripts/" in word):
+        _, found, tail = f"/{word}".rpartition("/scripts/")
+        if found:
             return [f"scripts/{tail}"]
-    if len(words) == 1 and words[0] in _INTERPRETED:
-        return [f"scripts/{suffix}" for suffix in _SUFFIXES[_INTERPRETED[words[0]]]]
-    return []
+    kinds = _INTERPRETED.get(words[0], ()) if len(words) == 1 else ()
+    return [f"scripts/*{kind}" for kind in kinds]

@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from vademecum.config import AgentSettings, LoadedConfig, PermissionRule, load_config
+from vademecum.config import TOOLS, AgentSettings, LoadedConfig, PermissionRule, load_config
 from vademecum.context import Context
+from vademecum.errors import ConfigError
+from vademecum.nearest import meant, nearest
 from vademecum.policy.base import Decision, Effect, Request, Rule
 from vademecum.policy.grants import Trust, grants_file
-from vademecum.wildcards import covers, is_plain, matches, matches_exactly
+from vademecum.wildcards import comparable, covers, is_plain, matches, matches_exactly
 
-# Whoever may write here decides what is allowed, or what runs next.
-OUR_OWN = tuple(
-    f"{prefix}{name}{rest}" for name in (".git", ".agent") for prefix in ("", "*/") for rest in ("", "/*")
+# Whoever may write here decides what is allowed, or what runs next: no rule, flag or answer opens these.
+_CLOSED = tuple(
+    (permission, f"{prefix}{name}{rest}")
+    for permission in ("write", "delete")
+    for name in (".git", ".agent")
+    for prefix in ("", "*/")
+    for rest in ("", "/*")
 )
-# What holds where nobody wrote a rule: looking is allowed, doing is asked for.
+# What a shell, an editor or a package manager runs by itself when somebody next works here.
+_STARTUP = (
+    ".envrc", ".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv", ".zprofile", ".vscode/tasks.json",
+    ".vscode/settings.json", ".idea/*", "sitecustomize.py", "usercustomize.py", ".npmrc", ".pypirc",
+)  # fmt: skip
+# Keys and passwords: reading them is asked about.
+_CREDENTIALS = (
+    ".env", ".env.*", ".netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", "*.pem", "*.key", "*.p12",
+    "*.pfx", "*.jks", "*.keystore", "*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "credentials",
+    "credentials.json", ".aws/*", ".ssh/*", ".gnupg/*", ".docker/config.json", ".kube/config",
+)  # fmt: skip
+
+
+def _anywhere(patterns: Iterable[str]) -> Iterator[str]:
+    for pattern in patterns:
+        yield from (pattern, f"*/{pattern}")
+
+
+# What holds if nobody wrote a rule: looking is allowed, doing is asked for.
 _DEFAULTS = (
     ("skill", "*", Effect.ALLOW),
     ("resource", "*", Effect.ALLOW),
@@ -28,20 +53,27 @@ _DEFAULTS = (
     ("tool", "grep", Effect.ALLOW),
     ("tool", "run_script", Effect.ALLOW),  # which script is asked for by itself
     ("read", "*", Effect.ALLOW),
-    ("read", "*.agent/runs/*", Effect.DENY),  # copies of skills, other runs
-    ("read", "*.agent/runs/*/observations/*", Effect.ALLOW),
+    *(("read", pattern, Effect.ASK) for pattern in _anywhere(_CREDENTIALS)),
+    ("read", "*.agent/runs/*", Effect.DENY),  # what other conversations saw
     ("write", "*", Effect.ASK),
     ("delete", "*", Effect.ASK),
-    *((permission, pattern, Effect.DENY) for permission in ("write", "delete") for pattern in OUR_OWN),
+    *((each, pattern, Effect.DENY) for each in ("write", "delete") for pattern in _anywhere(_STARTUP)),
     ("network", "*", Effect.ASK),
     ("private-network", "*", Effect.DENY),
     ("script-network", "*", Effect.ASK),
 )
+FIXED = "the fixed rules"
 DEFAULTS = "the defaults"
 USER = "the user's configuration"
 PROJECT = "the project's configuration"
 RUN = "this run"
 MAX_TABLES = 1000
+
+
+def fixed_rules() -> list[Rule]:
+    """Return the rules that nothing lifts."""
+    remedy = "no rule, flag or answer allows it"
+    return [Rule(*rule, Effect.DENY, FIXED, n, remedy) for n, rule in enumerate(_CLOSED, 1)]
 
 
 def default_rules() -> list[Rule]:
@@ -65,25 +97,34 @@ def _remedy(layer: str, number: int) -> str:
     return "leave out the flag that refuses it" if layer == RUN else ""
 
 
-def allowing(tools: Iterable[str]) -> list[Rule]:
-    """The rules of a run that was started with ``--allow``, one tool after the other."""
-    finer = {
-        "run_script": "script",
-        "write_file": "write",
-        "delete_file": "delete",
-        "network_request": "network",
-    }
-    wanted: list[tuple[str, str, Effect]] = []
-    for tool in tools:
-        wanted.append(("tool", tool, Effect.ALLOW))
-        if tool in finer:
-            wanted.append((finer[tool], "*", Effect.ALLOW))
-    # What nobody may write stays so: a flag for writing means the project's own files.
-    kept = (".git/*", "*/.git/*", ".agent/*", "*/.agent/*")
-    wanted += [("write", pattern, Effect.DENY) for pattern in kept]
-    return (
-        [Rule(*rule, RUN, number) for number, rule in enumerate(wanted, 1)] if len(wanted) > len(kept) else []
-    )
+_ALLOWED = re.compile(r"(?P<tool>\w+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
+_FINER = {
+    "read_file": "read",
+    "list_dir": "read",
+    "grep": "read",
+    "run_script": "script",
+    "write_file": "write",
+    "delete_file": "delete",
+    "network_request": "network",
+}
+APPROVAL = "approval"
+
+
+def allowing(words: Iterable[str]) -> list[Rule]:
+    """Return the rules of a run with ``--allow``: each answers what would be asked, and lifts no deny.
+
+    >>> [str(rule) for rule in allowing(["write_file(reports/*)"])][1]
+    "rule 2 of this run: allow write 'reports/*'"
+    """
+    wanted: list[tuple[str, str]] = []
+    for word in words:
+        found = _ALLOWED.fullmatch(word)
+        tool, pattern = (found["tool"], found["pattern"] or "*") if found else (word, "*")
+        if tool not in TOOLS:
+            hint = meant(nearest(tool, TOOLS), otherwise=f"there are {', '.join(TOOLS)}.")
+            raise ConfigError(f"--allow {word}: there is no tool {tool!r}: {hint}")
+        wanted += [("tool", tool), (_FINER[tool], pattern), (APPROVAL, f"{tool} {pattern}")]
+    return [Rule(*rule, Effect.ALLOW, RUN, number) for number, rule in enumerate(wanted, 1)]
 
 
 class _Test(NamedTuple):
@@ -117,7 +158,7 @@ class RuleTable:
         self._by_end: dict[str, list[_Test]] = {}
         self._short: list[_Test] = []
         for place, rule in enumerate(self._rules):
-            self._add(rule.pattern, place)
+            self._add(comparable(rule.pattern), place)
         self._short.sort(key=_latest)
         for start, tests in self._by_start.items():
             others = [test for test in self._short if start.startswith(test.beginning)]
@@ -168,8 +209,8 @@ def _last_of(tests: list[_Test], resource: str, found: int) -> int:
     return found
 
 
-# What decides, what can only tighten, what has the last word; nothing where there is no rule.
-Tables = tuple[RuleTable | None, RuleTable | None, RuleTable | None]
+# As in `Policy._layers`; nothing if a layer has no rule for a permission.
+Tables = tuple[RuleTable | None, RuleTable | None, RuleTable | None, RuleTable | None]
 _effect_of = attrgetter("effect")
 
 
@@ -195,9 +236,9 @@ class Rules(NamedTuple):
 class Policy:
     """Decides by rules: the last that matches wins, no match asks, of several resources the strictest counts.
 
-    The layers, in their order: ``defaults``, the ``user``'s rules, the ``project``'s, those for the agent
-    that asks, and the words of this very ``run``. A project that is not ``trusted`` can make an answer
-    stricter, never milder.
+    The fixed rules come first, then the ``user``'s rules (on top of the ``defaults``, with those for the
+    agent that asks): what they deny is denied. A ``project`` can make an answer stricter; if it is
+    ``trusted``, it can also allow what would be asked. ``run`` allows what would be asked in this very run.
 
     >>> from vademecum.policy.base import Request
     >>> policy = Policy.load()
@@ -241,6 +282,12 @@ class Policy:
             run=run,
         )
 
+    @property
+    def allow(self) -> tuple[str, ...]:
+        """What this run was allowed, as ``--allow`` has it."""
+        words = (rule.pattern.partition(" ") for rule in self._run if rule.permission == APPROVAL)
+        return tuple(tool if pattern == "*" else f"{tool}({pattern})" for tool, _, pattern in words)
+
     def decide(self, request: Request) -> Decision:
         """Say what may happen to all of the resources together."""
         permission = request.permission
@@ -248,9 +295,9 @@ class Policy:
         tables = self._tables.get(key) or self._compiled(key)
         resources = request.resources
         if len(resources) == 1:
-            effect, rule = _effect_on(resources[0], tables)
+            effect, rule = self._effect_on(resources[0], tables)
             return Decision(effect, rule, permission, resources[0])
-        decisions = [Decision(*_effect_on(each, tables), permission, each) for each in resources]
+        decisions = [Decision(*self._effect_on(each, tables), permission, each) for each in resources]
         return max(decisions, key=_effect_of, default=Decision(Effect.DENY, None, permission, ""))
 
     def unreachable(self) -> list[tuple[Rule, Rule]]:
@@ -266,15 +313,11 @@ class Policy:
                     found.setdefault(rule, winner)
         return [pair for pair in found.items() if pair[0].layer != DEFAULTS]
 
-    def _layers(self, agent: str) -> tuple[list[Rule], list[Rule], list[Rule]]:
-        """What decides, what can only tighten, and what has the last word."""
+    def _layers(self, agent: str) -> tuple[list[Rule], list[Rule], list[Rule], list[Rule]]:
+        """The fixed rules, the user's own on top of the defaults, the project's, and those of this run."""
         user, project = self._user, self._project
-        base = [*self._defaults, *user.everybody]
-        if self._trusted:
-            base += [*project.everybody, *user.for_agent(agent), *project.for_agent(agent)]
-            return base, [], list(self._run)
-        base += user.for_agent(agent)
-        return base, [*project.everybody, *project.for_agent(agent)], list(self._run)
+        own = [*self._defaults, *user.everybody, *user.for_agent(agent)]
+        return fixed_rules(), own, [*project.everybody, *project.for_agent(agent)], list(self._run)
 
     def _compiled(self, key: tuple[str, str]) -> Tables:
         permission, agent = key
@@ -282,26 +325,30 @@ class Policy:
             [rule for rule in layer if rule.permission == permission or _is_for(rule, permission)]
             for layer in self._layers(agent)
         )
-        base, tightening, run = (RuleTable(rules) if rules else None for rules in layers)
-        tables = (base, tightening, run)
+        fixed, own, project, run = (RuleTable(rules) if rules else None for rules in layers)
         if len(self._tables) > MAX_TABLES:  # names come from outside
             self._tables.clear()
-        self._tables[key] = tables
+        tables = self._tables[key] = (fixed, own, project, run)
         return tables
 
-
-def _effect_on(resource: str, tables: Tables) -> tuple[Effect, Rule | None]:
-    base, tightening, run = tables
-    rule = run.last_match(resource) if run is not None else None
-    if rule is not None:
-        return rule.effect, rule
-    rule = base.last_match(resource) if base is not None else None
-    effect = Effect.ASK if rule is None else rule.effect
-    if tightening is not None:
-        stricter = tightening.last_match(resource)
-        if stricter is not None and stricter.effect > effect:
-            return stricter.effect, stricter
-    return effect, rule
+    def _effect_on(self, resource: str, tables: Tables) -> tuple[Effect, Rule | None]:
+        """Decide about one resource: a deny is final, and each later layer can do less."""
+        fixed, own, project, run = tables
+        if not resource.isascii():
+            resource = comparable(resource)
+        if fixed is not None and (rule := fixed.last_match(resource)) is not None:
+            return rule.effect, rule
+        rule = own.last_match(resource) if own is not None else None
+        effect = Effect.ASK if rule is None else rule.effect
+        if effect is not Effect.DENY and project is not None:
+            found = project.last_match(resource)
+            if found is not None and (self._trusted or found.effect > effect):
+                effect, rule = found.effect, found
+        if effect is not Effect.DENY and run is not None:
+            found = run.last_match(resource)
+            if found is not None and (effect is Effect.ASK or found.effect > effect):
+                return found.effect, found
+        return effect, rule
 
 
 def _is_for(rule: Rule, permission: str) -> bool:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from vademecum.errors import Declined, Denied
 from vademecum.policy.approval import Answer, Approver, Nobody, Question
 from vademecum.policy.base import Decider, Decision, Effect, Request, Rule
+from vademecum.policy.engine import FIXED
 from vademecum.policy.grants import Grants
 
 By = Literal["rule", "remembered", "once", "always"]
@@ -95,7 +96,7 @@ class Gate:
         if worst.effect is Effect.ALLOW:
             return Passage(worst, "rule")
         if worst.effect is Effect.DENY:
-            raise Denied(f"{said([request for request, _ in decided], worst)}.")
+            raise refusal([request for request, _ in decided], worst)
         asking = [request for request, decision in decided if decision.effect is Effect.ASK]
         known = {(r.permission, r.resources) for r in asking}
         asking += [
@@ -143,7 +144,7 @@ class Gate:
     ) -> None:
         message = f" ({answer.message})" if answer.message else ""
         if answer.absent:
-            raise Denied(f"{said(asking, decision)}{message}.")
+            raise refusal(asking, decision, answer.message, answer.advice)
         with self._lock:
             self._declined[wanted] = answer.message or "the answer was no"
         raise Declined(f"{_wanted(asking)} was declined{message}: it was not done.", told=answer.message)
@@ -175,9 +176,23 @@ def _wanted(requests: Sequence[Request]) -> str:
     return "; ".join(f"{r.permission} {', '.join(map(repr, r.resources))}" for r in requests)
 
 
+def refusal(
+    requests: Request | Sequence[Request], decision: Decision, message: str = "", more: str = ""
+) -> Denied:
+    """Return the error for a refusal: for a model what is refused, for a person also why."""
+    several = (requests,) if isinstance(requests, Request) else requests
+    text = f"{decision.effect.name.lower()} {_wanted(several)}"
+    if decision.rule is not None and not decision.rule.number:  # a bound of something that the model knows
+        text += f", because {decision.reason}"
+    advice = said(requests, decision).removeprefix(text).lstrip(",; ")
+    advice = "; ".join(filter(None, (advice, more)))
+    return Denied(f"{text} ({message})." if message else f"{text}.", advice=advice)
+
+
 def said(requests: Request | Sequence[Request], decision: Decision) -> str:
     """Return a decision as one sentence: what, because of which rule, and what would allow it."""
     several = (requests,) if isinstance(requests, Request) else requests
     wanted = _wanted(several)
-    remedy = f"; to allow it, {decision.remedy}" if decision.remedy else ""
+    remedy = decision.remedy
+    remedy = f"; to allow it, {remedy}" if remedy and decision.layer != FIXED else remedy and f"; {remedy}"
     return f"{decision.effect.name.lower()} {wanted}, because {decision.reason}{remedy}"

@@ -16,8 +16,8 @@ from vademecum.errors import SkillNotFound
 from vademecum.nearest import meant, nearest
 from vademecum.registry.report import Report
 from vademecum.registry.roots import Root, Source
-from vademecum.skill.names import normal
 from vademecum.skill.skill import Reading, Skill
+from vademecum.wildcards import comparable
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class SkillIndex:
         if name[:1] == "/" and "\0" not in name and (linked := self._places().get(os.path.realpath(name))):
             return linked
         namespace, _, plain = name.strip().removeprefix("@").rpartition("/")
-        wanted = normal(plain)
+        wanted = comparable(plain)
         namesakes = self._names().get(wanted.casefold(), [])
         exact = [skill for skill in namesakes if skill.name == wanted]
         for skill in (*exact, *namesakes):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import hmac
 import os
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -16,11 +18,12 @@ from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_own, write_atomic
 from vademecum.policy.approval import Answer, Approver, Question
 from vademecum.policy.base import Origin
-from vademecum.runs.record import Record
 from vademecum.session.base import Deferred
+from vademecum.session.recording import Run
 
 MAX_PENDING_BYTES = 64 * 1024 * 1024
 PENDING = "deferred"
+KEY_BYTES = 32
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -33,8 +36,19 @@ class Pending(msgspec.Struct, frozen=True):
     agent: str
     origin: Origin
     fingerprint: str
+    digest: str
+    exact: str
+    wanted: str
+    for_skill: str | None = None
     active: tuple[str, ...] = ()
     answers: dict[str, Answer] = {}
+
+
+class _Signed(msgspec.Struct, frozen=True):
+    """A pending call with the proof that this user's session wrote it, for this run."""
+
+    mac: str
+    pending: msgspec.Raw
 
 
 def fingerprint(question: Question) -> str:
@@ -43,74 +57,117 @@ def fingerprint(question: Question) -> str:
     return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()
 
 
-def keep(run: Path, question_id: str, pending: Pending) -> None:
+def keep(run: Path, question_id: str, pending: Pending, *, key: bytes) -> None:
     """Keep a call below the record of its run, readable by its owner only."""
-    write_atomic(run / PENDING / f"{question_id}.json", msgspec.json.encode(pending), mode=0o600)
+    data = msgspec.json.encode(pending)
+    signed = _Signed(_mac(key, run.name, question_id, data), msgspec.Raw(data))
+    write_atomic(run / PENDING / f"{question_id}.json", msgspec.json.encode(signed), mode=0o600)
 
 
-def take(runs: Path, question_id: str, *, agent: str) -> Pending:
-    """Return the call of this agent that waits for the answer; it can be taken once."""
+def find(runs: Path, question_id: str, *, key: bytes) -> tuple[Path, Pending]:
+    """Return the call that waits for this answer, and its file; one that we did not write is none."""
     found = runs.glob(f"*/{PENDING}/{question_id}.json") if _ID.fullmatch(question_id) else iter(())
-    file = next(found, None)
-    if file is None:
-        raise VademecumError(f"No call waits for an answer to {question_id[:40]!r}.", code="no-question")
+    for file in found:
+        with contextlib.suppress(OSError, FileRefused, msgspec.MsgspecError, RecursionError):
+            signed = msgspec.json.decode(read_own(file, cap=MAX_PENDING_BYTES), type=_Signed)
+            data = bytes(signed.pending)
+            if hmac.compare_digest(signed.mac, _mac(key, file.parent.parent.name, question_id, data)):
+                return file, msgspec.json.decode(data, type=Pending)
+    raise VademecumError(f"No call waits for an answer to {question_id[:40]!r}.", code="no-question")
+
+
+def take(file: Path) -> bool:
+    """Take a call, so that nobody can take it again; of two who answer at once, one gets it."""
+    taken = file.with_suffix(".taken")
     try:
-        pending = msgspec.json.decode(read_own(file, cap=MAX_PENDING_BYTES), type=Pending)
-        if pending.agent == agent:
-            os.rename(file, file.with_suffix(".taken"))  # of two who answer at once, one gets it
-            return pending
-    except (OSError, FileRefused, msgspec.DecodeError) as error:
-        text = f"The call that waits for an answer to {question_id!r} cannot be read ({error})."
-        raise VademecumError(text, code="no-question") from error
-    raise VademecumError("Another agent asked that question.", code="no-question")
+        os.rename(file, taken)
+        os.unlink(taken)
+    except OSError:
+        return False
+    return True
+
+
+def key_of(directory: Path) -> bytes:
+    """Return the key that proves what a session of this user wrote; it is made when it is first needed."""
+    file = directory / "session.key"
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(os.urandom(KEY_BYTES))
+    key = read_own(file, cap=KEY_BYTES)
+    if len(key) < KEY_BYTES:
+        raise VademecumError(f"{file} is damaged: remove it.", code="config")
+    return key
+
+
+def _mac(key: bytes, run_id: str, question_id: str, data: bytes) -> str:
+    return hmac.new(
+        key, b"\0".join([run_id.encode(), question_id.encode(), data]), hashlib.sha256
+    ).hexdigest()
 
 
 class Answered:
     """Gives the answers that are known already; another question goes to ``then``.
 
-    The question that was put off must come up again as it was. If it does not, something has changed since.
+    What was asked about must be what it was: ``check`` is called before anything is done, whether or not a
+    question comes up again.
     """
 
     def __init__(self, pending: Pending, answer: Answer, then: Approver) -> None:
         self.answers = {**pending.answers, pending.fingerprint: answer}
-        self._waiting = pending.fingerprint
+        self._expected = pending.digest, pending.exact
         self._then = then
 
-    def ask(self, question: Question) -> Answer:
-        """Return the answer, or raise if the question is not the one that was answered."""
-        key = fingerprint(question)
-        if key in self.answers:
-            self._waiting = "" if key == self._waiting else self._waiting
-            return self.answers[key]
-        if self._waiting:
+    def check(self, digest: str, exact: str) -> None:
+        """Raise if what the call is about is not what it was."""
+        if (digest, exact) != self._expected:
             raise VademecumError(
                 "What was asked about has changed since: nothing was done, ask again.", code="changed"
             )
-        return self._then.ask(question)
-
-
-class OnRecord:
-    """Asks an approver, and writes the question and the answer into the record of a run.
-
-    ``held`` gives the record, and keeps it open as long as the question waits.
-    """
-
-    def __init__(self, approver: Approver, held: Callable[[], AbstractContextManager[Record | None]]) -> None:
-        self._approver = approver
-        self.held = held
-
-    @property
-    def answers(self) -> dict[str, Answer]:
-        """The answers to earlier questions of the same call, if it is one that was put off."""
-        return self._approver.answers if isinstance(self._approver, Answered) else {}
 
     def ask(self, question: Question) -> Answer:
-        """Ask, and write down what was asked and what was answered."""
-        with self.held() as record:
-            return self._approver.ask(question) if record is None else self._asked(question, record)
+        """Return the answer, or ask."""
+        return self.answers.get(fingerprint(question)) or self._then.ask(question)
 
-    def _asked(self, question: Question, record: Record) -> Answer:
-        record.add(
+
+class CallRecord:
+    """One call on the record: the run it belongs to from its first event to its end, and its questions."""
+
+    def __init__(self, approver: Approver, held: Callable[[], AbstractContextManager[Run]] | None) -> None:
+        self._approver = approver
+        self._held = held
+        self._stack = ExitStack()
+        self._run: Run | None = None
+        self.answers: dict[str, Answer] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    @property
+    def run(self) -> Run:
+        """The run, which is begun if nothing was written down yet, and stays open until the call is over."""
+        if self._run is None:
+            assert self._held is not None
+            self._run = self._stack.enter_context(self._held())
+        return self._run
+
+    def write(self, type_: str, **data: Any) -> None:
+        """Add an event to the record of the run, if there is one."""
+        if self._held is not None:
+            self.run.record.add(type_, **data)
+
+    def check(self, digest: Callable[[], str], exact: Callable[[], str] = str) -> None:
+        """Raise if this is a call that was put off and what it is about has changed since."""
+        if isinstance(self._approver, Answered):
+            self._approver.check(digest(), exact())
+
+    def ask(self, question: Question) -> Answer:
+        """Ask, and write down what was asked and what was answered; who cannot be asked has not said yes."""
+        self.write(
             "approval_asked",
             id=question.id,
             wanted=question.wanted,
@@ -119,15 +176,20 @@ class OnRecord:
         )
         try:
             answer = self._approver.ask(question)
-        except BaseException as error:
-            verdict = "deferred" if isinstance(error, Deferred) else "interrupted"
-            record.add("approval_answered", id=question.id, verdict=verdict, message="")
+        except Exception as error:
+            if isinstance(error, Deferred | VademecumError):
+                self._answered(question, "deferred" if isinstance(error, Deferred) else "interrupted")
+                raise
+            answer = Answer("reject", f"the question could not be put ({error})", seen=False, absent=True)
+        except BaseException:
+            self._answered(question, "interrupted")
             raise
-        record.add(
-            "approval_answered",
-            id=question.id,
-            verdict=answer.verdict,
-            scope=answer.scope if answer.verdict == "always" else None,
-            message=answer.message,
-        )
+        self._answered(question, answer.verdict, answer.message, answer.scope)
+        self.answers[fingerprint(question)] = answer
         return answer
+
+    def _answered(
+        self, question: Question, verdict: str, message: str = "", scope: str | None = None
+    ) -> None:
+        scope = scope if verdict == "always" else None
+        self.write("approval_answered", id=question.id, verdict=verdict, scope=scope, message=message)

@@ -23,6 +23,7 @@ class Result:
 
     ``kind`` says what the text is: instructions of a skill, a file of one, the output of a tool, or an error.
     Text of our own has none. ``report`` says what was read, ``facts`` and ``files`` are for programs.
+    ``advice`` is for people only: why something was refused, and what would allow it.
     """
 
     text: str
@@ -32,6 +33,7 @@ class Result:
     report: LoadReport | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    advice: str = ""
 
     @property
     def ok(self) -> bool:
@@ -40,7 +42,12 @@ class Result:
 
 
 class Deferred(Exception):
-    """An approver raises this to have a question answered later. Nothing was done; ``resume`` does it."""
+    """An approver raises this to have a question answered later. Nothing was done; ``resume`` does it.
+
+    If ``kept`` is false, the caller itself makes the call again once there is an answer.
+    """
+
+    kept = True
 
     def __init__(self, question: Question) -> None:
         super().__init__(question.wanted)
@@ -67,6 +74,9 @@ class Host(Protocol):
         """Return whether a skill's instructions still fit into the prompt."""
         ...
 
-    def run_subagent(self, skill: Skill, effect: str) -> Result:
-        """Run a skill whose ``run-mode`` is ``subagent`` in a child agent; ``effect`` is what let it pass."""
+    def run_subagent(self, skill: Skill, task: str, effect: str) -> Result:
+        """Run a skill whose ``run-mode`` is ``subagent`` in a child agent; ``effect`` is what let it pass.
+
+        ``task`` says what it should do; without one it gets the request.
+        """
         ...

@@ -7,8 +7,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, assert_never
@@ -17,9 +17,9 @@ from msgspec import structs
 
 from vademecum.config import SandboxName
 from vademecum.errors import Declined, Denied, SkillNotFound, ToolRefused, VademecumError
-from vademecum.loader.loading import BodyLimits, Loaded, load_body, load_document, load_resource
+from vademecum.loader.loading import BodyLimits, Loaded, load_body, load_document, load_resource, no_file
 from vademecum.policy.approval import Answer, Approver, Nobody, Question
-from vademecum.policy.base import Decider, Origin, Request
+from vademecum.policy.base import Decider, Effect, Origin, Request
 from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
@@ -28,19 +28,25 @@ from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.sandbox.base import Sandbox
 from vademecum.sandbox.choose import choose_sandbox
 from vademecum.session import asking
-from vademecum.session.act import Act, Entry, Run, RunContext, record_of
+from vademecum.session.act import Act, Entry, RunContext, record_of
 from vademecum.session.base import Deferred, Guard, Host, Kind, Result, TextKind
 from vademecum.session.place import Place
+from vademecum.session.recording import CLOSED, Recording, Run
 from vademecum.session.view import View, files_seen
-from vademecum.skill.assets import MAX_ASSETS, Sees, asset_path, list_assets, script_name, script_path
+from vademecum.skill.assets import (
+    MAX_ASSETS,
+    Sees,
+    asset_path,
+    list_assets,
+    no_script,
+    script_name,
+    script_path,
+)
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 
-MAX_WRONG_CHARS = 50_000
-
-_CLOSED: dict[str, Any] = {"status": "done", "stop_reason": "closed", "answer": "", "stats": {}}
 T = TypeVar("T")
 
 
@@ -86,11 +92,11 @@ class Session:
         self.listener = listener
         self._choose_sandbox = sandbox
         self._sandbox: Sandbox | None = None
-        self._recording = recording
         self._parent: Session | None = None
         self._lock = threading.RLock()
         self._active: dict[str, Skill] = {}
-        self._run: Run | None = None
+        self._unloaded: dict[str, Skill] = {}
+        self._recording = Recording(self._start) if recording else None
         self._gate = Gate(
             policy or Policy.load(self.place.context),
             project=self.place.project,
@@ -117,19 +123,24 @@ class Session:
         ``resume`` does it. A script ends when ``cancelled`` returns true. ``for_skill`` is the active skill
         that a direct tool is called for, if the caller names one.
         """
-        asked = self._asked(approver)
         origin = origin or self._origin
-        try:
-            if isinstance(call, calls.SkillCall):
-                return self._about_skill(call, asked, origin)
-            return self._tool(call, asked, cancelled, origin, for_skill)
-        except Declined:
-            raise
-        except Deferred as deferred:
-            self._defer(deferred.question, call, asked, origin)
-            raise
-        except VademecumError as error:
-            return Result(str(error), error.code, "error")
+        with self._asked(approver) as asked:
+            try:
+                if isinstance(call, calls.SkillCall):
+                    result = self._about_skill(call, asked, origin)
+                else:
+                    result = self._tool(call, asked, cancelled, origin, for_skill)
+            except Declined:
+                raise
+            except Deferred as deferred:
+                if deferred.kept:
+                    self._defer(deferred.question, call, asked, origin, for_skill)
+                raise
+            except VademecumError as error:
+                result = Result(str(error), error.code, "error", advice=error.advice)
+                if isinstance(call, calls.SkillCall) or error.code in {"not-loaded", "skill-not-found"}:
+                    self._failed(calls.NAMES[type(call)], calls.said(call), result, asked)
+        return replace(result, text=self.place.secrets.mask_values(result.text))
 
     def call_named(
         self,
@@ -143,13 +154,19 @@ class Session:
         try:
             call = calls.parse_call(name, arguments, offered=offered)
         except ToolRefused as error:
-            seen = Observation(str(name)[:80], str(error), code=error.code)
-            with self._held() as run:
-                entry = Entry(next(run.numbers), self.agent, None, time.time())
-                written = record_of(entry, {"wrong": repr(arguments)[:MAX_WRONG_CHARS]}, seen)
-                run.record.add_bounded("tool_called", **written)
-            return Result(seen.text, seen.code, "error")
+            result = Result(str(error), error.code, "error")
+            with self._asked() as asked:
+                self._failed(str(name)[:80], {"wrong": arguments}, result, asked)
+            return result
         return self.call(call, **options)
+
+    def _failed(self, name: str, said: Mapping[str, Any], result: Result, asked: asking.CallRecord) -> None:
+        """Write down a call that failed before anything was done."""
+        if self._recording is not None:
+            run = asked.run
+            entry = Entry(next(run.numbers), self.agent, None, time.time())
+            written = record_of(entry, said, Observation(name, result.text, code=result.code))
+            run.record.add_bounded("tool_called", **written)
 
     def resume(self, question_id: str, answer: Answer, *, approver: Approver | None = None) -> Result:
         """Do a call whose question was put off, also in another process than the one that asked.
@@ -158,14 +175,32 @@ class Session:
         is for further questions of the same call.
         """
         try:
-            pending = asking.take(self._runs, question_id, agent=self.agent)
-            for skill_id in pending.active:
-                self.activate(skill_id)
+            file, pending = asking.find(self._runs, question_id, key=self._key())
+            if pending.agent != self.agent:
+                raise VademecumError("Another agent asked that question.", code="no-question")  # noqa: TRY301
             call = calls.parse_call(pending.call, pending.arguments)
+            active = {skill.location: skill for skill in map(self.index.get, pending.active)}
+            if not asking.take(file):
+                raise VademecumError("That question was answered already.", code="no-question")  # noqa: TRY301
         except VademecumError as error:
             return Result(str(error), error.code, "error")
+        if answer.verdict == "reject":
+            self.write("approval_answered", id=question_id, verdict="reject", message=answer.message)
+            told = f" ({answer.message})" if answer.message else ""
+            raise Declined(f"{pending.wanted} was declined{told}: it was not done.", told=answer.message)
         answered = asking.Answered(pending, answer, approver or self._approver or Nobody())
-        return self.call(call, approver=answered, origin=pending.origin)
+        session = self
+        if not isinstance(call, calls.SkillCall):  # as it was when the call was made, and nothing else of it
+            session = copy.copy(self)
+            session._active = {**active, **self._active}
+        return session.call(call, approver=answered, origin=pending.origin, for_skill=pending.for_skill)
+
+    def _key(self) -> bytes:
+        try:
+            return asking.key_of(self.place.grants.parent)
+        except OSError as error:
+            text = f"The key of the sessions in {self.place.grants.parent} cannot be used ({error.strerror})."
+            raise VademecumError(text, code="config") from error
 
     # Skills
 
@@ -202,47 +237,63 @@ class Session:
         """
         origin = origin or self._origin
         skill = self.find(name, source, origin)
-        self._require_skill(skill, self._asked(), origin)
-        loaded = load_document(skill) if whole else self._body(skill, origin, section)
+        with self._asked() as asked:
+            effect = self._require_skill(skill, asked, origin)
+            loaded = load_document(skill) if whole else self._body(skill, origin, section)
+            self._write_load(skill, loaded, origin, effect, asked)
         return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
 
-    def _load(self, skill: Skill, asked: asking.OnRecord, origin: Origin) -> Result:
+    def _load(self, skill: Skill, asked: asking.CallRecord, origin: Origin, task: str) -> Result:
         """Load the instructions of a skill and make it active; loaded again, it gives its text again."""
         effect = self._require_skill(skill, asked, origin)
-        self._guarded("skill", skill.name, {}, lambda: None)
         if skill.controls.run_mode == "subagent" and self.host is not None:
-            return self.host.run_subagent(skill, effect)
+            return self.host.run_subagent(skill, task, effect)
         loaded = self._body(skill, origin)
         if self.host is not None and not self.host.has_room_for(loaded.text):
             raise VademecumError(f"The instructions of {skill.name} do not fit any more.", code="max-context")
-        return self._activated(skill, loaded, origin, effect)
+        return self._activated(skill, loaded, origin, effect, asked)
 
-    def load_nested(self, skill: Skill, effect: str) -> Result:
-        """Load the one skill of a child agent, which passed the gate of its parent already."""
-        return self._activated(skill, self._body(skill, "nested"), "nested", effect)
+    def nested_body(self, skill: Skill) -> Loaded:
+        """Read the one skill of a child agent, which passed the gate of its parent already."""
+        return self._body(skill, "nested")
 
-    def _require_skill(self, skill: Skill, asked: asking.OnRecord, origin: Origin) -> str:
+    def load_nested(self, skill: Skill, loaded: Loaded, effect: str) -> Result:
+        """Make the one skill of a child agent active in its own run."""
+        with self._asked() as asked:
+            return self._activated(skill, loaded, "nested", effect, asked)
+
+    def _require_skill(self, skill: Skill, asked: asking.CallRecord, origin: Origin) -> str:
         request = Request("skill", (skill.name,), origin, self.agent, skill.name)
+        asked.check(partial(skill_digest, skill))
         passage = self._gate.require(request, approver=asked, digest=partial(skill_digest, skill))
+        self._guarded("skill", skill.name, {}, lambda: None, asked)
         return passage.decision.effect.name.lower()
 
     def _body(self, skill: Skill, origin: Origin, section: str | None = None) -> Loaded:
         return load_body(skill, limits=self._limits, section=section, sees=self._sees(skill, origin))
 
-    def _activated(self, skill: Skill, loaded: Loaded, origin: Origin, effect: str) -> Result:
+    def _activated(
+        self, skill: Skill, loaded: Loaded, origin: Origin, effect: str, asked: asking.CallRecord
+    ) -> Result:
         with self._lock:
+            self._unloaded.pop(skill.location, None)
             self._active.pop(skill.location, None)
             self._active[skill.location] = skill
-        report = loaded.report.to_json()
-        self.write("skill_loaded", skill=skill.skill_id, origin=origin, effect=effect, report=report)
+        self._write_load(skill, loaded, origin, effect, asked)
         return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
 
-    def _about_skill(self, call: calls.SkillCall, asked: asking.OnRecord, origin: Origin) -> Result:
+    def _write_load(
+        self, skill: Skill, loaded: Loaded, origin: Origin, effect: str, asked: asking.CallRecord
+    ) -> None:
+        report = loaded.report.to_json()
+        asked.write("skill_loaded", skill=skill.skill_id, origin=origin, effect=effect, report=report)
+
+    def _about_skill(self, call: calls.SkillCall, asked: asking.CallRecord, origin: Origin) -> Result:
         match call:
-            case calls.UseSkill(name=name, source=source):
-                return self._load(self.find(name, source, origin), asked, origin)
+            case calls.UseSkill(name=name, source=source, task=task):
+                return self._load(self.find(name, source, origin), asked, origin, task)
             case calls.UnloadSkill(skill=name, source=source):
-                return self._unload(self._chosen(name, source, origin))
+                return self._unload(self._chosen(name, source, origin), origin, asked)
             case calls.SearchSkills(query=query, n=n):
                 hits = [
                     {"name": hit.name, "description": hit.description} for hit in self.view.search(query, n)
@@ -252,6 +303,7 @@ class Session:
                 return self._asset(call, asked, origin)
             case calls.ListSkillAssets(skill=name, source=source):
                 skill = self.find(name, source, origin)
+                self._guarded("skill", skill.name, {}, lambda: None, asked)
                 names = list_assets(skill, sees=self._sees(skill, origin))
                 note = f"\n(only the first {MAX_ASSETS:,} are listed)" if len(names) == MAX_ASSETS else ""
                 return Result(json.dumps(names, ensure_ascii=False) + note)
@@ -259,29 +311,35 @@ class Session:
                 skill = self.find(name, source, origin)
                 try:
                     self._require_file("script", skill, script_name(skill, script), asked, origin)
+                except Declined:
+                    raise
                 except Denied as error:
-                    return Result(f"{error} run_script runs it in a sandbox.", error.code, "error")
+                    text = f"{error} run_script runs it in a sandbox."
+                    return Result(text, error.code, "error", advice=error.advice)
                 return Result(str(script_path(skill, script, sees=self._sees(skill, origin))))
             case _:
                 assert_never(call)
 
-    def _unload(self, skill: Skill) -> Result:
+    def _unload(self, skill: Skill, origin: Origin, asked: asking.CallRecord) -> Result:
+        """Make a skill inactive; what it kept a model from changing stays closed until a person says so."""
         with self._lock:
             self._active.pop(skill.location, None)
-        self.write("skill_unloaded", skill=skill.skill_id)
+            if origin != "user":
+                self._unloaded[skill.location] = skill
+        asked.write("skill_unloaded", skill=skill.skill_id)
         return Result(f"{skill.name} is not loaded any more.")
 
-    def _asset(self, call: calls.LoadSkillAsset, asked: asking.OnRecord, origin: Origin) -> Result:
+    def _asset(self, call: calls.LoadSkillAsset, asked: asking.CallRecord, origin: Origin) -> Result:
         skill = self.find(call.skill, call.source, origin)
         sees = self._sees(skill, origin)
         relative = asset_path(skill, call.relative_path, sees=sees)
         self._require_file("resource", skill, relative, asked, origin)
         loaded = load_resource(skill, relative, section_hint=call.section_hint or None, sees=sees)
-        self.write("resource_loaded", skill=skill.skill_id, path=relative, report=loaded.report.to_json())
+        asked.write("resource_loaded", skill=skill.skill_id, path=relative, report=loaded.report.to_json())
         return Result(loaded.text, kind="resource", skill=skill, report=loaded.report)
 
     def _require_file(
-        self, permission: str, skill: Skill, relative: str, asked: asking.OnRecord, origin: Origin
+        self, permission: str, skill: Skill, relative: str, asked: asking.CallRecord, origin: Origin
     ) -> None:
         """Ask for a file of a skill by its one spelling, and for what it is if it is a link."""
         real = os.path.relpath(
@@ -289,7 +347,13 @@ class Session:
         )
         names = tuple(dict.fromkeys(f"{skill.name}/{path}" for path in (relative, real)))
         request = Request(permission, names, origin, self.agent, skill.name)
+        if origin != "user" and self._gate.decide(request).effect is Effect.DENY:
+            # What a rule denies looks to a model like what does not exist.
+            missing = no_script if permission == "script" else no_file
+            raise missing(skill, relative, self._sees(skill, origin))
+        asked.check(partial(skill_digest, skill))
         self._gate.require(request, approver=asked, digest=partial(skill_digest, skill))
+        self._guarded("skill", skill.name, {}, lambda: None, asked)
 
     def _sees(self, skill: Skill, origin: Origin) -> Sees:
         return files_seen(self._gate, skill, agent=self.agent, origin=origin)
@@ -319,35 +383,51 @@ class Session:
     def _tool(
         self,
         call: calls.ToolCall,
-        asked: asking.OnRecord,
+        asked: asking.CallRecord,
         cancelled: Callable[[], bool],
         origin: Origin,
         for_skill: str | None,
     ) -> Result:
-        skill = None if for_skill is None else self._chosen(for_skill, "", origin)
-        kind: Kind = "tool"
-        name, said = calls.NAMES[type(call)], calls.said(call)
+        skill = None if for_skill is None else self._chosen(*_reference(for_skill), origin)
         if isinstance(call, calls.RunScript):
             skill = self._chosen(call.skill, call.source, origin)
-            call = structs.replace(call, files=self.place.workspace.named(call.args, call.files))
-            kind, name = "script", f"{skill.name}/{script_name(skill, call.relative_path)}"
+        act = Act(self._context(asked.run), call, asked, skill, origin, cancelled)
+        kind: Kind = "tool"
+        name, said = act.tool, calls.said(call)
+        if isinstance(act.call, calls.RunScript) and skill is not None:
+            act.call = run = structs.replace(act.call, files=act.inputs(act.call))
+            kind, name = "script", f"{skill.name}/{script_name(skill, run.relative_path)}"
             # A charter knows a script by its mapping, and what is said to it by these names.
-            said = {"arguments": call.args, "files": call.files, "network": call.network}
+            said = {"arguments": run.args, "files": run.files, "network": run.network}
             said = {key: value for key, value in said.items() if value}
 
         def do() -> Result:
-            with self._held() as run:
-                asked.held = lambda: nullcontext(run.record)
-                seen = Act(self._context(run), call, asked, skill, origin, cancelled).perform()
+            seen = act.perform()
             came: TextKind = "error" if seen.code else "tool"
-            return Result(seen.text, seen.code, came, skill, facts=seen.facts, files=seen.files)
+            return Result(seen.text, seen.code, came, skill, None, seen.facts, seen.files, seen.advice)
 
-        return self._guarded(kind, name, said, do)
+        return self._guarded(kind, name, said, do, asked)
 
     def _context(self, run: Run) -> RunContext:
         return RunContext(
-            run, self._gate, self.place, self._in_sandbox, self.index.at, self.agent, self.active
+            run,
+            self._gate,
+            self.place,
+            self._in_sandbox,
+            self.view.files,
+            self.agent,
+            *self._bounding(),
+            () if self._recording is None else self._recording.places,
         )
+
+    def _bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
+        """The skills that bound tools, active and unloaded; a child is bounded by its parent's as well."""
+        with self._lock:
+            active, unloaded = tuple(self._active.values()), tuple(self._unloaded.values())
+        if self._parent is None:
+            return active, unloaded
+        above, before = self._parent._bounding()
+        return (*above, *active), (*before, *unloaded)
 
     def _in_sandbox(self) -> Sandbox:
         """The sandbox of this session, chosen when the first script needs it."""
@@ -355,114 +435,104 @@ class Session:
             self._sandbox = self._choose_sandbox(self.place.config.execution.sandbox)
         return self._sandbox
 
-    def _guarded(self, kind: Kind, name: str, said: Mapping[str, object], do: Callable[[], T]) -> T:
+    def _guarded(
+        self,
+        kind: Kind,
+        name: str,
+        said: Mapping[str, object],
+        do: Callable[[], T],
+        asked: asking.CallRecord,
+    ) -> T:
         if self._guard is None:
             return do()
-        with self._held() as run:
-            return self._guard.act(kind, name, said, do, record=run.record)
+        return self._guard.act(kind, name, said, do, record=asked.run.record)
 
-    def _asked(self, approver: Approver | None = None) -> asking.OnRecord:
-        """Whoever answers the questions of a call, which go on the record."""
-        return asking.OnRecord(approver or self._approver or Nobody(), self._held_record)
+    def _asked(self, approver: Approver | None = None) -> asking.CallRecord:
+        """One call on the record, with whoever answers its questions."""
+        held = None if self._recording is None else self._recording.held
+        return asking.CallRecord(approver or self._approver or Nobody(), held)
 
-    def _defer(self, question: Question, call: calls.Call, asked: asking.OnRecord, origin: Origin) -> None:
+    def _defer(
+        self,
+        question: Question,
+        call: calls.Call,
+        asked: asking.CallRecord,
+        origin: Origin,
+        for_skill: str | None,
+    ) -> None:
         pending = asking.Pending(
             calls.NAMES[type(call)],
             calls.said(call),
             self.agent,
             origin,
             asking.fingerprint(question),
-            tuple(skill.skill_id for skill in self.active),
+            question.digest,
+            question.exact,
+            question.wanted,
+            for_skill,
+            tuple(skill.location for skill in self.active),
             asked.answers,
         )
-        with self._held() as run:
-            asking.keep(run.record.place, question.id, pending)
+        asking.keep(asked.run.record.place, question.id, pending, key=self._key())
 
     # The record
 
     def begin(self, request: str, *, model: str, **more: Any) -> Record:
         """Begin a run: one request of the conversation. Answers "for this run" begin anew with it."""
-        with self._lock:
-            if self._parent is None:
-                self._gate.begin_run()
-            self._run = self._begun(request, model=model, **more)
-            return self._run.record
+        assert self._recording is not None
+        run = self._recording.begin(partial(self._start, request, model=model, **more))
+        return run.record
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write down how the run ended, and close its record."""
-        with self._lock:
-            run, self._run = self._run, None
-        if run is not None:
-            _finish(run.record, summary)
+        """Write down how the run ended, and close its record once its last call is over."""
+        if self._recording is not None:
+            self._recording.end(summary)
 
     def child(self) -> Session:
         """Return the session of a child agent: the same rules, answers and place, and a record of its own."""
         child = copy.copy(self)
-        child.host, child._run, child._active = None, None, {}
+        child.host, child._active, child._unloaded = None, {}, {}
         child._lock = threading.RLock()
         child._parent = self
+        child._recording = Recording(child._start)
         child.view = View.of_nothing(self.index)
         return child
 
-    def adopt(self, policy: Decider, view: View) -> None:
-        """Go on with other rules and skills; what was done so far stays as it was."""
+    def adopt(self, policy: Decider, view: View, place: Place) -> None:
+        """Go on with other rules, skills and settings; what was done so far stays as it was."""
         with self._lock:
-            self._gate.policy = policy
-            changed, self.view = view.index.hash != self.index.hash, view
-            if changed and self._run is not None:
-                self._run.record.add("index_changed", index_hash=view.index.hash, skills=len(view.index))
+            changed = view.index.hash != self.index.hash
+            self._gate.policy, self.view, self.place = policy, view, place
+            self._sandbox = None
+        if changed and self.run_id:
+            self.write("index_changed", index_hash=view.index.hash, skills=len(view.index))
 
     def close(self) -> None:
         """End the run, if one was begun; calls that go on are waited for. A later call begins another run."""
-        with self._lock:
-            run, self._run = self._run, None
-            if run is not None and not run.going_on:
-                _finish(run.record, _CLOSED)
+        self.finish(CLOSED)
 
     def abandon(self) -> None:
-        """End the run at once, with whatever still goes on: the process is about to end."""
-        with self._lock:
-            run, self._run = self._run, None
-            if run is not None:
-                _finish(run.record, {**_CLOSED, "status": "interrupted"} if run.going_on else _CLOSED)
+        """End all runs at once, with whatever still goes on: the process is about to end."""
+        if self._recording is not None:
+            self._recording.abandon()
 
     @property
     def run_id(self) -> str:
         """The id of the run that goes on, or nothing."""
-        return "" if self._run is None else self._run.record.run_id
+        run = None if self._recording is None else self._recording.now
+        return "" if run is None else run.record.run_id
 
     def write(self, type_: str, **data: Any) -> None:
         """Add an event to the record of the run."""
-        if self._recording:
-            with self._held() as run:
-                run.record.add(type_, **data)
+        with self._asked() as asked:
+            asked.write(type_, **data)
 
-    @contextmanager
-    def _held(self) -> Iterator[Run]:
-        """The run, which stays open as long as a call goes on, also if the session is closed meanwhile."""
-        with self._lock:
-            if self._run is None:
-                request = f"skills for {self.agent}, through {self._client}"
-                self._run = self._begun(request, model="another program's", skills=len(self.index))
-            run = self._run
-            run.going_on += 1
-        try:
-            yield run
-        finally:
-            with self._lock:
-                run.going_on -= 1
-                if run is not self._run and not run.going_on and not run.record.is_closed:
-                    _finish(run.record, _CLOSED)
-
-    @contextmanager
-    def _held_record(self) -> Iterator[Record | None]:
-        if not self._recording:
-            yield None
-            return
-        with self._held() as run:
-            yield run.record
-
-    def _begun(self, request: str, *, model: str, **more: Any) -> Run:
+    def _start(self, request: str = "", *, model: str = "another program's", **more: Any) -> Record:
+        """Begin the record of a run; answers "for this run" are forgotten, unless it is a child's."""
+        if self._parent is None:
+            self._gate.begin_run()
+        if not request:
+            request, more = f"skills for {self.agent}, through {self._client}", {"skills": len(self.index)}
         record = Record(new_run(self._runs), secrets=self.place.secrets, listener=self.listener)
         record.snapshot(self.index.hash, lambda: self.view.snapshot)
         record.add(
@@ -471,11 +541,13 @@ class Session:
             model=model,
             agent=self.agent,
             index_hash=self.index.hash,
+            **({"allow": list(allow)} if (allow := getattr(self._gate.policy, "allow", ())) else {}),
             **more,
         )
-        return Run(record)
+        return record
 
 
-def _finish(record: Record, summary: Mapping[str, Any]) -> None:
-    record.add("run_finished", **{key: summary[key] for key in _CLOSED})
-    record.finish({"run_id": record.run_id, **summary}, str(summary["answer"]))
+def _reference(written: str) -> tuple[str, str]:
+    """The name and the source of a skill that was written as ``source:name`` or only by its name."""
+    source, _, name = written.rpartition(":")
+    return name, source

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 import threading
+from pathlib import Path
 from typing import Any
 
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
@@ -29,6 +33,7 @@ class View:
     ) -> None:
         self.index = index
         self.offered = self._restricted(policy, agent, origin)
+        self.files = SkillFiles(index)
         self._lock = threading.Lock()
         self._finder: Finder | None = None
         self._snapshot: dict[str, Any] | None = None
@@ -48,7 +53,7 @@ class View:
     def of_nothing(cls, index: SkillIndex) -> View:
         """Return the view of a child agent, which has its one skill already and is offered no other."""
         view = cls(index.restricted(()), AllowAll())
-        view.index = index
+        view.index, view.files = index, SkillFiles(index)
         return view
 
     @property
@@ -73,6 +78,39 @@ class View:
     def catalogue(self, *, form: Form = "list", budget: int = DEFAULT_BUDGET) -> str:
         """Return the skills to choose from, by name, source and description."""
         return render_catalogue(self.offered.skills, form=form, budget=budget).text
+
+
+class SkillFiles:
+    """Which files belong to skills, by whatever name they are reached."""
+
+    def __init__(self, index: SkillIndex) -> None:
+        self._index = index
+        self.roots = tuple(dict.fromkeys(os.path.realpath(root.path) for root in index.roots))
+
+    def owner(self, real: Path) -> tuple[Skill, str] | None:
+        """Return the skill that a file belongs to and its path there, also if this is a second name of it."""
+        skill = self._index.at(real)
+        if skill is not None:
+            return skill, os.path.relpath(real, os.path.realpath(skill.location))
+        try:
+            about = os.stat(real)
+        except (OSError, ValueError):
+            return None
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink == 1:
+            return None
+        return self._linked().get((about.st_dev, about.st_ino))
+
+    def _linked(self) -> dict[tuple[int, int], tuple[Skill, str]]:
+        """All files of all skills by their inode: looked at anew, and only for a file with several names."""
+        found: dict[tuple[int, int], tuple[Skill, str]] = {}
+        for skill in (*self._index.shadowed, *self._index.skills):
+            for directory, _, files in os.walk(skill.location):
+                for file in files:
+                    with contextlib.suppress(OSError):
+                        about = os.stat(f"{directory}/{file}")
+                        relative = os.path.relpath(f"{directory}/{file}", skill.location)
+                        found[about.st_dev, about.st_ino] = (skill, relative)
+        return found
 
 
 def files_seen(gate: Decider, skill: Skill, *, agent: str, origin: Origin) -> Sees:

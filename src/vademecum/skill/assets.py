@@ -83,9 +83,14 @@ def script_path(skill: Skill, script: str, *, sees: Sees = everything) -> Path:
     except OSError:
         there = False
     if not there:
-        hint = hint_about(script, list_assets(skill, ("scripts",), sees=sees))
-        raise LoadRefused(f"Skill {skill.name!r} has no script {script[:200]!r}: {hint}", code="missing")
+        raise no_script(skill, script, sees)
     return path
+
+
+def no_script(skill: Skill, script: str, sees: Sees) -> LoadRefused:
+    """Return the error for a script that is not there, or must look as if it were not."""
+    hint = hint_about(script, list_assets(skill, ("scripts",), sees=sees))
+    return LoadRefused(f"Skill {skill.name!r} has no script {script[:200]!r}: {hint}", code="missing")
 
 
 def hint_about(typed: str, known: list[str]) -> str:

@@ -19,6 +19,7 @@ from vademecum.skill.skill import (
 )
 from vademecum.skill.text import without_hidden
 from vademecum.skill.yaml_subset import DROPPED, Fields
+from vademecum.wildcards import comparable
 
 MAX_DESCRIPTION_CHARS = 1024
 MAX_COMPATIBILITY_CHARS = 500
@@ -84,7 +85,7 @@ class _Interpreter:
     def name(self) -> str:
         written = self._required("name")
         line = self._line("name")
-        name = names.normal(written)
+        name = comparable(written)
         faults = names.check(name, line=line) if name else []
         if faults and self._reading.lenient:
             better = names.slug(name) or names.slug(self._directory)
@@ -95,7 +96,7 @@ class _Interpreter:
                 faults = [Problem("name-repaired", "warning", text, "name", line)]
                 name = better
         self.problems += faults
-        if name and not faults and name != names.normal(self._directory):
+        if name and not faults and name != comparable(self._directory):
             text = (
                 f"Directory name {self._directory[:80]!r} must match skill name {name!r}. Rename one of them"
             )

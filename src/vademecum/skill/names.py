@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 from vademecum.skill.skill import Problem
+from vademecum.wildcards import comparable
 
 MAX_NAME_CHARS = 64
 
@@ -19,11 +20,6 @@ _PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 def is_plain(name: str) -> bool:
     """Whether a name is valid at first sight: ASCII, short, nothing to normalise."""
     return len(name) <= MAX_NAME_CHARS and _PLAIN.fullmatch(name) is not None
-
-
-def normal(name: str) -> str:
-    """The form in which names are kept and compared (NFKC), so that look-alike spellings are one."""
-    return name if name.isascii() else unicodedata.normalize("NFKC", name)
 
 
 def check(name: str, *, line: int | None = None) -> list[Problem]:
@@ -60,7 +56,7 @@ def slug(text: str) -> str:
     >>> slug("My Cool_Skill!"), slug("PDF处理"), slug("!!!")
     ('my-cool-skill', 'pdf处理', '')
     """
-    lowered = normal(normal(text).lower())
+    lowered = comparable(comparable(text).lower())
     kept = "".join(c if _is_name_character(c) else "-" for c in lowered)
     joined = "-".join(word for word in kept.split("-") if word)
     # A mark cannot begin a name: it belongs to the letter before it.

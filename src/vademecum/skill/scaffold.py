@@ -13,6 +13,7 @@ from vademecum.files import write_atomic
 from vademecum.skill import names
 from vademecum.skill.document import parse_document
 from vademecum.skill.skill import MANIFEST
+from vademecum.wildcards import comparable
 
 DEFAULT_DESCRIPTION = "Describe what this skill does. Use when someone asks for it in these words."
 
@@ -45,7 +46,7 @@ def write_skill(parent: Path, name: str, *, template: str, description: str | No
 
 def _checked(name: str) -> str:
     problems = names.check(name) if name else []
-    if not name or problems or names.normal(name) != name:
+    if not name or problems or comparable(name) != name:
         reason = problems[0].message if problems else "A skill needs a name such as pdf-forms"
         raise SkillRefused(f"{reason.replace('Write: name:', 'Run: vade new')}.", code="name")
     return name

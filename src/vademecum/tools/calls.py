@@ -39,6 +39,9 @@ class UseSkill(Parameters):
 
     name: SkillName
     source: Source = ""
+    task: Annotated[
+        str, Meta(description="What it should do, for a skill that runs by itself.", max_length=20_000)
+    ] = ""
 
 
 class UnloadSkill(Parameters):
@@ -191,6 +194,7 @@ class Observation(Struct, frozen=True):
     code: str = ""
     facts: dict[str, Any] = {}
     files: tuple[str, ...] = ()
+    advice: str = ""
 
     @property
     def ok(self) -> bool:
@@ -220,7 +224,7 @@ def parse_call(
     parameters = CALLS[known]
     problems: list[str] = []
     try:
-        given = json.loads(arguments) if isinstance(arguments, str) else arguments
+        given = json.loads(arguments, object_pairs_hook=_once) if isinstance(arguments, str) else arguments
         call = convert(given, parameters, problems)
     except (ValueError, RecursionError) as error:
         problems, call = [str(error) or "they are nested too deeply"], None
@@ -245,13 +249,16 @@ def convert(given: object, parameters: type[P], problems: list[str]) -> P | None
                 f"{str(key)[:80]}: {meant(nearest(str(key), fields), otherwise='it is not known')}"
             )
             continue
-        for field, one in _unfolded(word, value, fields):
+        for field, one in _unfolded(word, value):
+            if one is None and not fields.get(field, (None, True))[1]:
+                continue  # null says nothing
+            if field not in fields:
+                problems.append(f"{field}: it is not known")
             if field in values and values[field] != one:
                 problems.append(f"{field}: it is given twice")
             values[field] = one
     for field, (type_, required) in fields.items():
-        if field not in values or (values[field] is None and not required):  # null says nothing
-            values.pop(field, None)
+        if field not in values:
             problems += [f"{field}: it is missing"] if required else []
             continue
         try:
@@ -261,6 +268,13 @@ def convert(given: object, parameters: type[P], problems: list[str]) -> P | None
         except (msgspec.ValidationError, ValueError) as error:
             problems.append(f"{field}: {_in_words(error)}")
     return None if problems else parameters(**values)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
 
 
 def said(call: Parameters) -> dict[str, Any]:
@@ -295,7 +309,7 @@ def _spelled(key: object, fields: Mapping[str, Any]) -> str | None:
     return "name" if "name" in fields and key in {"skill", "skill_name"} else None
 
 
-def _unfolded(word: str, value: Any, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _unfolded(word: str, value: Any) -> Iterator[tuple[str, Any]]:
     """A skill may be given as an object with its name and source."""
     if (
         word in {"skill", "name"}
@@ -304,8 +318,7 @@ def _unfolded(word: str, value: Any, fields: Mapping[str, Any]) -> Iterator[tupl
         and set(value) <= _REFERENCE
     ):
         yield word, value["name"]
-        if value.get("source") is not None and "source" in fields:
-            yield "source", value["source"]
+        yield from (("source", value["source"]) for _ in range(value.get("source") is not None))
     else:
         yield word, value
 

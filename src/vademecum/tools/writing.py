@@ -59,8 +59,8 @@ def content_digest(path: str, workspace: Workspace) -> str:
         return ""
 
 
-def write_file(call: WriteFile, workspace: Workspace) -> Observation:
-    """Put the whole content in place of what was there, in one step."""
+def write_file(call: WriteFile, workspace: Workspace, trash: Path) -> Observation:
+    """Put the whole content in place of what was there, in one step; the old content goes to the trash."""
     located = workspace.locate(call.path)
     shown = planned_write(call, workspace)
     data = call.content.encode()
@@ -74,13 +74,15 @@ def write_file(call: WriteFile, workspace: Workspace) -> Observation:
                 out.write(data)
                 out.flush()
                 os.fsync(out.fileno())
+            kept = _kept(directory, name, trash, located.relative)
             os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
             raise
     facts = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "diff": shown}
-    return Observation("write_file", f"Wrote {located.name} ({len(data):,} bytes).", facts=facts)
+    text = f"Wrote {located.name} ({len(data):,} bytes)."
+    return Observation("write_file", text, facts=facts, files=(str(kept),) if kept else ())
 
 
 def delete_file(call: DeleteFile, workspace: Workspace, trash: Path) -> Observation:
@@ -89,17 +91,35 @@ def delete_file(call: DeleteFile, workspace: Workspace, trash: Path) -> Observat
     with open_parent(located) as (directory, name):
         if stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
             raise ToolRefused(f"{located.name!r} is a directory: name a file.", code="not-a-file")
-        number = len(os.listdir(trash)) + 1 if trash.exists() else 1
-        kept = trash / f"{number:04}" / located.relative
-        kept.parent.mkdir(parents=True)
-        try:
-            os.rename(name, kept, src_dir_fd=directory)
-        except OSError as error:
-            if error.errno != errno.EXDEV:  # the trash is on another file system
-                raise
-            shutil.copy2(f"/proc/self/fd/{directory}/{name}", kept, follow_symlinks=False)
-            os.unlink(name, dir_fd=directory)
+        kept = _kept(directory, name, trash, located.relative)
+        os.unlink(name, dir_fd=directory)
     return Observation("delete_file", f"Deleted {located.name}; it is kept as {kept}.", files=(str(kept),))
+
+
+def _kept(directory: int, name: str, trash: Path, relative: str) -> Path | None:
+    """Keep what is there in the trash, by a second name or as a copy; nothing if nothing is there."""
+    if not os.access(name, os.F_OK, dir_fd=directory, follow_symlinks=False):
+        return None
+    kept = _numbered(trash) / relative
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(name, kept, src_dir_fd=directory, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in {errno.EXDEV, errno.EPERM}:  # another file system, or somebody else's file
+            raise
+        shutil.copy2(f"/proc/self/fd/{directory}/{name}", kept, follow_symlinks=False)
+    return kept
+
+
+def _numbered(trash: Path) -> Path:
+    """Make the next directory in the trash; several threads may ask."""
+    trash.mkdir(parents=True, exist_ok=True)
+    number = len(os.listdir(trash)) + 1
+    while True:
+        with contextlib.suppress(FileExistsError):
+            (trash / f"{number:04}").mkdir()
+            return trash / f"{number:04}"
+        number += 1
 
 
 def _content(located: Located) -> bytes | None:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from vademecum.policy.approval import Answer, Question
 from vademecum.session.asking import fingerprint
+from vademecum.session.base import Deferred
 from vademecum.skill.text import escaped, visible
 
 MAX_SHOWN_CHARS = 6000
@@ -46,12 +47,13 @@ FORM: types.ElicitRequestedSchema = {
 }
 
 
-class Unanswered(Exception):
-    """A question that the client has to put to its person before the call can go on."""
+class Unanswered(Deferred):
+    """A question that the client has to put to its person before the call can come again."""
+
+    kept = False
 
     def __init__(self, question: Question, key: str) -> None:
-        super().__init__(question.wanted)
-        self.question = question
+        super().__init__(question)
         self.key = key
 
     def result(self) -> types.InputRequiredResult:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vademecum.config import LoadedConfig, load_config
@@ -18,7 +19,7 @@ from vademecum.session.place import Place
 from vademecum.session.session import Session
 from vademecum.session.view import View
 
-MAX_SESSIONS = 200
+MAX_SESSIONS = 1000
 # Looking again must never cost more than a twentieth of the time.
 _LEAST_PAUSE, _PAUSE_SHARE = 2.0, 20
 
@@ -61,6 +62,7 @@ class Clients:
         self._config: tuple[LoadedConfig, bool] | None = None
         self._looked, self._cost = 0.0, 0.0
         self._sessions: dict[Client, Session] = {}
+        self._passing: set[Session] = set()
         self._views: dict[tuple[str, Origin], View] = {}
 
     @property
@@ -85,7 +87,7 @@ class Clients:
                 self._known = _Known(index, policy, Place.at(self._context))
                 self._views.clear()
                 for client, session in self._sessions.items():
-                    session.adopt(policy, self._view(self._known, client.name, "model"))
+                    session.adopt(policy, self._view(self._known, client.name, "model"), self._known.place)
             self._config = config
             return changed
 
@@ -103,17 +105,24 @@ class Clients:
             except (VademecumError, OSError):
                 return False
 
-    def session(self, client: Client) -> Session:
-        """Return the session of a client; one that has none gets a new one for each call."""
+    @contextmanager
+    def session(self, client: Client) -> Iterator[Session]:
+        """The session of a client; one that has none gets a new one, which ends when this does."""
         with self._lock:
             known = self._now()
-            if client.session is None:
-                return self._begun(known, client)
-            if client not in self._sessions:
-                while len(self._sessions) >= MAX_SESSIONS:  # the oldest makes room; what it runs goes on
-                    self.leave(next(iter(self._sessions)))
+            if client.session is not None and client not in self._sessions:
+                if len(self._sessions) >= MAX_SESSIONS:
+                    raise VademecumError("Too many clients are connected: try again later.", code="busy")
                 self._sessions[client] = self._begun(known, client)
-            return self._sessions[client]
+            session = self._sessions.get(client) or self._begun(known, client)
+            if client.session is None:
+                self._passing.add(session)
+        try:
+            yield session
+        finally:
+            if client.session is None:
+                session.close()
+                self._passing.discard(session)
 
     def for_people(self, client: Client) -> View:
         """Return the skills that a person may call by name through this client."""
@@ -152,7 +161,7 @@ class Clients:
 
     def abandon(self) -> None:
         """End the records at once: the process is about to end."""
-        for session in list(self._sessions.values()):
+        for session in (*self._sessions.values(), *self._passing):
             session.abandon()
 
     def close(self) -> None:

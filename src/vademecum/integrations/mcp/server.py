@@ -145,11 +145,11 @@ class SkillServer(Server[Any]):
         )
         approver = _approver(context, params)
         try:
-            if isinstance(call, calls.RunScript):
-                with self._counted(client):
-                    result = await self._script(context, client, call, approver)
+            if isinstance(call, calls.SearchSkills | calls.ListSkillAssets | calls.UnloadSkill):
+                result = await anyio.to_thread.run_sync(lambda: self._again(client, call))  # never asks
             else:
-                result = await anyio.to_thread.run_sync(lambda: self._again(client, call, approver))
+                with self._counted(client):
+                    result = await self._waited_for(context, client, call, approver)
         except Unanswered as unanswered:
             return unanswered.result()
         except VademecumError as error:
@@ -157,10 +157,10 @@ class SkillServer(Server[Any]):
         text = types.TextContent(text=result.text)
         return types.CallToolResult(content=[text], is_error=not result.ok)
 
-    async def _script(
-        self, context: Context, client: Client, call: calls.RunScript, approver: Approver | None
+    async def _waited_for(
+        self, context: Context, client: Client, call: calls.Call, approver: Approver | None
     ) -> Result:
-        """Run it in a thread, say every second that it goes on, and end it when the client is gone."""
+        """Do it in a thread, say every second that it goes on, and end it when the client is gone."""
         given_up = anyio.get_cancelled_exc_class()
         gone = threading.Event()
 
@@ -184,7 +184,7 @@ class SkillServer(Server[Any]):
     def _counted(self, client: Client) -> Iterator[None]:
         """So many scripts at a time, running or waiting for an answer: more would hold up everybody."""
         if self._running[client] >= MAX_SCRIPTS_A_CLIENT or self._running.total() >= MAX_SCRIPTS:
-            raise VademecumError("Too many scripts run or wait for an answer: try again later.", code="busy")
+            raise VademecumError("Too many calls run or wait for an answer: try again later.", code="busy")
         self._running[client] += 1
         try:
             yield
@@ -208,22 +208,21 @@ class SkillServer(Server[Any]):
     def _once(
         self, client: Client, call: calls.Call, approver: Approver | None, cancelled: Callable[[], bool]
     ) -> Result:
-        session = self._clients.session(client)
-        if client.session is not None:
-            return session.call(call, approver=approver, cancelled=cancelled)
-        try:  # a session for this one call, in which the skill that it names is active
-            if isinstance(call, calls.RunScript):
+        with self._clients.session(client) as session:
+            if client.session is None and isinstance(call, calls.RunScript):
                 with contextlib.suppress(SkillNotFound):  # which the call itself will say
                     session.activate(call.skill, source=call.source, origin="model")
             return session.call(call, approver=approver, cancelled=cancelled)
-        finally:
-            session.close()
+
+    def _offered_to(self, client: Client) -> Sequence[Skill]:
+        with self._clients.session(client) as session:
+            return session.view.offered.skills
 
     async def _list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        session = await self._in_thread(lambda: self._clients.session(self._client(context)))
-        page, rest = _page(session.view.offered.skills, params)
+        known = await self._in_thread(lambda: self._offered_to(self._client(context)))
+        page, rest = _page(known, params)
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
@@ -257,11 +256,14 @@ class SkillServer(Server[Any]):
         def read() -> str:
             if path != SKILL_FILE:
                 return _text(self._again(client, calls.LoadSkillAsset(name, path), Nobody()))
-            try:
-                return self._clients.session(client).show(name).text
-            except SkillNotFound:
-                self._clients.look_if_old()
-                return self._clients.session(client).show(name).text
+            for last in (False, True):
+                with self._clients.session(client) as session:
+                    try:
+                        return session.show(name).text
+                    except SkillNotFound:
+                        if last or not self._clients.look_if_old():
+                            raise
+            raise AssertionError  # the second try returned or raised
 
         text = await self._in_thread(read)
         kind = "text/markdown" if path.endswith(".md") else "text/plain"
@@ -288,7 +290,8 @@ class SkillServer(Server[Any]):
         def load() -> str:
             client = self._client(context)
             skill = self._clients.for_people(client).offered.get(params.name)
-            return _text(self._clients.session(client).call(calls.UseSkill(skill.skill_id), origin="user"))
+            with self._clients.session(client) as session:
+                return _text(session.call(calls.UseSkill(skill.skill_id), origin="user"))
 
         text = await self._in_thread(load)
         request = (params.arguments or {}).get("request", "")
@@ -299,8 +302,7 @@ class SkillServer(Server[Any]):
     async def _complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """The names of skills that begin as what was typed, for the resource template."""
         begun = params.argument.value if params.argument.name == "name" else None
-        session = await self._in_thread(lambda: self._clients.session(self._client(context)))
-        known = session.view.offered.skills
+        known = await self._in_thread(lambda: self._offered_to(self._client(context)))
         names = [skill.name for skill in known if begun is not None and skill.name.startswith(begun)]
         shown = names[:MAX_COMPLETIONS]
         more = len(names) > len(shown)
@@ -344,15 +346,17 @@ def _approver(context: Context, params: types.CallToolRequestParams) -> Approver
     return WhileTheCallWaits(context.session, context.request_id)
 
 
-async def _tick(context: Context, call: calls.RunScript, gone: threading.Event) -> None:
+async def _tick(context: Context, call: calls.Call, gone: threading.Event) -> None:
     """Say every second that a call goes on, and notice when whoever made it over HTTP has left."""
+    what = calls.NAMES[type(call)]
+    if isinstance(call, calls.RunScript):
+        what = f"{call.skill}/{call.relative_path}"
     for seconds in itertools.count(1):
         await anyio.sleep(_TICK_SECONDS)
         if context.request is not None and await context.request.is_disconnected():
             gone.set()
             return
-        told = f"{call.skill}/{call.relative_path}: {seconds} s"
-        await context.session.report_progress(seconds, message=told)
+        await context.session.report_progress(seconds, message=f"{what}: {seconds} s")
 
 
 def _kept(run: Callable[[], Found]) -> Callable[[], Found]:
