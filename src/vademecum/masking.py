@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 MASK = "[secret]"
@@ -17,8 +18,9 @@ _SECRET_HEADER = re.compile(
     re.IGNORECASE,
 )
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+_URL_PASSWORD = re.compile(r"(://[^/\s:@]{0,200}:)[^/\s@]+(?=@)")
 _KNOWN = re.compile(
-    r"(?P<lead>\b(?:Bearer|Basic|Token|ApiKey)\s+|://[^/\s:@]{0,200}:"
+    r"(?P<lead>\b(?:Bearer|Basic|Token|ApiKey)\s+"
     r"|\b(?:api[_-]?key|password|passphrase|secret|token)[\"']?\s{0,5}[=:]\s{0,5}[\"']?)"
     r"(?P<value>[^\s\"'@&,;]{8,})"
     r"|(?<![\w-])(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
@@ -34,8 +36,9 @@ class Secrets:
     'used [secret] and Bearer [secret]'
     """
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        values = {value for name, value in env.items() if _SECRET_NAME.search(name)}
+    def __init__(self, env: Mapping[str, str], *, given: Iterable[str] = ()) -> None:
+        """Take the environment, and the names of variables that scripts are ``given``."""
+        values = {value for name, value in env.items() if name in set(given) or _SECRET_NAME.search(name)}
         values |= {password for value in env.values() for password in _IN_URL.findall(value)}
         # A key of several lines may be written with its ends escaped.
         values |= {value.replace("\n", "\\n") for value in values}
@@ -43,14 +46,20 @@ class Secrets:
         # The longest first: one value may begin with another.
         parts = [re.escape(value) for value in sorted(values, key=len, reverse=True)]
         self._values = re.compile("|".join(parts)) if parts else None
+        self._bytes = re.compile("|".join(parts).encode("utf-8", "replace")) if parts else None
 
     def mask(self, text: str) -> str:
         """The text with every secret in it replaced."""
-        return _KNOWN.sub(_masked, self.mask_values(text))
+        return _KNOWN.sub(_masked, _URL_PASSWORD.sub(rf"\g<1>{MASK}", self.mask_values(text)))
 
     def mask_values(self, text: str) -> str:
         """Return the text without the known secret values; what only looks like a key stays."""
         return text if self._values is None else self._values.sub(MASK, text)
+
+    def mask_file(self, path: Path) -> None:
+        """Replace the known secret values in a file."""
+        if self._bytes is not None and self._bytes.search(data := path.read_bytes()):
+            path.write_bytes(self._bytes.sub(MASK.encode(), data))
 
     def mask_all(self, value: Any) -> Any:
         """The same for all texts inside of lists and dictionaries."""

@@ -23,7 +23,7 @@ from vademecum.policy.approval import Answer, Consent, Question
 
 pytestmark = [pytest.mark.extras, pytest.mark.filterwarnings("default")]
 
-CALL = {"skill_name": "greeter", "script_name": "hello.py", "arguments": ["you"]}
+CALL = {"skill": "greeter", "relative_path": "hello.py", "args": ["you"]}
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,9 @@ def kit(place: Place) -> Toolkit:
 
 @pytest.fixture
 def refusing(place: Place) -> Toolkit:
-    return Toolkit(place.build(), approver=Never(), context=place.context)
+    kit = Toolkit(place.build(), approver=Never(), context=place.context)
+    kit.session.activate("greeter")
+    return kit
 
 
 STEPS: list[tuple[str, dict[str, Any]]] = [
@@ -116,7 +118,7 @@ def test_pydantic_ai(place: Place, kit: Toolkit, refusing: Toolkit) -> None:
     assert done.output == "done"
     assert {"skill_loaded", "approval_answered", "tool_called"} <= set(recorded(place))
 
-    steps = iter([("load_skill", {"name": 1}), *STEPS[1:2]])
+    steps = iter([("skill", {"name": 1}), *STEPS[1:2]])
     assert asyncio.run(agent.run("Greet me")).output == "done"
 
     steps = iter(STEPS[3:])
@@ -192,11 +194,11 @@ def test_langgraph(kit: Toolkit) -> None:
     graph.add_node("tools", ToolNode(skill_tools(kit)))
     graph.add_edge(START, "tools")
     graph.add_edge("tools", END)
-    call = {"name": "load_skill", "args": {"skill_name": "greeter"}, "id": "c"}
+    call = {"name": "skill", "args": {"name": "greeter"}, "id": "c"}
     asked = {"messages": [AIMessage("", tool_calls=[call])]}
     assert "Say hello." in graph.compile().invoke(asked)["messages"][-1].text
     kit.call("run_script", CALL)
-    assert "loaded already" in asyncio.run(graph.compile().ainvoke(asked))["messages"][-1].text
+    assert "Say hello." in asyncio.run(graph.compile().ainvoke(asked))["messages"][-1].text
 
 
 def test_openai_agents(place: Place, kit: Toolkit, refusing: Toolkit) -> None:
@@ -323,6 +325,7 @@ def test_a_task_that_is_cancelled_ends_its_script(place: Place, kit: Toolkit, fr
     (place.cwd / ".agent/skills/greeter/scripts/hello.py").write_text(
         "import time; print('begun', flush=True); time.sleep(60)"
     )
+    kit.session.activate("greeter")
     tool = _tool_of(framework, kit)
     runs = place.cwd / ".agent/runs"
 
@@ -394,7 +397,7 @@ def test_what_the_documentation_shows(place: Place, monkeypatch: pytest.MonkeyPa
     assert "run_script" in {tool.name for tool in shown("openai_agents")("some-model").tools}
     (toolset,) = shown("google_adk")("some-model").tools
     assert len(asyncio.run(toolset.get_tools())) == 7
-    assert "load_skill" in shown("smolagents")(Model(model_id="fake")).tools
+    assert "skill" in shown("smolagents")(Model(model_id="fake")).tools
     for name in set(BLOCKS) - {"openai", "anthropic"}:
         assert len([line for line in BLOCKS[name].splitlines() if line.strip()]) <= 6, name
 

@@ -44,6 +44,12 @@ __all__ = ["place"]  # the fixture
 pytestmark = pytest.mark.extras
 
 HELLO_SCRIPT = {"skill_name": "tables", "script_name": "hello.py"}
+LOAD: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 7,
+    "method": "tools/call",
+    "params": {"name": "skill", "arguments": {"name": "tables"}},
+}
 SLOW = {"skill_name": "tables", "script_name": "slow.py"}
 
 
@@ -81,7 +87,7 @@ def test_a_project_that_is_gone_does_not_end_the_server(place: Place) -> None:
             await client.list_resources()
             shutil.rmtree(place.cwd)
             await anyio.sleep(3)
-            assert len((await client.list_tools()).tools) == 6
+            assert len((await client.list_tools()).tools) == 7
 
     run(work)
 
@@ -173,6 +179,7 @@ def test_many_scripts_of_one_client(place: Place) -> None:
     async def work() -> None:
         asking = connected(place, "legacy", answer=accepting([]))
         async with asking as client, anyio.create_task_group() as group:
+            await client.call_tool("skill", {"name": "tables"})
             for _ in range(8):
                 group.start_soon(partial(client.call_tool, "run_script", SLOW))
             while len(list((place.cwd / ".agent/runs").glob("*/calls/*/stdout"))) < 8:
@@ -188,6 +195,7 @@ def test_many_scripts_of_one_client(place: Place) -> None:
 def test_a_cancelled_script_is_on_record_as_such(place: Place) -> None:
     async def work() -> None:
         async with connected(place, "legacy", answer=accepting([])) as client:
+            await client.call_tool("skill", {"name": "tables"})
             async with anyio.create_task_group() as group:
                 group.start_soon(partial(client.call_tool, "run_script", SLOW))
                 while not is_running(place):
@@ -210,6 +218,7 @@ def test_a_dropped_request_over_http_ends_its_script(place: Place) -> None:
         headers["Mcp-Session-Id"] = hello.headers["mcp-session-id"]
         begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         httpx2.post(url, json=begun, headers=headers)
+        httpx2.post(url, json=LOAD, headers=headers)
         call = {
             "jsonrpc": "2.0",
             "id": 2,
@@ -248,11 +257,16 @@ def test_signals_end_it_and_its_record(place: Place, words: list[str], number: s
         url, headers = json.loads(lines)["url"], {"Accept": "application/json, text/event-stream"}
         headers["Mcp-Session-Id"] = httpx2.post(url, json=HELLO, headers=headers).headers["mcp-session-id"]
         httpx2.post(url, json=begun, headers=headers)
+        httpx2.post(url, json=LOAD, headers=headers)
         waiting = threading.Thread(target=lambda: _quietly(url, call, headers))
         waiting.start()
     else:
-        for message in (HELLO, begun, call):
+        for message in (HELLO, begun, LOAD):
             server.stdin.write(json.dumps(message).encode() + b"\n")
+        server.stdin.flush()
+        while json.loads(server.stdout.readline()).get("id") != LOAD["id"]:
+            pass  # it must be loaded before its script can be run
+        server.stdin.write(json.dumps(call).encode() + b"\n")
         server.stdin.flush()
     until(lambda: is_running(place))
     server.send_signal(number)
@@ -347,7 +361,7 @@ def test_files_that_a_rule_denies_are_not_named(place: Place) -> None:
 @pytest.mark.parametrize("name", ["/\0", "\0", "a\0b", "/" + "x" * 5000, "../tables", "tables/"])
 def test_names_that_are_none(place: Place, name: str) -> None:
     kit = Toolkit(place.build(), context=place.context)
-    assert kit.call("skill", {"name": name}).code == "skill-not-found"
+    assert kit.call("skill", {"name": name}).code in {"skill-not-found", "arguments"}
 
 
 def test_a_toolkit_that_is_closed_writes_nowhere_else(place: Place) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,12 @@ import pytest
 from tests.agent.support import Stage, final, select, tool
 from tests.models.server import serving
 from tests.support import Place, write_skill
-from vademecum import Agent, Toolkit
-from vademecum.errors import Declined
+from vademecum import Agent, Policy, Toolkit
+from vademecum.errors import Declined, VademecumError
 from vademecum.models.by_script import Scripted
-from vademecum.policy.approval import Answer, Approver, Consent, Question
+from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
+from vademecum.policy.base import Effect
+from vademecum.policy.engine import allowing
 from vademecum.runs.reading import read_run
 from vademecum.session.base import Deferred, Result
 from vademecum.session.place import Place as SessionPlace
@@ -24,6 +28,9 @@ from vademecum.session.schemas import ALL_TOOLS
 from vademecum.session.session import Session
 from vademecum.tools.calls import (
     DeleteFile,
+    GetSkillScriptPath,
+    Grep,
+    ListDir,
     NetworkRequest,
     ReadFile,
     RunScript,
@@ -343,3 +350,261 @@ def test_a_child_agent_has_a_session_of_its_own(place: Place) -> None:
 
 def _runs(place: Place) -> list[str]:
     return sorted(path.name for path in (place.cwd / ".agent/runs").glob("2*"))
+
+
+def test_a_no_counts_also_if_nobody_would_ask_any_more(place: Place) -> None:
+    session = session_of(place)
+    first, second = deferred(session, WRITE), deferred(session, WriteFile("a.txt", "three\n"))
+    assert session.resume(first, Answer("always", scope="run")).ok
+    with pytest.raises(Declined):
+        session.resume(second, Answer("reject", "do not"))
+    assert (place.cwd / "a.txt").read_text() == "two\n"
+
+
+def test_what_changed_is_not_done_also_if_nobody_would_ask_any_more(place: Place) -> None:
+    session = session_of(place)
+    first, second = deferred(session, WRITE), deferred(session, WriteFile("a.txt", "three\n"))
+    assert session.resume(first, Answer("always", scope="run")).ok
+    assert (
+        session.resume(second, YES).code == "changed"
+    )  # the file is not what it was when it was asked about
+
+
+def test_a_repository_cannot_bring_calls_that_wait(place: Place) -> None:
+    """Only what a session of this user wrote, for this run, is done."""
+    session = session_of(place)
+    number = deferred(session, WRITE)
+    (kept,) = (place.cwd / ".agent/runs").glob("*/deferred/*.json")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    planted = place.cwd / ".agent/runs/20260101-000000-0000000/deferred"
+    planted.mkdir(parents=True)
+    (planted / kept.name).write_bytes(kept.read_bytes())
+    forged = json.loads(kept.read_bytes())
+    forged["pending"]["arguments"]["content"] = "evil\n"
+    kept.write_text(json.dumps(forged))
+    assert session.resume(number, YES).code == "no-question"
+    for text in ("{", "[" * 100_000, '{"mac": "", "pending": {}}'):
+        kept.write_text(text)
+        assert session.resume(number, YES).code == "no-question"
+    assert (place.cwd / "a.txt").read_text() == "one\n"
+
+
+def test_nothing_is_left_of_a_call_that_was_answered(place: Place) -> None:
+    session = session_of(place)
+    for answer in (YES, Answer("reject")):
+        number = deferred(session, WriteFile("s.txt", "Bearer correct-horse-battery"))
+        with contextlib.suppress(Declined):
+            session.resume(number, answer)
+    assert list((place.cwd / ".agent/runs").glob("*/deferred/*")) == []
+
+
+def test_resuming_leaves_the_conversation_as_it_is(place: Place) -> None:
+    first, second = session_of(place), session_of(place)
+    first.call(UseSkill("greeter"))
+    number = deferred(first, RunScript("greeter", "hello.py"))
+    assert second.resume(number, YES).ok
+    assert second.active == ()
+
+
+def test_an_agent_whose_approver_puts_it_off_says_so(place: Place) -> None:
+    model = Scripted([tool("write_file", path="x.txt", content="x"), final()])
+    outcome = Agent(model, place.build(), approver=Later(), context=place.context).run("do it")
+    assert (outcome.status, outcome.stop_reason) == ("refused", "deferred")
+    assert not (place.cwd / "x.txt").exists()
+
+
+def test_a_no_is_raised_whatever_it_was_about(place: Place) -> None:
+    class No:
+        def ask(self, question: Question) -> Answer:
+            return Answer("reject")
+
+    session = session_of(place, No())
+    with pytest.raises(Declined):
+        session.call(GetSkillScriptPath("greeter", "hello.py"))
+
+
+def test_an_approver_that_fails_has_not_said_yes(place: Place) -> None:
+    class Broken:
+        def ask(self, question: Question) -> Answer:
+            raise OSError("the terminal is gone")
+
+    result = session_of(place, Broken()).call(WRITE)
+    assert (result.code, "could not be put" in result.text) == ("denied", True)
+
+
+def test_one_run_at_a_time(place: Place) -> None:
+    session = session_of(place)
+    session.begin("one", model="none")
+    with pytest.raises(VademecumError, match="A run goes on"):
+        session.begin("two", model="none")
+    session.close()
+    assert session.call(UseSkill("greeter")).ok
+    session.begin("three", model="none")  # the run that began by itself is over then
+    session.close()
+    runs = [read_run(place.cwd / ".agent/runs", run_id) for run_id in _runs(place)]
+    assert [run.status for run in runs] == ["done"] * 3
+
+
+def test_answers_for_this_run_end_with_it(place: Place) -> None:
+    asked: list[str] = []
+
+    class Asked:
+        def ask(self, question: Question) -> Answer:
+            asked.append(question.wanted)
+            return Answer("always", scope="run")
+
+    session = session_of(place, Asked())
+    for _ in range(2):
+        session.call(WRITE)
+        session.call(WRITE)
+        session.close()
+    assert len(asked) == 2
+
+
+def test_what_a_skill_excluded_stays_closed_when_the_model_unloads_it(place: Place) -> None:  # F5
+    write_skill(
+        place.cwd / ".agent/skills", "narrow", "---\nname: narrow\ndescription: x\nallowed-tools: Read\n---\n"
+    )
+    session = session_of(place, Consent())
+    session.call(UseSkill("narrow"))
+    assert session.call(WRITE).code == "denied"
+    assert session.call(WriteFile("b.txt", "x"), for_skill="narrow").code == "denied"
+    session.call(UnloadSkill("narrow"))
+    nobody = Nobody()
+    assert session.call(WRITE, approver=nobody).code == "denied"  # it is asked, and a person may allow it
+    assert session.call(ReadFile("a.txt")).ok
+    assert session.call(WRITE).ok
+    session.call(UseSkill("narrow"))
+    session.call(UnloadSkill("narrow"), origin="user")
+    assert session.call(WRITE).ok
+
+
+def test_another_skill_that_excludes_scripts_is_asked_about(place: Place) -> None:  # F5
+    write_skill(
+        place.cwd / ".agent/skills", "narrow", "---\nname: narrow\ndescription: x\nallowed-tools: Read\n---\n"
+    )
+    rules = [{"permission": "script", "pattern": "*", "effect": "allow"}]
+    (place.home / ".agent").mkdir()
+    (place.home / ".agent/config.json").write_text(json.dumps({"permissions": rules}))
+    session = session_of(place)
+    session.call(UseSkill("greeter"))
+    assert session.call(RunScript("greeter", "hello.py")).ok
+    session.call(UseSkill("narrow"))
+    refused = session.call(RunScript("greeter", "hello.py"))
+    assert (refused.code, "'allowed-tools' of skill 'narrow'" in refused.text) == ("denied", True)
+    assert session.call(RunScript("greeter", "hello.py"), approver=Consent()).ok
+
+
+def test_a_file_of_a_skill_is_the_skills_by_whatever_name(place: Place) -> None:  # F9
+    guide = place.cwd / ".agent/skills/greeter/references/secret.md"
+    guide.parent.mkdir()
+    guide.write_text("hush\n")
+    (place.cwd / "linked.md").hardlink_to(guide)
+    (place.cwd / "soft.md").symlink_to(guide)
+    rules = [{"permission": "resource", "pattern": "greeter/references/secret.md", "effect": "deny"}]
+    (place.home / ".agent").mkdir()
+    (place.home / ".agent/config.json").write_text(json.dumps({"permissions": rules}))
+    session = session_of(place, Consent())
+    missing = session.call(ReadFile("nothing.md")).text
+    for name in ("linked.md", "soft.md", ".agent/skills/greeter/references/secret.md"):
+        result = session.call(ReadFile(name))
+        assert (result.code, result.text) == ("missing", missing.replace("nothing.md", name))
+    assert session.call(Grep("hush")).text == "no line matches"
+    assert "secret.md" not in session.call(ListDir(".agent/skills/greeter/references")).text
+    session.call(UseSkill("greeter"))
+    assert session.call(RunScript("greeter", "hello.py", files=["linked.md"])).code == "missing"
+
+
+def test_what_other_conversations_saw_is_not_readable(place: Place) -> None:  # F9
+    stage = Stage(place)
+    outcome = stage.run(tool("read_file", path="a.txt"), final())
+    (kept,) = (stage.runs / outcome.run_id / "observations").glob("*")
+    path = str(kept.relative_to(place.cwd))
+    assert session_of(place).call(ReadFile(path)).code == "missing"
+    assert "a.txt" in session_of(place).call(Grep("one")).text
+    assert ".agent/runs" not in session_of(place).call(Grep("one")).text
+    again = stage.run(tool("read_file", path="a.txt"), tool("read_file", path=path), final())
+    assert stage.lines(again)[1].endswith(": missing")
+
+
+def test_the_roots_of_skills_are_closed_to_writing(place: Place) -> None:  # F8
+    write_skill(place.cwd / ".claude/skills", "theirs")
+    session = session_of(
+        place, Consent(), policy=Policy.load(place.context, run=allowing(["write_file", "delete_file"]))
+    )
+    for path in (".claude/skills/theirs/SKILL.md", ".claude/skills/new/SKILL.md", "sub/.git", ".git/config"):
+        assert session.call(WriteFile(path, "x")).code == "denied"
+        assert session.call(DeleteFile(path)).code == "denied"
+    assert session.call(WriteFile("plain.txt", "x")).ok
+
+
+def test_what_is_overwritten_is_kept(place: Place) -> None:
+    session = session_of(place, Consent())
+    assert session.call(WRITE).ok
+    (kept,) = (place.cwd / ".agent/runs").glob("*/trash/*/a.txt")
+    assert kept.read_text() == "one\n"
+
+
+def test_refusals_do_not_tell_a_model_how_to_get_round_them(place: Place) -> None:
+    session = session_of(place, Nobody("vade exec --yes greeter hello.py"))
+    session.call(UseSkill("greeter"))
+    for call in (RunScript("greeter", "hello.py"), WRITE, WriteFile(".git/x", "y")):
+        result = session.call(call)
+        assert result.code == "denied"
+        assert not {"--yes", "--allow", "config.json", "vade "} & set(result.text.split())
+        assert "config" not in result.text
+        assert result.advice
+
+
+def test_secrets_do_not_reach_a_model(place: Place) -> None:
+    context = replace(place.context, env={**place.context.env, "MY_API_KEY": "correct-horse-battery"})
+    (place.cwd / "a.txt").write_text("it is correct-horse-battery\n")
+    session = Session(place.build(), place=SessionPlace.at(context))
+    assert session.call(ReadFile("a.txt")).text == "it is [secret]\n"
+
+
+def test_explain_says_what_a_run_would_do(place: Place) -> None:
+    rules = [{"permission": "write", "pattern": "docs/*", "effect": "allow"}]
+    (place.home / ".agent").mkdir()
+    (place.home / ".agent/config.json").write_text(json.dumps({"permissions": rules}))
+    session = session_of(place)
+    for permission, resource, call in (
+        ("write", "docs/a.md", WriteFile("docs/a.md", "x")),
+        ("write", ".git/config", WriteFile(".git/config", "x")),
+        ("write", ".agent/skills/greeter/x", WriteFile(".agent/skills/greeter/x", "x")),
+        ("read", "a.txt", ReadFile("a.txt")),
+        ("read", ".env", ReadFile(".env")),
+        ("delete", "a.txt", DeleteFile("a.txt")),
+    ):
+        (place.cwd / ".env").write_text("KEY=1")
+        said = session.explain(permission, [resource]).effect is Effect.ALLOW
+        assert said == session.call(call).ok, resource
+
+
+def test_a_child_is_bounded_by_its_parent(place: Place) -> None:  # F5
+    for name, fields in (("narrow", "allowed-tools: Read\n"), ("apart", "run-mode: subagent\n")):
+        write_skill(
+            place.cwd / ".agent/skills", name, f"---\nname: {name}\ndescription: x\n{fields}---\n# {name}\n"
+        )
+    stage = Stage(place)
+    write = tool("write_file", path="child.txt", content="x")
+    stage.run(select("narrow"), select("apart"), write, final(), final())
+    assert not (place.cwd / "child.txt").exists()
+
+
+def test_a_child_gets_its_task(place: Place) -> None:
+    write_skill(
+        place.cwd / ".agent/skills",
+        "apart",
+        "---\nname: apart\ndescription: x\nrun-mode: subagent\n---\n# Apart\n",
+    )
+    stage = Stage(place)
+    start = {
+        "action": {
+            "type": "select_skills",
+            "payload": {"skills": [{"name": "apart", "task": "count to three"}]},
+        }
+    }
+    stage.run(start, final(), final(), request="a long story")
+    assert "count to three" in stage.model.seen[1][1].content
+    assert "a long story" not in stage.model.seen[1][1].content

@@ -111,7 +111,7 @@ def test_the_record_of_a_script(tmp_path: Path) -> None:
     assert set(record.hashes) == {"digest", "script_sha256", "stdout_sha256", "stderr_sha256"}
     assert (record.skill, record.risk, record.result["exit_code"]) == ("tried", "medium", 0)
     assert "hunter2" not in repr(record)
-    assert Path(record.result["files"][0]).read_text() == "hunter2hunter2\n"
+    assert Path(record.result["files"][0]).read_text() == "[secret]\n"
 
 
 def test_output_is_clean_for_a_model(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import click
 
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import json_option, print_json
+from vademecum.cli.permissions import known_agent
 from vademecum.context import Context
 from vademecum.errors import ConfigError
 
@@ -71,6 +72,8 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     if project is not None:
         os.chdir(project)  # the index, the rules and the scripts all begin there
     context = replace(Context.current(), cwd=Path.cwd())
+    if agent is not None:
+        known_agent(context, agent)
     clients = Clients(IndexWords(**words).build, context=context)
     server = SkillServer(clients, agent=agent, tools=ALL_TOOLS if direct_tools else SKILL_TOOLS)
 

@@ -9,13 +9,14 @@ from typing import Any
 import click
 
 from vademecum.cli.groups import Group
+from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import counted, json_option, print_json
-from vademecum.config import load_config
+from vademecum.config import PERMISSIONS, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
+from vademecum.nearest import meant, nearest
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
 from vademecum.policy.base import Effect, Request
-from vademecum.policy.engine import Policy
 from vademecum.policy.gate import said
 from vademecum.policy.grants import Grants, Trust, grants_file
 from vademecum.session.place import project_of
@@ -77,18 +78,26 @@ def permissions_command(context: click.Context) -> None:
 @click.argument("resources", nargs=-1, required=True, metavar="RESOURCE...")
 @click.option("--agent", default="default", show_default=True, help="For the agent of this name.")
 @click.option("--origin", type=click.Choice(["model", "user", "nested"]), default="model", show_default=True)
+@index_options
 @json_option
 def explain_command(
-    *, permission: str, resources: tuple[str, ...], agent: str, origin: Any, as_json: bool
+    *, permission: str, resources: tuple[str, ...], agent: str, origin: Any, as_json: bool, **words: Any
 ) -> int:
     """Say what would happen to a request, because of which rule, and what would allow it.
 
-    PERMISSION is skill, resource, script, tool, read, write, network or private-network.
+    PERMISSION is skill, resource, script, tool, read, write, delete, network, private-network or
+    script-network. The answer is the one that a run would get.
     Exit code 0: allowed, 3: not without being asked.
     """
-    request = Request(permission, resources, origin=origin, agent=agent)
+    from vademecum.session.place import Place
+    from vademecum.session.session import Session
+
     context = Context.current()
-    decision = Policy.load(context).decide(request)
+    known_permission(permission)
+    known_agent(context, agent)
+    request = Request(permission, resources, origin=origin, agent=agent)
+    session = Session(IndexWords(**words).build(), place=Place.at(context), agent=agent, recording=False)
+    decision = session.explain(permission, resources)
     grants = [
         grant
         for grant in Grants(grants_file(context)).all()
@@ -103,6 +112,22 @@ def explain_command(
         for grant in grants if decision.effect is Effect.ASK else ():
             click.echo(f"answer {grant.id} is remembered for it, for the skill as it was then")
     return 0 if decision.effect is Effect.ALLOW else 3
+
+
+def known_permission(permission: str) -> None:
+    """Refuse a permission that does not exist."""
+    if permission not in PERMISSIONS:
+        hint = meant(nearest(permission, PERMISSIONS), otherwise=f"there are {', '.join(PERMISSIONS)}.")
+        raise ConfigError(f"There is no permission {permission!r}: {hint}")
+
+
+def known_agent(context: Context, name: str) -> None:
+    """Refuse the name of an agent that no configuration has: its rules would be nobody's."""
+    config = load_config(context)
+    known = ["default", *config.user_agents, *config.project_agents]
+    if name not in known:
+        hint = meant(nearest(name, known), otherwise=f"there are {', '.join(dict.fromkeys(known))}.")
+        raise ConfigError(f"No agent {name!r} is configured: {hint}")
 
 
 @permissions_command.command("list")

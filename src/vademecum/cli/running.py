@@ -14,7 +14,7 @@ from vademecum.agent.loop import Outcome
 from vademecum.cli.completing import complete_names
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import counted, json_option, print_json, print_text, yes_option
-from vademecum.cli.permissions import approver_for
+from vademecum.cli.permissions import approver_for, known_agent
 from vademecum.cli.progress import Progress
 from vademecum.config import load_config
 from vademecum.context import Context
@@ -71,6 +71,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     if not request.strip():
         raise click.UsageError("The request is empty: say what is to be done.")
     context = Context.current()
+    known_agent(context, name)
     progress = Progress(quiet=quiet or as_json)
     agent = Agent(
         model=model_for(context, model),
@@ -103,7 +104,8 @@ def again() -> str:
 def model_for(context: Context, wanted: str | None) -> Model:
     """The model that was asked for, or the one of the configuration."""
     settings = load_config(context).settings.model
-    return choose_model(wanted or settings.provider, settings.params if wanted is None else {})
+    same = wanted is None or wanted.partition(":")[0] == settings.provider.partition(":")[0]
+    return choose_model(wanted or settings.provider, settings.params if same else {})
 
 
 def _show(outcome: Outcome, progress: Progress, *, quiet: bool) -> None:

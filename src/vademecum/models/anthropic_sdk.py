@@ -30,7 +30,7 @@ class AnthropicModel:
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
         """Ask once."""
-        with translated(anthropic):
+        with translated(anthropic, self._client):
             return self._streamed(messages, schema, on_text)
 
     def _streamed(

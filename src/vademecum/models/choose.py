@@ -14,7 +14,7 @@ from vademecum.models.base import Model
 from vademecum.nearest import meant, nearest
 
 MAX_CASE_BYTES = 16 * 1024 * 1024
-KINDS = ("offline", "openai", "azure", "anthropic", "bedrock", "vertex", "scripted", "recorded")
+KINDS = ("offline", "mock", "openai", "azure", "anthropic", "bedrock", "vertex", "scripted", "recorded")
 
 
 def choose_model(wanted: str, params: Mapping[str, Any] | None = None) -> Model:
@@ -25,7 +25,11 @@ def choose_model(wanted: str, params: Mapping[str, Any] | None = None) -> Model:
     """
     kind, name = kind_and_name(wanted)
     given = dict(params or {})
-    if kind == "offline":
+    if kind == "mock" and (turns := given.get("turns")):
+        from vademecum.models.by_script import Scripted  # noqa: PLC0415
+
+        return Scripted(turns)
+    if kind in {"offline", "mock"}:
         from vademecum.models.by_rules import Offline  # noqa: PLC0415 - each when it is asked for
 
         return Offline()
@@ -48,7 +52,7 @@ def kind_and_name(wanted: str) -> tuple[str, str]:
     if kind not in KINDS:
         hint = meant(nearest(kind, KINDS), otherwise=f"there are {', '.join(KINDS)}.")
         raise ConfigError(f"There is no kind of model {kind!r}: {hint}")
-    if not name and kind != "offline":
+    if not name and kind not in {"offline", "mock"}:
         raise ConfigError(f"Which model of {kind!r}? Write it as {kind}:NAME.")
     return kind, name
 

@@ -33,7 +33,7 @@ class OpenAIModel:
         """Ask once; a server that does not know a form of structured output is asked without it."""
         while True:
             try:
-                with translated(openai):
+                with translated(openai, self._client):
                     return self._streamed(messages, schema, on_text or _nowhere)
             except _StructureRefused:
                 self._steps.pop(0)

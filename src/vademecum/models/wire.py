@@ -44,8 +44,9 @@ def said(error: Exception) -> str:
 
 
 @contextmanager
-def translated(sdk: Any) -> Iterator[None]:
+def translated(sdk: Any, client: Any) -> Iterator[None]:
     """Say in our words what one of the two SDKs raises; they have the same names for it."""
+    server = f"The model's server ({client.base_url})"
     try:
         yield
     except sdk.APIResponseValidationError as error:
@@ -54,17 +55,17 @@ def translated(sdk: Any) -> Iterator[None]:
         code = error.status_code
         if code == TOO_MANY_REQUESTS or code >= SERVER_ERROR:
             raise ModelUnavailable(
-                f"The model's server cannot answer now ({code}): {said(error)}.",
+                f"{server} cannot answer now ({code}): {said(error)}.",
                 wait=asked_wait(error.response.headers),
             ) from error
         raise ModelRefused(
-            f"The model's server refuses ({code}): {said(error)}. Check key, model and address."
+            f"{server} refuses ({code}): {said(error)}. Check key, model and address."
         ) from error
     except sdk.APIConnectionError as error:
-        raise ModelUnavailable(f"The model's server cannot be reached ({said(error)}).") from error
+        raise ModelUnavailable(f"{server} cannot be reached ({said(error)}).") from error
     except (sdk.APIError, ValueError, TypeError, AttributeError) as error:
         raise ModelReplyWrong(f"The server's answer is no reply of a model: {said(error)}.") from error
     except Exception as error:
         if not is_of_the_line(error):
             raise
-        raise ModelUnavailable(f"The model's server broke off ({said(error)}).") from error
+        raise ModelUnavailable(f"{server} broke off ({said(error)}).") from error

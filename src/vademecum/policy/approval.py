@@ -26,6 +26,7 @@ class Question(Struct, frozen=True):
     about: str = ""
     digest: str = ""
     exact: str = ""
+    conversation: str = ""
 
     @property
     def wanted(self) -> str:
@@ -122,7 +123,8 @@ class Desk:
             if answer.verdict == "always":
                 covered = _remembered(question)
                 for other in self._waiting.values():
-                    if _wanted(other) <= covered:
+                    here = other.conversation == question.conversation or answer.scope != "run"
+                    if here and _wanted(other) <= covered:
                         self._answers.setdefault(other.id, answer)
             self._changed.notify_all()
             return True

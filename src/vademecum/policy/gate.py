@@ -49,6 +49,7 @@ class Gate:
         approver: Approver | None = None,
     ) -> None:
         self.policy = policy
+        self._id = uuid.uuid4().hex
         self._project = project
         self._grants = grants
         self._approver = approver or Nobody()
@@ -107,7 +108,8 @@ class Gate:
         ask = (approver or self._approver).ask
 
         def answered(digest: str) -> Answer:
-            return ask(Question(uuid.uuid4().hex, tuple(asking), worst, about(), digest, exact()))
+            number = uuid.uuid4().hex
+            return ask(Question(number, tuple(asking), worst, about(), digest, exact(), self._id))
 
         return self._ask(tuple(asking), worst, digest(), answered)
 

@@ -113,21 +113,21 @@ class Act:
         workspace = self.around.place.workspace
         match self.call:
             case calls.ReadFile(path=path):
-                self._require(self._reads(path))
+                self._require(self.reads(path))
                 return reading.read_file(self.call, workspace)
             case calls.ListDir(path=path):
-                self._require(self._reads(path))
+                self._require(self.reads(path))
                 return reading.list_dir(self.call, workspace, self._may_list)
             case calls.Grep(path=path):
-                self._require(self._reads(path))
+                self._require(self.reads(path))
                 return reading.grep(self.call, workspace, self._may_read)
             case calls.WriteFile(path=path, content=content):
                 about = partial(writing.planned_write, self.call, workspace)
-                self._require(self._writes(path), about=about, exact=self._content(path, content))
+                self._require(self.writes(path), about=about, exact=self._content(path, content))
                 return writing.write_file(self.call, workspace, self._trash)
             case calls.DeleteFile(path=path):
                 about = partial("delete {}".format, path)
-                self._require(self._writes(path, "delete"), about=about, exact=self._content(path))
+                self._require(self.writes(path, "delete"), about=about, exact=self._content(path))
                 return writing.delete_file(self.call, workspace, self._trash)
             case calls.NetworkRequest():
                 return self._request(self.call)
@@ -156,7 +156,7 @@ class Act:
         workspace = self.around.place.workspace
         inputs = [(path, workspace.locate(path)) for path in call.files]
         requests: list[Finer] = [("skill", (self.skill.name,), ""), ("script", resource, "")]
-        requests += [finer for _, located in inputs for finer in self._reads(located.name)]
+        requests += [finer for _, located in inputs for finer in self.reads(located.name)]
         requests += [("script-network", resource, "")] if call.network else []
         self._decide(requests)
         for request, decision in self.asked:  # before anything is copied
@@ -190,6 +190,7 @@ class Act:
             limits=limits,
             environment={name: env[name] for name in execution.environment if name in env},
             cancelled=self.cancelled,
+            mask=self.around.place.secrets.mask_file,
         )
 
     def _decide(self, finer: Sequence[Finer]) -> None:
@@ -241,14 +242,23 @@ class Act:
         exact: Callable[[], str],
         digest: str,
     ) -> None:
-        decided = [decision for _, decision in self.asked]
-        also = [*self._bounds(used_on), *self._risk(used_on), *([self.closed] if self.closed else [])]
-        worst = max((*decided, *also), key=lambda decision: decision.effect)
+        worst, also = self._worst([decision for _, decision in self.asked], used_on)
         self.refused = worst if worst.effect is not Effect.ALLOW else None
         self.asked_of.check(lambda: digest, exact)
         self.passage = self.around.gate.settle(
             self.asked, approver=self.asked_of, digest=lambda: digest, about=about, exact=exact, also=also
         )
+
+    def foresee(self, finer: Sequence[Finer]) -> Decision:
+        """Return what would be decided about a call that needs this, without doing or asking anything."""
+        self._decide(finer)
+        used_on = tuple(resource for _, resources, _ in finer for resource in resources)
+        return self._worst([decision for _, decision in self.asked], used_on)[0]
+
+    def _worst(self, decided: list[Decision], used_on: tuple[str, ...]) -> tuple[Decision, list[Decision]]:
+        """The strictest decision about the call, and those that did not come from the rules."""
+        also = [*self._bounds(used_on), *self._risk(used_on), *([self.closed] if self.closed else [])]
+        return max((*decided, *also), key=lambda decision: decision.effect), also
 
     def _bounds(self, used_on: tuple[str, ...]) -> list[Decision]:
         """Return what ``allowed-tools`` excludes.
@@ -258,8 +268,7 @@ class Act:
         asked, as far as it changes or sends something.
         """
         excluding: list[tuple[Skill, Effect]] = [(skill, Effect.DENY) for skill in self.around.active]
-        if isinstance(self.call, calls.RunScript):
-            assert self.skill is not None
+        if isinstance(self.call, calls.RunScript) and self.skill is not None:
             own = self.skill.location
             excluding = [
                 (skill, Effect.DENY if skill.location == own else Effect.ASK)
@@ -310,7 +319,8 @@ class Act:
 
         return network_request(call, permit=permit, keep=self._directory / "answer")
 
-    def _reads(self, path: str) -> list[Finer]:
+    def reads(self, path: str) -> list[Finer]:
+        """Return what reading a file needs."""
         workspace = self.around.place.workspace
         located = workspace.locate(path)
         real = Path(os.path.realpath(located.path))
@@ -318,7 +328,8 @@ class Act:
             return []  # what this conversation saw already
         return [("read", workspace.names(located), located.name), *self._of_skill(real, located.name)]
 
-    def _writes(self, path: str, permission: str = "write") -> list[Finer]:
+    def writes(self, path: str, permission: str = "write") -> list[Finer]:
+        """Return what changing or deleting a file needs."""
         workspace = self.around.place.workspace
         located = workspace.locate(path)
         real = os.path.realpath(located.path)

@@ -28,7 +28,9 @@ class Place:
         context = context or Context.current()
         project = project_of(context)
         workspace = Workspace(context.cwd, *reachable, project=project)
-        return cls(context, load_config(context).settings, project, workspace, Secrets(context.env))
+        config = load_config(context).settings
+        secrets = Secrets(context.env, given=config.execution.environment)
+        return cls(context, config, project, workspace, secrets)
 
     @property
     def grants(self) -> Path:

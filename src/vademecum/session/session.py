@@ -19,7 +19,8 @@ from vademecum.config import SandboxName
 from vademecum.errors import Declined, Denied, SkillNotFound, ToolRefused, VademecumError
 from vademecum.loader.loading import BodyLimits, Loaded, load_body, load_document, load_resource, no_file
 from vademecum.policy.approval import Answer, Approver, Nobody, Question
-from vademecum.policy.base import Decider, Effect, Origin, Request
+from vademecum.policy.base import Decider, Decision, Effect, Origin, Request
+from vademecum.policy.bounds import needs_approval
 from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
@@ -201,6 +202,35 @@ class Session:
         except OSError as error:
             text = f"The key of the sessions in {self.place.grants.parent} cannot be used ({error.strerror})."
             raise VademecumError(text, code="config") from error
+
+    def explain(self, permission: str, resources: Sequence[str]) -> Decision:
+        """Return what would be decided about a request, by the code that decides when a call is made."""
+        request = Request(permission, tuple(resources), "user", self.agent)
+        first = resources[0] if resources else ""
+        context = self._context(Run.__new__(Run))  # nothing is written
+        with self._asked() as asked:
+            decisions = [self._gate.decide(request)]
+            match permission:
+                case "read":
+                    act = Act(context, calls.ReadFile(first), asked, origin="user")
+                    decisions.append(act.foresee(act.reads(first)))
+                case "write":
+                    act = Act(context, calls.WriteFile(first, ""), asked, origin="user")
+                    decisions.append(act.foresee(act.writes(first)))
+                case "delete":
+                    act = Act(context, calls.DeleteFile(first), asked, origin="user")
+                    decisions.append(act.foresee(act.writes(first, permission)))
+                case "network" | "script":
+                    call = (
+                        calls.NetworkRequest(first) if permission == "network" else calls.RunScript("", first)
+                    )
+                    act = Act(context, call, asked, origin="user")
+                    decisions.append(act.foresee([(permission, tuple(resources), "")]))
+                case "tool":
+                    careful = self.place.config.execution.require_approval_for
+                    needed = (needs_approval(tool, careful=careful) for tool in resources)
+                    decisions += filter(None, needed)
+        return max(decisions, key=lambda decision: decision.effect)
 
     # Skills
 

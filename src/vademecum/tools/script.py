@@ -263,6 +263,7 @@ def run_script(  # noqa: PLR0913 - what a script depends on
     limits: Limits,
     environment: Mapping[str, str],
     cancelled: Callable[[], bool] = bool,
+    mask: Callable[[Path], None] = lambda _: None,
 ) -> Observation:
     """Run it in a directory of its own below ``place``, and report what came of it."""
     work, home, temporary, shared = (place / name for name in ("work", "home", "tmp", "shared"))
@@ -294,6 +295,8 @@ def run_script(  # noqa: PLR0913 - what a script depends on
     finally:
         for directory in (home, temporary, shared):
             _remove(directory)
+    for stream in (streams.out, streams.err):
+        mask(stream)
     return _observed(plan, ended, streams, work, sandbox)
 
 

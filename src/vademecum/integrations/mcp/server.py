@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 import anyio
@@ -44,7 +44,6 @@ from vademecum.version import VERSION
 PAGE = 200
 MAX_COMPLETIONS = 100
 SKILL_FILE = "SKILL.md"
-MAX_SCRIPTS, MAX_SCRIPTS_A_CLIENT = 64, 8
 _TICK_SECONDS, _TELL_SECONDS = 1.0, 5.0
 _URI = re.compile(r"skill://([^/]+)/(.+)")
 
@@ -52,6 +51,16 @@ logger = logging.getLogger(__name__)
 
 Context = ServerRequestContext[Any, Any]
 Found = TypeVar("Found")
+
+
+class _Most(NamedTuple):
+    """How many calls may go on at once, of all clients and of one."""
+
+    for_all: int
+    for_one: int
+
+
+_SCRIPTS, _OTHERS = _Most(64, 8), _Most(256, 32)
 
 
 class SkillServer(Server[Any]):
@@ -66,8 +75,8 @@ class SkillServer(Server[Any]):
         self._offered = tuple(tools)
         self._bus = InMemorySubscriptionBus()
         self._listeners: set[ServerSession] = set()
-        self._running: Counter[Client] = Counter()
-        self._for_scripts = anyio.CapacityLimiter(MAX_SCRIPTS)
+        self._running: dict[_Most, Counter[Client]] = {_SCRIPTS: Counter(), _OTHERS: Counter()}
+        self._threads = {most: anyio.CapacityLimiter(most.for_all) for most in (_SCRIPTS, _OTHERS)}
         super().__init__(
             "vademecum",
             version=VERSION,
@@ -148,8 +157,8 @@ class SkillServer(Server[Any]):
             if isinstance(call, calls.SearchSkills | calls.ListSkillAssets | calls.UnloadSkill):
                 result = await anyio.to_thread.run_sync(lambda: self._again(client, call))  # never asks
             else:
-                with self._counted(client):
-                    result = await self._waited_for(context, client, call, approver)
+                with self._counted(client, call) as threads:
+                    result = await self._waited_for(context, client, call, approver, threads)
         except Unanswered as unanswered:
             return unanswered.result()
         except VademecumError as error:
@@ -158,7 +167,12 @@ class SkillServer(Server[Any]):
         return types.CallToolResult(content=[text], is_error=not result.ok)
 
     async def _waited_for(
-        self, context: Context, client: Client, call: calls.Call, approver: Approver | None
+        self,
+        context: Context,
+        client: Client,
+        call: calls.Call,
+        approver: Approver | None,
+        threads: anyio.CapacityLimiter,
     ) -> Result:
         """Do it in a thread, say every second that it goes on, and end it when the client is gone."""
         given_up = anyio.get_cancelled_exc_class()
@@ -176,21 +190,23 @@ class SkillServer(Server[Any]):
 
         async with anyio.create_task_group() as group:
             group.start_soon(_tick, context, call, gone)
-            result = await anyio.to_thread.run_sync(run, limiter=self._for_scripts)
+            result = await anyio.to_thread.run_sync(run, limiter=threads)
             group.cancel_scope.cancel()
         return result()
 
     @contextmanager
-    def _counted(self, client: Client) -> Iterator[None]:
-        """So many scripts at a time, running or waiting for an answer: more would hold up everybody."""
-        if self._running[client] >= MAX_SCRIPTS_A_CLIENT or self._running.total() >= MAX_SCRIPTS:
+    def _counted(self, client: Client, call: calls.Call) -> Iterator[anyio.CapacityLimiter]:
+        """So many calls at a time, running or waiting for an answer: more would hold up everybody."""
+        limits = _SCRIPTS if isinstance(call, calls.RunScript) else _OTHERS
+        running = self._running[limits]
+        if running[client] >= limits.for_one or running.total() >= limits.for_all:
             raise VademecumError("Too many calls run or wait for an answer: try again later.", code="busy")
-        self._running[client] += 1
+        running[client] += 1
         try:
-            yield
+            yield self._threads[limits]
         finally:
-            self._running[client] -= 1
-            self._running += Counter()  # forget those that are at none
+            running[client] -= 1
+            self._running[limits] += Counter()  # forget those that are at none
 
     def _again(
         self,
