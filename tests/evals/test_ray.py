@@ -75,7 +75,8 @@ pytestmark = [
 
 
 def test_ray_gives_what_threads_give(lab: Lab, tmp_path: Path) -> None:
-    turns = [select("file-diff"), tool("write_file", path="a.txt", content="x"), final("好")]
+    # Written before the skill is loaded, whose `allowed-tools` does not name writing.
+    turns = [tool("write_file", path="a.txt", content="x"), select("file-diff"), final("好")]
     expected = {"skills_any_of": ["file-diff"], "output": {"contains": "好", "files": [{"path": "a.txt"}]}}
     cases = [
         case(f"c{n}", *turns, expected=expected, constraints={"max_turns": 2 if n % 4 == 0 else 9})

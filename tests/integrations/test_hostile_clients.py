@@ -366,6 +366,7 @@ def test_names_that_are_none(place: Place, name: str) -> None:
 
 def test_a_toolkit_that_is_closed_writes_nowhere_else(place: Place) -> None:
     kit = Toolkit(place.build(), approver=Consent(), context=place.context)
+    kit.session.activate("tables")
     assert "hello" in kit.call("run_script", HELLO_SCRIPT).text
     kit.close()
     unrelated = place.cwd / "unrelated.txt"
@@ -397,8 +398,10 @@ def test_inputs_are_not_kept_when_nothing_ran(place: Place) -> None:
     (place.cwd / "private.txt").write_text("private")
     call = {**HELLO_SCRIPT, "files": ["private.txt"]}
     kit = Toolkit(place.build(), context=place.context)
+    kit.session.activate("tables")
     assert kit.call("run_script", call).code == "denied"
     asking = Toolkit(place.build(), approver=Slowly(), context=place.context)
+    asking.session.activate("tables")
     with pytest.raises(Declined, match="declined"):
         asking.call("run_script", call)
     assert list((place.cwd / ".agent/runs").rglob("private.txt")) == []
@@ -406,6 +409,7 @@ def test_inputs_are_not_kept_when_nothing_ran(place: Place) -> None:
 
 def test_a_task_that_is_cancelled_ends_its_script(place: Place) -> None:
     kit = Toolkit(place.build(), approver=Consent(), context=place.context)
+    kit.session.activate("tables")
 
     async def work() -> None:
         task = asyncio.create_task(kit.call_async("run_script", SLOW))
