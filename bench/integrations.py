@@ -82,9 +82,9 @@ async def calls(ours: list[str], place: Path, skills: int) -> int:
     rows = [
         ["an echo of the same length, empty server", *_both(echo), ""],
         ["tools/list", *_both(listing), "20"],
-        ["load_skill", *_both(loading), ""],
+        ["skill", *_both(loading), ""],
         [
-            "load_skill, beyond the echo",
+            "skill, beyond the echo",
             f"{min(loading) - min(echo):.2f}",
             f"{statistics.median(loading) - statistics.median(echo):.2f}",
             "3",

@@ -19,25 +19,30 @@ OUTPUT_MB = 100
 # In a process of its own, so that its peak of memory is this work's alone.
 OUTPUT = """
 import json, resource, sys, time
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from vademecum import IndexOptions, Root, build_index
-from vademecum.config import ExecutionSettings
+from vademecum import Context, IndexOptions, Root, build_index
+from vademecum.config import Config, ExecutionSettings
+from vademecum.masking import Secrets
 from vademecum.policy.approval import Consent
 from vademecum.policy.base import AllowAll
-from vademecum.policy.gate import Gate
-from vademecum.tools.runtime import Surroundings, Tools
 from vademecum.sandbox.choose import choose_sandbox
+from vademecum.session.place import Place
+from vademecum.session.session import Session
+from vademecum.tools.calls import RunScript
 from vademecum.tools.workspace import Workspace
 
 place, sandbox = Path(sys.argv[1]), sys.argv[2]
 index = build_index([Root(place / "root", "extra")], IndexOptions())
-def tools(n):
-    record, chosen = place / f"{sandbox}{n}", partial(choose_sandbox, sandbox)
-    around = Surroundings(Workspace(place), record, index.get, chosen, ExecutionSettings(memory_mb=64))
-    return Tools(Gate(AllowAll(), project=place, approver=Consent()), around)
+config = replace(Config(), execution=ExecutionSettings(memory_mb=64))
+here = Place(Context(place, place / "home", {}), config, place, Workspace(place), Secrets({}))
 def run(n, script):
-    seen = tools(n).call("run_script", {"skill": "loud", "script": script})
+    session = Session(
+        index, place=here, policy=AllowAll(), approver=Consent(), runs=place / f"{sandbox}{n}",
+        sandbox=lambda _: choose_sandbox(sandbox),
+    )
+    session.activate("loud")
+    seen = session.call(RunScript("loud", script))
     assert seen.ok and seen.facts["exit_code"] == 0, seen.text
     return seen
 run(0, "quiet.sh")

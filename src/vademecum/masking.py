@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -58,8 +59,12 @@ class Secrets:
 
     def mask_file(self, path: Path) -> None:
         """Replace the known secret values in a file."""
-        if self._bytes is not None and self._bytes.search(data := path.read_bytes()):
-            path.write_bytes(self._bytes.sub(MASK.encode(), data))
+        if self._bytes is None or not path.stat().st_size:
+            return
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            found = self._bytes.search(data) is not None
+        if found:
+            path.write_bytes(self._bytes.sub(MASK.encode(), path.read_bytes()))
 
     def mask_all(self, value: Any) -> Any:
         """The same for all texts inside of lists and dictionaries."""
