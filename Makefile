@@ -33,8 +33,9 @@ $(VENV)/.dev: $(VENV)/.base
 demo: $(VENV)/.base
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
+# Tests wait for processes as long as they compute, so two cores have work for four workers.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -rs
+	$(BIN)/python -m pytest -q -n 4 --dist worksteal -rs
 
 $(VENV)/.extras: $(VENV)/.dev
 	@echo "adding what the heavy tests need ..."
@@ -76,6 +77,8 @@ bench: $(VENV)/.dev $(if $(PEERS),.venv-peers/.ready)
 	$(BIN)/python -m bench.load
 	$(BIN)/python -m bench.policy $(PEER_PYTHON)
 	$(BIN)/python -m bench.script
+	$(BIN)/python -m bench.masking
+	$(BIN)/python -m bench.packages
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.packs $(if $(SKILLS),--skills $(SKILLS))
 	$(BIN)/python -m bench.governance $(if $(SKILLS),--agents $(SKILLS)) $(PEER_PYTHON)

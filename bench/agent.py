@@ -8,13 +8,19 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from bench.measure import best, print_table
 from vademecum import Agent, Budget, Context, build_index
 from vademecum.agent.replay import replay
-from vademecum.models.by_script import Scripted
+from vademecum.models.choose import choose_model
+from vademecum.models.scripted_model import Scripted
 from vademecum.policy.engine import Policy
 from vademecum.runs.reading import read_run
 from vademecum.runs.record import Event
@@ -47,6 +53,83 @@ def turns(place: Path) -> list[list[str]]:
     for name, part in (("2 to 6", least[1:6]), ("46 to 50", least[45:50])):
         rows.append([f"turns {name}", f"{sum(part) / len(part):.2f}", f"{part[0] / least[1]:.2f}", "1"])
     return rows
+
+
+def prefixes(place: Path, count: int, protocol: str) -> list[str]:
+    """How much of each request repeats the one before, over twelve turns against a server on loopback."""
+    project = place / f"{count}-{protocol}"
+    (project / ".git").mkdir(parents=True)
+    for number in range(count - 4):
+        skill = project / f".agent/skills/skill-{number:04}"
+        skill.mkdir(parents=True)
+        words = f"Does the kind of work that has the number {number}, with files, tables and reports of it."
+        (skill / "SKILL.md").write_text(f"---\nname: skill-{number:04}\ndescription: {words}\n---\nDo it.\n")
+    (project / "notes.txt").write_text(TEXT * 2)
+    requests: list[dict[str, Any]] = []
+    with serving(requests, protocol) as url:
+        context = Context(project, place / "home", {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "none"})
+        params = {"base_url": url, "protocol": protocol}
+        model = choose_model("openai:bench", params, context=context)
+        Agent(model, build_index(context=context), context=context).run("Read the notes, several times.")
+    texts = [_as_read(request) for request in requests]
+    pairs = [(before, _shared(before, after)) for before, after in itertools.pairwise(texts)]
+    least = min(len(shared) / len(before) for before, shared in pairs)
+    sent, repeated = sum(map(len, texts)), sum(len(shared) for _, shared in pairs)
+    fresh = (sent - repeated) // len(texts)
+    name = f"{count:,} skills, {'native tools' if protocol == 'tools' else 'JSON'}"
+    return [name, f"{len(texts)}", f"{least:.1%}", f"{repeated / sent:.1%}", f"{fresh:,}"]
+
+
+def _shared(one: str, other: str) -> str:
+    ends = itertools.chain(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), [len(one)]
+    )
+    return one[: next(ends)]
+
+
+def _as_read(request: dict[str, Any]) -> str:
+    """A request in the order in which a provider reads it: tools and schema, then the messages."""
+    head = [request.get("tools"), request.get("response_format")]
+    return json.dumps(head) + "".join(json.dumps(message) for message in request["messages"])
+
+
+@contextmanager
+def serving(requests: list[dict[str, Any]], protocol: str) -> Iterator[str]:
+    """A server that reads a file in eleven turns, and answers in the twelfth."""
+    arguments = {"path": "notes.txt"}
+    action = {"type": "call_tool", "payload": {"tool": "read_file", "arguments": arguments}}
+    final = {"action": {"type": "final_answer", "payload": {"text": "Read."}}}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            requests.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            last = len(requests) == 12
+            if protocol == "json":
+                message: dict[str, Any] = {"content": json.dumps(final if last else {"action": action})}
+            elif last:
+                message = {"content": "Read."}
+            else:
+                function = {"name": "read_file", "arguments": json.dumps(arguments)}
+                message = {"content": None, "tool_calls": [{"id": f"c{len(requests)}", "function": function}]}
+            body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{running.server_port}/v1"
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()
 
 
 def replaying(place: Path) -> list[list[str]]:
@@ -94,7 +177,7 @@ def command(place: Path) -> list[list[str]]:
     floor, taken = best(bare, 5) * 1000, best(run, 7) * 1000
     return [
         ["the script alone", f"{floor:.0f}", "1.00", ""],
-        ["vade run, offline, warm", f"{taken:.0f}", f"{taken / floor:.2f}", "500"],
+        ["vade run, offline, warm", f"{taken:.0f}", f"{taken / floor:.2f}", "250"],
     ]
 
 
@@ -104,6 +187,12 @@ def main() -> None:
         (place / "home").mkdir()
         (place / ".git").mkdir()
         print_table("One turn of a run, record on", ["", "ms", "x second turn", "at most"], turns(place))
+        rows = [prefixes(place, count, protocol) for count in (4, 70, 1000) for protocol in ("tools", "json")]
+        print_table(
+            "Requests of one run that repeat the one before: at least 99 % of each, 85 % of all",
+            ["", "requests", "least of one", "of all characters", "new characters a turn"],
+            rows,
+        )
         print_table("Replay", ["", "ms", "x plain", "at most"], replaying(place))
         print_table(
             "The whole command, sandbox and record included",

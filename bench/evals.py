@@ -14,18 +14,16 @@ from bench.measure import best, in_process, print_table
 from bench.trees import WORDS
 from vademecum import Agent, Context, IndexOptions, Root, SkillIndex, build_index
 from vademecum.evals.cases import Case
-from vademecum.evals.configurations import by_size
 from vademecum.evals.constraints import parse_constraint
-from vademecum.evals.engines import Threads
 from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.performing import Performer
-from vademecum.evals.plan import Configuration
+from vademecum.evals.plan import Configuration, by_size
+from vademecum.evals.pool import Processes
 from vademecum.evals.reading import Suite
 from vademecum.evals.results import Evaluation
 from vademecum.evals.summary import summarise
 from vademecum.evals.trajectory import check
 from vademecum.evals.workshop import Workshop
-from vademecum.models.by_script import Scripted
+from vademecum.models.scripted_model import Scripted
 from vademecum.registry.roots import BUILTIN_ROOT
 from vademecum.runs.record import Event
 
@@ -65,9 +63,9 @@ def evaluated(
     workers: int,
     ways: list[Configuration] | None = None,
 ) -> tuple[Evaluation, float]:
-    performer = Performer(Workshop(index, out, None, {"PATH": os.environ["PATH"]}))
+    workshop = Workshop(index, out, None, {"PATH": os.environ["PATH"]})
     started = time.perf_counter()
-    done = Evaluator(Threads(workers), performer).evaluate(
+    done = Evaluator(Processes(workers), workshop).evaluate(
         Suite("bench", "", found), ways or [Configuration("default")]
     )
     return done, time.perf_counter() - started

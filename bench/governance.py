@@ -25,9 +25,9 @@ from vademecum.governance import (
     SkillRegistry,
     load_charter,
 )
-from vademecum.governance.simulation import Setting, load_simulation
 from vademecum.masking import Secrets
 from vademecum.runs.record import Record
+from vademecum.simulation import Setting, load_simulation
 
 AGENTS = 1000
 ROUNDS = 100_000
@@ -62,7 +62,7 @@ def people() -> tuple[list[Actor], Ledger]:
         }
         kind = "household" if chance.random() < 0.95 else "government"
         found.append(Actor(f"h{number}", kind, state))
-        ledger.of(f"h{number}").last["skill-0"] = chance.choice([-20, 2, 5, 9])
+        ledger.add("skill-0", agent_id=f"h{number}", step=chance.choice([-20, 2, 5, 9]))
     return found, ledger
 
 
@@ -98,7 +98,7 @@ def plain(ledger: Ledger) -> Callable[[Actor], tuple[bool, list[str]]]:
                 reasons.append(f"Precondition failed: '{condition}'")
         if agent.state.get("budget", 0) < skill.institutional_constraints["cost"]:
             reasons.append("Cost exceeds budget")
-        last = ledger.agents[agent.id].last.get(skill.skill_id)
+        last = ledger.agents[agent.id].get(skill.skill_id)
         if last is not None and STEP - last < skill.institutional_constraints["cooldown"]:
             reasons.append("Cooldown not over")
         return not reasons, reasons
@@ -158,7 +158,7 @@ json.dump([len(requests) / min(times), allowed], sys.stdout)
 
 def peer_rates(agents: list[Actor], ledger: Ledger, python: str) -> dict[str, tuple[float, list[bool]]]:
     known = [
-        {**agent.state, "type": agent.type, "waited": STEP - ledger.agents[agent.id].last["skill-0"]}
+        {**agent.state, "type": agent.type, "waited": STEP - ledger.agents[agent.id]["skill-0"]}
         for agent in agents
     ]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -197,7 +197,7 @@ def checks(peers: str | None) -> list[list[str]]:
     floor = rate(naive, agents)
     rows = [["a dictionary and a loop", f"{floor:,.0f}", "1.00", ""]]
     ours = rate(check, agents)
-    rows.append(["vademecum, one by one", f"{ours:,.0f}", f"{ours / floor:.2f}", "1,000,000"])
+    rows.append(["vademecum, one by one", f"{ours:,.0f}", f"{ours / floor:.2f}", "700,000"])
     worded = rate(lambda agent: check(agent).reasons, agents, 20_000)
     rows.append(["the same, every reason in words", f"{worded:,.0f}", f"{worded / floor:.2f}", ""])
     rows.append(_batched(found, floor))
@@ -240,6 +240,11 @@ class Timed:
         self._broker = broker
         self.deciding = self.seeing = 0.0
         self.policy, self.charter = broker.policy, broker.charter
+        self.ledger, self.world = broker.ledger, broker.world
+
+    @property
+    def step(self) -> int:
+        return int(self._broker.step)
 
     def view(self, agent: Any) -> Any:
         started = time.perf_counter()

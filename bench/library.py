@@ -1,4 +1,8 @@
-"""Real skills as a library on disk, and the requests for them as a trigger set."""
+"""Real skills as a library on disk, and the requests for them as a trigger set.
+
+The data are in the directory that VADE_SHARED_DATA names, else in `../shared/data`, else the sample that
+comes with the repository (`bench/sample`: 160 skills).
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-DATA = Path(os.environ.get("VADE_SHARED_DATA", "../shared/data")) / "search"
+SAMPLE = Path(__file__).parent / "sample"
+_LARGE = Path("../shared/data")
+DATA = Path(os.environ.get("VADE_SHARED_DATA", _LARGE if _LARGE.is_dir() else SAMPLE)) / "search"
 
 
-def skills() -> list[dict[str, Any]]:
-    with gzip.open(DATA / "skills.jsonl.gz", "rt", encoding="utf-8") as lines:
+def skills(data: Path = DATA) -> list[dict[str, Any]]:
+    with gzip.open(data / "skills.jsonl.gz", "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
-def queries() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (DATA / "queries.jsonl").read_text("utf-8").splitlines()]
+def queries(file: str = "queries.jsonl", data: Path = DATA) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (data / file).read_text("utf-8").splitlines()]
 
 
 class Installable(NamedTuple):
@@ -31,11 +37,11 @@ class Installable(NamedTuple):
     body: str
 
 
-def library() -> list[Installable]:
+def library(data: Path = DATA) -> list[Installable]:
     """All real skills; of namesakes the second and later ones are numbered."""
     seen: Counter[str] = Counter()
     found = []
-    for skill in skills():
+    for skill in skills(data):
         plain = re.sub(r"[^a-z0-9]+", "-", skill["name"].lower()).strip("-")[:58].strip("-") or "skill"
         seen[plain] += 1
         name = plain if seen[plain] == 1 else f"{plain}-{seen[plain]}"
@@ -43,15 +49,16 @@ def library() -> list[Installable]:
     return found
 
 
-def write_library(root: Path) -> dict[str, str]:
+def write_library(root: Path, data: Path = DATA) -> dict[str, str]:
     """Write all skills below a root; gives their names by their ids."""
-    for skill in library():
+    found = library(data)
+    for skill in found:
         place = root / skill.name
         place.mkdir(parents=True)
         description = json.dumps(skill.description, ensure_ascii=False)
         head = f"---\nname: {skill.name}\ndescription: {description}\n---\n"
         (place / "SKILL.md").write_text(head + skill.body, "utf-8")
-    return {skill.id: skill.name for skill in library()}
+    return {skill.id: skill.name for skill in found}
 
 
 def _described(text: str) -> str:

@@ -1,20 +1,70 @@
-"""Running scripts: `python -m bench.script`. The baseline is the same command without a sandbox."""
+"""Running scripts: `python -m bench.script`. The baseline is the same command without a sandbox.
+
+Network by host is compared with the whole network in the same sandbox, against a server on loopback.
+"""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import tempfile
+import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from bench.measure import best, in_process, print_table
-from vademecum.sandbox.base import Jail, Sandbox
+from vademecum import Context, IndexOptions, Root, build_index
+from vademecum.policy.approval import Consent
+from vademecum.sandbox.base import ByProxy, Jail, Mount, Network, Sandbox
 from vademecum.sandbox.choose import probe
+from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.sandbox.supervised import Unconfined
+from vademecum.session.place import Place
+from vademecum.session.session import Session
+from vademecum.tools.calls import RunScript
+from vademecum.tools.proxy import Proxy
 
-REPEAT = 30
+REPEAT, FEWER = 30, 7
 OUTPUT_MB = 100
+SHOWN_DIRECTORIES, SHOWN_FILES = 100, 100
+LOADED_MB, CONNECTIONS = 500, 200
+# Prints megabytes a second for one large answer, and milliseconds for a connection with a small one.
+LOADS = """
+import socket, sys, time
+port, size, count, by_proxy = map(int, sys.argv[1:])
+def connect():
+    sock = socket.create_connection(("127.0.0.1", 3128 if by_proxy else port))
+    if by_proxy:
+        sock.sendall(b"CONNECT bench.test:%d HTTP/1.1\\r\\n\\r\\n" % port)
+        assert sock.recv(1000).startswith(b"HTTP/1.1 200")
+    return sock
+buffer = bytearray(1 << 20)
+def load(size):
+    with connect() as sock:
+        sock.sendall(b"%d\\n" % size)
+        while size:
+            size -= sock.recv_into(buffer)
+load(1)
+started = time.perf_counter()
+load(size)
+rate = size / 1e6 / (time.perf_counter() - started)
+started = time.perf_counter()
+for _ in range(count):
+    load(1)
+print(rate, (time.perf_counter() - started) / count * 1000)
+"""
+
+READS = """
+import os, sys
+count = 0
+for place, _, names in os.walk(sys.argv[1]):
+    for name in names:
+        with open(f"{place}/{name}") as file:
+            count += len(file.read().split())
+print(count)
+"""
 
 # In a process of its own, so that its peak of memory is this work's alone.
 OUTPUT = """
@@ -110,6 +160,108 @@ def output(place: Path) -> list[list[str]]:
     return rows
 
 
+def in_place(place: Path) -> list[list[str]]:
+    """Start with a large directory shown in place, without and with a hidden file in it."""
+    shown = place / "shown"
+    for d in range(SHOWN_DIRECTORIES):
+        (shown / f"{d}").mkdir(parents=True)
+        for f in range(SHOWN_FILES):
+            (shown / f"{d}/{f}").touch()
+    (shown / ".env").touch()
+    streams = Streams(place / "out", place / "err")
+    rows = []
+    for sandbox in sandboxes()[:-1]:
+        bare = Jail(place / "work", {}, readable=(), writable=(place / "work",))
+        mounted = (Mount(shown, place / "work" / "shown"),)
+        jails = (
+            bare,
+            replace(bare, mounted=mounted),
+            replace(bare, mounted=mounted, hidden=(shown / ".env",)),
+        )
+        taken = [
+            best(partial(run_command, sandbox, ["/bin/true"], jail, streams=streams), REPEAT) * 1000
+            for jail in jails
+        ]
+        ratios = [f"{one:.1f} (x {one / taken[0]:.2f})" for one in taken]
+        rows.append([sandbox.name, *ratios, "x 1.3"])
+    return rows
+
+
+def whole_call(place: Path) -> list[list[str]]:
+    """A script that reads all files of a directory: by itself, and as a call with its rules."""
+    project, skill = place / "project", place / "root" / "reader"
+    for d in range(SHOWN_DIRECTORIES):
+        (project / f"docs/{d}").mkdir(parents=True)
+        for f in range(SHOWN_FILES):
+            (project / f"docs/{d}/{f}.md").write_text("hello world\n" * 20)
+    (skill / "scripts").mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: reader\ndescription: Count words.\n---\n")
+    (skill / "scripts/count.py").write_text(READS)
+    context = Context(cwd=project, home=place / "home", env={})
+    index = build_index([Root(path=place / "root", source="extra")], IndexOptions())
+    words = [*own_python().words, str(skill / "scripts/count.py"), "docs"]
+    alone = best(partial(subprocess.run, words, cwd=project, stdout=subprocess.DEVNULL, check=True), FEWER)
+    rows = [["by itself", f"{alone * 1000:.0f}", "", ""]]
+    for sandbox in sandboxes()[:-1]:
+        session = Session(
+            index,
+            place=Place.at(context),
+            approver=Consent(),
+            sandbox=partial(_given, sandbox),
+            runs=place / "runs",
+        )
+        session.activate("reader")
+        taken = best(partial(session.call, RunScript("reader", "count.py", ["docs"])), FEWER)
+        rows.append([sandbox.name, f"{taken * 1000:.0f}", f"{taken / alone:.2f}", "1.3"])
+    return rows
+
+
+def _given(sandbox: Sandbox, _: str) -> Sandbox:
+    return sandbox
+
+
+def by_host(place: Path) -> list[list[str]]:
+    """Start, throughput and latency with the whole network, and through the proxy."""
+    streams = Streams(place / "out", place / "err")
+    python = own_python()
+    rows = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_serve, args=(server,), daemon=True).start()
+        for sandbox in sandboxes()[:-1]:
+            for name in ("all", "by proxy"):
+                with Proxy(permit=lambda *_: None, resolve=lambda *_: ["127.0.0.1"]) as proxy:
+                    network: Network = "all" if name == "all" else ByProxy(proxy.serve)
+                    jail = Jail(place / "work", {}, python.readable, (place / "work",), network=network)
+                    start = best(partial(run_command, sandbox, ["/bin/true"], jail, streams=streams), REPEAT)
+                    told = (server.getsockname()[1], LOADED_MB * 1_000_000, CONNECTIONS, int(name != "all"))
+                    words = [*python.words, "-c", LOADS, *map(str, told)]
+                    assert run_command(sandbox, words, jail, streams=streams).exit_code == 0, (
+                        streams.err.read_text()
+                    )
+                rate, latency = map(float, streams.out.read_text().split())
+                rows.append(
+                    [f"{sandbox.name}, {name}", f"{start * 1000:.1f}", f"{rate:,.0f}", f"{latency:.2f}"]
+                )
+    return rows
+
+
+def _serve(server: socket.socket) -> None:
+    piece = bytes(1 << 20)
+
+    def answer(client: socket.socket) -> None:
+        with client:
+            left = int(client.recv(100) or b"0")
+            while left:
+                left -= client.send(piece[:left])
+
+    while True:
+        try:
+            client, _ = server.accept()
+        except OSError:
+            return
+        threading.Thread(target=answer, args=(client,), daemon=True).start()
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="vade-bench-") as directory:
         place = Path(directory)
@@ -119,6 +271,21 @@ def main() -> None:
             f"A script that prints {OUTPUT_MB} MB: kept, hashed, on the record",
             ["", "MB/s", "x time", "at least", "MB of memory (at most 20)"],
             output(place),
+        )
+        print_table(
+            f"`true` with {SHOWN_DIRECTORIES * SHOWN_FILES:,} files shown in place, ms",
+            ["", "nothing shown", "shown", "with a hidden file", "at most"],
+            in_place(place),
+        )
+        print_table(
+            f"A script that reads {SHOWN_DIRECTORIES * SHOWN_FILES:,} files, as a call",
+            ["", "ms", "x by itself", "at most"],
+            whole_call(place),
+        )
+        print_table(
+            "Network by host, against a server on loopback",
+            ["", "`true`, ms", "MB/s", "ms for a connection"],
+            by_host(place),
         )
 
 

@@ -21,7 +21,7 @@ CELL, LINE, FONT = 8.4, 20.0, 14.0
 MARGIN, BAR = 22.0, 42.0
 
 TYPING, BEFORE_TYPING, BEFORE_ANSWER = 0.036, 0.5, 0.3
-READING, READING_A_LINE, AT_THE_END = 0.7, 0.11, 3.5
+READING, READING_A_LINE, AT_THE_END = 0.7, 0.1, 3.0
 
 # In the order of a terminal's numbers for them.
 _PALETTE = {

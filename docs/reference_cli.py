@@ -16,7 +16,7 @@ EXIT_CODES = [
     ("0", "done"),
     ("1", "it ran, and found problems: an invalid skill, a failed evaluation, an agent that gave up"),
     ("2", "the command line or the configuration is wrong"),
-    ("3", "refused by a rule, or approval was needed and nobody was there to ask"),
+    ("3", "refused by a rule, a path that leads out, or approval was needed and nobody was there to ask"),
     ("4", "not found"),
     ("5", "not what was promised: a hash, a signature or the lock does not match"),
     ("130", "interrupted"),
@@ -35,7 +35,7 @@ def cli_page(say: Say) -> str:
         say("They mean the same for every command.") + "\n",
         table("code | meaning", EXIT_CODES),
         f"## {say('Every command')}\n",
-        _options([*vade.params, *_everywhere()]),
+        _options(_everywhere()),
         f"## {say('Options of many commands')}\n",
         say("These choose where skills are looked for; commands that have them say so.") + "\n",
         _options(_shared()),
@@ -124,10 +124,7 @@ def _shared() -> list[click.Parameter]:
 
 
 def _everywhere() -> list[click.Parameter]:
-    from vademecum.cli.output import json_option
-
-    @click.command()
-    @json_option
-    def none(**_: object) -> None: ...
-
-    return [*none.params, click.Option(["-h", "--help"], is_flag=True, help="Show how it is used.")]
+    """Return the options that `vade` itself and every command have, each once."""
+    own = [parameter for parameter in vade.params if parameter.name != "as_json"]
+    shared = [parameter for parameter in vade.params if parameter.name == "as_json"]
+    return [*own, *shared, click.Option(["-h", "--help"], is_flag=True, help="Show how it is used.")]

@@ -10,13 +10,17 @@ from typing import Any
 from docs.reference_words import Say, table
 from vademecum.config import Config, PermissionRule
 
-_ADDS, _USERS, _TIGHTENS, _WINS = "adds", "user only", "tightens", "wins"
+_ADDS, _USERS, _TIGHTENS, _WINS, _UNSET = "adds", "user only", "tightens", "wins", "if unset"
 
 # Key → what it means, and what a project's file does to it.
 _MEANINGS = {
     "skill_roots": (
         "more directories of skills; relative ones belong to the directory that holds `.agent`, `~` is the home",
         _WINS,
+    ),
+    "precedence": (
+        "the order of the levels, highest first; levels that are not named follow in the usual order",
+        _UNSET,
     ),
     "compatibility_roots": ("which other tools' directories are searched", _WINS),
     "package_skills": (
@@ -38,7 +42,22 @@ _MEANINGS = {
         "the [model](../agent.md#models) when no `--model` is given, such as `openai:NAME`",
         _USERS,
     ),
-    "model.params": ("what the model is given: `base_url`, `timeout`, `temperature`, …", _USERS),
+    "model.params": (
+        "what the model is given: `base_url`, `timeout`, `temperature`, `protocol` (`tools` or `json`), …",
+        _USERS,
+    ),
+    "model.services": (
+        'more services by name: `{"mine": {"base_url": "https://…/v1", "key": "MINE_API_KEY"}}`',
+        _USERS,
+    ),
+    "model.prices": (
+        'prices of a million tokens by model: `{"mine:big": {"input": 1.0, "output": 4.0, "cached": 0.1, "currency": "USD"}}`',
+        _USERS,
+    ),
+    "budget.turns": ("most calls of the model in a run", _TIGHTENS),
+    "budget.tool_calls": ("most calls of tools in a run", _TIGHTENS),
+    "budget.script_runs": ("most scripts in a run", _TIGHTENS),
+    "budget.context_tokens": ("most tokens of one request to the model", _TIGHTENS),
     "execution.require_approval_for": (
         "tools that need approval whatever the rules allow, besides those of high risk",
         _ADDS,
@@ -46,6 +65,10 @@ _MEANINGS = {
     "execution.sandbox": ("what confines scripts ([sandboxes](../tools.md#sandboxes))", _USERS),
     "execution.environment": (
         "variables that scripts get besides `HOME`, `TMPDIR`, `PATH` and `LANG`",
+        _USERS,
+    ),
+    "execution.build_packages": (
+        "whether packages of scripts that have no wheel are built from source, in the sandbox",
         _USERS,
     ),
     "execution.seconds": ("how long a script may take", _TIGHTENS),
@@ -74,6 +97,7 @@ _PROJECT = [
     (_ADDS, "what the project writes is added; its `allow` rules count once the folder is trusted"),
     (_TIGHTENS, "the stricter of both holds"),
     (_USERS, "what a project writes is not used"),
+    (_UNSET, "what the project writes holds if the user did not set the key"),
 ]
 
 _IN_A_PROJECT = "In a project's file"
@@ -142,12 +166,15 @@ def _type(field: dataclasses.Field[Any]) -> str:
     names = {
         "tuple[str, ...]": "list of texts",
         "bool | tuple[str, ...]": "true, false or a list of texts",
+        "tuple[Level, ...]": "list of project, user, package, builtin",
         "tuple[Compatible, ...]": "list of agents, claude, opencode, github, gemini, codex",
         "tuple[Literal['project', 'user'], ...]": "list of project, user",
         "Literal['allow', 'ask', 'deny']": "allow, ask or deny",
         "SandboxName": "auto, bubblewrap, landlock or none",
         "dict[str, Any]": "object",
         "dict[str, AgentSettings]": "object",
+        "dict[str, ServiceSettings]": "object",
+        "dict[str, PriceSettings]": "object",
         "tuple[PermissionRule, ...]": "list of rules",
         "bool": "true or false",
         "int": "whole number",

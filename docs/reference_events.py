@@ -15,7 +15,7 @@ from vademecum import BUILTIN_ROOT, Agent, Context, IndexOptions, Policy, Root, 
 from vademecum.agent.budget import Budget
 from vademecum.errors import ModelUnavailable
 from vademecum.governance import load_charter
-from vademecum.models.by_script import Turn
+from vademecum.models.scripted_model import Turn
 from vademecum.policy.approval import Consent
 from vademecum.runs.reading import read_run
 from vademecum.runs.record import Event
@@ -39,6 +39,7 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
             "budget": "the limits of the run",
             "skills_named": "the skills that the person named, by `--skill`, `/name` or `$name`",
             "ranked": "the skills that search put first for this request",
+            "skills_active": "the skills that earlier requests of the conversation loaded",
             "parent": "in a child's record: the run it belongs to",
         },
     ),
@@ -48,6 +49,7 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
             "turn": "the number of the turn, from one",
             "prompt_sha256": "the hash of the prompt",
             "characters": "its length",
+            "tokens": "its size by the provider's last count, and an estimate of what came after",
         },
     ),
     "model_failed": (
@@ -64,6 +66,8 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
             "text": "the reply; where `runs.keep_model_text` is off there are `sha256` and `characters` instead",
             "sha256": "the hash of the reply, where its text is not kept",
             "characters": "the length of the reply, where its text is not kept",
+            "calls": "the native tool calls in it, with their arguments",
+            "cut": "true if its length limit ended it",
             "seconds": "how long it took",
             "input_tokens": "as the model counts them; 0 where it does not",
             "output_tokens": "the same for the reply",
@@ -162,8 +166,13 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "compacted": (
-        "The prompt neared its budget: an old observation became one line.",
-        {"line": "the line that stays", "kept": "where the whole text is"},
+        "The conversation neared its limit: everything before the last exchange became a summary.",
+        {
+            "observations": "how many results became lines",
+            "tokens_before": "the size of the conversation before",
+            "tokens_after": "its size now",
+            "kept": "the files with the full texts, which `read_file` reads",
+        },
     ),
     "child_started": (
         "A skill with `run-mode: subagent` began a run of its own.",
@@ -275,6 +284,11 @@ def events_page(say: Say, found: dict[str, list[dict[str, Any]]]) -> str:
     ]
     passing = [
         ("`answer_piece`", "`text`: a piece of the answer, as it streams"),
+        (
+            "`output_piece`",
+            "`call`, `stream` (`out` or `err`), `data`: bytes that a script or command prints",
+        ),
+        ("`progress`", "`call`, `text`: what is being prepared for a script, such as its packages"),
         ("`answer_withdrawn`", "the pieces so far do not count: the reply was not valid"),
     ]
     parts = [f"# {say('Events')}\n", say(intro) + "\n", f"## {say('Every event')}\n"]
@@ -361,7 +375,7 @@ def _agents(context: Context) -> Iterable[Agent]:
     yield Agent(
         models.scripted([read, read, answer]),
         **common,  # type: ignore[arg-type]
-        budget=Budget(context_chars=40_000),
+        budget=Budget(context_tokens=8_000),
     )
 
 

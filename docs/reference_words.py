@@ -66,7 +66,9 @@ _CHINESE = {
     "A file of a skill was read.": "读取了一个技能的文件。",
     "A tool was called: the whole audit record, whether it was allowed or not.": "调用了一个工具：完整的审计记录，无论是否被允许。",
     "What the model is told about what came of its action.": "关于动作的结果，模型被告知了什么。",
-    "The prompt neared its budget: an old observation became one line.": "提示接近预算：一条旧的观察结果变成了一行。",
+    "The conversation neared its limit: everything before the last exchange became a summary.": (
+        "对话接近上限：最后一次往来之前的内容变成了摘要。"
+    ),
     "Skills came or went while another program's agent was served ([MCP](../mcp.md)).": (
         "为另一个程序的智能体服务期间，技能有增减（[MCP](../mcp.md)）。"
     ),

@@ -9,6 +9,7 @@ import pytest
 
 # Adapters of frameworks that are not installed cannot be imported: `make test-extras` has them all.
 _FRAMEWORKS = {
+    "agent_framework": "agent_framework",
     "google_adk": "google.adk",
     "langchain": "langchain",
     "openai_agents": "agents",

@@ -12,6 +12,8 @@ import gc
 import io
 import json
 import os
+import pkgutil
+import re
 import signal
 import socket
 import subprocess
@@ -21,22 +23,10 @@ import threading
 from functools import cache
 from importlib import import_module
 
-_MODULES = [
-    "main",
-    "skills",
-    "finding",
-    "upkeep",
-    "authoring",
-    "permissions",
-    "execution",
-    "running",
-    "chat",
-    "packing",
-    "installing",
-    "linking",
-    "governing",
-    "evaluating",
-]
+import vademecum
+
+# Commands import what they use when they use it; here all of it is imported once, except what needs an extra.
+_NOT_IMPORTED = re.compile(r"\.(integrations|builtin|__main__|on_ray|vector|batch|\w+_sdk)\b")
 _LIBRARIES = [
     "yaml",
     "pydantic",
@@ -45,6 +35,8 @@ _LIBRARIES = [
     "tantivy",
     "httpx",
     "cryptography.x509",
+    "cryptography.hazmat.primitives.asymmetric.ed25519",
+    "cryptography.hazmat.primitives.serialization",
     "re2",
 ]
 MAX_REQUEST_BYTES = 1024 * 1024
@@ -73,6 +65,8 @@ class Forks:
                 code = int(self._way.recv(64))
             except TimeoutError:
                 os.kill(child, signal.SIGKILL)
+                self._way.settimeout(None)
+                self._way.recv(64)  # how it ended, which the next call must not take for its own
                 raise
             finally:
                 self._way.settimeout(None)
@@ -90,9 +84,8 @@ def forks() -> Forks:
 def serve(descriptor: int) -> None:
     """Fork for every request, until nobody asks any more."""
     way = socket.socket(fileno=descriptor)
-    for module in _MODULES:
-        import_module(f"vademecum.cli.{module}")
-    for library in _LIBRARIES:
+    own = [found.name for found in pkgutil.walk_packages(vademecum.__path__, "vademecum.")]
+    for library in (*(name for name in own if not _NOT_IMPORTED.search(name)), *_LIBRARIES):
         with contextlib.suppress(ImportError):
             import_module(library)
     gc.collect()

@@ -74,6 +74,10 @@ class Result:
         return json.loads(self.out)
 
 
+# A command that takes longer hangs; a loaded machine is no reason to fail.
+PATIENCE = 300
+
+
 @dataclass(frozen=True)
 class Place:
     """A project and a home of one's own, and the command run in them."""
@@ -98,7 +102,7 @@ class Place:
     def vade(self, *words: str, cwd: Path | None = None, **env: str) -> Result:
         around = self.env | env
         if not UNDER_TEST and not any(name.startswith(("PYTHON", "LC_", "LANG")) for name in env):
-            return Result(*forks().run(list(words), cwd=str(cwd or self.cwd), env=around, timeout=60))
+            return Result(*forks().run(list(words), cwd=str(cwd or self.cwd), env=around, timeout=PATIENCE))
         # Another interpreter, or what an interpreter looks at when it starts, needs one that starts.
         done = subprocess.run(
             [VADE, *words],
@@ -106,7 +110,7 @@ class Place:
             env=around,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         return Result(done.returncode, done.stdout, done.stderr)

@@ -10,7 +10,14 @@ import pytest
 
 from tests.support import Place
 from vademecum import Config, ConfigError, load_config
-from vademecum.config import ExecutionSettings, ModelSettings, PermissionRule, ScanSettings, SecuritySettings
+from vademecum.config import (
+    BudgetSettings,
+    ExecutionSettings,
+    ModelSettings,
+    PermissionRule,
+    ScanSettings,
+    SecuritySettings,
+)
 
 
 def write(directory: Path, settings: object, name: str = "config.json") -> Path:
@@ -234,3 +241,12 @@ def test_a_project_does_not_choose_where_keys_go(place: Place) -> None:
     assert load_config(place.context).settings.model == ModelSettings()
     write(place.home, {"model": {"provider": "anthropic:y"}})
     assert load_config(place.context).settings.model == ModelSettings("anthropic:y")
+
+
+def test_a_project_only_lowers_the_budget(place: Place) -> None:
+    write(place.home, {"budget": {"turns": 20}})
+    write(place.cwd, {"budget": {"turns": 30, "tool_calls": 5}})
+    loaded = load_config(place.context)
+    assert loaded.settings.budget == BudgetSettings(turns=20, tool_calls=5)
+    assert loaded.without_effect == ("budget.turns",)
+    assert "'budget.turns' is 0: it should be from 1 to 1,000" in error(place, {"budget": {"turns": 0}})

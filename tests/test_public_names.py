@@ -29,6 +29,7 @@ def test_names() -> None:
         "Context",
         "Denied",
         "Finder",
+        "Findings",
         "Hit",
         "IndexOptions",
         "LeftOut",
@@ -70,17 +71,19 @@ def test_import_loads_nothing() -> None:
     assert done.stdout.strip() == "['vademecum.version', 'vademecum']"
 
 
-def test_warm_start_needs_neither_yaml_nor_pydantic(tmp_path: object) -> None:
+def test_a_start_needs_neither_pydantic_nor_yaml_for_plain_lines(tmp_path: Path) -> None:
+    (tmp_path / "skills" / "x").mkdir(parents=True)
+    (tmp_path / "skills" / "x" / "SKILL.md").write_text("---\nname: x\ndescription: >\n  y\n---\n")
     code = (
         "import sys, vademecum as vm; from pathlib import Path\n"
         "options = vm.IndexOptions(cache=Path(sys.argv[1]))\n"
-        "vm.build_index([vm.BUILTIN_ROOT], options)\n"
+        "vm.build_index(sys.argv[2:], options)\n"
         "print(sorted({'yaml', 'pydantic', 'click', 'rich'} & set(sys.modules)))"
     )
-    for expected in ("['yaml']", "[]"):
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
-        )
+    builtin, folded = str(vademecum.BUILTIN_ROOT), str(tmp_path / "skills")
+    for root, expected in ((builtin, "[]"), (builtin, "[]"), (folded, "['yaml']")):
+        words = [sys.executable, "-c", code, str(tmp_path / "cache"), root]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == expected
 
 

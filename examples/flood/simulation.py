@@ -13,9 +13,9 @@ from typing import Any
 
 import mesa
 
-from vademecum.governance import Broker, Functions, Intent, Outcome
-from vademecum.governance.asking import ask_model
-from vademecum.governance.simulation import Chart, Setting, Simulated
+from vademecum.governance import ActionOutcome, Broker, Functions, Intent
+from vademecum.simulation import Chart, Setting, Simulated, ask_model
+from vademecum.simulation.population import open_shares
 
 # The highest water of a year follows a Gumbel law; flood maps show it in steps of a quarter of a metre, with
 # the chance in a year that the water comes up to a level and not to the next.
@@ -23,7 +23,7 @@ MEAN, SPREAD, STEP = 0.9, 0.75, 0.25
 
 
 def chance_below(level: float) -> float:
-    """The chance that a year's highest water stays below a level."""
+    """Return the chance that a year's highest water stays below a level."""
     return math.exp(-math.exp((MEAN - level) / SPREAD))
 
 
@@ -32,10 +32,11 @@ HAZARD = [(n * STEP, chance_below((n + 0.5) * STEP) - chance_below((n - 0.5) * S
 CURVE = [(0.0, 0.0), (0.3, 0.1), (0.6, 0.2), (1.0, 0.32), (1.5, 0.45), (2.0, 0.55), (3.0, 0.7), (5.0, 0.85)]
 LIFT = 1.5
 LIFT_COST = 45_000
+BUILDERS = 25  # houses that can be raised in a year
 
 
 def lost(depth: float) -> float:
-    """The share of a house that this much water destroys."""
+    """Return the share of a house that this much water destroys."""
     if depth <= 0:
         return 0.0
     for (low, a), (high, b) in itertools.pairwise(CURVE):
@@ -45,12 +46,12 @@ def lost(depth: float) -> float:
 
 
 def expected_loss(above: float, levee: float) -> float:
-    """The share of a house lost in an average year, by the map, for a floor this high above the bank."""
+    """Return the share of a house lost in an average year, for a floor this high above the bank."""
     return sum(chance * lost(level - above) for level, chance in HAZARD if level > levee and level > above)
 
 
 class Household(mesa.Agent):
-    """Weighs what its house may lose against what protection costs; remembers floods, and forgets them."""
+    """Weigh what the house may lose against what protection costs; remember floods, and forget them."""
 
     type = "household"
 
@@ -75,7 +76,7 @@ class Household(mesa.Agent):
         }
 
     def year(self, water: float, levee: float) -> float:
-        """Earn, suffer, remember; the damage of this year."""
+        """Earn, suffer, remember, and return the damage of this year."""
         state = self.state
         state["savings"] += 0.12 * state["income"]
         state["memory"] *= 0.85
@@ -88,10 +89,10 @@ class Household(mesa.Agent):
         return damage
 
     def choose(self, seen: dict[str, Any]) -> Intent:
-        """By rules: the option with the best balance over twenty years.
+        """Choose the option with the best balance over twenty years.
 
-        A flood is remembered and slowly forgotten, what neighbours do counts, and those who trust in a higher
-        levee wait for it.
+        A flood is remembered and slowly forgotten, what neighbours do counts, and households that trust in a
+        higher levee wait for it.
         """
         world, value = seen["world"], seen["house_value"]
         above, levee = seen["ground"] + seen["floor"], world["levee"]
@@ -112,14 +113,14 @@ class Household(mesa.Agent):
         return Intent(max(within, key=lambda name: options[name][0]))
 
     def act(self) -> None:
-        """Last year's policy is over; propose something for this one, unless it has gone for good."""
+        """End last year's policy, and propose something for this year unless the household has left."""
         self.state["insured"] = False
         if not self.state["relocated"]:
             self.model.let(self)
 
 
 class Government(mesa.Agent):
-    """Builds after floods, and helps those who raise their houses while it has the money."""
+    """Build after floods, and subsidise raised houses while there is money."""
 
     type = "government"
     id = "government"
@@ -129,7 +130,7 @@ class Government(mesa.Agent):
         self.state: dict[str, Any] = {"damage": 0.0}
 
     def choose(self, seen: dict[str, Any]) -> Intent:
-        """By rules: a levee after damage, else a subsidy that follows the treasury."""
+        """Choose a levee after damage, else a subsidy that follows the treasury."""
         world = seen["world"]
         if seen["damage"] > 3_000 * world["households"] and world["levee"] < 4:
             return Intent("build_levee")
@@ -138,7 +139,7 @@ class Government(mesa.Agent):
 
 
 class Insurer(mesa.Agent):
-    """Asks for what it paid, and for a share of what it lost."""
+    """Set the premium by what was paid out and what came in."""
 
     type = "insurer"
     id = "insurer"
@@ -148,7 +149,7 @@ class Insurer(mesa.Agent):
         self.state: dict[str, Any] = {"paid": 0.0, "premiums": 0.0}
 
     def choose(self, seen: dict[str, Any]) -> Intent:
-        """By rules: up after a bad year, slowly down after good ones."""
+        """Raise the premium after a bad year, and lower it slowly after good ones."""
         rate = seen["world"]["premium_rate"]
         return Intent(
             "set_premium", {"rate": round(rate * (1.5 if seen["paid"] > seen["premiums"] else 0.93), 4)}
@@ -156,7 +157,7 @@ class Insurer(mesa.Agent):
 
 
 class Flood(mesa.Model):
-    """The flood plain: one river, three kinds of agents, and the functions that the charter maps to."""
+    """Contain one river, three kinds of agents, and the functions that the charter maps to."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(seed=setting.seed)
@@ -169,6 +170,7 @@ class Flood(mesa.Model):
             "premium_rate": 0.01,
             "subsidy_rate": 0.2,
             "treasury": 8_000.0 * setting.agents,
+            "builders": BUILDERS,
         }
         functions = {name: getattr(self, name) for name in FUNCTIONS}
         charter = setting.charter
@@ -199,22 +201,25 @@ class Flood(mesa.Model):
             agenttype_reporters={Household: {"savings": lambda home: home.state["savings"]}},
         )
         self.by_reason: list[Counter[str]] = []
+        self.open: list[dict[str, float]] = []
         self.hazard = [self._level() for _ in range(setting.steps)]
 
     def _level(self) -> float:
-        """The highest water of a year: a Gumbel draw, the same whatever the agents do."""
+        """Return the highest water of a year: a Gumbel draw, the same whatever the agents do."""
         return MEAN - SPREAD * math.log(-math.log(self.random.uniform(1e-12, 1.0)))
 
     def step(self) -> None:
-        """One year: water, damage, money, and one proposal of each agent."""
+        """Run one year: water, damage, money, and one proposal of each agent."""
         world = self.world
         world["year"] += 1
         world["water"] = self.hazard[world["year"] - 1]
         world["treasury"] += 400.0 * world["households"]
+        world["builders"] = BUILDERS
         damages = [home.year(world["water"], world["levee"]) for home in self.households]
         self.government.state["damage"] = sum(damages)
         self._settle(damages)
         self.by_reason.append(Counter())
+        self.open.append(open_shares(self.broker, self.households, OPTIONS))
         for agent in (self.government, self.insurer):
             self.let(agent)
         self.agents_by_type[Household].shuffle_do("act")
@@ -233,7 +238,7 @@ class Flood(mesa.Model):
         )
 
     def let(self, agent: Any) -> None:
-        """Let an agent propose, and keep count of what came of it."""
+        """Let an agent propose, and count the outcome."""
         self.intents += 1
         model = self.setting.model
         if model is not None:
@@ -242,7 +247,7 @@ class Flood(mesa.Model):
             outcome = self.broker.propose(agent, agent.choose(self.broker.view(agent)))
         self._count(outcome)
 
-    def _count(self, outcome: Outcome) -> None:
+    def _count(self, outcome: ActionOutcome) -> None:
         if outcome.executed:
             self.executed[outcome.executed] += 1
         if outcome.result.bits:
@@ -251,46 +256,48 @@ class Flood(mesa.Model):
             self.by_reason[-1].update(codes)
 
     def share(self, key: str) -> float:
-        """The share of households of which something is true."""
+        """Return the share of households for which a field is true."""
         return sum(home.state[key] for home in self.households) / len(self.households)
 
     # What the charter maps to.
 
     def pass_year(self, agent: Any) -> None:
-        """Nothing happens."""
+        """Do nothing."""
 
     def insure(self, agent: Any) -> None:
-        """A policy for this year."""
+        """Insure the house for this year."""
         agent.state["insured"] = True
 
     def elevate(self, agent: Any) -> None:
-        """The house is raised; the government pays its share."""
+        """Raise the house; the government pays its share."""
         agent.state["elevated"] = True
         agent.state["floor"] = LIFT
         self.world["treasury"] -= LIFT_COST * self.world["subsidy_rate"]
+        self.world["builders"] -= 1
 
     def relocate(self, agent: Any) -> None:
-        """Gone for good."""
+        """Leave for good."""
         agent.state["relocated"] = True
 
     def set_subsidy(self, agent: Any, rate: float) -> None:
-        """Another share."""
+        """Set the share that the government bears."""
         self.world["subsidy_rate"] = rate
 
     def raise_levee(self, agent: Any) -> None:
-        """Half a metre more."""
+        """Raise the levee by half a metre."""
         self.world["levee"] += 0.5
 
     def set_premium(self, agent: Any, rate: float) -> None:
-        """Another premium."""
+        """Set the premium."""
         self.world["premium_rate"] = rate
 
 
+OPTIONS = ("buy_insurance", "elevate_house", "relocate")
 FUNCTIONS = ("pass_year", "insure", "elevate", "relocate", "set_subsidy", "raise_levee", "set_premium")
 
 
 def simulate(setting: Setting) -> Simulated:
-    """Run the years, and sum them up."""
+    """Run the years, and return figures and charts."""
     model = Flood(setting)
     for _ in range(setting.steps):
         model.step()
@@ -318,7 +325,7 @@ def _figures(model: Flood) -> dict[str, str | int | float]:
 
 
 def _savings(model: Flood) -> dict[str, list[float]]:
-    """What the poorest tenth, the middle and the richest tenth had, year by year."""
+    """Return the savings of the poorest tenth, the middle and the richest tenth, year by year."""
     found: dict[str, list[float]] = {"10 %": [], "50 %": [], "90 %": []}
     for rows in model.collector._agenttype_records.values():
         ordered = sorted(row[-1] for row in rows[Household])
@@ -336,6 +343,11 @@ def _charts(model: Flood) -> list[Chart]:
             "Adaptation",
             "share of households",
             {key: history[key] for key in ("elevated", "insured", "relocated")},
+        ),
+        Chart(
+            "Open to households by the charter",
+            "share of households",
+            {name: [shares[name] for shares in model.open] for name in OPTIONS},
         ),
         Chart("Savings", "thousands, by share of households with less", _savings(model)),
         Chart(

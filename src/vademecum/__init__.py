@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from vademecum.registry.roots import BUILTIN_ROOT as BUILTIN_ROOT
     from vademecum.registry.roots import Root as Root
     from vademecum.search.finder import Finder as Finder
+    from vademecum.search.finder import Findings as Findings
     from vademecum.search.finder import Hit as Hit
     from vademecum.skill.skill import Problem as Problem
     from vademecum.skill.skill import Reading as Reading
@@ -67,6 +68,7 @@ _HOMES = {
     "SkillsManager": "integrations.manager",
     "Toolkit": "integrations.toolkit",
     "Hit": "search.finder",
+    "Findings": "search.finder",
     "Finder": "search.finder",
     "ConfigError": "errors",
     "Context": "context",

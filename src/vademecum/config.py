@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -43,19 +43,33 @@ def _between(*limits: tuple[str, int, int]) -> None:
 # Everything that a rule can be about, and every tool that it can name.
 PERMISSIONS = (
     "skill", "resource", "script", "tool", "read", "write", "delete",
-    "network", "private-network", "script-network",
+    "network", "private-network", "script-network", "command", "packages", "secret",
 )  # fmt: skip
-TOOLS = ("read_file", "list_dir", "grep", "run_script", "write_file", "delete_file", "network_request")
+# Each tool with its risk, and the permission for what it is used on.
+TOOLS: dict[str, tuple[Literal["low", "medium", "high"], str]] = {
+    "read_file": ("low", "read"),
+    "list_dir": ("low", "read"),
+    "grep": ("low", "read"),
+    "run_script": ("medium", "script"),
+    "run_command": ("medium", "command"),
+    "write_file": ("high", "write"),
+    "edit_file": ("high", "write"),
+    "save_output": ("high", "write"),
+    "delete_file": ("high", "delete"),
+    "network_request": ("high", "network"),
+}
 # Words that other documents have for the same.
 _OTHER_TOOLS = {
     "network": "network_request",
     "write": "write_file",
     "delete": "delete_file",
     "script": "run_script",
+    "command": "run_command",
+    "edit": "edit_file",
 }
 
 
-def _known(word: str, known: Sequence[str], what: str) -> None:
+def _known(word: str, known: Collection[str], what: str) -> None:
     """Refuse a word, or a pattern, that means none of the known ones."""
     if not any(matches(word, each) for each in known):
         hint = meant(nearest(word, known), otherwise=f"there are {', '.join(known)}")
@@ -64,6 +78,9 @@ def _known(word: str, known: Sequence[str], what: str) -> None:
 
 Compatible = Literal["agents", "claude", "opencode", "github", "gemini", "codex"]
 COMPATIBLE: tuple[Compatible, ...] = ("agents", "claude", "opencode", "github", "gemini", "codex")
+
+Level = Literal["project", "user", "package", "builtin"]
+LEVELS: tuple[Level, ...] = ("project", "user", "package", "builtin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +108,54 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """A service that speaks the OpenAI protocol: its address, and the variable that has its key."""
+
+    __pydantic_config__ = _STRICT
+    base_url: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceSettings:
+    """What a million tokens cost: of the input, of the input that came from a cache, and of the output."""
+
+    __pydantic_config__ = _STRICT
+    input: float
+    output: float
+    cached: float | None = None
+    currency: str = "USD"
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """Which model decides, and what its adapter is given."""
+    """Which model decides, what its adapter is given, more services by name, and prices by KIND:NAME."""
 
     __pydantic_config__ = _STRICT
     provider: str = "offline"
     params: dict[str, Any] = field(default_factory=dict)
+    services: dict[str, ServiceSettings] = field(default_factory=dict)
+    prices: dict[str, PriceSettings] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSettings:
+    """The most that a run may use; a project may only lower it."""
+
+    __pydantic_config__ = _STRICT
+    turns: int = 12
+    tool_calls: int = 30
+    script_runs: int = 10
+    context_tokens: int = 100_000
+
+    def __post_init__(self) -> None:
+        """Refuse limits that would stop everything, or nothing."""
+        _between(
+            ("budget.turns", self.turns, 1000),
+            ("budget.tool_calls", self.tool_calls, 100_000),
+            ("budget.script_runs", self.script_runs, 100_000),
+            ("budget.context_tokens", self.context_tokens, 10_000_000),
+        )
 
 
 SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
@@ -106,13 +165,15 @@ SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
 class ExecutionSettings:
     """How tools and scripts run: what needs approval, in which sandbox, with which limits.
 
-    A project may ask for more approvals and lower limits; sandbox and environment are the user's alone.
+    A project may ask for more approvals and lower limits. The rest is the user's alone.
     """
 
     __pydantic_config__ = _STRICT
     require_approval_for: tuple[str, ...] = ()
     sandbox: SandboxName = "auto"
     environment: tuple[str, ...] = ()
+    # Packages of scripts without a wheel are built from source, in the sandbox and with the network.
+    build_packages: bool = False
     seconds: int = 60
     memory_mb: int = 1024
     disk_mb: int = 512
@@ -132,7 +193,7 @@ class ExecutionSettings:
         )
 
 
-_USERS_ALONE = ("sandbox", "environment")
+_USERS_ALONE = ("sandbox", "environment", "build_packages")
 _LOWER_ONLY = ("seconds", "memory_mb", "disk_mb", "processes")
 
 
@@ -200,12 +261,15 @@ class Config:
 
     __pydantic_config__ = _STRICT
     skill_roots: tuple[str, ...] = ()
+    # The order of the levels, highest first; a level that is not named follows in the usual order.
+    precedence: tuple[Level, ...] = LEVELS
     compatibility_roots: tuple[Compatible, ...] = COMPATIBLE
     package_skills: bool | tuple[str, ...] = False
     lenient: bool = False
     scan: ScanSettings = ScanSettings()
     search: SearchSettings = SearchSettings()
     model: ModelSettings = ModelSettings()
+    budget: BudgetSettings = BudgetSettings()
     execution: ExecutionSettings = ExecutionSettings()
     runs: RunsSettings = RunsSettings()
     security: SecuritySettings = SecuritySettings()
@@ -213,7 +277,9 @@ class Config:
     agents: dict[str, AgentSettings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a root that no file system can name."""
+        """Refuse a root that no file system can name, and a level that is named twice."""
+        if len(set(self.precedence)) < len(self.precedence):
+            raise ValueError("'precedence' names a level twice: name each of them once")
         if any("\0" in root or not root for root in self.skill_roots):
             raise ValueError("'skill_roots' holds a text that cannot be a path: name a directory")
 
@@ -231,6 +297,8 @@ class LoadedConfig:
     files: tuple[Path, ...] = ()
     user_roots: tuple[Path, ...] = ()
     project_roots: tuple[Path, ...] = ()
+    # The keys of the project's file that only the user's file can set, or raise.
+    without_effect: tuple[str, ...] = ()
 
     @property
     def loosening(self) -> tuple[PermissionRule, ...]:
@@ -255,8 +323,9 @@ def load_config(context: Context) -> LoadedConfig:
     project = _read(project_file) if project_file else {}
     # Each file is checked by itself, so that a message names the right one.
     users, projects = _check(user, user_file), _check(project, project_file)
+    merged = _merge(user, project)
     return LoadedConfig(
-        settings=_check(_merge(user, project), None),
+        settings=_check(merged, None),
         user_rules=users.permissions,
         # Numbers in messages are those of the file, so an `allow` that does not count keeps its place.
         project_rules=projects.permissions,
@@ -266,6 +335,7 @@ def load_config(context: Context) -> LoadedConfig:
         files=tuple(file for file in (user_file, project_file) if file),
         user_roots=_roots_of(user, user_file, context),
         project_roots=_roots_of(project, project_file, context),
+        without_effect=tuple(_without_effect(project, merged)),
     )
 
 
@@ -342,18 +412,35 @@ def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
     merged = {**user, **project}
     # Which model gets the user's words and keys, and at which address, is the user's alone to say.
     merged["model"] = user.get("model", {})
+    # A project must not move its skills above those that the user put first.
+    if "precedence" in user:
+        merged["precedence"] = user["precedence"]
     for section in ("scan", "search", "runs", "security"):
         if section in merged:
             merged[section] = {**user.get(section, {}), **project.get(section, {})}
     for key, value in project.get("security", {}).items():
         limit = user.get("security", {}).get(key, getattr(SecuritySettings(), key))
         merged["security"][key] = _stricter(value, limit)
+    if "budget" in project:
+        users = {**dataclasses.asdict(BudgetSettings()), **user.get("budget", {})}
+        lowered = {key: min(value, users[key]) for key, value in project["budget"].items()}
+        merged["budget"] = {**users, **lowered}
     if "execution" in merged:
         merged["execution"] = _merged_execution(user.get("execution", {}), project.get("execution", {}))
     # A project may ask for more care. What it would allow waits until somebody trusts the folder.
     careful = [rule for rule in project.get("permissions", ()) if rule["effect"] != "allow"]
     merged["permissions"] = [*user.get("permissions", ()), *careful]
     return merged
+
+
+def _without_effect(project: dict[str, Any], merged: dict[str, Any]) -> Iterator[str]:
+    """Yield the settings of a project that the merged configuration does not contain."""
+    yield from (key for key in ("model", "precedence") if key in project and project[key] != merged.get(key))
+    for section in ("scan", "search", "budget", "execution", "runs", "security"):
+        for key, value in project.get(section, {}).items():
+            found = merged[section].get(key)
+            if found != value and not (isinstance(value, list) and found and set(value) <= set(found)):
+                yield f"{section}.{key}"
 
 
 def _stricter(value: Any, limit: Any) -> Any:

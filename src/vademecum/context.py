@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,18 +42,31 @@ class Context:
         return Path(os.path.normpath((base or self.cwd) / text))
 
     def project_directories(self) -> list[Path]:
-        """The working directory and its parents up to the repository's root, nearest first.
+        """Return the working directory and its parents up to the repository's root, nearest first.
 
-        Outside a repository only the working directory counts: a directory further up
-        may belong to somebody else. The home directory is never a project.
+        Outside a repository the search ends at the nearest directory that has an ``.agent`` of this user.
+        The home directory is never a project, nor is a directory above it.
 
         >>> Context(cwd=Path("/nonexistent/a"), home=Path("/home/ada"), env={}).project_directories()
         [PosixPath('/nonexistent/a')]
         """
         chain = [self.cwd, *self.cwd.parents]
-        top = next((i for i, place in enumerate(chain) if os.path.lexists(place / ".git")), 0)
-        home = os.path.realpath(self.home)
-        return [place for place in chain[: top + 1] if os.path.realpath(place) != home]
+        home = Path(os.path.realpath(self.home))
+        top = next((i for i, place in enumerate(chain) if os.path.lexists(place / ".git")), None)
+        if top is None:
+            around = {home, *home.parents}
+            top = next((i for i, place in enumerate(chain) if _has_own_agent(place, around)), 0)
+        return [place for place in chain[: top + 1] if Path(os.path.realpath(place)) != home]
+
+    @property
+    def speaks_chinese(self) -> bool:
+        """Whether the user's locale asks for messages in Chinese.
+
+        >>> Context(cwd=Path("/"), home=Path("/root"), env={"LANG": "zh_CN.UTF-8"}).speaks_chinese
+        True
+        """
+        values = (self.env.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+        return next(filter(None, values), "").lower().startswith("zh")
 
     def cache_directory(self) -> Path | None:
         """The platform's cache directory for vademecum; ``None`` where there is no home to put it in."""
@@ -74,3 +88,17 @@ class Context:
 def _home(env: Mapping[str, str]) -> Path:
     """The home directory, which need not exist; without one, a place where nothing is."""
     return Path(os.path.abspath(env.get("HOME") or os.path.expanduser("~") or "/nonexistent"))
+
+
+def _has_own_agent(place: Path, around_home: set[Path]) -> bool:
+    """Return whether a directory that does not contain the home has an ``.agent`` of this user or root.
+
+    Another user can put one into a shared directory such as ``/tmp``: that one does not count.
+    """
+    try:
+        about = os.stat(place / ".agent")
+    except OSError:
+        return False
+    if not stat.S_ISDIR(about.st_mode) or Path(os.path.realpath(place)) in around_home:
+        return False
+    return not hasattr(os, "getuid") or about.st_uid in {os.getuid(), 0}

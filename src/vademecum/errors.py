@@ -14,6 +14,8 @@
      ├─ ModelFailed        a model gave no usable reply
      │   ├─ ModelUnavailable   it may work later; `wait` says how long to wait
      │   ├─ ModelRefused       it will not do this
+     │   │   ├─ ModelOverflow      the conversation is longer than it can read
+     │   │   └─ ToolsUnsupported   it does not know native tool calls
      │   └─ ModelReplyWrong    it answered with something else than a reply
      ├─ PackRefused        a pack or a source cannot be taken; nothing was changed
      ├─ IntegrityFailed    a hash, a signature or the lock does not match
@@ -162,6 +164,18 @@ class ModelRefused(ModelFailed):
     code = "model-refused"
 
 
+class ModelOverflow(ModelRefused):
+    """The conversation is longer than the model can read; the agent shortens it and asks once more."""
+
+    code = "model-overflow"
+
+
+class ToolsUnsupported(ModelRefused):
+    """The model, or its server, does not know native tool calls; the agent uses JSON text instead."""
+
+    code = "tools-unsupported"
+
+
 class ModelReplyWrong(ModelFailed):
     """What came back is not a model's reply, or only a part of one."""
 
@@ -201,11 +215,11 @@ class ConditionWrong(CharterRefused):
     Raised when a condition is parsed by itself. A definition with it is refused as a whole, by its parent,
     and ``lint_charter`` lists it among the problems.
 
-    >>> from vademecum.governance.expression import parse
+    >>> from vademecum.governance.grammar import parse
     >>> parse("age <")
     Traceback (most recent call last):
     ...
-    vademecum.errors.ConditionWrong: The condition 'age <' ends where a value should be.
+    vademecum.errors.ConditionWrong: The condition 'age <' is not complete.
     """
 
     code = "condition"

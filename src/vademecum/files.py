@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -48,15 +49,24 @@ def read_capped(path: str | Path, *, cap: int) -> bytes:
     return data
 
 
-def read_own(path: str | Path, *, cap: int) -> bytes:
-    """A file of ours, capped; one that somebody else owns is not believed."""
+def read_own(path: str | Path, *, cap: int, private: bool = False) -> bytes:
+    """Read a file of ours, capped; refuse another owner's, and if ``private`` one that others can read."""
     descriptor = open_plain(path)
     try:
-        if hasattr(os, "geteuid") and os.fstat(descriptor).st_uid != os.geteuid():
+        about = os.fstat(descriptor)
+        if hasattr(os, "geteuid") and about.st_uid != os.geteuid():
             raise FileRefused("it belongs to somebody else", code="foreign")
+        if private and about.st_mode & 0o077:
+            raise FileRefused(f"others can read or change it: run chmod 600 {path}", code="not-private")
         return read_up_to(descriptor, cap)
     finally:
         os.close(descriptor)
+
+
+def sha256_of(path: str | Path) -> str:
+    """Return the SHA-256 digest of a file in hexadecimal."""
+    with open(path, "rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:

@@ -1,18 +1,39 @@
-"""Text → the same text without secrets: keys of the environment, bearer tokens, well-known kinds of keys."""
+"""Text → the same text without secrets: values of the environment and of scripts, and known kinds of keys.
+
+A secret value is recognised in several forms: as it is, in base64 (at each alignment, also wrapped), in hex,
+URL-encoded, JSON-escaped, and line by line. A program that transforms it in another way is not recognised.
+"""
 
 from __future__ import annotations
 
-import mmap
+import json
+import os
 import re
-from collections.abc import Iterable, Mapping
+import threading
+from binascii import b2a_base64
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 MASK = "[secret]"
 MIN_SECRET_CHARS = 8
+# A longer form is searched for in pieces of at least half this size.
+MAX_PIECE_BYTES = 64
+# A form that is broken by line ends into something longer than this is not recognised.
+MAX_SPAN_BYTES = 4096
+# Everything after this many matches is masked: a repetitive text must not take minutes.
+MAX_MATCHES = 20_000
+# Bytes times forms that are searched form by form, which is faster than to import RE2 (15 ms).
+MAX_PLAIN_WORK = 4_000_000
+_CHUNK_BYTES = 1024 * 1024
 
 _SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|AUTH|SESSION|_PAT\b|_DSN\b", re.IGNORECASE
+    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|AUTH(?!ORS?(?:_|$))|SESSION|_PAT\b|_DSN\b",
+    re.IGNORECASE,
 )
 _SECRET_HEADER = re.compile(
     r"(?:x-)?(?:api-?key|auth-?token|access-?token)|authorization|(?:set-)?cookie|proxy-authorization",
@@ -28,46 +49,114 @@ _KNOWN = re.compile(
     r"|AIza[\w-]{30,}|eyJ[\w-]{10,4000}\.[\w-]{10,4000}\.[\w-]+|hf_\w{20,})",
     re.IGNORECASE,
 )
+_LINE_ENDS = b"\r\n"
+_GAP = re.compile(rb"[\r\n]+")
+_URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
+_PERCENT = re.compile(r"%[0-9A-F]{2}")
 
 
 class Secrets:
-    """What must not be written down: the values of variables whose names say so, and what looks like a key.
+    """The values that must not leave, and the one way to remove them from text, files and streams.
 
-    >>> Secrets({"MY_API_KEY": "correct-horse"}).mask("used correct-horse and Bearer abcdefgh12")
+    ``mask_values`` and the methods for bytes remove known values. ``mask`` and ``mask_all``, for the record,
+    also remove what looks like a key. Threads may share an object.
+
+    >>> secrets = Secrets({"MY_API_KEY": "correct-horse"})
+    >>> secrets.mask("used correct-horse and Bearer abcdefgh12")
     'used [secret] and Bearer [secret]'
+    >>> secrets.add(["battery-staple"])
+    >>> secrets.mask_values("YmF0dGVyeS1zdGFwbGU= is base64")
+    '[secret] is base64'
     """
 
     def __init__(self, env: Mapping[str, str], *, given: Iterable[str] = ()) -> None:
-        """Take the environment, and the names of variables that scripts are ``given``."""
-        values = {value for name, value in env.items() if name in set(given) or _SECRET_NAME.search(name)}
-        values |= {password for value in env.values() for password in _IN_URL.findall(value)}
-        # A key of several lines may be written with its ends escaped.
-        values |= {value.replace("\n", "\\n") for value in values}
-        values = {value for value in values if len(value) >= MIN_SECRET_CHARS}
-        # The longest first: one value may begin with another.
-        parts = [re.escape(value) for value in sorted(values, key=len, reverse=True)]
-        self._values = re.compile("|".join(parts)) if parts else None
-        self._bytes = re.compile("|".join(parts).encode("utf-8", "replace")) if parts else None
+        """Take the environment, and the names of its variables that scripts are ``given``."""
+        names = frozenset(given)
+        values = [value for name, value in env.items() if name in names or _SECRET_NAME.search(name)]
+        values += [password for value in env.values() for password in _IN_URL.findall(value)]
+        self._lock = threading.Lock()
+        self._added: frozenset[str] = frozenset()
+        self._forms = Forms(values)
 
-    def mask(self, text: str) -> str:
-        """The text with every secret in it replaced."""
-        return _KNOWN.sub(_masked, _URL_PASSWORD.sub(rf"\g<1>{MASK}", self.mask_values(text)))
+    @property
+    def added(self) -> frozenset[str]:
+        """The values that were added later."""
+        return self._added
 
-    def mask_values(self, text: str) -> str:
-        """Return the text without the known secret values; what only looks like a key stays."""
-        return text if self._values is None else self._values.sub(MASK, text)
+    def add(self, values: Iterable[str]) -> None:
+        """Mask these values too from now on; streams that began before do not know them."""
+        with self._lock:
+            new = frozenset(values) - self._added
+            if new:
+                self._added |= new
+                self._forms = self._forms.with_values(new)
+
+    def stream(self) -> MaskedStream:
+        """Return a stream that masks what is fed to it in chunks."""
+        return MaskedStream(self._forms)
+
+    def masks(self, data: bytes) -> bool:
+        """Return whether the data contains a form of a known value."""
+        return self._forms.are_in(data.translate(None, _LINE_ENDS))
+
+    def masks_file(self, path: Path) -> bool:
+        """Return whether a file contains a form of a known value."""
+        return self._forms.are_in_file(path)
+
+    def mask_bytes(self, data: bytes) -> bytes:
+        """Return the data without the known values."""
+        return MaskedStream(self._forms).end(data) if self.masks(data) else data
 
     def mask_file(self, path: Path) -> None:
-        """Replace the known secret values in a file."""
-        if self._bytes is None or not path.stat().st_size:
+        """Remove the known values from a file; a file without them is not touched."""
+        forms = self._forms
+        if not forms.are_in_file(path):
             return
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            found = self._bytes.search(data) is not None
-        if found:
-            path.write_bytes(self._bytes.sub(MASK.encode(), path.read_bytes()))
+        stream = MaskedStream(forms)
+        temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        try:
+            with open(path, "rb") as file, os.fdopen(os.open(temporary, flags, 0o600), "wb") as out:
+                while chunk := file.read(_CHUNK_BYTES):
+                    out.write(stream.feed(chunk))
+                out.write(stream.end())
+            os.chmod(temporary, path.stat().st_mode & 0o777)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def mask_values(self, text: str) -> str:
+        """Return the text without the known values; what only looks like a key stays."""
+        if not self._forms:
+            return text
+        data = text.encode("utf-8", "surrogatepass")
+        masked = self.mask_bytes(data)
+        if masked is data:
+            return text
+        try:
+            return masked.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:  # a value that is not UTF-8 ended inside of a character
+            return masked.decode("utf-8", "replace")
+
+    def mask_values_in(self, value: Any) -> Any:
+        """Return nested lists and dictionaries without the known values in their texts."""
+        if not self._forms:
+            return value
+        match value:
+            case str():
+                return self.mask_values(value)
+            case dict():
+                return {key: self.mask_values_in(item) for key, item in value.items()}
+            case list() | tuple():
+                return [self.mask_values_in(item) for item in value]
+        return value
+
+    def mask(self, text: str) -> str:
+        """Return the text without the known values and without what looks like a key."""
+        return _KNOWN.sub(_masked, _URL_PASSWORD.sub(rf"\g<1>{MASK}", self.mask_values(text)))
 
     def mask_all(self, value: Any) -> Any:
-        """The same for all texts inside of lists and dictionaries."""
+        """Return a copy of nested lists and dictionaries in which every text is masked."""
         match value:
             case str():
                 return self.mask(value)
@@ -81,7 +170,7 @@ class Secrets:
         return self.mask(key) if isinstance(key, str) else key
 
     def _named(self, key: Any, value: Any) -> Any:
-        """A value whose own name says that it is a secret, such as that of a header."""
+        """Mask a value whole if its own name says that it is a secret, such as that of a header."""
         if isinstance(key, str) and isinstance(value, str) and _SECRET_HEADER.fullmatch(key):
             return MASK
         return self.mask_all(value)
@@ -89,3 +178,191 @@ class Secrets:
 
 def _masked(found: re.Match[str]) -> str:
     return f"{found['lead']}{MASK}" if found["lead"] else MASK
+
+
+class Forms:
+    """All forms of some secret values, as bytes without line ends, and the search for them."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        found = (form for value in values for form in _forms_of(value))
+        self._pieces = sorted({piece for form in found for piece in _cut(form)})
+        self._longest = max(map(len, self._pieces), default=0)
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to mask."""
+        return bool(self._pieces)
+
+    def with_values(self, values: Iterable[str]) -> Forms:
+        """Return these forms and those of more values."""
+        more = Forms(values)
+        more._pieces = sorted({*self._pieces, *more._pieces})
+        more._longest = max(self._longest, more._longest)
+        return more
+
+    @cached_property
+    def _search(self) -> Callable[[bytes, int], re.Match[bytes] | None]:
+        import re2  # noqa: PLC0415 - only if there is something to mask
+
+        options = re2.Options()
+        options.encoding = re2.Options.Encoding.LATIN1  # any bytes may be around a secret
+        options.max_mem = 256 * 1024 * 1024
+        # The longest first: of the forms that begin at one place, it is the one to mask.
+        longest_first = sorted(self._pieces, key=len, reverse=True)
+        return re2.compile(b"|".join(map(re.escape, longest_first)), options).search  # type: ignore[no-any-return]
+
+    def are_in(self, stripped: bytes) -> bool:
+        """Return whether data without line ends contains a form."""
+        if "_search" not in self.__dict__ and len(stripped) * len(self._pieces) <= MAX_PLAIN_WORK:
+            return any(piece in stripped for piece in self._pieces)
+        return self._search(stripped, 0) is not None
+
+    def are_in_file(self, path: Path) -> bool:
+        """Return whether a file contains a form."""
+        if not self._pieces:
+            return False
+        with open(path, "rb") as file:
+            tail = b""
+            while chunk := file.read(_CHUNK_BYTES):
+                stripped = tail + chunk.translate(None, _LINE_ENDS)
+                if self.are_in(stripped):
+                    return True
+                tail = stripped[-self._longest :]
+        return False
+
+    def matches(self, stripped: bytes) -> Iterator[tuple[int, int]]:
+        """Yield where forms begin and end, the overlapping ones too: the longest at each beginning."""
+        position = 0
+        while (found := self._search(stripped, position)) is not None:
+            yield found.span()
+            position = found.start() + 1
+
+    def begun_in(self, tail: bytes) -> tuple[int, int]:
+        """Return the size of the longest end that may begin a form, without and with its line ends."""
+        stripped = tail.translate(None, _LINE_ENDS)
+        for position in range(max(0, len(stripped) - self._longest + 1), len(stripped)):
+            suffix = stripped[position:]
+            following = bisect_right(self._pieces, suffix)
+            if following < len(self._pieces) and self._pieces[following].startswith(suffix):
+                return len(suffix), len(tail) - _raw_positions(tail)(position)
+        return 0, 0
+
+
+class MaskedStream:
+    """Masks data in chunks. The output is the same however the data is cut.
+
+    >>> stream = Secrets({"MY_API_KEY": "correct-horse"}).stream()
+    >>> stream.feed(b"used corr"), stream.feed(b"ect-horse twice"), stream.end()
+    (b'used ', b'[secret] twice', b'')
+    """
+
+    def __init__(self, forms: Forms) -> None:
+        self._forms = forms
+        self._held = b""
+        # How far the last mask reaches into what is held back; -1 if it ended before.
+        self._reach = -1
+        self._left = MAX_MATCHES
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Return what can be shown by now; the beginning of a possible secret is held back."""
+        return self._masked(self._held + chunk, last=False) if self._forms else chunk
+
+    def end(self, chunk: bytes = b"") -> bytes:
+        """Return what was held back, after a last chunk."""
+        return self._masked(self._held + chunk, last=True) if self._forms else chunk
+
+    def _masked(self, data: bytes, *, last: bool) -> bytes:
+        if self._left < 0:  # the rest is masked
+            return b""
+        stripped = data.translate(None, _LINE_ENDS)
+        raw = _raw_positions(data) if len(stripped) < len(data) else _same
+        held, held_raw = (0, 0) if last else self._forms.begun_in(data[-MAX_SPAN_BYTES:])
+        stop, cut = len(stripped) - held, len(data) - held_raw
+        out: list[bytes] = []
+        for start, end in self._forms.matches(stripped) if self._forms.are_in(stripped) else ():
+            if start >= stop:
+                break
+            first, behind = raw(start), raw(end - 1) + 1
+            if behind - first > MAX_SPAN_BYTES:
+                continue
+            self._left -= 1
+            if self._left < 0:
+                behind = cut = len(data)
+            if first > self._reach:
+                out += [data[max(self._reach, 0) : first], MASK.encode()]
+            self._reach = max(self._reach, behind)
+            if self._left < 0:
+                break
+        out.append(data[max(self._reach, 0) : cut])
+        self._reach = self._reach - cut if self._reach >= cut else -1
+        self._held = data[cut:]
+        return b"".join(out)
+
+
+def _same(position: int) -> int:
+    return position
+
+
+def _raw_positions(data: bytes) -> Callable[[int], int]:
+    """Return the function from a position in the data without line ends to the one in the data itself."""
+    gaps: list[int] = []
+    removed: list[int] = [0]
+
+    def raw(position: int) -> int:
+        if not gaps:  # found out when the first position is asked for
+            for gap in _GAP.finditer(data):
+                gaps.append(gap.start() - removed[-1])
+                removed.append(removed[-1] + gap.end() - gap.start())
+        return position + removed[bisect_right(gaps, position)]
+
+    return raw
+
+
+def _cut(form: bytes) -> Iterator[bytes]:
+    """Cut a long form into pieces; a text that contains the form contains them one after another."""
+    count = -(-len(form) // MAX_PIECE_BYTES)
+    ends = [number * len(form) // count for number in range(count + 1)]
+    for start, end in pairwise(ends):
+        yield form[start:end]
+
+
+def _forms_of(value: str) -> Iterator[bytes]:
+    """Yield the forms of a secret value, without line ends; a value that is too short has none."""
+    value = value.strip()
+    if len(value) < MIN_SECRET_CHARS:
+        return
+    data = _encoded(value)
+    texts = {value, data.decode("utf-8", "replace"), data.hex(), data.hex().upper()}
+    texts |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    # As Python, browsers and HTML forms write it; some programs write small letters.
+    texts |= {quote(data, safe=""), quote(data), quote(data, safe="!~*'()"), quote_plus(data)}
+    texts |= {_PERCENT.sub(lambda found: found[0].lower(), quote(data, safe=""))}
+    lines = [line.strip() for line in value.splitlines()]
+    if len(lines) > 1:
+        # The first and last line of a PEM file are no secret.
+        texts |= {line for line in lines if not (line.startswith("-----") and line.endswith("-----"))}
+    forms = {data, *map(_encoded, texts), *(text.encode("utf-8", "surrogatepass") for text in texts)}
+    forms |= set(_base64_forms(data))
+    for form in forms:
+        stripped = form.translate(None, _LINE_ENDS)
+        if len(stripped) >= MIN_SECRET_CHARS:
+            yield stripped
+
+
+def _encoded(text: str) -> bytes:
+    """Encode a text; what the environment has as bytes that are not UTF-8 becomes these bytes again."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _base64_forms(data: bytes) -> Iterator[bytes]:
+    """Yield the data in base64 by itself, and what of it does not depend on its neighbours in longer data."""
+    alone = b2a_base64(data, newline=False)
+    forms = [alone, alone.rstrip(b"=")]
+    for before in range(3):
+        whole = b2a_base64(bytes(before) + data, newline=False)
+        forms.append(whole[-(-before * 8 // 6) : (before + len(data)) * 8 // 6])
+    for form in forms:
+        yield form
+        yield form.translate(_URL_ALPHABET)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 # Two letters the wrong way round in a word of three still count; another word of that length does not.
@@ -17,6 +16,8 @@ def nearest(typed: str, known: Iterable[str]) -> str | None:
     >>> nearest("rnu", ["run", "report"]), nearest("zzz", ["run", "report"])
     ('run', None)
     """
+    import difflib  # noqa: PLC0415 - only after a misspelling
+
     words = {word.casefold(): word for word in known}
     near = difflib.get_close_matches(typed[:MAX_WORD_CHARS].casefold(), words, n=1, cutoff=_LIKE)
     return words[near[0]] if near else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a pattern matches the whole text: ``*`` any run, ``?`` one character, all else itself.
+    """Return whether a pattern matches the whole text: ``*`` any run, ``?`` one character, all else itself.
 
     A trailing `` *`` is optional, so that ``git *`` also matches ``git``.
 
@@ -20,7 +21,7 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def matches_exactly(pattern: str, text: str) -> bool:
-    """The same without the optional end.
+    """Return whether a pattern matches the whole text, without an optional end.
 
     The pieces between stars are looked for from left to right, each as early as possible: if any way of
     matching exists, this one does, so nothing is ever tried twice.
@@ -47,12 +48,17 @@ def comparable(text: str) -> str:
 
 
 def is_plain(pattern: str) -> bool:
-    """Whether a pattern has no wildcard."""
+    """Return whether a pattern has no wildcard."""
     return "*" not in pattern and "?" not in pattern
 
 
+def all_comparable(texts: Iterable[str]) -> list[str]:
+    """Return the one spelling of each text."""
+    return [comparable(text) for text in texts]
+
+
 def covers(wide: str, narrow: str) -> bool:
-    """Whether whatever ``narrow`` matches, ``wide`` surely matches too; in doubt, not.
+    """Return whether ``wide`` surely matches everything that ``narrow`` matches; in doubt, false.
 
     >>> covers("a*", "ab*"), covers("*", "x?"), covers("a?", "a*")
     (True, True, False)

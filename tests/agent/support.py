@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.support import Place, write_skill
 from vademecum import Agent, Budget, Outcome
-from vademecum.agent.loop import Settings
+from vademecum.agent.model_calls import Settings
 from vademecum.errors import ModelFailed
-from vademecum.models.by_script import Scripted
+from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Approver, Consent
 from vademecum.policy.base import Decider
 from vademecum.runs.reading import PastRun, read_run
@@ -95,4 +95,10 @@ class Stage:
         return [event.data["line"] for event in self.past(outcome).events if event.type == "observation"]
 
     def prompt(self, number: int = -1) -> str:
-        return self.model.seen[number][1].content
+        """All that the model was told by us: the catalogue, the requests and what came of its actions."""
+        system, *told = self.model.seen[number]
+        texts = [
+            system.content.partition("=== catalogue ===")[2],
+            *(m.content for m in told if m.role != "assistant"),
+        ]
+        return "\n".join(texts)

@@ -51,3 +51,19 @@ def test_patches() -> None:
 def test_what_does_not_fit(patch: dict[str, object]) -> None:
     with pytest.raises(VademecumError, match="plan"):
         patched(patch)
+
+
+def test_assumptions_and_constraints_can_change() -> None:
+    plan = patched(
+        {"op": "assume", "text": "the file is small"},
+        {"op": "correct", "text": "the file is small", "by": "the file has 3 GB"},
+        {"op": "assume", "text": "no header"},
+        {"op": "correct", "text": "no header"},
+        {"op": "constrain", "constraints": {"max_turns": 4, "write": False}},
+        {"op": "constrain", "constraints": {"write": None}},
+    )
+    assert (plan.assumptions, plan.constraints) == (("the file has 3 GB",), {"max_turns": 4})
+    with pytest.raises(VademecumError, match="does not assume 'x': it assumes none"):
+        patched({"op": "correct", "text": "x"})
+    with pytest.raises(VademecumError, match="at most 4000 characters"):
+        patched({"op": "constrain", "constraints": {"a": "x" * 5000}})

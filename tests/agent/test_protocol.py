@@ -28,12 +28,15 @@ FINAL = '{"action": {"type": "final_answer", "payload": {"text": "hi"}}}'
         '{"action": {"type": "final_answer", "payload": {"text": "hi",},},}',
         '{"action": {"type": "final_answer", "payload": {"text": "hi"}}, "diagnostics": {"a": [1, 2,]}}',
         'with { a brace } and {"action": {"type": "final_answer", "payload": {"text": "hi"}}}',
+        f"one {{ brace that never closes, then {FINAL}",
+        f'<think>if {{ x then {{"a": 1</think>{FINAL}',
+        f'<think>{{"action": {{"type": "call_tool"}}}}</think>\n{FINAL}',
         FINAL + FINAL,
         f"```json\n{FINAL}\n```\n{FINAL}",
     ],
 )
 def test_noise_around_the_object(text: str) -> None:
-    assert parse_turn(text).action == protocol.FinalAnswer(text="hi")
+    assert parse_turn(text).actions[0].call == protocol.FinalAnswer(text="hi")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,6 @@ def test_noise_around_the_object(text: str) -> None:
         ),
         ('{"action": {"type": "run_script", "payload": {"x": 1}}}', "relative_path: it is missing"),
         ('{"action": {"type": "select_skills", "payload": {"skills": []}}}', "length >= 1"),
-        ('{"action": {"type": "final_answer", "payload": {"text": "x"}}, "plan_update": 3}', "plan_update"),
         ("[" * 100_000, "has no JSON object"),
         ("{" * 2_000_000, "has no JSON object"),
         ("x" * 2_000_001, "more than 2,000,000 characters"),
@@ -61,6 +63,7 @@ def test_noise_around_the_object(text: str) -> None:
         ('{"action": ' + '{"a":' * 70 + "1" + "}" * 71, "nested too deeply"),
         ('{"action": {"type": "call_tool", "payload": {"tool": "run_script"}}}', "payload.tool"),
         ("{" * 5_000, "has no JSON object"),
+        ('{"' * 600_000, "has no JSON object"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, problem: str) -> None:
@@ -83,11 +86,11 @@ def test_every_problem_is_listed() -> None:
 
 
 def test_a_skill_may_be_a_name() -> None:
-    turn = parse_turn(
+    (action,) = parse_turn(
         '{"action": {"type": "select_skills", "payload": {"skills": ["a", {"name": "b", "source": "user"}]}}}'
-    )
-    assert isinstance(turn.action, protocol.SelectSkills)
-    assert [(named.name, named.source) for named in turn.action.skills] == [("a", ""), ("b", "user")]
+    ).actions
+    assert isinstance(action.call, protocol.SelectSkills)
+    assert [(named.name, named.source) for named in action.call.skills] == [("a", ""), ("b", "user")]
 
 
 @given(st.text(max_size=300))
@@ -95,7 +98,7 @@ def test_a_skill_may_be_a_name() -> None:
 def test_whatever_comes_is_an_action_or_a_sentence(text: str) -> None:
     for candidate in (text, text + FINAL, FINAL[:20] + text):
         with contextlib.suppress(ReplyWrong):
-            assert parse_turn(candidate).type
+            assert parse_turn(candidate).actions
 
 
 def test_the_schema_is_one_a_server_takes() -> None:
@@ -110,9 +113,9 @@ def watched(reply: str, size: int) -> tuple[list[str], str]:
     watching = Watched(planned.append, pieces.append, pieces.clear)
     for start in range(0, len(reply), size):
         watching(reply[start : start + size])
-    turn = parse_turn(reply)
-    if isinstance(turn.action, protocol.FinalAnswer):
-        watching.finish(turn.action.text)
+    (action,) = parse_turn(reply).actions
+    if isinstance(action.call, protocol.FinalAnswer):
+        watching.finish(action.call.text)
     return planned, "".join(pieces)
 
 

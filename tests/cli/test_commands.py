@@ -6,17 +6,21 @@ import contextlib
 import json
 import os
 import pty
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.support import VADE, Place, write_skill
 from vademecum import BUILTIN_ROOT
+from vademecum.cli.main import vade
 
 BAD = "---\nname: bad\ndescription: Use when: asked\n---\n"
 
@@ -112,7 +116,23 @@ def test_list_hides_what_is_not_for_people(place: Place) -> None:
 
 def test_list_of_nothing_says_how_to_begin(place: Place) -> None:
     out = place.vade("list", "--no-default-roots").out
-    assert out == "0 skills\nPut one in .agent/skills/, or write one: vade new my-skill\n"
+    assert out == "0 skills\nPut one in .agent/skills/, or create one: vade new my-skill\n"
+
+
+def test_exit_codes_of_paths_and_sections(place: Place) -> None:
+    # C3: 4 for what is not there, 3 for what leads out
+    made = write_skill(place.cwd, ".agent/skills/x")
+    (made / "references").mkdir()
+    (made / "references" / "a.md").write_text("# A\n")
+    for words, code in (
+        (["--asset", "references/a.md"], 0),
+        (["--asset", "references/b.md"], 4),
+        (["--asset", "references/a.md", "--section", "B"], 4),
+        (["--section", "B"], 4),
+        (["--asset", "../y/SKILL.md"], 3),
+        (["--asset", "/etc/passwd"], 3),
+    ):
+        assert place.vade("show", "x", *words).code == code, words
 
 
 def test_lenient_list(place: Place) -> None:
@@ -215,7 +235,7 @@ def test_new_makes_a_skill_that_validates(place: Place) -> None:
         == "Made .agent/skills/pdf-forms/SKILL.md\nFill it in, then: vade validate .agent/skills/pdf-forms\n"
     )
     verdict = place.vade("validate", ".agent/skills/pdf-forms", "--json").json[0]
-    assert (verdict["problems"], verdict["description"]) == ([], 'Fill in forms: "all" of them. 填表')
+    assert (verdict["valid"], verdict["description"]) == (True, 'Fill in forms: "all" of them. 填表')
     assert "pdf-forms" in place.vade("list").out
     again = place.vade("new", "pdf-forms")
     assert (again.code, again.err) == (
@@ -223,6 +243,38 @@ def test_new_makes_a_skill_that_validates(place: Place) -> None:
         f"vade: {place.cwd}/.agent/skills/pdf-forms exists already: choose another name, or edit it.\n",
     )
     assert os.listdir(place.cwd / ".agent/skills") == ["pdf-forms"]
+
+
+def test_validate_warns_of_a_template_that_was_not_filled_in(place: Place) -> None:
+    place.vade("new", "mine")
+    file = place.cwd / ".agent/skills/mine/SKILL.md"
+    done = place.vade("validate")
+    assert (done.code, done.out.splitlines()[1:]) == (
+        0,
+        [
+            "  warning The description is still that of the template: say what the skill does and when to use it",
+            "  warning line 10: The body still has 6 of the template's TODO lines: write what each asks for",
+        ],
+    )
+    filled = re.sub(r"TODO: ", "", file.read_text())
+    file.write_text(f"{filled}\nLook for `TODO: x`, and for TODO: in comments.\n\n    TODO: code\n")
+    assert place.vade("validate").out == f"✓ {file.parent} valid\n"
+
+
+def test_new_asks_on_a_terminal_for_what_is_missing(place: Place) -> None:
+    shown = on_a_terminal(place, VADE, "new", typed="Bad Name\npdf-forms\nFill in PDF forms.\n")
+    assert "must be lowercase" in shown
+    assert "Made .agent/skills/pdf-forms/SKILL.md" in shown
+    text = (place.cwd / ".agent/skills/pdf-forms/SKILL.md").read_text()
+    assert text.splitlines()[1:3] == ["name: pdf-forms", 'description: "Fill in PDF forms."']
+    shown = on_a_terminal(place, VADE, "new", "later", typed="\n")
+    assert "What does it do, and when is it used?" in shown
+    assert 'description: "TODO: ' in (place.cwd / ".agent/skills/later/SKILL.md").read_text()
+    done = place.vade("new")
+    assert (done.code, done.err) == (
+        2,
+        "vade: Missing argument 'NAME', such as pdf-forms. (vade new --help)\n",
+    )
 
 
 def test_new_elsewhere(place: Place) -> None:
@@ -306,7 +358,7 @@ def test_doctor_of_a_healthy_place(place: Place) -> None:
     assert done.code == 0
     assert done.out.splitlines()[-1] == "Nothing was left out."
     found = place.vade("doctor", "--json").json
-    assert list(found) == ["healthy", "checks", "left_out", "conflicts", "remarks", "report"]
+    assert list(found) == ["healthy", "checks", "left_out", "conflicts", "remarks", "report", "environments"]
     assert found["healthy"]
 
 
@@ -347,55 +399,53 @@ def test_as_a_module(place: Place) -> None:
     )
 
 
-def test_version_and_help(place: Place) -> None:
+def test_version(place: Place) -> None:
     assert place.vade("--version").out == "vade 0.1.0\n"
+
+
+def test_help_has_six_groups_and_cuts_no_line(place: Place) -> None:
     shown = place.vade("--help")
     assert (shown.code, shown.out) == (0, place.vade("-h").out)
-    assert [line.split()[0] for line in shown.out.partition("Commands:\n")[2].splitlines()] == [
-        "chat",
-        "diff",
-        "doctor",
-        "eval",
-        "exec",
-        "export",
-        "govern",
-        "inspect",
-        "install",
-        "keygen",
-        "link",
-        "list",
-        "lock",
-        "mcp",
-        "new",
-        "outdated",
-        "pack",
-        "permissions",
-        "publish",
-        "refresh",
-        "restore",
-        "roots",
-        "run",
-        "runs",
-        "schema",
-        "search",
-        "show",
-        "sign",
-        "sync",
-        "trust",
-        "uninstall",
-        "unlink",
-        "update",
-        "validate",
-        "verify",
-        "verify-pack",
-    ]
+    assert shown.out == place.vade("help").out
+    groups = re.findall(r"^(\S.*):$", shown.out, re.MULTILINE)
+    assert groups == ["Options", "Skills", "Run", "Share", "Measure", "Govern", "Set up"]
+    assert "..." not in shown.out.partition("Skills:")[2]
+    assert max(map(len, shown.out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shell_completion(place: Place, shell: str) -> None:
-    assert "_VADE_COMPLETE" in place.vade(_VADE_COMPLETE=f"{shell}_source").out
-    words = place.vade(_VADE_COMPLETE="bash_complete", COMP_WORDS="vade insp", COMP_CWORD="1").out
-    assert words == "plain,inspect\n"
+def _groups(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Group]]:
+    yield path, group
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _groups(command, (*path, name))
+
+
+@pytest.mark.parametrize(("path", "group"), list(_groups(vade, ())))
+def test_every_command_is_listed_and_has_help(
+    place: Place, path: tuple[str, ...], group: click.Group
+) -> None:
+    shown = place.vade("help", *path).out
+    listed = set(re.findall(r"^  ([a-z-]+)  +\S", shown, re.MULTILINE))
+    assert set(group.list_commands(click.Context(group))) <= listed
+    assert not re.search(r"\w\.\.\.$", shown, re.MULTILINE)
+
+
+def test_help_of_one_command(place: Place) -> None:
+    for words in (["run"], ["eval", "run"]):
+        assert place.vade("help", *words).out == place.vade(*words, "--help").out
+    assert place.vade("help", "run", "--json").json == {"help": place.vade("run", "-h").out.rstrip("\n")}
+    assert place.vade("help", "rnu").err == "vade: There is no command 'rnu': did you mean 'vade run'?\n"
+    assert place.vade("help", "run", "x").code == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("show", "inspect"), ("pack", "export"), ("verify", "verify-pack")]
+)
+def test_near_twins_differ_in_their_first_words(place: Place, one: str, other: str) -> None:
+    lines = dict(re.findall(r"^  ([a-z-]+)  +(\S.*)$", place.vade("--help").out, re.MULTILINE))
+    assert lines[one].split()[:3] != lines[other].split()[:3]
 
 
 def test_output_that_nobody_reads_and_streams_that_cannot_show_it(place: Place) -> None:
@@ -427,9 +477,10 @@ def test_output_that_nobody_reads_and_streams_that_cannot_show_it(place: Place) 
     assert place.vade("list", COLUMNS="20").code == 0
 
 
-def on_a_terminal(place: Place, *words: str, **env: str) -> str:
-    """What a command shows when it runs on a terminal."""
+def on_a_terminal(place: Place, *words: str, typed: str = "", **env: str) -> str:
+    """What a command shows when it runs on a terminal, where a person types ahead."""
     ours, theirs = pty.openpty()
+    os.write(ours, typed.encode())
     environment = place.env | {"TERM": "xterm-256color"} | env
     with subprocess.Popen(words, cwd=place.cwd, env=environment, stdin=theirs, stdout=theirs, stderr=theirs):
         os.close(theirs)
@@ -449,12 +500,12 @@ def test_colour_only_on_a_terminal(place: Place) -> None:
 
 def test_progress_is_shown_on_a_terminal_once_it_takes_a_second(place: Place) -> None:
     code = (
-        "from vademecum.cli.output import ReadingProgress\n"
-        "progress = ReadingProgress(clock=iter([0, 0.5, 1.5]).__next__)\n"
+        "from vademecum.cli.output import Bar\n"
+        "progress = Bar('reading skills', clock=iter([0, 0.5, 1.5]).__next__)\n"
         "progress(500); progress(12000); progress.done()"
     )
     shown = on_a_terminal(place, sys.executable, "-c", code)
-    assert shown == "\rreading skills … 12,000\r\x1b[K"
+    assert shown == "\r\x1b[Kreading skills … 12,000\r\x1b[K"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 
@@ -586,22 +637,34 @@ def test_search(place: Place) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("file-diff  builtin  Compare two files one to one")
     found = place.vade("search", "比较文件", "--json").json
-    assert list(found) == ["results"]
+    assert list(found) == ["results", "fits", "confidence"]
+    assert found["fits"] is True
     assert list(found["results"][0]) == ["name", "description", "source", "score"]
     assert found["results"][0]["name"] == "file-diff"
-    assert (
-        place.vade("search", "zzzz").out
-        == "No skill fits. Other words may help; vade list shows all there are.\n"
-    )
+    assert place.vade("search", "zzzz").out == "No skill fits. Try other words; vade list lists all skills.\n"
     shown = on_a_terminal(place, VADE, "search", "compare")
     assert "\x1b[1;33mCompare\x1b[0m two files" in shown
+
+
+def test_search_explains(place: Place) -> None:
+    shown = place.vade("search", "比较 fiels", "-n", "1", "--explain").out
+    assert "fiels (correction: file) in name, description" in shown
+    assert "比较 (translation: compar) in description" in shown
+    found = place.vade("search", "fiels", "-n", "1", "--explain", "--json").json
+    assert found["results"][0]["matches"][0]["kind"] == "correction"
+
+
+def test_search_says_when_nothing_fits(place: Place) -> None:
+    done = place.vade("search", "repair the file of my bicycle and paint the garage", "-n", "1")
+    assert done.code == 0
+    assert "No skill clearly fits; these are the nearest." in done.err
 
 
 def test_search_hides_what_is_not_for_people(place: Place) -> None:
     write_skill(
         place.cwd, ".agent/skills/inner", "---\nname: inner\ndescription: zebra\nuser-invocable: false\n---\n"
     )
-    assert place.vade("search", "zebra", "--json").json == {"results": []}
+    assert place.vade("search", "zebra", "--json").json == {"results": [], "fits": False, "confidence": 0.0}
 
 
 def test_show(place: Place) -> None:
@@ -615,7 +678,7 @@ def test_show(place: Place) -> None:
     assert found["report"]["bytes_read"] == len(text)
     assert place.vade("show", "x", "--asset", "references/r.md").out == "# R\n    keep   this\n\n"
     assert place.vade("show", "x", "--section", "one").out == "## One\nfirst\n"
-    for words, code in ((["nope"], 4), (["x", "--asset", "../y"], 1), (["x", "--section", "gone"], 1)):
+    for words, code in ((["nope"], 4), (["x", "--asset", "../y"], 3), (["x", "--section", "gone"], 4)):
         done = place.vade("show", *words)
         assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
 
@@ -781,6 +844,23 @@ def test_exec_shows_what_will_run_and_what_changed(place: Place) -> None:
     assert "| -print('first')" in shown
 
 
+def test_what_of_a_project_has_no_effect_is_said(place: Place) -> None:  # N1
+    (place.cwd / ".agent").mkdir()
+    config = place.cwd / ".agent/config.json"
+    execution = {"seconds": 30, "memory_mb": 4096, "sandbox": "none", "require_approval_for": ["grep"]}
+    security = {"max_skill_body_lines": 9000}
+    settings = {"model": {"provider": "mock"}, "execution": execution, "security": security}
+    config.write_text(json.dumps(settings))
+    keys = "model, execution.memory_mb, execution.sandbox, security.max_skill_body_lines"
+    said = f"{config} has no effect on {keys}: only ~/.agent/config.json can set or raise it."
+    assert place.vade("list").err == f"vade: {said}\n"
+    assert place.vade("run", "hello").err.startswith(f"vade: {said}\n")
+    checks = {check["name"]: check for check in place.vade("doctor", "--json").json["checks"]}
+    assert checks["configuration"]["message"] == said
+    config.write_text(json.dumps({"execution": {"seconds": 30}, "security": {"max_skill_body_lines": 100}}))
+    assert place.vade("list").err == ""
+
+
 def test_trust_is_for_the_file_as_it_is(place: Place) -> None:
     assert place.vade("trust").code == 2
     (place.cwd / ".agent").mkdir()
@@ -789,7 +869,9 @@ def test_trust_is_for_the_file_as_it_is(place: Place) -> None:
     config.write_text(json.dumps({"permissions": [rule]}))
     explain = ("permissions", "explain", "script", "x/scripts/y.py")
     assert place.vade(*explain).code == 3
-    assert "1 rule of the project would allow something and does not count" in place.vade("doctor").out
+    waits = "has 1 rule that would allow something, and is not trusted: read it, then run vade trust."
+    assert waits in place.vade("doctor").out
+    assert waits in place.vade("list").err
     assert place.vade("trust").out == f"Trusted: {config}\n  allow script *\n"
     assert place.vade(*explain).code == 0
     config.write_text(json.dumps({"permissions": [rule, {**rule, "permission": "tool"}]}))

@@ -15,9 +15,12 @@ from typing import Any
 
 import pytest
 
+from tests.models import server as models_server
+from tests.models.server import serving
 from tests.support import Place
-from vademecum.cli.checks import OLDEST_PYTHON
-from vademecum.cli.model_checks import NEEDS
+from vademecum.cli.health import OLDEST_PYTHON
+from vademecum.models.services import known_services
+from vademecum.secrets import SecretStore
 
 
 def configure(place: Place, **settings: Any) -> None:
@@ -72,7 +75,8 @@ def test_the_oldest_python_is_the_one_that_the_package_declares() -> None:
 
 def test_everything_is_looked_at(place: Place) -> None:
     names = [check["name"] for check in place.vade("doctor", "--json").json["checks"]]
-    assert names == ["python", "configuration", "permissions", "sandbox", "roots", "cache", "keys", "model"]
+    looked_at = "python configuration permissions sandbox roots cache keys packages model"
+    assert names == looked_at.split()
 
 
 def test_the_offline_model_speaks_to_nobody(place: Place) -> None:
@@ -80,7 +84,7 @@ def test_the_offline_model_speaks_to_nobody(place: Place) -> None:
         found = checked(
             place, "model", OPENAI_BASE_URL=f"http://{address}", ANTHROPIC_BASE_URL=f"http://{address}"
         )
-    assert (found, asked) == (("ok", "offline, by rules: no key, no network", None), [])
+    assert (found, asked) == (("ok", "offline, by rules, not a language model: no key, no network", None), [])
 
 
 @pytest.mark.parametrize(("kind", "variable"), [("openai", "OPENAI"), ("anthropic", "ANTHROPIC")])
@@ -92,7 +96,7 @@ def test_a_model_with_all_it_needs(place: Place, kind: str, variable: str) -> No
     assert done.code == 0
     assert (
         f"✓ model: {kind}:some-model, by the package {kind}\n"
-        f"✓ model key: {variable}_API_KEY is set\n"
+        f"✓ model key: {variable}_API_KEY is set in the environment\n"
         f"✓ model server: http://{address} answers\n"
     ) in done.out
     assert [(request["method"], request["path"]) for request in asked] == [("HEAD", "/")]
@@ -115,7 +119,7 @@ def test_a_server_that_is_not_there(place: Place) -> None:
     status, message, fix = checked(place, "model server", OPENAI_API_KEY="k")
     assert status == "problem"
     assert re.fullmatch(rf"{address} does not answer \(.*Connection refused\)", message)
-    assert fix == "Check the network, model.params.base_url in ~/.agent/config.json, and OPENAI_BASE_URL."
+    assert fix == "Check the network, and model.params.base_url in ~/.agent/config.json, and OPENAI_BASE_URL."
     shown = place.vade("doctor", OPENAI_API_KEY="k")
     assert (shown.code, f"✗ model server: {address} does not answer" in shown.out) == (1, True)
 
@@ -150,9 +154,23 @@ def test_a_key_that_is_not_set(place: Place) -> None:
     assert checked(place, "model key", OPENAI_API_KEY="") == (
         "problem",
         "OPENAI_API_KEY is not set",
-        "Set OPENAI_API_KEY; a server of your own takes any text.",
+        "Set OPENAI_API_KEY (a server of your own takes any text), or run:"
+        " vade secrets set OPENAI_API_KEY --models",
     )
-    assert "✗ model key: OPENAI_API_KEY is not set. Set OPENAI_API_KEY;" in place.vade("doctor").out
+    assert "✗ model key: OPENAI_API_KEY is not set. Set OPENAI_API_KEY (" in place.vade("doctor").out
+
+
+def test_a_key_that_is_kept(place: Place) -> None:
+    url = f"http://127.0.0.1:{closed_port()}"
+    configure(place, model={"provider": "openai:x", "params": {"base_url": url}})
+    SecretStore(place.context, keyring=lambda: None).set("OPENAI_API_KEY", "correct-horse", skill=None)
+    assert checked(place, "model key") == ("ok", "OPENAI_API_KEY is kept by vade secrets", None)
+    assert checked(place, "model key", OPENAI_API_KEY="k")[1] == "OPENAI_API_KEY is set in the environment"
+    shown = place.vade("doctor")
+    assert "correct-horse" not in shown.out + shown.err
+    (place.home / ".agent/secrets.json").chmod(0o644)
+    status, message, _ = checked(place, "model key")
+    assert (status, "others can read or change it: run chmod 600" in message) == ("problem", True)
 
 
 @pytest.mark.parametrize(
@@ -187,17 +205,54 @@ def test_what_models_need_is_what_their_packages_look_for(monkeypatch: pytest.Mo
     import openai
 
     for kind, make in (("openai", openai.OpenAI), ("anthropic", anthropic.Anthropic)):
-        needs = NEEDS[kind]
-        monkeypatch.setenv(needs.keys[0], "the-key")
+        needs = known_services()[kind]
+        monkeypatch.setenv(next(iter(needs.variables)), "the-key")
         client: Any = make()
-        assert (client.api_key, str(client.base_url).rstrip("/")) == ("the-key", needs.address)
+        assert (client.api_key, str(client.base_url).rstrip("/")) == ("the-key", needs.base_url)
         monkeypatch.setenv(needs.address_variable, "http://127.0.0.1:9/v1")
         assert str(make().base_url).rstrip("/") == "http://127.0.0.1:9/v1"
-    azure = NEEDS["azure"]
-    monkeypatch.setenv(azure.keys[0], "the-key")
+    azure = known_services()["azure"]
+    monkeypatch.setenv(next(iter(azure.variables)), "the-key")
     monkeypatch.setenv(azure.address_variable, "http://127.0.0.1:9")
     found = openai.AzureOpenAI(api_version="1")
     assert (found.api_key, str(found.base_url).startswith("http://127.0.0.1:9/")) == ("the-key", True)
+
+
+def test_one_call_says_what_works(place: Place) -> None:
+    with serving(models_server.openai_reply(calls=[("ping", '{"text": "pong"}')])) as found:
+        found.models.append({"id": "x", "context_length": 32768})
+        configure(place, model={"provider": "openai:x", "params": {"base_url": f"{found.url}/v1"}})
+        done = place.vade("doctor", "--model", OPENAI_API_KEY="k")
+        assert len(found.asked) == 1
+    assert re.search(r"✓ model call: openai:x answers in \d+\.\d s\n", done.out), done.out
+    assert (
+        "✓ model tools: native tool calls work\n✓ model streaming: works\n✓ model context: 32,768 tokens\n"
+        in done.out
+    )
+
+
+def test_a_model_of_another_service_is_called(place: Place) -> None:
+    refused = models_server.status(400, "this model does not support tools")
+    whole = models_server.openai_whole({"content": '{"ok": true}'})
+    with serving(refused, whole) as found:
+        services = {"mine": {"base_url": f"{found.url}/v1"}}
+        configure(place, model={"services": services})
+        done = place.vade("doctor", "--model", "mine:x", "--json")
+    said = {check["name"]: (check["status"], check["message"]) for check in done.json["checks"]}
+    assert said["model key"] == ("ok", "none is needed")
+    assert said["model tools"] == ("note", "none: actions are JSON in the text")
+    assert said["model streaming"] == ("note", "the server does not stream")
+    assert said["model context"] == ("ok", "the server does not tell its length")
+
+
+def test_a_call_without_a_key(place: Place) -> None:
+    configure(
+        place, model={"provider": "deepseek:x", "params": {"base_url": f"http://127.0.0.1:{closed_port()}"}}
+    )
+    done = place.vade("doctor", "--model", "--json")
+    (call,) = [check for check in done.json["checks"] if check["name"] == "model call"]
+    assert call["status"] == "problem"
+    assert "set DEEPSEEK_API_KEY, or run `vade secrets set DEEPSEEK_API_KEY --models`" in call["message"]
 
 
 def test_keys(place: Place) -> None:
@@ -228,7 +283,7 @@ def test_trusted_keys_that_are_none(place: Place) -> None:
     assert status == "problem"
     assert message.startswith("nothing can be installed: ")
     for name in ("one.pub", "two.pub"):
-        assert f"{trusted / name} is no public key or certificate in PEM form" in message
+        assert f"{trusted / name} is not a public key or certificate in PEM form" in message
 
 
 def test_a_directory_of_trusted_keys_that_is_none(place: Place) -> None:

@@ -26,7 +26,7 @@ def test_nothing_but_the_built_in_skills(place: Place) -> None:
         "✓ 3 skills: 3 built in",
         "",
         "  vade new my-skill                        write a skill of your own",
-        '  vade run "Compare old.txt with new.txt"  let the skill that fits do it',
+        '  vade run "Compare old.txt with new.txt"  do a task with the skill that fits',
         '  vade search "compare two files"          find the skill that fits',
     ]
 

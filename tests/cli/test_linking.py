@@ -51,7 +51,7 @@ def test_answers_and_json(place: Place) -> None:
     assert removed == "Removed: .claude/skills/文件比较"
     assert gone == "Forgotten: .codex/skills/文件比较 was gone already"
     assert kept.startswith(
-        "Removed: .github/skills/文件比较 (it was edited, and is kept in .agent/.trash/github/文件比较/"
+        "Removed: .github/skills/文件比较 (it was edited, and is kept in .agent/.trash/.github/skills/文件比较/"
     )
     assert place.vade("unlink", "--all").out == "Nothing is linked here\n"
     assert place.vade("unlink", "--all", "--json").json == {"scope": "project", "links": []}
@@ -66,7 +66,7 @@ def test_answers_and_json(place: Place) -> None:
         ("link file-diff --to cursor", 2, "'cursor' is not one of"),
         ("link file-dif --to claude", 4, "did you mean 'file-diff'?"),
         ("unlink", 2, "Name the skills, or say --all."),
-        ("unlink file-diff", 4, "No link of 'file-diff' is remembered in"),
+        ("unlink file-diff", 4, "No link of 'file-diff' is recorded in"),
     ],
 )
 def test_wrong_words(place: Place, words: str, code: int, said: str) -> None:

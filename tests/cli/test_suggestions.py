@@ -17,7 +17,7 @@ from tests.support import Place, write_skill
         ("permissions lsit", 2, "There is no command 'lsit': did you mean 'vade permissions list'?"),
         ("runs zzz", 2, "There is no command 'zzz': 'vade runs --help' lists the commands."),
         ("remove x", 2, "There is no command 'remove': did you mean 'vade uninstall'?"),
-        ("help", 2, "There is no command 'help': did you mean 'vade --help'?"),
+        ("help lits", 2, "There is no command 'lits': did you mean 'vade list'?"),
         ("--jsn", 2, "No such option '--jsn': did you mean '--json'?"),
         ("install --scop user x", 2, "No such option '--scop': did you mean '--scope'?"),
         ("exec --yse file-diff compare.py", 2, "No such option '--yse': did you mean '--yes'?"),
@@ -48,7 +48,7 @@ from tests.support import Place, write_skill
         ),
         (
             "show skill-author --asset descriptions.md",
-            1,
+            4,
             "The path 'descriptions.md' is not below references/, assets/ or scripts/: "
             "did you mean 'references/descriptions.md'?",
         ),

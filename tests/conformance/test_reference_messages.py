@@ -52,3 +52,22 @@ def test_wording(root: Path, text: str, wording: str) -> None:
     assert not verdict.valid
     message = next(p.message for p in verdict.problems if p.message.startswith(wording))
     assert len(message) > len(wording)  # and what to do about it
+
+
+@pytest.mark.parametrize(
+    ("field", "advice"),
+    [
+        ("version", "write metadata: {version: …}"),
+        ("author", "write metadata: {author: …}"),
+        ("run-mode", "read here"),
+    ],
+)
+def test_fields_that_only_we_read_are_a_remark_in_the_same_words(root: Path, field: str, advice: str) -> None:
+    text = f"---\nname: x\ndescription: y\n{field}: inline\n---\nz"
+    verdict = validate_skill(write_skill(root, "x", text))
+    (problem,) = verdict.problems
+    assert (verdict.valid, problem.severity, problem.line) == (True, "warning", 4)
+    specified = "['allowed-tools', 'compatibility', 'description', 'license', 'metadata', 'name']"
+    wording = f"Unexpected fields in frontmatter: {field}. Only {specified} are allowed. "
+    assert problem.message.startswith(wording)
+    assert advice in problem.message

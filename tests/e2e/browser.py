@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,6 +24,11 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+def without_policy(page: Path) -> str:
+    """Return a page whose policy is removed, so that a test can add a script to it."""
+    return re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text("utf-8"))
 
 
 class Browser:

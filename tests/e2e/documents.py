@@ -127,6 +127,7 @@ def as_shown(text: str, home: Path) -> str:
     text = re.sub(r"(sha256|key):[0-9a-f]{12,}", r"\1:DIGEST", text)
     text = re.sub(r"[^\s'\"]*/vademecum/builtin", "builtin", text.replace(str(home), "~"))
     text = re.sub(r"sandbox: .*", "sandbox: here", text)
+    text = re.sub(r"[✓!] packages: .*", "packages: here", text)  # uv may not be installed
     text = re.sub(r"\d+\.\d+ s\b", "0.05 s", text)
     text = re.sub(r"(?m)^ +\d+\.\d\d(?=  \S )", "   0.05", text)
     text = re.sub(r"since \d{4}-\d\d-\d\d", "since today", text)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.browser import FLAGS
+from tests.e2e.browser import FLAGS, without_policy
 from tests.support import Place
 
 pytestmark = pytest.mark.extras
@@ -20,7 +20,7 @@ def test_the_page_of_a_run(place: Place, chromium: str, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     place.vade("runs", "show", "--html", str(page))
     words = [chromium, *FLAGS, f"--user-data-dir={tmp_path}/profile"]
-    probe = page.read_text().replace(
+    probe = without_policy(page).replace(
         "</body>",
         "<script>document.title = ['wide', document.documentElement.scrollWidth <= innerWidth, "
         "document.querySelectorAll('li').length, document.title].join('|')</script></body>",

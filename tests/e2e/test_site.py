@@ -116,14 +116,13 @@ def test_links_inside_lead_to_a_page_and_a_place(site: Path, read: dict[Path, Pa
     assert count > 1000
 
 
-def test_the_search_index_has_words_of_both_languages(site: Path) -> None:
-    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
-    for start, words in (("zh/", {"批准", "沙箱", "技能"}), ("", {"approval", "sandbox", "charter"})):
-        texts = [
-            f"{doc['title']} {doc['text']}" for doc in index["docs"] if doc["location"].startswith(start)
-        ]
-        found = set(re.split(index["config"]["separator"], "\n".join(texts)))
-        assert words <= found
+def test_each_language_has_a_search_index_of_its_own(site: Path) -> None:
+    indexes = [json.loads((site / top / "search/search_index.json").read_text("utf-8")) for top in ("", "zh")]
+    for index, words in zip(indexes, ({"approval", "sandbox"}, {"批准", "沙箱"}), strict=True):
+        texts = [f"{doc['title']} {doc['text']}" for doc in index["docs"]]
+        assert words <= set(re.split(index["config"]["separator"], "\n".join(texts)))
+        assert not [doc for doc in index["docs"] if doc["location"].startswith("zh/")]
+    assert not [doc for doc in indexes[0]["docs"] if doc["title"] == "安装"]
 
 
 @pytest.fixture
@@ -141,7 +140,7 @@ def server(site: Path) -> Iterator[str]:
         thread.join()
 
 
-def test_in_a_browser(server: str, chromium: str, tmp_path: Path) -> None:
+def test_in_a_browser(site: Path, server: str, chromium: str, tmp_path: Path) -> None:
     """Search finds words of both languages, pages fit a narrow window, and nobody else is asked for anything."""
     with browsing(chromium, tmp_path / "profile", "500,900") as browser:
         for start, word in (("index.html", "approval"), ("zh/index.html", "批准")):
@@ -151,6 +150,18 @@ def test_in_a_browser(server: str, chromium: str, tmp_path: Path) -> None:
         for page in ("tutorial", "zh/tutorial", "reference/configuration", "zh/explanation/threat-model"):
             browser.open(f"{server}/{page}.html")
             assert browser.value("document.documentElement.scrollWidth <= window.innerWidth"), page
+        for start, word in (("", "sandbox"), ("zh/", "沙箱")):
+            browser.open(f"{server}/{start}how-to/team.html?q={word}")
+            results = "[...document.querySelectorAll('.md-search-result__link')].map((link) => link.href)"
+            browser.wait(f"{results}.length")
+            for link in browser.value(results):
+                assert ("/zh/" in link) == bool(start), link
+                assert (site / link.removeprefix(f"{server}/").partition("?")[0].partition("#")[0]).exists()
+        browser.open(f"{server}/how-to/team.html")
+        copy = "document.querySelector('.language-console [data-clipboard-target]')"
+        browser.wait(f"{copy} !== null")
+        browser.value(f"{copy}.click()")
+        assert browser.value(f"{copy}.dataset.clipboardText") == "vade keygen team\n"
         browser.open(f"{server}/tutorial.html")
         switch = browser.value("document.querySelector('.md-select__link[hreflang=zh]').href")
         assert switch == f"{server}/zh/tutorial.html"

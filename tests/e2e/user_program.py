@@ -12,7 +12,7 @@ import vademecum as vm
 import vademecum.governance as gov
 from vademecum.masking import Secrets
 from vademecum.models.base import Model
-from vademecum.models.by_script import Scripted
+from vademecum.models.scripted_model import Scripted
 from vademecum.runs.reading import read_run
 from vademecum.runs.record import Record
 from vademecum.session.session import Session
@@ -44,6 +44,9 @@ def search(index: vm.SkillIndex) -> None:
     hits = vm.Finder(index).search("compare two files", n=1)
     assert_type(hits, list[vm.Hit])
     assert_type(hits[0].score, float)
+    found = vm.Finder(index).find("compare two files", n=1)
+    assert_type(found, vm.Findings)
+    assert_type(found.fits, bool)
 
 
 def settings() -> None:
@@ -91,9 +94,9 @@ def govern() -> None:
     roles = gov.RoleEnforcer({"resident": gov.Role(["rest"])})
     functions = gov.Functions({"rest": lambda agent, hours=8: None})
     broker = gov.Broker(registry, roles, functions, gov.BrokerPolicy(retries=0), ledger=gov.Ledger())
-    agent: gov.Agent = gov.Actor("a1", "resident")
+    agent: gov.GovernedAgent = gov.Actor("a1", "resident")
     outcome = broker.propose(agent, gov.Intent("rest", {"hours": 7}))
-    assert_type(outcome, gov.Outcome)
+    assert_type(outcome, gov.ActionOutcome)
     assert_type(outcome.executed, str | None)
     assert_type(outcome.result, gov.ValidationResult)
     assert_type(outcome.reasons, tuple[gov.Reason, ...])

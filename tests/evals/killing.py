@@ -10,18 +10,17 @@ import time
 from pathlib import Path
 
 from vademecum import build_index
-from vademecum.evals.engines import Threads
 from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.performing import Performer
 from vademecum.evals.plan import Configuration
+from vademecum.evals.pool import Processes
 from vademecum.evals.reading import read_suite
 from vademecum.evals.workshop import Workshop
 from vademecum.registry.roots import BUILTIN_ROOT
 
 
 def evaluate(suite: Path, out: Path) -> None:
-    performer = Performer(Workshop(build_index([BUILTIN_ROOT]), out, None, {"PATH": os.environ["PATH"]}))
-    Evaluator(Threads(2), performer).evaluate(read_suite(suite), [Configuration("default")])
+    workshop = Workshop(build_index([BUILTIN_ROOT]), out, None, {"PATH": os.environ["PATH"]})
+    Evaluator(Processes(2), workshop).evaluate(read_suite(suite), [Configuration("default")])
 
 
 def count(out: Path) -> int:

@@ -12,10 +12,9 @@ from typing import Any
 
 from tests.support import Place
 from vademecum.evals.cases import Case
-from vademecum.evals.engines import Threads
 from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.performing import Performer
 from vademecum.evals.plan import Configuration
+from vademecum.evals.pool import Processes
 from vademecum.evals.reading import Suite
 from vademecum.evals.results import Evaluation, Result
 from vademecum.evals.workshop import Workshop
@@ -57,15 +56,14 @@ class Lab:
     project: Path | None = None
     clock: Callable[[], float] = time.monotonic
 
-    def performer(self) -> Performer:
-        env = {"PATH": os.environ["PATH"]}
-        workshop = Workshop(self.place.build(), self.out, self.project, env)
-        return Performer(workshop, models=self.models, clock=self.clock)
+    def workshop(self) -> Workshop:
+        return Workshop(self.place.build(), self.out, self.project, {"PATH": os.environ["PATH"]})
 
     def evaluate(self, cases: Sequence[Case], *configurations: Configuration, **more: Any) -> Evaluation:
         suite = Suite("suite", str(self.place.cwd), tuple(cases))
-        # A run is left behind only where a test is about that, however busy the machine is.
-        evaluator = Evaluator(Threads(self.workers, last=60), self.performer(), **more)
+        # A process is killed only where a test is about that, however busy the machine is.
+        engine = Processes(self.workers, grace=60, clock=self.clock)
+        evaluator = Evaluator(engine, self.workshop(), self.models, **more)
         return evaluator.evaluate(suite, configurations or [BASE])
 
     def one(self, only: Case, configuration: Configuration = BASE) -> Result:

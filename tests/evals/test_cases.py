@@ -170,7 +170,7 @@ def test_nothing_that_an_eval_expects_is_left_out_in_silence(tmp_path: Path) -> 
         "1": ("one", "two"),
         "2": ("is kind",),
         "6": ("odd",),
-        "7": ("by its number",),
+        "p": ("by its number",),
     }
     assert [(wrong.case, wrong.field, wrong.message) for wrong in suite.malformed] == [
         ("3", "asertions", "there is no such field: did you mean 'assertions'?"),

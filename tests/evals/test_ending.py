@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +18,9 @@ import pytest
 from tests.agent.support import Stage
 from tests.evals.support import BASE, Lab, StartedBy, case, final, script, select, tool, write
 from tests.support import VADE, Place
-from vademecum.evals.engines import Threads
-from vademecum.evals.performing import Performer
-from vademecum.evals.plan import Unit, plan
-from vademecum.evals.results import Result, read_evaluation
-from vademecum.evals.stopping import Stop
-from vademecum.evals.turns import PATIENCE_SECONDS, Turn, Turns
-from vademecum.evals.workshop import Workshop
+from vademecum.evals.plan import plan
+from vademecum.evals.pool import Processes
+from vademecum.evals.results import read_evaluation
 from vademecum.models.base import Reply
 from vademecum.runs.reading import read_run, run_ids
 
@@ -115,7 +110,8 @@ def test_ctrl_c_ends_what_is_running_and_tidies_up(place: Place, tmp_path: Path,
 
 
 def test_time_that_is_over_before_it_begins(lab: Lab, rooms: Path) -> None:
-    result = lab.one(case("x", final(), constraints={"max_seconds": 0.000001}))
+    slow = case("x", {"seconds": 50, "reply": final()}, constraints={"max_seconds": 0.000001})
+    result = lab.one(slow)
     assert (result.outcome, result.error) == ("timeout", "It was not done after 1e-06 s.")
     assert not list(rooms.iterdir())
 
@@ -127,18 +123,38 @@ def is_waiting(runs: Path, *, script: bool) -> bool:
     return any(b"model_asked" in file.read_bytes() for file in runs.glob("*/events.jsonl"))
 
 
+class Endless:
+    """A model that does not answer."""
+
+    name = "endless"
+
+    def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
+        time.sleep(60)
+        return Reply(json.dumps(final()))
+
+
+class Deaf:
+    """A model that does not end when it is told to."""
+
+    name = "deaf"
+
+    def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(60)
+
+
+class Deadly:
+    """A model that takes its process with it."""
+
+    name = "deadly"
+
+    def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 @pytest.mark.parametrize("what", ["model", "script", "mock"])
 def test_what_takes_too_long_is_ended(lab: Lab, rooms: Path, what: str) -> None:
     """Whatever a run waits for when its time is over, it comes back as a time-out, and nothing of it is left."""
-
-    class Endless:
-        name = "endless"
-
-        def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
-            released.wait(60)
-            return Reply(json.dumps(final()))
-
-    released = threading.Event()
     Stage(lab.place).script("slow", "import time\nprint('here', flush=True)\ntime.sleep(55)\n")
     lab.clock = StartedBy(lambda: is_waiting(lab.out / "runs", script=what == "script"))
     lab.models["endless"] = Endless()
@@ -149,54 +165,32 @@ def test_what_takes_too_long_is_ended(lab: Lab, rooms: Path, what: str) -> None:
     }
     only = case("x", *turns[what], constraints={"max_seconds": 0.5})
     result = lab.one(only, msgspec.structs.replace(BASE, model="case" if turns[what] else "endless"))
-    released.set()
     assert (result.outcome, result.error) == ("timeout", "It was not done after 0.5 s.")
     assert not list(rooms.iterdir())
     assert read_run(lab.out / "runs", result.run).status in {"failed", "interrupted"}
 
 
-def test_one_that_never_ends_is_left_behind_and_the_others_go_on(lab: Lab, rooms: Path) -> None:
-    """A call into the system that never returns cannot be ended; it is given up, and keeps nobody waiting."""
-
-    released = threading.Lock()
-    released.acquire()
-    given_up = threading.Event()
-
-    class Performing(Performer):
-        def perform(self, unit: Unit, stop: Stop | None = None) -> Result:
-            if unit.case.id == "stuck":
-                with self.rooms.room_for(unit.case):
-                    released.acquire()
-            given_up.wait(0.01)  # results keep coming, for a minute if need be
-            return Result(unit.key, unit.case.id, unit.configuration.name, unit.repetition, "pass")
-
-    quick = [case(f"c{n}", final()) for n in range(6000)]
-    cases = [case("stuck", final(), constraints={"max_seconds": 0.1}), *quick]
-    performer = Performing(Workshop(lab.place.build(), lab.out, None, {"PATH": os.environ["PATH"]}))
-    units = plan(cases, [BASE], lab.place.build())
-    found = []
-    for result in Threads(2, grace=0.1, last=0.1).run(units, performer):
-        found.append((result.case, result.outcome))
-        if result.case == "stuck":
-            assert result.error == "It was not done after 0.1 s, and did not stop when it was told to."
-            given_up.set()
-    assert found[-1] != ("stuck", "timeout")  # it did not wait for a pause between the others
-    assert sorted(found) == sorted([("stuck", "timeout"), *((each.id, "pass") for each in quick)])
+@pytest.mark.parametrize(
+    ("model", "outcome", "said"),
+    [
+        (Deaf(), "timeout", "It was not done after 0.5 s."),
+        (Deadly(), "error", "Its process ended while it ran (signal 9)."),
+    ],
+)
+def test_a_process_that_does_not_end_or_dies_keeps_nobody_waiting(
+    lab: Lab, rooms: Path, model: Any, outcome: str, said: str
+) -> None:
+    """Its unit says what became of it, another process takes its place, and the others are done."""
+    lab.clock = StartedBy(lambda: is_waiting(lab.out / "runs", script=False))
+    slow = case("slow", constraints={"max_seconds": 0.5})
+    others = [case(f"c{n}", final()) for n in range(4)]
+    units = plan([slow], [msgspec.structs.replace(BASE, model="it")], lab.place.build())
+    units += plan(others, [BASE], lab.place.build())
+    engine = Processes(1, grace=0.2, clock=lab.clock)
+    found = list(engine.run(units, lab.workshop(), {"it": model}))
+    assert [(result.case, result.outcome) for result in found] == [
+        ("slow", outcome),
+        *((each.id, "pass") for each in others),
+    ]
+    assert found[0].error == said
     assert not list(rooms.iterdir())
-    released.release()
-
-
-def test_whoever_holds_the_turn_for_long_holds_up_nobody() -> None:
-    now = [10.0]
-    turns = Turns(lambda: now[0])
-    first, second = (Turn(turns, Stop(threading.Event(), 60)) for _ in range(2))
-    first.take()
-    assert turns.patience == PATIENCE_SECONDS
-    now[0] += 60
-    assert turns.patience == 0
-    for _ in range(1000):
-        second.take()
-    first.give()
-    assert turns.patience == PATIENCE_SECONDS
-    second.take()
-    second.give()

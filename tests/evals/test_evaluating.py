@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,38 @@ from tests.agent.support import Stage
 from tests.evals.support import BASE, Lab, case, final, ran_of, script, select, tool, write, writes
 from tests.support import Place
 from vademecum.errors import CaseRefused
-from vademecum.evals.configurations import by_model, by_size, with_and_without
-from vademecum.evals.plan import Configuration
+from vademecum.evals.plan import Configuration, by_model, by_size, with_and_without
 from vademecum.evals.results import Ledger, Result
 from vademecum.evals.summary import summarise
-from vademecum.models import offline, recorded
+from vademecum.models import offline
 from vademecum.models.base import Reply
 from vademecum.runs.reading import read_run
+
+
+class Meeting:
+    """A model that answers once it was asked twice at the same time."""
+
+    name = "meeting"
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
+        (self._place / f"here-{os.getpid()}").touch()
+        deadline = time.monotonic() + 60
+        while len(list(self._place.glob("here-*"))) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return Reply(json.dumps(final("met")))
+
+
+class Moody:
+    name = "moody"
+    asked = 0
+
+    def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
+        self.asked += 1
+        return Reply(json.dumps(final("yes" if self.asked % 2 else "no")))
 
 
 def test_runs_cannot_see_one_another(lab: Lab, place: Place, tmp_path: Path, rooms: Path) -> None:
@@ -127,18 +152,10 @@ def test_a_violation_ends_the_run_before_it_happens(lab: Lab) -> None:
     assert run.answer == "Stopped at the first violation: never call_tool:write_file."
 
 
-def test_runs_wait_side_by_side(lab: Lab) -> None:
-    """Both are inside their models at the same time, or the barrier breaks."""
+def test_runs_wait_side_by_side(lab: Lab, tmp_path: Path) -> None:
+    """Both are inside their models at the same time, or the second waits in vain."""
 
-    class Meeting:
-        name = "meeting"
-        barrier = threading.Barrier(2)
-
-        def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
-            self.barrier.wait(timeout=60)
-            return Reply(json.dumps(final("met")))
-
-    lab.models["meeting"] = Meeting()
+    lab.models["meeting"] = Meeting(tmp_path)
     found = lab.evaluate([case("a"), case("b")], msgspec.structs.replace(BASE, model="meeting"))
     assert [(result.outcome, result.answer) for result in found.results] == [("pass", "met")] * 2
 
@@ -191,14 +208,6 @@ def test_with_and_without_a_skill_and_between_models(lab: Lab) -> None:
 
 
 def test_repeats_flaky_and_vacuous(lab: Lab) -> None:
-    class Moody:
-        name = "moody"
-        asked = 0
-
-        def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
-            self.asked += 1
-            return Reply(json.dumps(final("yes" if self.asked % 2 else "no")))
-
     lab.models["moody"], lab.workers = Moody(), 1
     expected = {"output": ["yes"], "trajectory": [{"before": ["load_skill", "run_script"]}]}
     cases = [case("x", repeat=4, expected=expected)]
@@ -218,12 +227,12 @@ def test_replies_are_recorded_once_and_replayed_strictly(lab: Lab, tmp_path: Pat
     first = lab.one(only, msgspec.structs.replace(BASE, model="inner", tape=str(tape)))
     assert (first.outcome, len(tape.read_text().splitlines())) == ("pass", 3)
     lab.out = tmp_path / "elsewhere"
-    lab.models["replayed"] = recorded(tape, mode="strict")
-    again = lab.one(only, msgspec.structs.replace(BASE, model="replayed"))
+    replayed = msgspec.structs.replace(BASE, model=f"recorded:{tape}")
+    again = lab.one(only, replayed)
     assert (again.outcome, again.turns) == ("pass", 3)
     other = lab.one(
         only.model_copy(update={"input": "Compare b.txt with a.txt"}),
-        msgspec.structs.replace(BASE, model="replayed"),
+        replayed,
     )
     assert (other.outcome, "has no reply to this" in other.error) == ("error", True)
 

@@ -10,8 +10,7 @@ import msgspec
 from tests.agent.support import Stage
 from tests.evals.support import BASE, Lab, case, final, ran_of, select, tool, write, writes
 from vademecum.evals.cases import Case
-from vademecum.evals.configurations import by_size, with_and_without
-from vademecum.evals.plan import Configuration, plan
+from vademecum.evals.plan import Configuration, by_size, plan, with_and_without
 from vademecum.evals.results import Result, read_evaluation
 from vademecum.evals.summary import summarise
 from vademecum.models import offline

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ import msgspec
 import pytest
 
 from tests.evals.support import BASE, Lab, case, final, select, tool, write
-from vademecum.evals.checks import Check
 from vademecum.evals.judging import judge_pair, judge_statements
+from vademecum.evals.results import Check
 from vademecum.models import scripted
 from vademecum.models.base import Reply
 
@@ -75,7 +76,7 @@ def test_what_an_answer_says(lab: Lab, answer: str, output: Any, wrong: list[str
 HOSTILE = """
 from pathlib import Path
 from vademecum.evals.cases import OutputChecks
-from vademecum.evals.checks import Left
+from vademecum.evals.confined import Left
 from vademecum.evals.output import check_output
 wanted = OutputChecks.model_validate(
     {"json": {"equals": 1}, "markdown": {"headings": ["h"], "table_columns": ["c"], "code": "x", "list_items": 1}}
@@ -169,26 +170,35 @@ def test_files_of_checks_are_not_the_runs(lab: Lab) -> None:
     assert (result.outcome, result.files) == ("pass", ("own.txt",))
 
 
-def test_checks_take_their_own_time(lab: Lab) -> None:
+class Slow:
+    """A judge that answers once the evaluation has looked at the clock."""
+
+    name = "slow"
+
+    def __init__(self, place: Path) -> None:
+        self.asked, self.looked = place / "asked", place / "looked"
+
+    def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Reply:
+        self.asked.touch()
+        deadline = time.monotonic() + 60
+        while not self.looked.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return Reply('{"verdicts": [{"passed": true}]}')
+
+
+def test_checks_take_their_own_time(lab: Lab, tmp_path: Path) -> None:
     """The judge takes longer than the run may, and the evaluation has looked at the clock before it answers."""
-    now = [0.0]
-    looked = threading.Event()
+    judge = Slow(tmp_path)
 
     def clock() -> float:
-        if now[0] and threading.current_thread() is threading.main_thread():
-            looked.set()
-        return now[0]
-
-    class Slow:
-        name = "slow"
-
-        def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Reply:
-            now[0] = 100.0
-            assert looked.wait(60)
-            return Reply('{"verdicts": [{"passed": true}]}')
+        if not judge.asked.exists():
+            return 0.0
+        judge.looked.touch()
+        return 100.0
 
     lab.clock = clock
-    lab.models["slow"] = Slow()
+    lab.models["slow"] = judge
     only = case(
         "x", final(), expected={"output": {"judge": "It is polite."}}, constraints={"max_seconds": 0.5}
     )

@@ -18,11 +18,10 @@ import pytest
 from tests.evals.support import BASE, Lab, case, final, select, tool
 from vademecum.errors import ConfigError
 from vademecum.evals.cases import Case
-from vademecum.evals.engines import Engine, Threads
 from vademecum.evals.evaluating import Evaluator
 from vademecum.evals.on_ray import OnRay
-from vademecum.evals.performing import Performer
 from vademecum.evals.plan import Configuration
+from vademecum.evals.pool import Engine, Processes
 from vademecum.evals.reading import Suite
 from vademecum.evals.results import Result
 from vademecum.evals.workshop import Workshop
@@ -39,19 +38,13 @@ def _ray() -> None:
 
 
 class Deadly:
-    """A model that ends the process it runs in: always for some requests, once for others."""
+    """A model that kills or stops the process it runs in."""
 
     name = "deadly"
 
-    def __init__(self, once: Path) -> None:
-        self._once = once
-
     def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Reply:
         asked = str(messages[-1].content)
-        if "always" in asked:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if "once" in asked and not self._once.exists():
-            self._once.touch()
+        if "killed" in asked:
             os.kill(os.getpid(), signal.SIGKILL)
         if "frozen" in asked:
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -62,9 +55,8 @@ def evaluate(
     lab: Lab, out: Path, cases: list[Case], engine: Engine, way: Configuration = BASE, **more: Any
 ) -> list[Result]:
     workshop = Workshop(lab.place.build(), out, None, {"PATH": os.environ["PATH"]})
-    performer = Performer(workshop, models=lab.models)
     suite = Suite("suite", "", tuple(cases))
-    return list(Evaluator(engine, performer, **more).evaluate(suite, [way]).results)
+    return list(Evaluator(engine, workshop, lab.models, **more).evaluate(suite, [way]).results)
 
 
 pytestmark = [
@@ -74,7 +66,7 @@ pytestmark = [
 ]
 
 
-def test_ray_gives_what_threads_give(lab: Lab, tmp_path: Path) -> None:
+def test_ray_gives_what_processes_give(lab: Lab, tmp_path: Path) -> None:
     # Written before the skill is loaded, whose `allowed-tools` does not name writing.
     turns = [tool("write_file", path="a.txt", content="x"), select("file-diff"), final("好")]
     expected = {"skills_any_of": ["file-diff"], "output": {"contains": "好", "files": [{"path": "a.txt"}]}}
@@ -83,37 +75,33 @@ def test_ray_gives_what_threads_give(lab: Lab, tmp_path: Path) -> None:
         for n in range(12)
     ]
     found = {}
-    engines: dict[str, Engine] = {"threads": Threads(2), "ray": OnRay(2)}
+    engines: dict[str, Engine] = {"local": Processes(2), "ray": OnRay(2)}
     for name, engine in engines.items():
         results = evaluate(lab, tmp_path / name, cases, engine)
         found[name] = [(r.key, r.case, r.outcome, r.checks, r.skills, r.answer, r.turns) for r in results]
-    assert found["ray"] == found["threads"]
+    assert found["ray"] == found["local"]
     assert [outcome for _, _, outcome, *_ in found["ray"]] == [
         "fail" if n % 4 == 0 else "pass" for n in range(12)
     ]
 
 
 def test_ray_ends_what_takes_too_long_and_loses_nothing_with_a_worker(lab: Lab, tmp_path: Path) -> None:
-    """Time-outs, a worker that is killed once, always, or that only stops: the others are done all the same."""
-    lab.models["deadly"] = Deadly(tmp_path / "was-killed")
+    """Time-outs, a process that is killed, or that only stops: the others are done all the same."""
+    lab.models["deadly"] = Deadly()
     slow = case("slow", {"seconds": 50, "reply": final()}, constraints={"max_seconds": 0.3})
     cases = [
-        *(
-            case(name, input=name, constraints={"max_seconds": 120})
-            for name in ("killed once", "killed always", "good", "fine")
-        ),
+        *(case(name, input=name, constraints={"max_seconds": 120}) for name in ("killed", "good", "fine")),
         case("frozen", input="frozen", constraints={"max_seconds": 0.3}),
     ]
     way = msgspec.structs.replace(BASE, model="deadly", seconds=1.0)
-    found = evaluate(lab, tmp_path / "out", cases, OnRay(2, patience=0.0), way)
+    found = evaluate(lab, tmp_path / "out", cases, OnRay(2), way)
     assert [(r.case, r.outcome) for r in found] == [
-        ("killed once", "pass"),
-        ("killed always", "error"),
+        ("killed", "error"),
         ("good", "pass"),
         ("fine", "pass"),
         ("frozen", "timeout"),
     ]
-    assert found[1].error == "Its worker was lost 2 times while it ran."
+    assert "signal 9" in found[0].error
     late = evaluate(lab, tmp_path / "late", [slow, case("good", final())], OnRay(2))
     assert [r.outcome for r in late] == ["timeout", "pass"]
     assert late[0].error.startswith("It was not done after 0.3 s")

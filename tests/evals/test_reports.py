@@ -11,18 +11,15 @@ import msgspec
 import pytest
 
 from tests.evals.support import BASE, Lab, case, final, select, tool, write
-from vademecum.evals.comparing import compare
-from vademecum.evals.configurations import with_and_without
 from vademecum.evals.documents import summary_document
-from vademecum.evals.junit import junit_of
+from vademecum.evals.exports import junit_of, write_workspace
 from vademecum.evals.markdown import markdown_of, notes
 from vademecum.evals.page import page, write_pages
-from vademecum.evals.plan import Configuration
+from vademecum.evals.plan import Configuration, with_and_without
 from vademecum.evals.reading import Malformed
 from vademecum.evals.results import CaseLine, Evaluation, Header, Result, Verdict, read_evaluation
-from vademecum.evals.summary import summarise
+from vademecum.evals.summary import compare, summarise
 from vademecum.evals.triggers import Cell, SkillRate, triggers_of
-from vademecum.evals.workspace import write_workspace
 
 CASES = [
     case("通过", select("file-diff"), final("好"), expected={"skills_any_of": ["file-diff"], "output": "好"}),
@@ -259,8 +256,10 @@ def test_markdown(evaluation: Evaluation) -> None:
     assert "| with\\_skill | 3 of 4 runs | 66.7% | 20.8% to 93.9% | 1 | 1 | 0 | 1 |" in text
     assert "wanted \\\\ taken" in text
     assert "- malformed: a.json, case x, field input: Field required" in text
-    assert "| wrong \\<b> | with\\_skill | fail | skills\\_any\\_of file-diff: it took csv-summary |" in text
-    assert "| file-diff | 100.0% | 50.0% | 1 | 0 | 1 |" in text
+    asked = "do it → skills\\_any\\_of file-diff"
+    why = "skills\\_any\\_of file-diff: it took csv-summary"
+    assert f"| wrong \\<b> | {asked} | with\\_skill | fail | {why} | no \\| yes |" in text
+    assert "| file-diff | 100.0% (20.7% to 100.0%) | 50.0% (9.5% to 90.5%) | 1 | 0 | 1 |" in text
     line = CaseLine("a", "", wanted=("x",), about_skills=True)
     header = Header("n", "", "", 0.0, (Configuration("x"),), (line,), (), ())
     hostile = (one("a", "pass", skills=("evil|<img src=x>",)),)
@@ -274,7 +273,7 @@ def test_junit_is_xml_whatever_a_run_says(evaluation: Evaluation) -> None:
         "name": "with_skill", "tests": "7", "failures": "1", "errors": "2", "skipped": "1", "time": "",
     }  # fmt: skip
     assert malformed.attrib["errors"] == "1"
-    cases = {found.attrib["name"]: found for found in first}
+    cases = {found.attrib["name"]: found for found in first.findall("testcase")}
     failure = cases["wrong <b>"].find("failure")
     assert failure is not None
     assert failure.attrib["message"] == "skills_any_of file-diff: it took csv-summary"
@@ -285,11 +284,12 @@ def test_junit_is_xml_whatever_a_run_says(evaluation: Evaluation) -> None:
 def test_the_page_links_to_each_run_and_runs_nothing(evaluation: Evaluation, tmp_path: Path) -> None:
     written = write_pages(evaluation, summarise(evaluation), tmp_path / "报告.html")
     text = (tmp_path / "报告.html").read_text("utf-8")
-    assert written == len(list((tmp_path / "报告-runs").iterdir())) == 14
-    assert "<script" not in text
+    made = sum(bool(result.run) for result in evaluation.results)
+    assert written == len(list((tmp_path / "报告-runs").iterdir())) == made >= 12
+    assert text.count("<script") == 1
     assert "wrong &lt;b&gt;" in text
     assert text.count("<svg") == 4
-    assert "http" not in text
+    assert "http" not in text.replace("http-equiv", "")
     link = text.partition('href="')[2].partition('"')[0]
     from urllib.parse import unquote
 
@@ -389,7 +389,7 @@ def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_pa
     bad = Evaluation(header, tuple(hostile), str(tmp_path / "place"))
     before = sorted(tmp_path.rglob("*"))
     assert write_pages(bad, summarise(bad), tmp_path / "out/page.html") == 0
-    assert "<script" not in (tmp_path / "out/page.html").read_text()
+    assert (tmp_path / "out/page.html").read_text().count("<script") == 1
     write_workspace(bad, tmp_path / "out")
     new = [path for path in sorted(tmp_path.rglob("*")) if path not in before]
     assert all(path.is_relative_to(tmp_path / "out") for path in new)

@@ -13,11 +13,11 @@ from tests.governance.support import broker_of, charter, resident, skill
 from vademecum.errors import CharterRefused
 from vademecum.governance import (
     Actor,
-    Agent,
     Broker,
     BrokerPolicy,
     Charter,
     Functions,
+    GovernedAgent,
     Intent,
     Ledger,
     Role,
@@ -25,9 +25,9 @@ from vademecum.governance import (
     SkillDefinition,
     SkillRegistry,
 )
-from vademecum.governance.asking import parse_intent
-from vademecum.governance.keys import covered
-from vademecum.governance.loading import lint_text
+from vademecum.governance.charter import lint_text
+from vademecum.governance.roles import covered
+from vademecum.simulation.asking import parse_intent
 
 VILLAGE = """\
 default_skill: rest
@@ -48,12 +48,11 @@ skills:
     implementation_mapping: premium
   - skill_id: move
     eligible_agent_types: [household]
-    conflicts_with: [elevate]
     allowed_state_changes: [place]
     implementation_mapping: move
   - skill_id: claim
     eligible_agent_types: [household]
-    depends_on: [elevate]
+    preconditions: [elevated]
     implementation_mapping: rest
 roles:
   household: {skills: ["*"], reads: [budget, elevated, world.premium_rate], writes: [elevated, place]}
@@ -69,19 +68,19 @@ class Village:
         self.world: dict[str, Any] = {"premium_rate": 0.1, "subsidy_rate": 0.5}
         self.called: list[str] = []
 
-    def rest(self, agent: Agent) -> None:
+    def rest(self, agent: GovernedAgent) -> None:
         self.called.append("rest")
 
-    def lift(self, agent: Agent) -> str:
+    def lift(self, agent: GovernedAgent) -> str:
         self.called.append("lift")
         agent.state["elevated"] = True
         return "lifted"
 
-    def premium(self, agent: Agent, rate: float) -> None:
+    def premium(self, agent: GovernedAgent, rate: float) -> None:
         self.called.append("premium")
         self.world["premium_rate"] = rate
 
-    def move(self, agent: Agent) -> None:
+    def move(self, agent: GovernedAgent) -> None:
         self.called.append("move")
         agent.state["place"] = "hill"
 
@@ -115,7 +114,7 @@ def test_an_intent_never_acts_unchecked() -> None:  # M5
     broker, engine = village()
     agent = household()
     before = dict(agent.state)
-    for intent, code in (("fly", "not-found"), ("set_premium", "type"), ("claim", "dependency")):
+    for intent, code in (("fly", "not-found"), ("set_premium", "type"), ("claim", "precondition")):
         outcome = broker.propose(agent, intent)
         assert code in codes(outcome)
         assert (outcome.approved, outcome.executed, outcome.rolled_back) == (False, None, False)
@@ -176,38 +175,6 @@ def test_a_denied_intent_starts_no_cooldown() -> None:  # M3
     assert broker.propose(agent, "act").executed
 
 
-def test_limits_for_an_agent_a_type_and_all() -> None:
-    text = skill(institutional_constraints={"limits": {"agent": 1, "type": 2, "population": 3, "every": 2}})
-    broker = broker_of(text, {"act": lambda agent: None})
-    agents = [Actor(name, name[0]) for name in ("a1", "a2", "a3", "b1", "b2")]
-    assert [broker.propose(agent, "act").executed for agent in agents] == ["act", "act", None, "act", None]
-    again = broker.propose(agents[0], "act")
-    assert [reason.clause for reason in again.reasons] == ["limits.agent", "limits.type", "limits.population"]
-    assert again.reasons[1].message == "Limit of 2 in 2 steps reached by type 'a'"
-    broker.advance()
-    assert not broker.propose(agents[4], "act").executed
-    broker.advance()
-    assert broker.propose(agents[4], "act").executed
-
-
-def test_conflicts_hold_both_ways_within_a_step() -> None:
-    for first, second in (("elevate", "move"), ("move", "elevate")):
-        broker, _ = village()
-        agent = household()
-        assert broker.propose(agent, first).executed
-        assert "conflict" in codes(broker.propose(agent, second))
-        broker.advance()
-        assert "conflict" not in codes(broker.propose(agent, second))
-
-
-def test_what_depends_on_another() -> None:
-    broker, _ = village()
-    agent = household()
-    assert codes(broker.propose(agent, "claim")) == ["dependency"]
-    broker.propose(agent, "elevate")
-    assert broker.propose(agent, "claim").executed == "claim"
-
-
 def test_a_change_that_is_not_allowed_is_rolled_back_whole() -> None:  # M3
     def cheat(agent: Actor) -> None:
         agent.state["elevated"] = True
@@ -229,7 +196,7 @@ def test_a_change_that_is_not_allowed_is_rolled_back_whole() -> None:  # M3
         ("state-change", "rooms"),
     ]
     assert outcome.reasons[0].message == "State change not allowed: 'budget' (70 → 1070)"
-    assert broker.ledger.of("r1").last == {}
+    assert broker.ledger.agents == {}
 
 
 def test_nested_and_new_keys_are_changes_too() -> None:  # M3
@@ -318,12 +285,6 @@ def test_of_many_threads_only_those_are_served_that_the_money_is_for(brokers: in
     assert (done, agent.state) == (3, {"budget": 10, "done": 3})
 
 
-@pytest.mark.parametrize("brokers", [1, 2])
-def test_of_many_threads_only_as_many_as_the_limit(brokers: int) -> None:  # M3
-    done, agent = served(brokers, limits={"agent": 2})
-    assert (done, agent.state) == (2, {"budget": 40, "done": 2})
-
-
 def test_an_engine_does_not_propose_while_it_acts() -> None:
     ran = []
 
@@ -331,12 +292,16 @@ def test_an_engine_does_not_propose_while_it_acts() -> None:
         ran.append(1)
         broker.propose(agent, "act")
 
-    text = skill(institutional_constraints={"cooldown": 5, "limits": {"agent": 1, "population": 1}})
+    text = skill(
+        institutional_constraints={
+            "cooldown": 5,
+        }
+    )
     broker = broker_of(text, {"act": again})
     outcome = broker.propose(resident(), "act")
     assert (len(ran), outcome.executed) == (1, None)
     assert "A proposal is being carried out" in outcome.reasons[0].message
-    assert (broker.ledger.agents, broker.ledger.population) == ({}, {})
+    assert broker.ledger.agents == {}
 
 
 def test_an_engine_does_not_replace_the_shared_state() -> None:
@@ -496,7 +461,7 @@ def test_feasible_is_what_is_possible_now() -> None:  # M5
     assert broker.feasible(agent) == ["rest", "elevate", "move"]
     assert broker.feasible(Actor("i", "insurer")) == ["rest", "set_premium"]  # whatever its parameter
     broker.propose(agent, "elevate")
-    assert broker.feasible(agent) == ["rest", "claim"]
+    assert broker.feasible(agent) == ["rest", "move", "claim"]
 
 
 def test_feedback_names_reasons_and_alternatives() -> None:  # M5
@@ -506,7 +471,7 @@ def test_feedback_names_reasons_and_alternatives() -> None:  # M5
         "'elevate' was not done:\n"
         "- Precondition failed: 'not elevated' (field is True)\n"
         "- Cost 50 exceeds 'budget' (10)\n"
-        "Possible now: rest, move."
+        "Possible now: rest, move, claim."
     )
 
 
@@ -610,7 +575,7 @@ def test_an_adopted_charter_stays_whatever_is_registered_with_the_old_one() -> N
 
 def test_what_decides_does_not_change_within_a_step() -> None:
     listed: list[str] = []
-    costs: dict[str, Any] = {"cost": 5, "limits": {"agent": 1}}
+    costs: dict[str, Any] = {"cost": 5, "season": {"wet": 1}}
     writes = ["x"]
     definition = SkillDefinition("act", "", ["*"], [], costs, listed, "act")
     roles = RoleEnforcer({"resident": Role(["act"], [], writes)})
@@ -621,7 +586,7 @@ def test_what_decides_does_not_change_within_a_step() -> None:
     listed.append("*")
     writes.append("m")
     costs["cost"] = 0
-    costs["limits"]["agent"] = 99
+    costs["season"]["wet"] = 99
     agent = resident(m=0, budget=5)
     outcome = broker.propose(agent, "act")
     assert (outcome.executed, agent.state, broker.charter.digest) == (None, {"m": 0, "budget": 5}, digest)
@@ -658,21 +623,12 @@ def test_what_an_intent_says_is_kept_as_it_was() -> None:
     outcome = broker_of(text, {"act": lambda agent, names: names.append("b")}).propose(
         resident(), Intent("act", {"names": names})
     )
-    assert (outcome.proposed.parameters, names) == ({"names": ["a"]}, ["a", "b"])
+    assert (outcome.proposed.parameters, names) == ({"names": ["a"]}, ["a"])
 
 
 def test_asking_less_than_once_is_refused() -> None:
     with pytest.raises(ValueError, match="retries is -1"):
         BrokerPolicy(retries=-1)
-
-
-def test_what_is_registered_holds_from_the_next_step() -> None:
-    registry = SkillRegistry([SkillDefinition("rest", implementation_mapping="rest")])
-    broker = Broker(registry, None, Functions({"rest": lambda agent: None}))
-    registry.register(SkillDefinition("nap", implementation_mapping="rest"))
-    assert not broker.propose(resident(), "nap").executed
-    broker.advance()
-    assert broker.propose(resident(), "nap").executed
 
 
 def test_chinese_all_the_way() -> None:

@@ -1,4 +1,4 @@
-"""`vade govern` as a person uses it: lint, check, explain, export, simulate; exit codes and JSON."""
+"""`vade govern` as a person uses it: lint, check, explain, simulate; exit codes and JSON."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ import pytest
 
 from tests.governance.support import D1
 from tests.governance.test_broker import VILLAGE
-from tests.support import Place, Result, write_skill
+from tests.support import Place, Result
 from vademecum.cli.main import run
-from vademecum.governance.loading import charter_of
-from vademecum.governance.reading import read_definition
 
 TOP = Path(__file__).parents[2]
 STATE = json.dumps({"budget": 10, "elevated": True})
@@ -27,8 +25,7 @@ STATE = json.dumps({"budget": 10, "elevated": True})
 SIMULATION = """
 import random
 from vademecum.governance import Actor, Broker, Functions
-from vademecum.governance.asking import ask_model
-from vademecum.governance.simulation import Chart, Simulated
+from vademecum.simulation import Chart, Simulated, ask_model
 
 
 def simulate(setting):
@@ -89,12 +86,14 @@ def test_lint(place: Here) -> None:
     (place.cwd / "a.yaml").write_text(D1, "utf-8")
     (place.cwd / "b.yaml").write_text(D1.replace("cost: 50", "costs: 50"), "utf-8")
     good = place.vade("govern", "lint", "a.yaml")
-    assert (good.code, good.out) == (0, "✓ a.yaml valid, 3 skills\n")
+    assert good.code == 0
+    assert good.out.splitlines()[0].startswith("a.yaml:10: warning not-strict: strict: true could deny more")
+    assert good.out.splitlines()[1:] == ["✓ a.yaml valid, 3 skills"]
     bad = place.vade("govern", "lint", "a.yaml", "b.yaml")
     assert bad.code == 1
-    assert "b.yaml:12: error unknown-key: There is no constraint 'costs'" in bad.out
+    assert "b.yaml:12: error unknown-key: There is no key 'costs': did you mean 'cost'?" in bad.out
     found = place.vade("govern", "lint", "b.yaml", "--json")
-    assert (found.code, found.json[0]["valid"], found.json[0]["problems"][0]["line"]) == (1, False, 12)
+    assert (found.code, found.json[0]["valid"], found.json[0]["problems"][1]["line"]) == (1, False, 12)
     assert place.vade("govern", "lint", "nope.yaml").code == 4
     both = place.vade("govern", "lint", "nope.yaml", "a.yaml")
     assert both.code == 4
@@ -113,7 +112,7 @@ def test_check(village: Here) -> None:
         "✗ elevate is denied for household\n"
         "  precondition: Precondition failed: 'not elevated' (field is True)\n"
         "  cost: Cost 50 exceeds 'budget' (10)\n"
-        "  possible now: rest, move\n"
+        "  possible now: rest, move, claim\n"
     )
     (village.cwd / "state.json").write_text('{"budget": 60, "elevated": false}')
     assert village.vade(*words, "--state", "@state.json").out == "✓ elevate is allowed for household\n"
@@ -138,7 +137,7 @@ def test_explain_goes_through_the_gate(village: Here) -> None:
     assert found.code == 3
     assert re.findall(r"^  (\S) ([a-z ]+?)  ", found.out, re.MULTILINE) == [
         ("✓", "exists"), ("✓", "role"), ("✓", "type"), ("·", "parameters"), ("✗", "preconditions"), ("✗", "cost"),
-        ("✓", "cooldown"), ("✓", "conflicts"), ("·", "may change"),
+        ("✓", "cooldown"), ("·", "may change"),
     ]  # fmt: skip
     assert "cost: Cost 50 exceeds 'budget' (10); it takes 50" in found.out
     assert village.vade(*words, "--json").json["allowed"] is False
@@ -159,9 +158,9 @@ def test_simulate_with_and_without(village: Here) -> None:
     assert head.startswith("20 agents, 6 steps, seed 1, charter sha256:")
     assert columns.split() == ["with", "the", "charter", "without"]
     page = (village.cwd / "town.html").read_text("utf-8")
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 1
     assert "http" not in page.replace("http-equiv", "")
-    assert "<script" not in page
+    assert page.count("<script") == 1
     replayed = village.vade("runs", "replay")
     assert (replayed.code, "120 steps compared, none would differ now" in replayed.out) == (0, True)
 
@@ -232,8 +231,7 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_is_done(village:
     found = simulate(village, "--report", "nowhere/page.html")
     assert (found.code, "cannot be written" in found.err) == (2, True)
     assert not (village.cwd / "ran").exists()
-    assert village.vade("govern", "export", "town", "-o", "nowhere/x.yaml").code == 2
-    assert village.vade("govern", "export", "town", "-o", "town").code == 2
+    assert simulate(village, "--report", "town").code == 2
 
 
 def test_a_bar_on_a_terminal(village: Here) -> None:
@@ -255,70 +253,6 @@ def test_a_bar_on_a_terminal(village: Here) -> None:
     assert b"simulating" not in done.stdout
 
 
-def test_export_there_and_back(village: Here) -> None:
-    root = village.cwd / "skills"
-    write_skill(root, "tried")
-    (root / "tried" / "governance.yaml").write_text(
-        "skill_id: survey\neligible_agent_types: [clerk]\nimplementation_mapping: skill:tried/scripts/x.py\n"
-    )
-    write_skill(root, "plain")
-    there = village.vade("govern", "export", "skills", "-o", "all.yaml")
-    assert (there.code, there.out) == (
-        0,
-        "1 definition written to all.yaml\n  left out plain: it has no governance.yaml\n",
-    )
-    before = (root / "tried" / "governance.yaml").read_text()
-    (root / "tried" / "governance.yaml").unlink()
-    back = village.vade("govern", "export", "all.yaml", "--into", "skills", "--json")
-    assert back.json == {"to": "skills", "skills": ["survey"], "left_out": {}}
-    after = (root / "tried" / "governance.yaml").read_text()
-    assert village.vade("govern", "lint", "all.yaml").code == 0
-    again = village.vade("govern", "export", "skills", "-o", "again.yaml")
-    assert again.code == 0
-    assert (village.cwd / "again.yaml").read_bytes() == (village.cwd / "all.yaml").read_bytes()
-    assert read_definition(after)[0] is not None
-    assert [each.definition for each in (read_definition(before)[0], read_definition(after)[0]) if each] == [
-        charter_of((village.cwd / "all.yaml").read_text()).skills["survey"]
-    ] * 2
-    assert village.vade("govern", "export", "skills").code == 2
-    empty = village.cwd / "none"
-    empty.mkdir()
-    assert village.vade("govern", "export", "none", "-o", "x.yaml").code == 4
-
-
-def test_what_belongs_to_no_skill_is_said_to_stay_behind(village: Here) -> None:
-    root = village.cwd / "skills"
-    write_skill(root, "tried")
-    text = (
-        "default_skill: survey\ncompat: true\nskills:\n  - skill_id: survey\n    eligible_agent_types: [clerk]\n"
-        "    implementation_mapping: skill:tried/scripts/x.py\nroles:\n  clerk: {skills: [survey]}\n"
-    )
-    (village.cwd / "whole.yaml").write_text(text)
-    there = village.vade("govern", "export", "whole.yaml", "--into", "skills", "--json")
-    assert (there.code, there.json["skills"]) == (0, ["survey"])
-    assert list(there.json["left_out"]) == ["default_skill:", "compat:", "roles:"]
-    assert village.vade("govern", "export", "skills", "-o", "back.yaml").code == 0
-    one, other = (charter_of((village.cwd / name).read_text()) for name in ("whole.yaml", "back.yaml"))
-    assert one.skills == other.skills
-    assert (other.roles, other.default_skill, other.compat) == (None, None, False)
-
-
-def test_what_names_a_skill_that_is_not_there_is_left_out(village: Here) -> None:
-    root = village.cwd / "skills"
-    form = "skill_id: {0}\neligible_agent_types: ['*']\nimplementation_mapping: skill:{0}/scripts/x.py\n"
-    for name, more in (("one", ""), ("two", "depends_on: [nope]\n"), ("three", "depends_on: [two]\n")):
-        write_skill(root, name)
-        (root / name / "governance.yaml").write_text(form.format(name) + more)
-    there = village.vade("govern", "export", "skills", "-o", "all.yaml")
-    assert there.code == 1
-    assert "left out two: it names 'nope', which no skill here defines" in there.out
-    assert "left out three: it names 'two'" in there.out
-    assert village.vade("govern", "lint", "all.yaml").code == 0
-    (root / "one" / "governance.yaml").write_text(form.format("one") + "preconditions: [a, not a]\n")
-    assert village.vade("govern", "export", "skills", "-o", "other.yaml").code == 2
-    assert not (village.cwd / "other.yaml").exists()
-
-
 def test_every_code_is_documented() -> None:
     """Each code of a problem or a reason is in `docs/governance.md`."""
     page = (TOP / "docs" / "governance.md").read_text("utf-8")
@@ -328,16 +262,14 @@ def test_every_code_is_documented() -> None:
             r'(?:wrong|Reason|note)\(\s*(?:key, |"[a-z_]+", )?"([a-z]+(?:-[a-z]+)*)", (?!code)', source
         )
     )
-    used -= {"roles", "limits"}
+    used -= {"roles", "parameters"}
     assert len(used) > 15
     assert {code for code in used if f"`{code}`" not in page} == set()
 
 
 def test_help_names_the_commands(place: Here) -> None:
     found = place.vade("govern")
-    assert [name for name in ("lint", "check", "explain", "simulate", "export") if name in found.out] == [
-        "lint", "check", "explain", "simulate", "export",
-    ]  # fmt: skip
+    assert all(name in found.out for name in ("lint", "check", "explain", "simulate"))
 
 
 FLOOD = TOP / "examples" / "flood"

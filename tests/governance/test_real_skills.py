@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.agent.support import final, run_script, select, tool
-from tests.support import Place, index_of, write_skill
+from tests.support import Place, write_skill
 from tests.tools.support import Bench
 from vademecum import Agent, Outcome
 from vademecum.errors import CharterRefused, Denied
@@ -24,18 +22,16 @@ from vademecum.governance import (
     Functions,
     Intent,
     Parameter,
-    RoleEnforcer,
     Scripts,
     SkillDefinition,
     SkillRegistry,
     replay_outcomes,
 )
+from vademecum.governance.charter import lint_text
 from vademecum.governance.engine import arguments_of
-from vademecum.governance.export import as_yaml, collect, spread
 from vademecum.governance.guard import CharterGuard
-from vademecum.governance.loading import charter_of, lint_text
 from vademecum.masking import Secrets
-from vademecum.models.by_script import Scripted
+from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Consent
 from vademecum.runs.reading import read_run
 from vademecum.runs.record import Record
@@ -109,9 +105,9 @@ def test_the_methods_of_a_model_are_found_without_asking_it_for_anything() -> No
         count = 5
 
     functions = Functions.of(Model())
-    assert [functions.call(name, clerk(), {}) for name in ("rest", "nap")] == ["rested", "napped"]
+    assert [functions.call(name, clerk()) for name in ("rest", "nap")] == ["rested", "napped"]
     with pytest.raises(CharterRefused, match="there are nap, rest"):
-        functions.call("dangerous", clerk(), {})
+        functions.call("dangerous", clerk())
 
 
 def test_a_denied_script_does_not_run(bench: Bench) -> None:
@@ -192,6 +188,12 @@ def test_the_agent_loop_asks_the_charter(place: Place) -> None:
     assert called == ["skill", "run_script", "read_file"]  # the skill that was refused, and what was done
 
 
+def charter_of(text: str) -> Charter:
+    linted = lint_text(text)
+    assert linted.registry is not None, linted.problems
+    return Charter(linted.registry, linted.roles)
+
+
 class Guarded:
     """A guard at work in one run."""
 
@@ -252,32 +254,8 @@ def test_only_what_was_done_takes_time(tmp_path: Path) -> None:
     assert tried(found, "tool", "write_file") == "done"
 
 
-def test_a_run_is_one_whole_for_conflicts_and_limits(tmp_path: Path) -> None:
-    definitions = (
-        tool_of("write", conflicts_with=["read"]),
-        tool_of("read", "read_file"),
-        tool_of("once", "grep", institutional_constraints={"limits": {"agent": 1}}),
-        tool_of("seldom", "list_dir", institutional_constraints={"limits": {"agent": 1, "every": 4}}),
-    )
-    found, past = chartered(*definitions, place=tmp_path)
-    assert tried(found, "tool", "read_file") == "done"  # step 0
-    assert "Conflicts with 'read', done at step 0" in tried(found, "tool", "write_file")
-    assert [tried(found, "tool", "grep") for _ in range(2)] == ["done", "- Limit of 1 reached by this agent"]
-    assert tried(found, "tool", "list_dir") == "done"  # step 2
-    assert "Limit of 1 in 4 steps" in tried(found, "tool", "list_dir")
-    tried(found, "tool", "read_file")
-    assert tried(found, "tool", "list_dir") == "done"  # step 4: the next four
-    child = Guarded(past, tmp_path)
-    assert "Conflicts" in tried(child, "tool", "write_file")
-    assert tried(child, "tool", "read_file") == "done"
-    assert "Limit" in tried(found, "tool", "grep")
-    for name in ("r0", "r1"):
-        again = replay_outcomes(read_run(tmp_path, name))
-        assert again.differences == (), name
-
-
 def test_what_was_begun_counts_whatever_came_of_it(tmp_path: Path) -> None:
-    keys = {"cost": 5, "cooldown": 99, "limits": {"agent": 1}}
+    keys = {"cost": 5, "cooldown": 99}
     found, past = chartered(
         tool_of("run", "run", institutional_constraints=keys), place=tmp_path, state={"budget": 10}
     )
@@ -315,36 +293,96 @@ def test_an_id_alone_allows_no_tool(tmp_path: Path) -> None:
     assert replay_outcomes(read_run(tmp_path, "r0")).differences == ()
 
 
-def test_runs_side_by_side_keep_to_one_limit(tmp_path: Path) -> None:
-    keys = {"cost": 1, "limits": {"agent": 1}}
-    found, past = chartered(
-        tool_of("pay", "pay", institutional_constraints=keys), place=tmp_path, state={"budget": 10}
-    )
+def test_a_run_and_its_children_share_cooldowns(tmp_path: Path) -> None:
+    seldom = tool_of("seldom", "list_dir", institutional_constraints={"cooldown": 3})
+    found, past = chartered(tool_of("read", "read_file"), seldom, place=tmp_path)
+    child = Guarded(past, tmp_path)
+    assert tried(found, "tool", "list_dir") == "done"  # step 0
+    assert "Cooldown of 3 not over: used at step 0" in tried(child, "tool", "list_dir")
+    assert [tried(child, "tool", "read_file") for _ in range(2)] == ["done", "done"]  # steps 1 and 2
+    assert tried(child, "tool", "list_dir") == "done"
+    for name in ("r0", "r1"):
+        assert replay_outcomes(read_run(tmp_path, name)).differences == (), name
+
+
+def test_runs_side_by_side_keep_to_one_cooldown(tmp_path: Path) -> None:
+    keys = {"cost": 1, "cooldown": 99}
+    pay = tool_of("pay", "pay", institutional_constraints=keys)
+    found, past = chartered(pay, place=tmp_path, state={"budget": 10})
     runs = [found, *(Guarded(past, tmp_path) for _ in range(3))]
     ready, done = threading.Barrier(len(runs)), []
 
-    def pay(run: Guarded) -> None:
+    def act(run: Guarded) -> None:
         ready.wait()
         done.append(tried(run, "tool", "pay", lambda: time.sleep(0.01)))
 
-    threads = [threading.Thread(target=pay, args=(run,)) for run in runs]
+    threads = [threading.Thread(target=act, args=(run,)) for run in runs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert (past.agent.state["budget"], done.count(None)) == (9, 1)
+    for name in ("r0", "r1", "r2", "r3"):
+        assert replay_outcomes(read_run(tmp_path, name)).differences == (), name
 
 
-def test_an_act_inside_an_act_is_refused(tmp_path: Path) -> None:
-    found, past = chartered(tool_of("outer", "outer"), tool_of("inner", "inner"), place=tmp_path)
+@pytest.mark.parametrize("answer", ["done", "declined"])
+def test_waiting_for_an_answer_does_not_hold_up_others(tmp_path: Path, answer: str) -> None:
+    """While one act waits for a person, another is decided, with the cost of the first already paid."""
+    keys = {"cost": 4, "cooldown": 2}
+    ask, other = tool_of("ask", "ask", institutional_constraints=keys), tool_of("read", "read_file")
+    found, past = chartered(ask, other, place=tmp_path, state={"budget": 10})
+    child, asked, answered = Guarded(past, tmp_path), threading.Event(), threading.Event()
+    result = Result("declined", "declined") if answer == "declined" else Result("done")
+    came: list[Any] = []
+
+    def wait() -> Result:
+        asked.set()
+        assert answered.wait(20)
+        return result
+
+    waiting = threading.Thread(target=lambda: came.append(tried(found, "tool", "ask", wait)))
+    waiting.start()
+    assert asked.wait(20)
+    during = [tried(run, "tool", name) for run in (child, found) for name in ("read_file", "ask")]
+    assert past.agent.state == {"budget": 2}
+    answered.set()
+    waiting.join(20)
+    assert came == [result]
+    assert during[0] == during[2] == "done"
+    assert "Cooldown of 2 not over" in during[1]
+    assert during[3] == "done"  # two steps later
+    assert past.agent.state == {"budget": 2 if answer == "done" else 6}
+    assert past.steps == (4 if answer == "done" else 3)
+    assert tried(found, "tool", "read_file") == "done"
+    for name in ("r0", "r1"):
+        assert replay_outcomes(read_run(tmp_path, name)).differences == (), name
+
+
+def test_an_act_inside_an_act_is_decided_by_itself(tmp_path: Path) -> None:
+    outer = tool_of("outer", "outer", institutional_constraints={"cooldown": 5})
+    found, past = chartered(outer, tool_of("inner", "inner"), place=tmp_path)
     child = Guarded(past, tmp_path)
 
-    def nested() -> str:
-        with pytest.raises(Denied, match="is being carried out"):
-            child.act("tool", "inner", {}, lambda: "done")
-        return "refused"
+    def nested() -> list[Any]:
+        return [tried(child, "tool", name) for name in ("inner", "outer")]
 
-    assert found.act("tool", "outer", {}, nested) == "refused"
+    done, denied = found.act("tool", "outer", {}, nested)
+    assert (done, "Cooldown of 5" in denied) == ("done", True)
+
+
+def test_an_act_that_raises_is_given_back(tmp_path: Path) -> None:
+    pay = tool_of("pay", "pay", institutional_constraints={"cost": 4, "cooldown": 9})
+    found, past = chartered(pay, place=tmp_path, state={"budget": 10})
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        found.act("tool", "pay", {}, stop)
+    assert (past.agent.state, past.ledger.agents, past.steps) == ({"budget": 10}, {}, 0)
+    assert tried(found, "tool", "pay") == "done"
+    assert replay_outcomes(read_run(tmp_path, "r0")).differences == ()
 
 
 def test_another_type_is_told_what_it_may_do(place: Place) -> None:
@@ -364,72 +402,9 @@ def test_what_a_tool_could_not_do_costs_nothing(place: Place) -> None:
     assert state["budget"] == 9
 
 
-DEFINITION = """\
-skill_id: survey
-description: 测量
-eligible_agent_types: [clerk]
-preconditions: ["not 疲劳"]
-institutional_constraints: {cost: 3}
-implementation_mapping: skill:tried/scripts/x.py
-"""
-
-
-def test_skill_directories_to_a_charter_and_back(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    for root in (first, second):
-        for name in ("tried", "plain", "wrong"):
-            write_skill(root, name)
-    (first / "tried" / "governance.yaml").write_text(DEFINITION, "utf-8")
-    (first / "wrong" / "governance.yaml").write_text("skill_id: w\ncosts: 1\n", "utf-8")
-    definitions, report = collect(index_of(first).skills)
-    assert report.skills == ("survey",)
-    assert report.left_out["plain"] == "it has no governance.yaml"
-    assert "line 2: There is no key 'costs' here" in report.left_out["wrong"]
-    text = as_yaml(Charter(SkillRegistry(definitions)).to_json())
-    again = charter_of(text)
-    assert [*again.skills.values()] == definitions
-    functions = lint_text(CHARTER).registry
-    assert functions is not None
-    rest = functions.skills["rest"]
-    both = Charter(SkillRegistry([*definitions, rest]))
-    report = spread(both, {skill.name: skill for skill in index_of(second).skills})
-    assert report.skills == ("survey",)
-    assert "function" in report.left_out["rest"]
-    assert collect(index_of(second).skills)[0] == definitions
-
-
-@pytest.mark.parametrize(
-    "definition",
-    [
-        SkillDefinition("08", implementation_mapping="f"),
-        SkillDefinition("1e3", "1_000", ["5."], ["1e5 > x"], {"cost": 1e100}, ["+5"], "f"),
-        SkillDefinition("true", "null", ["~"], ["a"], {"cost": 2**70}, [], "f"),
-        SkillDefinition(
-            "a", " lead\n\n trail \x85", ["no"], [], {"cost": 1e-7, "limits": {"agent": 2}}, [], "f"
-        ),
-        SkillDefinition("a", output_schema={"p": Parameter("string", enum=("08", "1e3", "8", "x"))}),
-        SkillDefinition("a", output_schema={"p": Parameter("number", min=1e100, max=2e300)}),
-        SkillDefinition("a", output_schema={"p": Parameter("boolean", enum=(True,))}),
-    ],
-)
-def test_every_definition_survives_the_way(definition: SkillDefinition) -> None:
-    found = Charter(SkillRegistry([replace(definition, implementation_mapping="f")]))
-    again = charter_of(as_yaml(found.to_json()))
-    assert again.to_json() == found.to_json()
-    assert again.digest == found.digest
-
-
 def test_texts_are_texts_however_they_are_written() -> None:
     text = "skills:\n  - {skill_id: 08, eligible_agent_types: [1e3, True, 8], implementation_mapping: f}\n"
-    (skill,) = charter_of(text).skills.values()
+    found = lint_text(text).registry
+    assert found is not None
+    (skill,) = found.skills.values()
     assert (skill.skill_id, skill.eligible_agent_types) == ("08", ("1e3", "True", "8"))
-
-
-def test_roles_and_numbers_survive_the_way(tmp_path: Path) -> None:
-    whole = {
-        "skills": [{"skill_id": "a", "eligible_agent_types": ["x"], "implementation_mapping": "f", "institutional_constraints": {"cost": 1.5, "limits": {"agent": 2}}, "output_schema": {"n": {"type": "number", "min": 0, "required": True}}}],
-        "roles": {"x": {"skills": ["*"], "reads": ["*"], "writes": ["world.*"]}},
-    }  # fmt: skip
-    found = charter_of(json.dumps(whole))
-    assert charter_of(as_yaml(found.to_json())).digest == found.digest
-    assert isinstance(found.roles, RoleEnforcer)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.governance.support import D1, charter, resident
+from tests.governance.support import resident
 from vademecum.errors import CharterRefused
 from vademecum.governance import (
     Actor,
@@ -22,41 +21,15 @@ from vademecum.governance import (
     SkillDefinition,
     SkillRegistry,
     ValidationResult,
-    lint_charter,
 )
-from vademecum.governance.model import MISSING
+from vademecum.governance.definitions import MISSING
 
 
-def registry(*preconditions: str, compat: bool = False) -> SkillRegistry:
+def registry(*preconditions: str, strict: bool = False) -> SkillRegistry:
     skill = SkillDefinition(
         "elevate", "Raise it.", ["resident"], list(preconditions), {"cost": 5}, ["up"], "lift"
     )
-    return SkillRegistry([skill], default_skill="elevate", compat=compat)
-
-
-def test_the_design_s_own_file(tmp_path: Path) -> None:  # M1
-    skills = charter(D1, tmp_path).skills
-    assert list(skills) == ["do_nothing", "relocate", "build_levee"]
-    assert skills["relocate"] == SkillDefinition(
-        skill_id="relocate",
-        description="永久搬遷到更安全的區域。",
-        eligible_agent_types=("resident",),
-        preconditions=("is_active",),
-        institutional_constraints={"cost": 50},
-        allowed_state_changes=("location", "budget"),
-        implementation_mapping="execute_relocation",
-    )
-
-
-def test_the_workflow_of_the_design(tmp_path: Path) -> None:  # M2
-    (tmp_path / "skill_registry.yaml").write_text(D1, "utf-8")
-    found = lint_charter(tmp_path).registry
-    assert found is not None
-    assert found.check_eligibility("relocate", "resident").valid
-    assert found.check_eligibility("do_nothing", "anybody").valid
-    assert found.check_preconditions("relocate", {"is_active": True}).valid
-    assert not found.check_preconditions("relocate", {"is_active": False})
-    assert found.get_execution_mapping("relocate") == "execute_relocation"
+    return SkillRegistry([skill], default_skill="elevate", strict=strict)
 
 
 def test_messages_are_those_of_the_origin() -> None:  # M2
@@ -100,19 +73,15 @@ def test_a_result_is_true_or_false_and_carries_every_reason() -> None:  # M2
     assert (bool(good), good.message, good) == (True, "", ValidationResult())
 
 
-def test_a_missing_field_is_a_denial_unless_compat() -> None:  # M2
-    result = registry("not elevated").check_preconditions("elevate", {})
+def test_a_missing_field_is_a_denial_in_strict_mode() -> None:  # M2
+    result = registry("not elevated", strict=True).check_preconditions("elevate", {})
     assert [(reason.code, reason.observed) for reason in result.reasons] == [("missing", MISSING)]
     assert result.message == "Precondition failed: 'not elevated' (field is missing)"
-    assert registry("not elevated", compat=True).check_preconditions("elevate", {})
-    assert not registry("elevated", compat=True).check_preconditions("elevate", {})
 
 
-def test_a_text_is_not_true_unless_compat() -> None:  # M2
-    state = {"insured": "no"}
-    result = registry("insured").check_preconditions("elevate", state)
+def test_a_text_is_not_true_in_strict_mode() -> None:  # M2
+    result = registry("insured", strict=True).check_preconditions("elevate", {"insured": "no"})
     assert [reason.code for reason in result.reasons] == ["wrong-type"]
-    assert registry("insured", compat=True).check_preconditions("elevate", state)
 
 
 def test_reasons_are_what_was_seen_at_the_check() -> None:
@@ -136,13 +105,13 @@ def test_register_and_get() -> None:  # M2
     ("definition", "words"),
     [
         (SkillDefinition("elevate"), "there already"),
-        (SkillDefinition("x", preconditions=["a >"]), "ends where a value should be"),
-        (SkillDefinition("x", institutional_constraints={"cost": -1}), "not negative"),
-        (SkillDefinition("x", institutional_constraints={"cost": "-1"}), "not negative"),
+        (SkillDefinition("x", preconditions=["a >"]), "is not complete"),
+        (SkillDefinition("x", institutional_constraints={"cost": -1}), "at least 0"),
+        (SkillDefinition("x", institutional_constraints={"cost": "-1"}), "at least 0"),
         (SkillDefinition("x", institutional_constraints={"cooldown": None}), "whole number"),
         (SkillDefinition("x", institutional_constraints={"cooldown": 1.5}), "whole number"),
-        (SkillDefinition("x", institutional_constraints={"costs": 1}), "no constraint 'costs'"),
-        (SkillDefinition(""), "no skill_id"),
+        (SkillDefinition("x", institutional_constraints={"costs": 1}), "did you mean 'cost'"),
+        (SkillDefinition(""), "skill_id is ''"),
     ],
 )
 def test_what_cannot_be_used_is_not_registered(definition: SkillDefinition, words: str) -> None:
@@ -180,14 +149,14 @@ def test_the_hash_is_that_of_everything_that_decides() -> None:
     assert plain.digest == Charter(registry("a")).digest
     others = [
         Charter(registry("b")),
-        Charter(registry("a", compat=True)),
+        Charter(registry("a", strict=True)),
         Charter(registry("a"), RoleEnforcer({"resident": Role(["*"])})),
     ]
     assert len({each.digest for each in [plain, *others]}) == 4
 
 
 def test_cost_does_not_depend_on_how_many_skills_there_are() -> None:
-    """Every instruction of a check is counted, in a charter of ten skills and in one of three thousand."""
+    """Every instruction of a check is counted, in a charter of ten skills and in one of four hundred."""
 
     def instructions(skills: int) -> int:
         charter = Charter(
@@ -210,7 +179,7 @@ def test_cost_does_not_depend_on_how_many_skills_there_are() -> None:
             sys.settrace(None)
         return count
 
-    assert instructions(10) == instructions(3000) > 20
+    assert instructions(10) == instructions(400) > 20
 
 
 def test_a_shared_state_that_is_none_is_empty() -> None:

@@ -79,6 +79,8 @@ def test_numbers_and_truths_are_names_or_refused_as_text(root: Path, name: str) 
     index = index_of(root)
     if "." in name:
         assert reasons(index) == {f"{name}/SKILL.md": "name-characters"}
+    elif name == "null":  # YAML's word for no value
+        assert reasons(index) == {f"{name}/SKILL.md": "empty-field"}
     else:
         assert [skill.name for skill in index] == [name]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import gc
 import json
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from tests.support import Place, write_skill
 from vademecum import Toolkit
 from vademecum.errors import Declined
 from vademecum.policy.approval import Answer, Consent, Question
+from vademecum.session.base import Result
 
 pytestmark = [pytest.mark.extras, pytest.mark.filterwarnings("default")]
 
@@ -348,7 +351,8 @@ def _tool_of(framework: str, kit: Toolkit) -> Callable[[], Any]:
         from vademecum.integrations.pydantic_ai import skills_toolset
 
         function = skills_toolset(kit).tools[name].function
-        return lambda: function(**CALL)
+        context = SimpleNamespace(tool_call_id="c", tool_call_approved=False, agent=None)
+        return lambda: function(context, **CALL)
     if framework == "langchain":
         from vademecum.integrations.langchain import skill_tools
 
@@ -358,11 +362,12 @@ def _tool_of(framework: str, kit: Toolkit) -> Callable[[], Any]:
         from vademecum.integrations import openai_agents
 
         (called,) = [tool for tool in openai_agents.skill_tools(kit) if tool.name == name]
-        return lambda: called.on_invoke_tool(None, json.dumps(CALL))
+        return lambda: called.on_invoke_tool(SimpleNamespace(tool_call_id="c"), json.dumps(CALL))
     from vademecum.integrations.google_adk import SkillToolset
 
     (adk,) = [tool for tool in asyncio.run(SkillToolset(kit).get_tools()) if tool.name == name]
-    return lambda: adk.run_async(args=CALL, tool_context=None)
+    context = SimpleNamespace(function_call_id="c", tool_confirmation=None)
+    return lambda: adk.run_async(args=CALL, tool_context=context)
 
 
 BLOCKS = dict(
@@ -381,25 +386,238 @@ def shown(framework: str, function: str = "assistant") -> Any:
     return names[function]
 
 
-def test_what_the_documentation_shows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pydantic_ai.models.test import TestModel
-    from smolagents.models import Model
+class Person:
+    """Answers questions, and remembers what was asked."""
 
+    def __init__(self, *, says: bool) -> None:
+        self.says = says
+        self.asked: list[str] = []
+
+    def __call__(self, question: object) -> bool:
+        self.asked.append(str(question))
+        return self.says
+
+
+@pytest.fixture
+def here(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """The documentation's examples work in this place; a script of its skill draws a chart."""
     monkeypatch.chdir(place.cwd)
     monkeypatch.setenv("HOME", str(place.home))
+    chart = (
+        f"open('chart.png', 'wb').write({PNG!r}); open('report.pdf', 'wb').write(b'%PDF-1.7'); print('drawn')"
+    )
+    (place.cwd / ".agent/skills/greeter/scripts/chart.py").write_text(chart)
+    return place
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
+IN_BASE64 = base64.b64encode(PNG).decode()
+DRAWING: list[tuple[str, dict[str, Any]]] = [
+    ("skill", {"name": "greeter"}),
+    ("run_script", {"skill_name": "greeter", "script_name": "chart.py"}),
+]
+
+
+def was_run(place: Place) -> bool:
+    return any((place.cwd / ".agent/runs").glob("*/calls/*/outputs/chart.png"))
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_pydantic_ai_asks(here: Place, says: bool) -> None:
+    from pydantic_ai.messages import BinaryContent, ModelMessage, ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    steps = iter(DRAWING)
+    seen: list[Any] = []
+
+    def decide(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen[:] = [part.content for part in messages[-1].parts]
+        step = next(steps, None)
+        return ModelResponse(parts=[ToolCallPart(*step) if step else TextPart("done")])
+
+    person = Person(says=says)
+    assert shown("pydantic_ai", "ask")(FunctionModel(decide), "Draw", person) == "done"
+    assert len(person.asked) == 1
+    assert was_run(here) == says
+    pictures = [each.media_type for each in seen[-1] if isinstance(each, BinaryContent)] if says else []
+    assert pictures == (["image/png", "application/pdf"] if says else [])
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_langgraph_asks(here: Place, says: bool) -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    saver, person = InMemorySaver(), Person(says=says)
+    assert shown("langchain", "ask")(fake_chat(DRAWING, []), "Draw", person, saver) == "done"
+    assert ["script greeter/scripts/chart.py" in question for question in person.asked] == [True]
+    assert was_run(here) == says
+    (last,) = list(saver.list({"configurable": {"thread_id": "1"}}, limit=1))
+    answer = last.checkpoint["channel_values"]["messages"][-2]
+    assert answer.status == ("success" if says else "error")
+    if says:
+        assert [block["type"] for block in answer.content] == ["text", "image", "file"]
+        assert answer.content[1]["base64"] == IN_BASE64
+
+
+def test_langgraph_without_a_checkpointer_refuses(here: Place, caplog: pytest.LogCaptureFixture) -> None:
+    from langchain.agents import create_agent
+
+    from vademecum.integrations.langchain import SkillsMiddleware
+
+    agent = create_agent(fake_chat(DRAWING, []), middleware=[SkillsMiddleware()])
+    messages = agent.invoke({"messages": [("user", "Draw")]})["messages"]
+    assert messages[-2].text == "ask script 'greeter/scripts/chart.py' (refused)."
+    assert "nobody is there to ask" in caplog.text  # for the developer
+    assert not was_run(here)
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_openai_agents_asks(here: Place, says: bool) -> None:
+    from agents import set_tracing_disabled
+    from agents.testing import ScriptedModel, assistant_message, function_call
+
+    set_tracing_disabled(True)
+    steps = [[function_call(name, arguments, call_id=f"c{n}")] for n, (name, arguments) in enumerate(DRAWING)]
+    model = ScriptedModel([*steps, [assistant_message("done")]])
+    person = Person(says=says)
+    assert shown("openai_agents", "ask")(model, "Draw", person) == "done"
+    assert len(person.asked) == 1
+    assert was_run(here) == says
+    output = model.calls[-1].input[-1]["output"]
+    assert (IN_BASE64 in str(output)) == says
+    if says:
+        assert [each["type"] for each in output] == ["input_text", "input_image", "input_file"]
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_google_adk_asks(here: Place, says: bool) -> None:
+    from google.adk.models.base_llm import BaseLlm
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.models.llm_response import LlmResponse
+    from google.adk.runners import InMemoryRunner
+    from google.genai import types
+
+    seen: list[Any] = []
+    steps = iter(DRAWING)
+
+    class Fake(BaseLlm):
+        model: str = "fake"
+
+        async def generate_content_async(
+            self, llm_request: LlmRequest, stream: bool = False
+        ) -> AsyncGenerator[LlmResponse, None]:
+            seen[:] = llm_request.contents
+            step = next(steps, None)
+            part = (
+                types.Part.from_function_call(name=step[0], args=step[1]) if step else types.Part(text="done")
+            )
+            yield LlmResponse(content=types.Content(role="model", parts=[part]))
+
+    runner = InMemoryRunner(agent=shown("google_adk")(Fake()), app_name="t")
+    answer, person = shown("google_adk", "answer"), Person(says=says)
+
+    async def whole() -> None:
+        session = await runner.session_service.create_session(app_name="t", user_id="u")
+        message = types.Content(role="user", parts=[types.Part(text="Draw")])
+        while message is not None:
+            ran = runner.run_async(user_id="u", session_id=session.id, new_message=message)
+            events = [event async for event in ran]
+            message = next((said for event in events if (said := answer(event, person))), None)
+
+    asyncio.run(whole())
+    assert ["script greeter/scripts/chart.py" in question for question in person.asked] == [True]
+    assert was_run(here) == says
+    kinds = [p.inline_data.mime_type for content in seen for p in content.parts if p.inline_data]
+    assert kinds == (["image/png", "application/pdf"] if says else [])
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_agent_framework_asks(here: Place, says: bool) -> None:
+    from agent_framework import BaseChatClient, ChatResponse, Content, FunctionInvocationLayer, Message
+
+    seen: list[str] = []
+    steps = iter(
+        [
+            ("load_skill", {"skill_name": "greeter"}),
+            ("run_skill_script", {"skill_name": "greeter", "script_name": "hello.py", "args": ["you"]}),
+        ]
+    )
+
+    class Fake(FunctionInvocationLayer[Any], BaseChatClient[Any]):
+        def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **_: Any) -> Any:
+            async def reply() -> Any:
+                seen.append(str(options.get("instructions")) + str([m.to_dict() for m in messages]))
+                step = next(steps, None)
+                found = Content.from_text("done")
+                if step:
+                    found = Content.from_function_call(step[0], step[0], arguments=json.dumps(step[1]))
+                return ChatResponse(messages=[Message("assistant", [found])])
+
+            return reply()
+
+    person = Person(says=says)
+    done = asyncio.run(shown("agent_framework", "ask")(Fake(), "Greet me", person))
+    assert done == "done"
+    assert len(person.asked) == 1
+    assert "Greets people." in seen[0]
+    assert "secret" not in seen[0]
+    assert "Say hello." in seen[1]
+    assert ("hello you" in seen[-1]) == says
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_smolagents_asks(here: Place, monkeypatch: pytest.MonkeyPatch, says: bool) -> None:
+    from smolagents.models import Model
+
+    asked: list[str] = []
+
+    def typed(text: str) -> str:
+        asked.append(text)
+        return "y" if says else "n"
+
+    monkeypatch.setattr("builtins.input", typed)
+    tools = shown("smolagents")(Model(model_id="fake")).tools
+    tools["skill"](name="greeter")
+    if says:
+        assert "chart.png" in tools["run_script"](**DRAWING[1][1])
+    else:
+        with pytest.raises(Declined):
+            tools["run_script"](**DRAWING[1][1])
+    assert asked == ["script greeter/scripts/chart.py? [y/N] "]
+    assert was_run(here) == says
+
+
+def test_answers_in_another_process(here: Place) -> None:
+    """The question is found again by the call alone, and only for the same content."""
+    from vademecum.integrations.deferral import answered, call_or_ask
+
+    call = ("run_script", DRAWING[1][1], "c")
+    first = Toolkit()
+    first.call("skill", {"name": "greeter"})
+    assert isinstance(call_or_ask(first, *call), Question)
+    first.close()
+    script = here.cwd / ".agent/skills/greeter/scripts/chart.py"
+    script.write_text(script.read_text() + "\n# more")
+    changed = answered(Toolkit(), *call, approved=True)
+    assert isinstance(changed, Result)
+    assert changed.code == "changed"
+    second = Toolkit()
+    second.call("skill", {"name": "greeter"})
+    assert isinstance(call_or_ask(second, *call), Question)
+    done = answered(Toolkit(), *call, approved=True)
+    assert isinstance(done, Result)
+    assert done.ok
+    assert [each.media_type for each in done.content] == ["image/png", "application/pdf"]
+
+
+def test_the_documentation_is_short() -> None:
     assert set(BLOCKS) == {
         "pydantic_ai", "langchain", "openai_agents", "google_adk", "smolagents", "openai", "anthropic",
+        "agent_framework",
     }  # fmt: skip
-    done = shown("pydantic_ai")(TestModel(call_tools=["search_skills"])).run_sync("Greet me")
-    assert done.output.startswith('{"search_skills"')
-    asked = {"messages": [{"role": "user", "content": "Greet me"}]}
-    assert shown("langchain")(fake_chat(STEPS[:1], [])).invoke(asked)["messages"][-1].text == "done"
-    assert "run_script" in {tool.name for tool in shown("openai_agents")("some-model").tools}
-    (toolset,) = shown("google_adk")("some-model").tools
-    assert len(asyncio.run(toolset.get_tools())) == 7
-    assert "skill" in shown("smolagents")(Model(model_id="fake")).tools
     for name in set(BLOCKS) - {"openai", "anthropic"}:
-        assert len([line for line in BLOCKS[name].splitlines() if line.strip()]) <= 6, name
+        lines = [line for line in BLOCKS[name].splitlines() if line.strip() and "import " not in line]
+        assert len(lines) <= 10, name
 
 
 def test_importing_vademecum_imports_none_of_them() -> None:
@@ -414,5 +632,5 @@ def test_importing_vademecum_imports_none_of_them() -> None:
 
 def test_each_adapter_is_short() -> None:
     doors = Path(__file__).parents[2] / "src/vademecum/integrations"
-    for name in ("pydantic_ai", "langchain", "openai_agents", "google_adk", "smolagents", "plain"):
-        assert len((doors / f"{name}.py").read_text().splitlines()) < 100, name
+    for name in set(BLOCKS) - {"openai", "anthropic"} | {"plain"}:
+        assert len((doors / f"{name}.py").read_text().splitlines()) < 150, name

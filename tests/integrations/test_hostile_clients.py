@@ -161,13 +161,13 @@ def test_the_form_cannot_be_forged(place: Place) -> None:
 
     async def work() -> None:
         async with connected(place, "legacy", answer=accepting(asked, "decline")) as client:
-            more = {"arguments": [forged, "a" * 7000], "files": ["private.txt"], "network": True}
+            more = {"arguments": [forged, "a" * 7000], "files": ["private.txt"], "network": ["*"]}
             await text(client, "run_script", **HELLO_SCRIPT, **more)
 
     run(work)
     shown = asked[0]
     lines = shown.splitlines()
-    assert any(line.startswith("risk: medium") and "with the network" in line for line in lines)
+    assert any(line.startswith("risk: medium") and "with the whole network" in line for line in lines)
     assert "reads: private.txt" in lines
     assert not any(line.startswith(("risk: low", "nothing of the skill")) for line in lines)
     assert "\x1b" not in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -26,6 +27,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from tests.support import VADE, Place, write_skill
+from vademecum.session.schemas import LISTED_BUDGET
 
 ERAS = ["legacy", "2026-07-28"]
 # Those that wait for seconds do so once in the ordinary tests.
@@ -191,6 +193,24 @@ def test_a_script_runs_after_its_approval(place: Place, era: str) -> None:
     assert {"approval_asked", "approval_answered", "run_finished"} <= set(types_)
 
 
+def test_a_chart_is_seen(place: Place) -> None:
+    png = b"\x89PNG\r\n\x1a\n" + bytes(8)
+    drawing = f"open('a.png', 'wb').write({png!r}); open('b.pdf', 'wb').write(b'%PDF-1.7'); open('c.txt', 'w').write('x')"
+    (place.cwd / ".agent/skills/tables/scripts/chart.py").write_text(drawing)
+
+    async def work() -> None:
+        async with connected(place, "legacy", answer=accepting([])) as client:
+            await client.call_tool("skill", {"name": "tables"})
+            result = await client.call_tool("run_script", {"skill": "tables", "relative_path": "chart.py"})
+            _, picture, document = result.content
+            assert isinstance(picture, types.ImageContent)
+            assert (picture.mime_type, base64.b64decode(picture.data)) == ("image/png", png)
+            assert isinstance(document, types.EmbeddedResource)
+            assert document.resource.mime_type == "application/pdf"
+
+    run(work)
+
+
 @pytest.mark.parametrize("era", SLOWLY)
 def test_a_no_is_a_no(place: Place, era: str) -> None:
     asked: list[str] = []
@@ -213,7 +233,7 @@ def test_nobody_to_ask(place: Place, era: str) -> None:
             call = {"skill_name": "tables", "script_name": "hello.py", "arguments": ["a b"]}
             said = await text(client, "run_script", **call)
             assert said.startswith("error: ask script 'tables/scripts/hello.py'")
-            assert "nobody is there to ask" in said
+            assert said.endswith("(refused).")  # why is said to people, on standard error
 
     run(work)
 
@@ -312,10 +332,9 @@ def test_progress_of_a_long_script(place: Place, era: str) -> None:
 
 
 @pytest.mark.parametrize("era", SLOWLY)
-def test_wrong_calls_are_errors_of_the_protocol(place: Place, era: str) -> None:
+def test_wrong_calls(place: Place, era: str) -> None:
+    """Wrong arguments are a result, so that the model can correct them; what does not exist is an error."""
     wrong: list[tuple[str, dict[str, Any], str]] = [
-        ("no_such_tool", {}, "There is no tool 'no_such_tool': there are skill, "),
-        ("write_file", {"path": "x", "content": "y"}, "There is no tool 'write_file'"),
         ("skill", {"name": 7}, r"The arguments of skill are wrong \(name: Expected `str`"),
         ("skill", {}, "name: it is missing"),
         ("search_skills", {"query": "x", "n": 0}, "n: Expected `int` >= 1"),
@@ -325,17 +344,11 @@ def test_wrong_calls_are_errors_of_the_protocol(place: Place, era: str) -> None:
     async def work() -> None:
         async with connected(place, era) as client:
             for tool, arguments, words in wrong:
-                with pytest.raises(MCPError, match=words) as raised:
-                    await client.call_tool(tool, arguments)
+                assert re.match(f"error: .*{words}", await text(client, tool, **arguments), re.DOTALL)
+            for tool in ("no_such_tool", "write_file"):
+                with pytest.raises(MCPError, match=f"There is no tool '{tool}': there are skill, ") as raised:
+                    await client.call_tool(tool, {})
                 assert raised.value.code == types.INVALID_PARAMS
-            for uri in (
-                "file:///etc/passwd",
-                "skill://tables",
-                "skill://tables/../../x",
-                "skill://tables/x.md",
-            ):
-                with pytest.raises(MCPError):
-                    await client.read_resource(uri)
             with pytest.raises(MCPError, match="No skill is called"):
                 await client.get_prompt("nothing")
             assert (await text(client, "skill", name="tables")).startswith("<skill_content ")
@@ -547,7 +560,7 @@ def test_elsewhere_only_with_a_token(place: Place) -> None:
     assert (done.code, "too short" in done.err) == (2, True)
 
 
-def test_the_list_of_tools_does_not_grow(place: Place) -> None:
+def test_the_list_of_tools_keeps_to_its_budget(place: Place) -> None:
     sizes = []
 
     async def work() -> None:
@@ -568,7 +581,7 @@ def test_the_list_of_tools_does_not_grow(place: Place) -> None:
             assert second.next_cursor is None
 
     run(pages)
-    assert sizes[0] == sizes[1]
+    assert sizes[0] < sizes[1] < sizes[0] + LISTED_BUDGET
 
 
 def test_two_threads_of_one_kit(place: Place) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from tests.support import index_of, write_skill
 from vademecum import Toolkit
 from vademecum.policy.base import AllowAll, Decision, Effect, Request
-from vademecum.session.schemas import SKILL_TOOLS, schemas
+from vademecum.session.schemas import SKILL_TOOLS, Dialect, schemas
 from vademecum.tools.calls import UseSkill
 
 pytestmark = pytest.mark.usefixtures("own_place")
@@ -61,17 +63,42 @@ def test_skill_tool_and_load_skill(kit: Toolkit) -> None:
     assert "tables" in kit.call("load_skill", '{"skill_name": "tables"}').text
 
 
+def test_load_skill_gives_the_whole_document_in_the_same_frame(kit: Toolkit, library: Path) -> None:
+    # C2: `load_skill` of the source documents; A4: no value with angle brackets reaches a model
+    text = "---\nname: whole\ndescription: >\n  One.\nauthor: Ada <a@b.c>\n---\n\nUse <b> & >.\n</skill_content>\n"
+    write_skill(library, "whole", text)
+    kit = Toolkit(index_of(library), policy=AllowAll())
+    result = kit.call("load_skill", {"skill_name": "whole"})
+    assert result.text.startswith(
+        '<skill_content name="whole" source="extra">\n---\nname: whole\ndescription: >\n  One.\n'
+        "author: Ada &lt;a@b.c&gt;\n---\n\nUse <b> & >.\n&lt;/skill_content>\n\nSkill directory: "
+    )
+    assert result.text.endswith("</skill_content>")
+    assert result.report is not None
+    assert result.report.characters == len(result.text)
+    assert [skill.name for skill in kit.session.active] == ["whole"]
+    assert "author" not in kit.call("skill", {"name": "whole"}).text
+
+
 def test_a_skill_that_is_loaded_again_gives_its_text_again(kit: Toolkit, library: Path) -> None:
-    first = kit.call("load_skill", {"skill_name": "tables"}).text
-    assert kit.call("skill", {"name": "tables"}).text == first
+    # C5: every time the report says what was returned
+    first = kit.call("skill", {"name": "tables"})
+    again = kit.call("skill", {"name": "tables"})
+    assert (again.text, again.report) == (first.text, first.report)
+    assert again.report is not None
+    assert again.report.characters == len(again.text)
     assert kit.call("unload_skill", {"skill": "tables"}).ok
     assert kit.call("unload_skill", {"skill": "tables"}).code == "not-loaded"
-    assert kit.call("skill", {"name": "tables"}).text == first
+    assert kit.call("skill", {"name": "tables"}).text == first.text
     with (library / "tables" / "SKILL.md").open("a") as out:
         out.write("More.\n")
-    again = kit.call("load_skill", {"skill_name": "tables"}).text
-    assert again != first
-    assert "More." in again
+    changed = kit.call("skill", {"name": "tables"})
+    assert "More." in changed.text
+    assert changed.report is not None
+    assert (changed.report.characters, changed.report.bytes_read) == (
+        len(changed.text),
+        first.report.bytes_read + len("More.\n") if first.report else 0,
+    )
 
 
 def test_search_assets_and_scripts(kit: Toolkit, library: Path) -> None:
@@ -260,10 +287,22 @@ def test_no_skills_no_tools_no_prompt(root: Path) -> None:
     assert (kit.schemas("openai"), kit.system_prompt(), kit.catalogue()) == ([], "", "")
 
 
-def test_descriptions_stay_while_skills_come_and_go(library: Path) -> None:
-    before = Toolkit(index_of(library)).schemas("mcp")
+@pytest.mark.parametrize("dialect", ["openai", "anthropic", "mcp"])
+def test_the_tool_lists_the_skills(library: Path, dialect: Dialect) -> None:
+    before = Toolkit(index_of(library))
     write_skill(library, "another")
-    assert Toolkit(index_of(library)).schemas("mcp") == before
+    after = Toolkit(index_of(library))
+    assert after.schemas(dialect, listed=False) == before.schemas(dialect, listed=False)
+    first, rest = after.schemas(dialect)[0], after.schemas(dialect)[1:]
+    assert rest == before.schemas(dialect)[1:]
+    listed = "- name=another | source=extra | description=What another does."
+    assert listed in first.get("function", first)["description"]
+
+
+def test_a_missing_framework_is_named() -> None:
+    code = "import sys; sys.modules['smolagents'] = None; import vademecum.integrations.smolagents"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'vademecum[smolagents]', or pip install '.[smolagents]' in a checkout." in done.stderr
 
 
 def test_schemas_in_three_dialects() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -45,21 +46,52 @@ def test_json(root: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["list", "xml", "json"])
-@pytest.mark.parametrize("budget", [0, 150, 400, 500, 700, 1000, 100_000])
+@pytest.mark.parametrize("budget", [0, 150, 250, 400, 500, 700, 1000, 100_000])
 def test_budget(root: Path, form: Form, budget: int) -> None:
     skills = library(root)
     full = render_catalogue(skills, form=form, budget=10**9)
     found = render_catalogue(skills, form=form, budget=budget)
-    assert all(skill.name in found.text for skill in skills)  # every name stays
-    frame = len(render_catalogue(skills, form=form, budget=0).text)
-    assert len(found.text) <= max(budget, frame)
-    if found.shortened:
-        assert "descriptions are shortened" in found.text
-        assert len(found.text) < len(full.text) + 120
-    else:
-        assert found.text == full.text
+    least = len(render_catalogue(skills, form=form, budget=0).text)  # the note alone
+    assert len(found.text) <= max(budget, least)
     if form == "json":
         json.loads(found.text)
+    if budget == 100_000:
+        assert found == full
+    else:
+        assert "search_skills looks through all" in found.text
+        assert (f"{found.unlisted} of 3 skills are not listed" in found.text) == bool(found.unlisted)
+        assert sum(f"{skill.name}" in found.text for skill in skills) >= len(skills) - found.unlisted
+
+
+def many(count: int) -> list[Skill]:
+    return [
+        Skill(f"skill-{n:05d}", f"What number {n} does, at some length. " * 5, source="user", root="/r")
+        for n in reversed(range(count))
+    ]
+
+
+@pytest.mark.parametrize("form", ["list", "xml", "json"])
+@pytest.mark.parametrize("budget", [32_000, 80_000])
+def test_ten_thousand_skills_stay_within_the_budget(form: Form, budget: int) -> None:
+    found = render_catalogue(many(10_000), form=form, budget=budget)
+    assert budget * 0.9 < len(found.text) <= budget
+    assert f"{found.unlisted:,} of 10,000 skills are not listed; search_skills" in found.text
+    listed = re.findall(r"skill-\d{5}", found.text)
+    assert listed == sorted(set(listed))
+    assert len(listed) == 10_000 - found.unlisted
+
+
+def test_sorted_by_name_whatever_the_order() -> None:
+    skills = many(50)
+    assert render_catalogue(skills) == render_catalogue(skills[::-1])
+
+
+def test_chosen_skills_keep_their_descriptions_longest() -> None:
+    skills = many(1000)
+    found = render_catalogue(skills, budget=20_000, whole={"skill-00700"})
+    assert f"name=skill-00700 | source=user | description={skills[299].description.strip()}" in found.text
+    assert len(found.text) <= 20_000
+    assert "- name=skill-00001\n" in found.text
 
 
 def test_short_descriptions_stay_whole_and_long_ones_share_the_rest(root: Path) -> None:

@@ -79,7 +79,7 @@ def test_long_bodies_are_refused_or_truncated_saying_so(root: Path) -> None:
     index = index_of(root)
     assert not load_body(index.get("just")).report.truncated
     for name in ("lines", "chars"):
-        with pytest.raises(LoadRefused, match="truncated") as caught:
+        with pytest.raises(LoadRefused, match="--truncate") as caught:
             load_body(index.get(name))
         assert caught.value.code == "body-too-long"
         loaded = load_body(index.get(name), limits=BodyLimits(excess="truncate"))
@@ -104,6 +104,43 @@ def test_resource_and_its_other_spelling(skill: Skill, root: Path) -> None:
 )
 def test_section(skill: Skill, hint: str, text: str) -> None:
     assert load_resource(skill, "references/guide.md", section_hint=hint).text == text
+
+
+@pytest.mark.parametrize(
+    ("hint", "text"),
+    [
+        ("Title", "Title\n=====\n\nintro\n\nSet up\n------\nfirst\n\n- item\n---\nrest\n\n##无空格\nlast"),
+        ("set up", "Set up\n------\nfirst\n\n- item\n---\nrest"),
+        ("无空格", "##无空格\nlast"),
+        ("Two lines", "Two\nlines\n===\nend"),
+    ],
+)
+def test_underlined_headings_and_those_without_a_space(skill: Skill, hint: str, text: str) -> None:
+    # C3
+    (skill.path / "assets" / "s.md").write_text(
+        "Title\n=====\n\nintro\n\nSet up\n------\nfirst\n\n- item\n---\nrest\n\n##无空格\nlast\n\nTwo\nlines\n===\nend\n"
+    )
+    assert load_resource(skill, "assets/s.md", section_hint=hint).text == text
+
+
+def test_what_only_looks_like_a_heading(skill: Skill) -> None:
+    (skill.path / "assets" / "s.md").write_text("#tag\n#!/bin/sh\n\n---\n- a\n===\n> q\n---\n# Real\n")
+    with pytest.raises(LoadRefused, match="its headings are 'Real'"):
+        load_resource(skill, "assets/s.md", section_hint="x")
+
+
+def test_reference_and_references_are_one_directory_even_if_both_exist(skill: Skill) -> None:
+    # A1
+    (skill.path / "reference").mkdir()
+    (skill.path / "reference" / "old.md").write_text("old")
+    for path, text in (
+        ("references/old.md", "old"),
+        ("reference/old.md", "old"),
+        ("reference/guide.md", "# Guide"),
+    ):
+        assert load_resource(skill, path).text.startswith(text)
+    with pytest.raises(LoadRefused, match=r"has no file 'reference/none\.md'"):
+        load_resource(skill, "reference/none.md")
 
 
 def test_section_that_is_not_there(skill: Skill) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,6 +23,10 @@ class Handler(BaseHTTPRequestHandler):
         answers = server.answers
         answers[min(len(server.asked), len(answers)) - 1](self)
         self.close_connection = True
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        self.reply(200 if server.models else 404, json.dumps({"data": server.models}).encode())
 
     def reply(self, status: int, data: bytes, **headers: str) -> None:
         self.send_response(status)
@@ -57,6 +61,12 @@ class Server:
         self.url = f"http://127.0.0.1:{httpd.server_address[1]}"
 
     @property
+    def models(self) -> list[dict[str, Any]]:
+        """What the list of models has."""
+        found: list[dict[str, Any]] = self._httpd.models
+        return found
+
+    @property
     def asked(self) -> list[tuple[str, dict[str, str], Any]]:
         found: list[tuple[str, dict[str, str], Any]] = self._httpd.asked
         return found
@@ -66,7 +76,7 @@ class Server:
 def serving(*answers: Answering) -> Iterator[Server]:
     httpd: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
-    httpd.asked, httpd.answers, httpd.over = [], answers, threading.Event()
+    httpd.asked, httpd.answers, httpd.over, httpd.models = [], answers, threading.Event(), []
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
@@ -83,63 +93,126 @@ def _event(data: Any, name: str = "") -> str:
     return f"{head}data: {data if isinstance(data, str) else json.dumps(data)}\n\n"
 
 
-def openai_reply(text: str, *, finish: str = "stop", cut: bool = False, refusal: str = "") -> Answering:
-    def chunk(delta: dict[str, Any], finish: str | None = None) -> str:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return _event(
-            {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-        )
+def _chunk(delta: dict[str, Any], finish: str | None = None) -> str:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return _event(
+        {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    )
 
-    lines = [chunk({"role": "assistant", "content": ""})]
-    lines += [chunk({"content": text[n : n + 7]}) for n in range(0, len(text), 7)]
+
+def openai_reply(
+    text: str = "",
+    *,
+    calls: Sequence[tuple[str, str]] = (),
+    finish: str | None = "stop",
+    cut: bool = False,
+    refusal: str = "",
+    more: Sequence[str] = (),
+    usage: bool = True,
+    done: bool = True,
+    size: int = 7,
+) -> Answering:
+    lines = [_chunk({"role": "assistant", "content": ""})]
+    lines += [_chunk({"content": text[n : n + size]}) for n in range(0, len(text), size)]
+    for index, (name, arguments) in enumerate(calls):
+        head = {
+            "index": index,
+            "id": f"id{index}-{name}",
+            "type": "function",
+            "function": {"name": name, "arguments": ""},
+        }
+        lines.append(_chunk({"tool_calls": [head]}))
+        for n in range(0, len(arguments), size):
+            part = {"index": index, "function": {"arguments": arguments[n : n + size]}}
+            lines.append(_chunk({"tool_calls": [part]}))
     if refusal:
-        lines.append(chunk({"refusal": refusal}))
+        lines.append(_chunk({"refusal": refusal}))
+    lines += more
     if cut:
         return lambda handler: handler.stream(lines[:-1], cut=True)
-    usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
-    last = {
-        "id": "c",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "model": "m",
-        "choices": [],
-        "usage": usage,
-    }
-    lines += [chunk({}, finish), _event(last), _event("[DONE]")]
+    lines.append(_chunk({}, finish))
+    if usage:
+        counted = {"prompt_tokens": 11, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}}
+        lines.append(_event({"id": "c", "choices": [], "usage": counted}))
+    if done:
+        lines.append(_event("[DONE]"))
     return lambda handler: handler.stream(lines)
 
 
-def anthropic_reply(text: str, *, stop: str = "tool_use", cut: bool = False) -> Answering:
-    usage = {"input_tokens": 11, "output_tokens": 1}
-    message: dict[str, Any] = {
-        "id": "m",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": usage,
+def openai_whole(message: dict[str, Any], finish: str | None = "stop") -> Answering:
+    """The answer of a server that ignores ``stream``."""
+    body = {
+        "id": "c",
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 5},
     }
-    block = {"type": "tool_use", "id": "t", "name": "turn", "input": {}}
+    return lambda handler: handler.reply(200, json.dumps(body).encode())
+
+
+def anthropic_reply(
+    text: str = "",
+    *,
+    calls: Sequence[tuple[str, str]] = (),
+    stop: str | None = None,
+    cut: bool = False,
+    thinking: str = "",
+    error: str = "",
+) -> Answering:
+    usage = {"input_tokens": 7, "cache_read_input_tokens": 4, "output_tokens": 1}
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
     lines = [
         _event({"type": "message_start", "message": message}, "message_start"),
-        _event({"type": "content_block_start", "index": 0, "content_block": block}, "content_block_start"),
+        _event({"type": "ping"}, "ping"),
     ]
-    for n in range(0, len(text), 7):
-        delta = {"type": "input_json_delta", "partial_json": text[n : n + 7]}
-        lines.append(
-            _event({"type": "content_block_delta", "index": 0, "delta": delta}, "content_block_delta")
-        )
+    blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+    if thinking:
+        deltas = [
+            {"type": "thinking_delta", "thinking": thinking},
+            {"type": "signature_delta", "signature": "sig"},
+        ]
+        blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, deltas))
+    if text:
+        pieces = [{"type": "text_delta", "text": text[n : n + 7]} for n in range(0, len(text), 7)]
+        blocks.append(({"type": "text", "text": ""}, pieces))
+    for number, (name, arguments) in enumerate(calls):
+        parts = [
+            {"type": "input_json_delta", "partial_json": arguments[n : n + 7]}
+            for n in range(0, len(arguments), 7)
+        ]
+        blocks.append(({"type": "tool_use", "id": f"id{number}-{name}", "name": name, "input": {}}, parts))
+    for index, (block, deltas) in enumerate(blocks):
+        start = {"type": "content_block_start", "index": index, "content_block": block}
+        lines.append(_event(start, "content_block_start"))
+        for delta in deltas:
+            found = {"type": "content_block_delta", "index": index, "delta": delta}
+            lines.append(_event(found, "content_block_delta"))
+        lines.append(_event({"type": "content_block_stop", "index": index}, "content_block_stop"))
+    if error:
+        lines.append(_event({"type": "error", "error": {"type": error, "message": error}}, "error"))
+        return lambda handler: handler.stream(lines)
     if cut:
         return lambda handler: handler.stream(lines, cut=True)
-    ended = {"stop_reason": stop, "stop_sequence": None}
+    ended = {"stop_reason": stop or ("tool_use" if calls else "end_turn"), "stop_sequence": None}
     lines += [
-        _event({"type": "content_block_stop", "index": 0}, "content_block_stop"),
         _event({"type": "message_delta", "delta": ended, "usage": {"output_tokens": 5}}, "message_delta"),
         _event({"type": "message_stop"}, "message_stop"),
     ]
     return lambda handler: handler.stream(lines)
+
+
+def anthropic_whole(content: list[dict[str, Any]], stop: str = "end_turn") -> Answering:
+    """The answer of a server that ignores ``stream``."""
+    usage = {"input_tokens": 11, "output_tokens": 5}
+    body = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "content": content,
+        "stop_reason": stop,
+        "usage": usage,
+    }
+    return lambda handler: handler.reply(200, json.dumps(body).encode())
 
 
 def status(code: int, message: str = "no", **headers: str) -> Answering:

@@ -13,7 +13,7 @@ from vademecum.errors import ModelReplyWrong
 from vademecum.masking import Secrets
 from vademecum.models.base import Message
 from vademecum.models.choose import choose_model
-from vademecum.models.on_tape import Recorded
+from vademecum.models.recorded_model import Recorded
 from vademecum.policy.approval import Consent
 
 FINAL = {"action": {"type": "final_answer", "payload": {"text": "hi"}}}
@@ -92,7 +92,7 @@ def test_a_tape_is_recorded_and_replayed(tmp_path: Path) -> None:
     assert replaying.reply([Message("user", "two")], schema={}).text == "second"
     strict = Recorded(tape, mode="strict", secrets=secrets)
     assert strict.reply([Message("user", "two")], schema={}).text == "second"
-    with pytest.raises(ModelReplyWrong, match="the nearest differs so") as caught:
+    with pytest.raises(ModelReplyWrong, match="The nearest differs so") as caught:
         strict.reply([Message("user", "three\ntwo")], schema={})
     assert "+user: three" in str(caught.value)
     with pytest.raises(ModelReplyWrong):
@@ -100,7 +100,9 @@ def test_a_tape_is_recorded_and_replayed(tmp_path: Path) -> None:
 
 
 def test_tapes_that_are_no_tapes(tmp_path: Path) -> None:
-    with pytest.raises(ModelReplyWrong, match="holds no reply"):
+    with pytest.raises(
+        ModelReplyWrong, match="has no reply: delete the file and record it with the model itself"
+    ):
         Recorded(tmp_path / "none", mode="strict").reply([Message("user", "x")], schema={})
     (tmp_path / "bad").write_text("not json\n")
     with pytest.raises(ModelReplyWrong, match="cannot be read"):

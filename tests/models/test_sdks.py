@@ -6,17 +6,20 @@ import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.models import server
 from tests.models.server import Answering, serving
 from tests.support import Place
-from vademecum import Agent, ConfigError, models
+from vademecum import ConfigError, Context, models
 from vademecum.agent.protocol import schema
-from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
+from vademecum.errors import ModelRefused, ModelUnavailable
 from vademecum.models.base import Message, Model, Reply, Usage
 from vademecum.models.choose import choose_model
+from vademecum.models.services import known_services
+from vademecum.secrets import SecretStore
 
 MESSAGES = [Message("system", "rules"), Message("user", "do it")]
 TEXT = json.dumps({"action": {"type": "final_answer", "payload": {"text": "from the server, 你好"}}})
@@ -25,7 +28,8 @@ Make = Callable[..., Model]
 
 
 @pytest.fixture(params=["openai", "anthropic"])
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    monkeypatch.setenv("VADE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-key-of-openai")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test-key")
     for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN"):
@@ -52,7 +56,7 @@ def test_a_streamed_reply(kind: str) -> None:
     with serving(replying(kind)) as found:
         reply = model(kind, found.url, max_tokens=77).reply(MESSAGES, schema=schema(), on_text=pieces.append)
         ((path, headers, body),) = found.asked
-    assert reply == Reply(TEXT, Usage(11, 5))
+    assert reply == Reply(TEXT, Usage(11, 5, 4))
     assert "".join(pieces) == TEXT
     assert len(pieces) > 5
     assert (body["model"], body["stream"], body["max_tokens"]) == ("m", True, 77)
@@ -66,8 +70,8 @@ def test_a_streamed_reply(kind: str) -> None:
         assert body["response_format"]["type"] == "json_schema"
     else:
         assert path == "/v1/messages"
-        assert (body["system"], body["messages"]) == ("rules", [{"role": "user", "content": "do it"}])
-        assert body["tool_choice"] == {"type": "tool", "name": "turn"}
+        assert body["system"][0]["text"] == "rules"
+        assert body["messages"][0]["content"][0]["text"] == "do it"
 
 
 @pytest.mark.parametrize(
@@ -86,35 +90,23 @@ def test_servers_that_will_not(kind: str, code: int) -> None:
         ask(kind, server.status(code))
 
 
-def test_a_stream_that_breaks_off(kind: str) -> None:
-    cut = server.openai_reply(TEXT, cut=True) if kind == "openai" else server.anthropic_reply(TEXT, cut=True)
-    with pytest.raises(ModelUnavailable):
-        ask(kind, cut)
+def test_a_key_that_is_kept(kind: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    variable = f"{kind.upper()}_API_KEY"
+    monkeypatch.delenv(variable)
+    monkeypatch.setenv("HOME", str(place.home))
+    SecretStore(place.context, keyring=lambda: None).set(variable, "correct-horse-battery", skill=None)
 
+    def echoing(handler: server.Handler) -> None:
+        text = "wrong key correct-horse-battery or Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5"
+        handler.reply(401, json.dumps({"error": {"message": text}}).encode())
 
-def test_a_reply_over_its_length(kind: str) -> None:
-    long = (
-        server.openai_reply(TEXT, finish="length")
-        if kind == "openai"
-        else server.anthropic_reply(TEXT, stop="max_tokens")
-    )
-    with pytest.raises(ModelReplyWrong, match="length limit"):
-        ask(kind, long)
-
-
-def test_a_refusal(kind: str) -> None:
-    refused = (
-        server.openai_reply("", refusal="I will not")
-        if kind == "openai"
-        else server.anthropic_reply("", stop="refusal")
-    )
-    with pytest.raises(ModelRefused, match="refuses"):
-        ask(kind, refused)
-
-
-def test_a_body_that_is_no_reply(kind: str) -> None:
-    with pytest.raises((ModelReplyWrong, ModelUnavailable)):
-        ask(kind, server.garbage())
+    with serving(replying(kind), echoing) as found:
+        asked = model(kind, found.url)
+        assert asked.reply(MESSAGES, schema=schema()).text == TEXT
+        with pytest.raises(ModelRefused, match=r"wrong key \[secret\] or \[secret\]") as caught:
+            asked.reply(MESSAGES, schema=schema())
+        assert all("correct-horse-battery" in json.dumps(headers) for _, headers, _ in found.asked)
+    assert "correct-horse" not in str(caught.value)
 
 
 def test_a_server_beyond_its_deadline(kind: str) -> None:
@@ -130,40 +122,12 @@ def test_nobody_listens(kind: str) -> None:
         model(kind, url).reply(MESSAGES, schema=schema())
 
 
-def test_a_run_goes_on_after_a_pause(kind: str, place: Place) -> None:
-    with serving(server.status(500), server.status(429, retry_after="0"), replying(kind)) as found:
-        agent = Agent(model=model(kind, found.url), index=place.build(), context=place.context)
-        outcome = agent.run("do it")
-        assert len(found.asked) == 3
-    assert (outcome.status, outcome.answer, outcome.stats["input_tokens"]) == (
-        "done",
-        "from the server, 你好",
-        11,
-    )
-    written = "".join(file.read_text() for file in Path(place.cwd).rglob("*") if file.is_file())
-    assert "test-key" not in written
-
-
-def test_a_server_without_structured_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "x")
-    refused = server.status(400, "unsupported parameter: response_format")
-    with serving(
-        refused,
-        refused,
-        server.openai_reply(f"Here you are:\n```json\n{TEXT}\n```"),
-        server.openai_reply(TEXT),
-    ) as found:
-        local = model("openai", found.url)
-        assert TEXT in local.reply(MESSAGES, schema=schema()).text
-        assert local.reply(MESSAGES, schema=schema()).text == TEXT  # and it is not asked again
-        forms = [body.get("response_format", {}).get("type") for _, _, body in found.asked]
-    assert forms == ["json_schema", "json_object", None, None]
-
-
 def test_keys_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ModelRefused, match="cannot be used"):
+    with pytest.raises(
+        ModelRefused, match="set OPENAI_API_KEY, or run `vade secrets set OPENAI_API_KEY --models`"
+    ):
         models.openai("m")
 
 
@@ -176,3 +140,38 @@ def test_models_that_are_not_there(wanted: str) -> None:
 def test_settings_that_do_not_fit(kind: str) -> None:
     with pytest.raises(ModelRefused, match="settings do not fit"):
         ask(kind, replying(kind), no_such_setting=1)
+
+
+def test_services_are_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = known_services()
+    assert {"ollama", "llamacpp", "vllm", "lmstudio"} <= {
+        name for name, each in found.items() if not each.variables
+    }
+    for name in ("openrouter", "deepseek", "qwen", "zhipu", "moonshot"):
+        assert found[name].base_url.startswith("https://")
+        monkeypatch.delenv(found[name].key, raising=False)
+        with pytest.raises(ModelRefused, match=f"set {found[name].key}, or run `vade secrets set"):
+            choose_model(f"{name}:m")
+
+
+def test_a_service_of_the_configuration(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place.home / ".agent").mkdir()
+    with serving(server.openai_reply(TEXT)) as found:
+        mine = {"base_url": f"{found.url}/v1", "key": "MINE_KEY"}
+        (place.home / ".agent/config.json").write_text(json.dumps({"model": {"services": {"mine": mine}}}))
+        context = Context(place.cwd, place.home, {"MINE_KEY": "the-key"})
+        chosen = choose_model("mine:big", context=context)
+        assert (chosen.name, chosen.reply(MESSAGES, schema={}).text) == ("mine:big", TEXT)
+        headers = {name.lower(): value for name, value in found.asked[0][1].items()}
+    assert headers["authorization"] == "Bearer the-key"
+    with pytest.raises(ConfigError, match="did you mean 'mine'"):
+        choose_model("min:big", context=context)
+
+
+def test_the_context_length(kind: str) -> None:
+    with serving(replying(kind)) as found:
+        found.models.append({"id": "m", "max_model_len": 4096})
+        made: Any = model(kind, found.url)
+        assert made.context_length() == 4096
+        found.models.clear()
+        assert made.context_length() is None

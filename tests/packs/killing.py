@@ -18,16 +18,15 @@ from pathlib import Path
 
 from tests.packs.support import make
 from vademecum import Context
-from vademecum.packs.arrivals import Options
 from vademecum.packs.content import digest_of, files_of
-from vademecum.packs.fetching import local_source
+from vademecum.packs.incoming import Options
 from vademecum.packs.install import install, uninstall
+from vademecum.packs.install_root import InstallRoot, install_ground
 from vademecum.packs.lock import lock_path
-from vademecum.packs.shelf import Shelf
-from vademecum.packs.store import Store
-from vademecum.packs.syncing import Sources, sync
+from vademecum.packs.pack_cache import PackCache
+from vademecum.packs.sources.fetching import local_source
+from vademecum.packs.syncing import Sources, sync, update
 from vademecum.packs.transaction import tidied
-from vademecum.packs.updating import update
 from vademecum.packs.verifying import verify
 from vademecum.registry.roots import needs_recovery
 
@@ -39,7 +38,7 @@ class Scene:
     """A root, two versions of what can be in it, and the locks of both."""
 
     def __init__(self, place: Path) -> None:
-        self.shelf = Shelf(place / "project/.agent/skills", store=Store(place / "store"))
+        self.shelf = InstallRoot(place / "project/.agent/skills", cache=PackCache(place / "store"))
         self.source = place / "project/source"
         self.versions = [place / "one", place / "two"]
         for version in self.versions:
@@ -106,7 +105,7 @@ def main() -> None:
         at_work = killed_after(chance.uniform(0, longest), scene.change(wanted, how))
         longest *= 1.1 if at_work else 0.8  # on a machine of any speed, most kills come in the middle
         counted["recovered"] += needs_recovery(scene.shelf.root)
-        done = tidied(scene.shelf.root)
+        done = tidied(install_ground(scene.shelf.root))
         if done is not None:
             said.add(" ".join(done.split()[: 2 if done.startswith("A") else 4]))
         found = scene.state()
@@ -117,8 +116,8 @@ def main() -> None:
         if current and how == "sync":  # the lock was written from outside, and leads until it is followed
             lock_path(scene.shelf.root).write_text(scene.locks[current - 1])
         assert not needs_recovery(scene.shelf.root)
-        assert all(verdict.status == "ok" for verdict in verify(scene.shelf.root)), (how, current)
-        assert len(verify(scene.shelf.root)) == len(found), (how, current)
+        assert all(verdict.status == "ok" for verdict in verify(scene.shelf)[0]), (how, current)
+        assert len(verify(scene.shelf)[0]) == len(found), (how, current)
     sys.stdout.write(json.dumps({"kills": kills, **counted, "said": sorted(said)}))
 
 

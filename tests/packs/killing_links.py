@@ -18,8 +18,7 @@ from typing import Any
 
 from tests.packs.support import make
 from tests.support import index_of
-from vademecum.packs.linking import link, unlink
-from vademecum.packs.links import Base
+from vademecum.packs.links import Base, link, unlink
 
 CHANGING = ("mkdir", "rename", "replace", "rmdir", "symlink", "unlink")
 Tree = dict[str, str]
@@ -132,7 +131,7 @@ def killed_at(point: int, work: Callable[[], object]) -> bool:
 
 def without_trash(found: Tree) -> Tree:
     """What is there beside kept edits, and files that a killed process had not finished writing."""
-    passed_over = (".agent/.trash", ".agent/.links.json.")
+    passed_over = (".agent/.trash", ".agent/..journal.json.", ".agent/.links.json.")
     return {path: text for path, text in found.items() if not path.startswith(passed_over)}
 
 

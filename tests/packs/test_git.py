@@ -12,8 +12,8 @@ import pytest
 from tests.packs.support import Answer, make, serving
 from tests.support import Place, write_skill
 from vademecum.errors import PackRefused
-from vademecum.packs.git import Repository
-from vademecum.packs.sources import GitSource
+from vademecum.packs.sources.git import Repository
+from vademecum.packs.sources.references import GitSource
 
 IDENTITY = {
     "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org",
@@ -187,7 +187,7 @@ def test_a_marketplace_says_which_skills_there_are(place: Place, repo: Path) -> 
     marketplace(repo, {"name": "three", "source": "../../etc", "skills": ["x"]})
     assert "no SKILL.md" in place.vade("install", str(repo)).err
     (repo / ".claude-plugin/marketplace.json").write_text("{")
-    assert "no list of plugins" in place.vade("install", str(repo)).err
+    assert "not a list of plugins" in place.vade("install", str(repo)).err
 
 
 def test_a_list_of_plugins_in_other_repositories(place: Place, repo: Path) -> None:

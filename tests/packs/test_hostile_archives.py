@@ -5,20 +5,24 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import struct
+import subprocess
+import sys
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from vademecum.errors import IntegrityFailed, PackRefused
-from vademecum.packs import archive
-from vademecum.packs.arrivals import Options
-from vademecum.packs.fetching import local_source
+from vademecum.packs.incoming import Options
 from vademecum.packs.install import install
-from vademecum.packs.shelf import Shelf
+from vademecum.packs.install_root import InstallRoot
+from vademecum.packs.sources import archive, zips
+from vademecum.packs.sources.fetching import local_source
 
 GOOD = b"---\nname: good\ndescription: What good does.\n---\n# Body\n"
 Build = Callable[[Path], None]
@@ -173,6 +177,72 @@ def own_header(offset: int, value: bytes) -> Callable[[bytes], bytes]:
     return edit
 
 
+def unicode_path(name: bytes) -> zipfile.ZipInfo:
+    """An entry with an extra field that gives it another name, which some tools prefer."""
+    info = zipfile.ZipInfo("good/x")
+    field = b"\1" + struct.pack("<I", zlib.crc32(b"good/x")) + name
+    info.extra = struct.pack("<HH", 0x7075, len(field)) + field
+    return info
+
+
+def end_record(offset: int, value: bytes) -> Callable[[bytes], bytes]:
+    """Change the record at the very end."""
+
+    def edit(data: bytes) -> bytes:
+        place = data.rfind(b"PK\x05\x06") + offset
+        return data[:place] + value + data[place + len(value) :]
+
+    return edit
+
+
+def lying_zip64(*, needed: bool) -> Build:
+    """The entry's own header says another size in the field for large files, which counts if it is ``needed``."""
+
+    def build(path: Path) -> None:
+        zipped(("good/a", b"a" * 99))(path)
+        data = bytearray(path.read_bytes())
+        start = data.rfind(b"PK\x03\x04")
+        name = start + 30
+        field = struct.pack("<HHQQ", 1, 16, 5, 5)
+        if needed:
+            data[start + 18 : start + 26] = b"\xff" * 8
+        data[start + 28 : start + 30] = struct.pack("<H", len(field))
+        data[name + len("good/a") : name + len("good/a")] = field
+        end = data.rfind(b"PK\x05\x06")
+        (offset,) = struct.unpack_from("<I", data, end + 16)
+        data[end + 16 : end + 20] = struct.pack("<I", offset + len(field))
+        path.write_bytes(bytes(data))
+
+    return build
+
+
+def lying_end64(path: Path) -> None:
+    """A record for large archives that contradicts the usual one."""
+    zipped(("good/a", b"a"))(path)
+    data = path.read_bytes()
+    end = data.rfind(b"PK\x05\x06")
+    _, _, _, _, count, length, offset, _ = struct.unpack("<4s4H2IH", data[end:])
+    large = struct.pack("<4sQ2H2I4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, count - 1, count - 1, length, offset)
+    path.write_bytes(data[:end] + large + struct.pack("<4sIQI", b"PK\x06\x07", 0, end, 1) + data[end:])
+
+
+def hidden_between(path: Path) -> None:
+    """Bytes between two entries that no directory lists."""
+    zipped(("good/a", b"a" * 99))(path)
+    data = path.read_bytes()
+    start = data.find(b"PK\x01\x02")
+    end = data.rfind(b"PK\x05\x06")
+    moved = data[:start] + b"x" * 12 + data[start:end]
+    path.write_bytes(moved + end_record(16, struct.pack("<I", start + 12))(data[end:]))
+
+
+def many_deep(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("good/SKILL.md", GOOD)
+        for number in range(40_000):
+            out.writestr(f"good/{number}/" + "d/" * 29 + "x", b"")
+
+
 def zip_bz2(path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as out:
         out.writestr("good/SKILL.md", GOOD)
@@ -200,9 +270,9 @@ CASES: dict[str, tuple[Build, str]] = {
     "stream of another system": (zipped(("good/a:b", b"x")), "not every system"),
     "link": (with_mode(0o120777), "is a link"),
     "link as SKILL.md": (with_mode(0o120777, "other/SKILL.md"), "is a link"),
-    "device": (with_mode(0o020666), "no plain file"),
-    "pipe": (with_mode(0o010644), "no plain file"),
-    "socket": (with_mode(0o140644), "no plain file"),
+    "device": (with_mode(0o020666), "not a plain file"),
+    "pipe": (with_mode(0o010644), "not a plain file"),
+    "socket": (with_mode(0o140644), "not a plain file"),
     "twice": (zipped(("good/a", b"1"), ("good/a", b"2")), "twice"),
     "same but for case": (zipped(("good/A", b"1"), ("good/a", b"2")), "some systems"),
     "same directory but for case": (zipped(("good/D/a", b"1"), ("good/d/b", b"2")), "some systems"),
@@ -223,6 +293,19 @@ CASES: dict[str, tuple[Build, str]] = {
         edited(zipped(("good/a", b"a" * 99)), own_header(8, b"\0")),
         "own header",
     ),
+    "another name for other tools": (zipped((unicode_path(b"../../evil"), b"x")), "read in two ways"),
+    "another size for large files": (lying_zip64(needed=True), "own header"),
+    "another size that no tool needs": (lying_zip64(needed=False), "own header"),
+    "another record for large files": (lying_end64, "contradicts itself"),
+    "more entries than it says": (
+        edited(zipped(("good/a", b"x")), end_record(8, b"\1\0\1\0")),
+        "more entries",
+    ),
+    "fewer entries than it says": (edited(zipped(), end_record(8, b"\2\0\2\0")), "fewer entries"),
+    "something between the entries": (hidden_between, "nothing was installed"),
+    "many deep directories": (many_deep, "more than 20,000 directories"),
+    "reserved name with a superscript": (zipped(("good/COM¹.txt", b"x")), "not every system"),
+    "reserved name of the console": (zipped(("good/CONIN$", b"x")), "not every system"),
     "empty step": (zipped(("good//a", b"x")), "empty step"),
     "reserved name": (zipped(("good/nul.txt", b"x")), "not every system"),
     "trailing dot": (zipped(("good/a.", b"x")), "not every system"),
@@ -232,7 +315,10 @@ CASES: dict[str, tuple[Build, str]] = {
     "two directories": (two_directories, "nothing was installed"),
     "a directory in the comment": (end_in_the_comment, "nothing was installed"),
     "lying size": (lying_size, "nothing was installed"),
-    "cut short": (edited(zipped(("good/a", b"x" * 5000)), lambda data: data[: len(data) // 2]), "no archive"),
+    "cut short": (
+        edited(zipped(("good/a", b"x" * 5000)), lambda data: data[: len(data) // 2]),
+        "not an archive",
+    ),
     "garbage before": (edited(zipped(), lambda data: b"#!/bin/sh\n" + data), "nothing was installed"),
     "garbage behind": (edited(zipped(), lambda data: data + b"more"), "nothing was installed"),
     "damaged content": (
@@ -240,10 +326,10 @@ CASES: dict[str, tuple[Build, str]] = {
         "installed",
     ),
     "encrypted": (edited(zipped(("good/a", b"x")), encrypted), "encrypted"),
-    "unknown compression": (zip_bz2, "not taken"),
+    "unknown compression": (zip_bz2, "not supported"),
     "no skill": (zipped(("readme.md", b"x"), good=False), "no SKILL.md"),
-    "empty": (written(b""), "no archive"),
-    "no archive": (written(b"hello" * 100), "no archive"),
+    "empty": (written(b""), "not an archive"),
+    "no archive": (written(b"hello" * 100), "not an archive"),
     "invalid skill": (zipped(("bad/SKILL.md", b"---\nname: bad\n---\n")), "not valid"),
     "SKILL.md that is no text": (zipped(("bad/SKILL.md", b"\xff\xfe\0")), "not valid"),
     "two of one name": (zipped(("other/SKILL.md", GOOD)), "two skills called 'good'"),
@@ -263,8 +349,8 @@ CASES: dict[str, tuple[Build, str]] = {
     "tar: absolute": (tarred((member("/etc/evil"), b"x")), "absolute"),
     "tar: link": (tarred((member("good/x", tarfile.SYMTYPE, "/etc/passwd"), b"")), "is a link"),
     "tar: hard link": (tarred((member("good/x", tarfile.LNKTYPE, "/etc/passwd"), b"")), "is a link"),
-    "tar: device": (tarred((member("good/x", tarfile.CHRTYPE), b"")), "no plain file"),
-    "tar: pipe": (tarred((member("good/x", tarfile.FIFOTYPE), b"")), "no plain file"),
+    "tar: device": (tarred((member("good/x", tarfile.CHRTYPE), b"")), "not a plain file"),
+    "tar: pipe": (tarred((member("good/x", tarfile.FIFOTYPE), b"")), "not a plain file"),
     "tar: sparse": (
         tarred((member("good/x", GNU__sparse__major="1", GNU__sparse__name="y"), b"x"), mode="w"),
         "nothing was installed",
@@ -317,7 +403,7 @@ def test_refused_by_name_with_nothing_written(tmp_path: Path, name: str) -> None
     (root / "there" / "SKILL.md").write_bytes(GOOD.replace(b"good", b"there"))
     before = everything(tmp_path)
     with pytest.raises((PackRefused, IntegrityFailed)) as caught:
-        install(local_source(pack), Shelf(root), Options())
+        install(local_source(pack), InstallRoot(root), Options())
     assert words in str(caught.value)
     assert everything(tmp_path) == before
 
@@ -331,20 +417,57 @@ def test_good_archives_are_taken(tmp_path: Path) -> None:
         pack = tmp_path / f"pack{number}"
         build(pack)
         root = tmp_path / str(number) / "skills"
-        (change,) = install(local_source(pack), Shelf(root), Options())
+        (change,) = install(local_source(pack), InstallRoot(root), Options()).changes
         assert (change.name, change.action) == ("good", "new")
         assert (root / "good/SKILL.md").read_bytes() == GOOD
         assert everything(root) == ["good", "good/SKILL.md"]
+
+
+def test_archives_that_other_programs_write(tmp_path: Path) -> None:
+    skill = tmp_path / "good"
+    (skill / "PK").mkdir(parents=True)
+    (skill / "SKILL.md").write_bytes(GOOD)
+    (skill / "PK/é.txt").write_text("é" * 5000)
+    ways = {
+        "zip": "zip -qr - good | cat > pack",
+        "zip -0": "zip -q0r pack.zip good && mv pack.zip pack",
+        "zip64": "cat good/SKILL.md | (cd good && zip -q ../pack.zip SKILL.md PK/* -) && zip -qd pack.zip - ; mv pack.zip pack",
+        "zstd": "tar -c --zstd -f pack good",
+        "tar": "cd good && tar -cf ../pack PK SKILL.md",
+    }
+    for way, line in ways.items():
+        if shutil.which(line.split()[0]) is None or (way == "zstd" and shutil.which("zstd") is None):
+            continue
+        (tmp_path / "pack").unlink(missing_ok=True)
+        subprocess.run(["sh", "-c", line], cwd=tmp_path, check=True)
+        root = tmp_path / way / "skills"
+        (change,) = install(local_source(tmp_path / "pack"), InstallRoot(root), Options()).changes
+        assert change.added == ("PK/é.txt", "SKILL.md"), way
+        assert (root / "good/PK/é.txt").read_text() == "é" * 5000
+
+
+def test_a_refusal_from_the_directory_is_cheap(tmp_path: Path) -> None:
+    many_deep(tmp_path / "pack")
+    words = "import sys\nfrom pathlib import Path\nfrom vademecum.packs.sources.archive import open_archive\n"
+    words += "import resource\nbefore = resource.getrusage(0).ru_maxrss\n"
+    words += "try:\n    open_archive(Path(sys.argv[1]))\nexcept Exception as error:\n    print(error)\n"
+    words += "print(resource.getrusage(0).ru_maxrss - before)"
+    done = subprocess.run(
+        [sys.executable, "-c", words, str(tmp_path / "pack")], capture_output=True, text=True, check=True
+    )
+    refusal, kilobytes = done.stdout.splitlines()
+    assert "directories" in refusal
+    assert int(kilobytes) < 100_000
 
 
 def test_an_archive_in_a_pack_is_a_file_and_stays_one(tmp_path: Path) -> None:
     """A bomb in a bomb: nothing here ever unpacks what it unpacked."""
     bomb(tmp_path / "inner")
     zipped(("good/inner.zip", (tmp_path / "inner").read_bytes()))(tmp_path / "pack")
-    install(local_source(tmp_path / "pack"), Shelf(tmp_path / "root"), Options())
+    install(local_source(tmp_path / "pack"), InstallRoot(tmp_path / "root"), Options())
     assert everything(tmp_path / "root") == ["good", "good/SKILL.md", "good/inner.zip"]
     assert (tmp_path / "root/good/inner.zip").stat().st_size < 1_000_000
 
 
 def test_limits_are_as_documented() -> None:
-    assert (archive.MAX_ENTRIES, archive.MAX_UNPACKED_BYTES) == (50_000, 1024**3)
+    assert (zips.MAX_ENTRIES, archive.MAX_UNPACKED_BYTES) == (50_000, 1024**3)

@@ -15,12 +15,12 @@ from tests.packs.support import Answer, make, serving
 from tests.packs.test_git import commit, git
 from tests.support import Place, write_skill
 from vademecum.errors import IntegrityFailed, PackRefused
-from vademecum.packs.arrivals import Options
 from vademecum.packs.content import digest_of, files_of
-from vademecum.packs.fetching import Fetching, local_source
+from vademecum.packs.incoming import Options
 from vademecum.packs.install import install
-from vademecum.packs.shelf import Shelf
-from vademecum.packs.sources import GitSource, MarketplaceSource, SiteSource, reference_to
+from vademecum.packs.install_root import InstallRoot, install_ground
+from vademecum.packs.sources.fetching import Fetching, local_source
+from vademecum.packs.sources.references import GitSource, MarketplaceSource, SiteSource, reference_to
 from vademecum.packs.transaction import tidied
 from vademecum.packs.verifying import verify
 from vademecum.registry.roots import needs_recovery
@@ -36,7 +36,7 @@ def test_stopped_at_every_rename_it_is_finished_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: type[BaseException]
 ) -> None:
     names = ["a", "b", "c"]
-    shelf = Shelf(tmp_path / "project/.agent/skills")
+    shelf = InstallRoot(tmp_path / "project/.agent/skills")
     for version in ("one", "two"):
         for name in names:
             make(tmp_path / version, name, version)
@@ -62,11 +62,11 @@ def test_stopped_at_every_rename_it_is_finished_by_the_next(
                 stopped = True
             else:
                 stopped = False
-        tidied(shelf.root)
+        tidied(install_ground(shelf.root))
         assert not needs_recovery(shelf.root)
         found = {name: digest_of(files_of(shelf.root / name)) for name in names}
         assert found in texts.values(), point
-        assert all(verdict.status == "ok" for verdict in verify(shelf.root))
+        assert all(verdict.status == "ok" for verdict in verify(shelf)[0])
         if not stopped:
             assert found == texts["two"]
             return
@@ -190,7 +190,7 @@ def test_compiled_files_are_not_run(place: Place, skills: Path) -> None:
 
 
 def test_a_site_leads_to_no_private_address() -> None:
-    from vademecum.packs.download import hop_of, led_to
+    from vademecum.packs.sources.download import hop_of, led_to
 
     public = hop_of("https://example.org/")
     for url in ("http://127.0.0.1:8000/admin", "https://127.0.0.1/x", "https://169.254.169.254/latest"):
@@ -267,8 +267,8 @@ def test_looking_changes_nothing(place: Place) -> None:
     make(place.cwd / "src", "mine")
     before = sorted(place.cwd.rglob("*"))
     assert place.vade("install", "src", "--dry-run").code == 0
-    assert place.vade("sync", "--frozen").code == 0
-    assert place.vade("verify").code == 0
+    assert place.vade("sync", "--frozen").code == 5  # there is no lock
+    assert place.vade("verify").out == "No skill is installed here, and none is locked\n"
     assert sorted(place.cwd.rglob("*")) == before
 
 
@@ -311,7 +311,7 @@ def test_a_lock_that_contradicts_itself(place: Place) -> None:
 
 
 def test_a_name_of_two_meanings_is_remembered_as_one(place: Place) -> None:
-    from vademecum.packs.sources import remembered
+    from vademecum.packs.sources.references import remembered
 
     found = reference_to("owner/repo@v1#skills", context=place.context)
     assert found == GitSource("https://github.com/owner/repo", "v1", "skills")
@@ -337,8 +337,8 @@ def test_a_signature_that_may_not_be_read_is_none(place: Place, tmp_path: Path) 
 def test_only_harmless_files_may_be_unsigned() -> None:
     from tests.packs.test_signatures import FILES, HINT, KEY, oms
     from vademecum.packs.content import SkillFile
-    from vademecum.packs.keys import Trusted
-    from vademecum.packs.oms import oms_signer
+    from vademecum.packs.signing.oms import oms_signer
+    from vademecum.packs.signing.signing_keys import Trusted
 
     trusted = Trusted((("them", KEY.public_key()),))
     for path in (".github/config", ".gitmodules"):

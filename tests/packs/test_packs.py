@@ -15,11 +15,11 @@ import pytest
 from tests.packs.support import make
 from tests.support import Place, write_skill
 from vademecum.errors import ConfigError, PackRefused
-from vademecum.packs.arrivals import Options
 from vademecum.packs.content import SkillFile, digest_of, files_of
-from vademecum.packs.fetching import local_source
+from vademecum.packs.incoming import Options
 from vademecum.packs.install import install
-from vademecum.packs.shelf import Shelf
+from vademecum.packs.install_root import InstallRoot
+from vademecum.packs.sources.fetching import local_source
 from vademecum.packs.verifying import verify
 from vademecum.skill.digest import directory_digest
 
@@ -144,7 +144,7 @@ def test_all_or_nothing(tmp_path: Path) -> None:
         make(tmp_path / "src", name)
     (tmp_path / "src/b/SKILL.md").write_text("---\nname: b\n---\n")
     with pytest.raises(PackRefused, match="not valid"):
-        install(local_source(tmp_path / "src"), Shelf(tmp_path / "root"), Options())
+        install(local_source(tmp_path / "src"), InstallRoot(tmp_path / "root"), Options())
     assert [p.name for p in (tmp_path / "root").iterdir()] == [".lock"]
 
 
@@ -171,7 +171,7 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
         (tmp_path / "src/a/big").write_bytes(os.urandom(500_000))
         (place / "root/there").mkdir(parents=True)
         with pytest.raises(PackRefused, match=r"No space left on device\): nothing was changed"):
-            install(local_source(tmp_path / "src"), Shelf(place / "root"), Options())
+            install(local_source(tmp_path / "src"), InstallRoot(place / "root"), Options())
         assert sorted(p.name for p in (place / "root").iterdir()) == [".lock", "there"]
     finally:
         subprocess.run(["umount", str(place)], check=True)
@@ -205,11 +205,11 @@ AT_ONCE = """
 import sys
 from pathlib import Path
 from vademecum.errors import ConfigError, PackRefused
-from vademecum.packs.arrivals import Options
-from vademecum.packs.fetching import local_source
+from vademecum.packs.incoming import Options
+from vademecum.packs.sources.fetching import local_source
 from vademecum.packs.install import install, uninstall
-from vademecum.packs.shelf import Shelf
-shelf = Shelf(Path(sys.argv[1], "root"))
+from vademecum.packs.install_root import InstallRoot
+shelf = InstallRoot(Path(sys.argv[1], "root"))
 for _ in range(10):
     if int(sys.argv[2]) % 2:
         install(local_source(Path(sys.argv[1], "src")), shelf, Options(force=True))
@@ -229,8 +229,8 @@ def test_eight_processes_at_once(tmp_path: Path) -> None:
     assert [one.wait(timeout=60) for one in all_of_them] == [0] * 8
     root = tmp_path / "root"
     assert len(content(root)) in {0, 4}
-    assert len(verify(root)) == len(content(root))
-    assert all(verdict.status == "ok" for verdict in verify(root))
+    assert len(verify(InstallRoot(root))[0]) == len(content(root))
+    assert all(verdict.status == "ok" for verdict in verify(InstallRoot(root))[0])
 
 
 def test_a_read_only_root(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_read_only_root(tmp_path: Path) -> None:
         pytest.skip("a read-only file system cannot be made here")
     try:
         with pytest.raises(ConfigError, match="make it writable"):
-            install(local_source(make(tmp_path / "src", "a")), Shelf(place / "root"), Options())
+            install(local_source(make(tmp_path / "src", "a")), InstallRoot(place / "root"), Options())
     finally:
         subprocess.run(["umount", str(place)], check=True)
 
@@ -254,8 +254,8 @@ def test_a_journal_that_came_with_a_project_writes_nothing_anywhere(place: Place
     journals: list[dict[str, object]] = [
         {"moves": [], "files": {str(target): "evil"}},
         {"moves": [], "files": {"../../../home/.bashrc": "evil"}},
-        {"moves": [{"name": "../../../home", "staged": False, "kept": False}], "files": {}},
-        {"moves": [{"name": "mine", "staged": False, "kept": False}], "root": 1},
+        {"moves": [{"place": "../../../home", "staged": False, "kept": False}], "files": {}},
+        {"moves": [{"place": "mine", "staged": False, "kept": False}], "root": 1},
     ]
     for journal in journals:
         document = {"moment": "20260101T000000.000000", "root": own.st_ino, **journal}
@@ -263,7 +263,10 @@ def test_a_journal_that_came_with_a_project_writes_nothing_anywhere(place: Place
         for words in (["list"], ["verify"], ["install", str(make(place.home / "src", "other"))]):
             done = place.vade(*words)
             code = 0 if words == ["list"] else 2
-            assert (done.code, "is none of this place" in done.err) == (code, True), (journal, done.err)
+            assert (done.code, "belongs to another directory" in done.err) == (code, True), (
+                journal,
+                done.err,
+            )
         assert not target.exists()
         assert (skills / "mine/SKILL.md").is_file()
         assert place.home.is_dir()

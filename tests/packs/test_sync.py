@@ -41,7 +41,7 @@ def test_edits_are_shown_and_kept(packed: Place) -> None:
     for part in (
         "-echo one\n+echo edited\n",
         "run.sh is no longer executable\n",
-        "blob differs, and is no text",
+        "blob was added, and is not text",
     ):
         assert part in done.out
     shutil.rmtree(packed.home / "cache")
@@ -72,7 +72,10 @@ def test_sync_makes_the_root_equal_to_the_lock(packed: Place) -> None:
     assert sorted(p.name for p in skills(packed).iterdir() if p.name[0] != ".") == ["a", "by-hand"]
     lock.write_text(before)
     shutil.rmtree(packed.home / "cache")
-    assert packed.vade("sync").out == "Restored: b\nNot in the lock: by-hand\n"
+    assert (
+        packed.vade("sync").out
+        == "Restored: b\nNot in the lock: by-hand\nvade lock NAME adopts a skill of your own.\n"
+    )
     assert lock.read_text() == before
 
 
@@ -95,7 +98,7 @@ def test_a_source_that_has_something_else_by_now(packed: Place) -> None:
     assert (done.code, "no longer has the 'a' that is locked" in done.err) == (5, True)
     assert not (skills(packed) / "a").exists()
     (packed.cwd / "both.zip").unlink()
-    assert packed.vade("sync").code == 4
+    assert packed.vade("sync").code == 1
     ages = packed.vade("outdated", "--json")
     assert (ages.code, {age["status"] for age in ages.json["skills"]}) == (1, {"gone"})
 
@@ -106,14 +109,14 @@ def test_locking_what_is_here(packed: Place) -> None:  # K4
     done = packed.vade("lock", "--json").json
     assert (done["changed"], done["skills"]) == (["a", "by-hand"], ["a", "b", "by-hand"])
     assert packed.vade("verify").code == 0
-    assert lock_of(packed)["by-hand"]["source"] == "here"
+    assert lock_of(packed)["by-hand"]["source"] == "local"
     assert lock_of(packed)["b"]["source"] == "./both.zip"
     assert packed.vade("outdated").out == "3 skills asked for, 3 up to date\n"
     assert packed.vade("update", "by-hand").code == 1
     shutil.rmtree(skills(packed) / "by-hand")
     done = packed.vade("sync")
     assert (done.code, "take it from version control" in done.err) == (5, True)
-    assert packed.vade("lock").out.startswith("Locked as it is: by-hand\n")
+    assert packed.vade("lock").out.startswith("No longer locked: by-hand (it is gone)\n")
     assert "by-hand" not in lock_of(packed)
     assert packed.vade("lock", "nope").code == 4
 

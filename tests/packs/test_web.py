@@ -11,11 +11,11 @@ import pytest
 from tests.packs.support import Answer, Web, make, serving
 from tests.support import Place
 from vademecum.errors import IntegrityFailed, PackRefused
-from vademecum.packs.download import Web as Way
-from vademecum.packs.fetching import Fetching
 from vademecum.packs.publishing import publish
-from vademecum.packs.sites import SCHEMA
-from vademecum.packs.sources import SiteSource
+from vademecum.packs.sources.download import Web as Way
+from vademecum.packs.sources.fetching import Fetching
+from vademecum.packs.sources.references import SiteSource
+from vademecum.packs.sources.sites import SCHEMA
 
 INDEX = "/.well-known/agent-skills/index.json"
 OLD_INDEX = "/.well-known/skills/index.json"
@@ -140,9 +140,9 @@ def test_a_site_that_means_harm(place: Place, web: Web, answer: Answer, words: s
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        (b"[", "no list of skills"),
+        (b"[", "not a list of skills"),
         (b'{"$schema": "https://example.org/9.9", "skills": []}', "update vademecum"),
-        (b'{"skills": [{"name": "../x", "files": ["SKILL.md"]}]}', "no name of a skill"),
+        (b'{"skills": [{"name": "../x", "files": ["SKILL.md"]}]}', "cannot name a skill"),
         (b'{"skills": [{"name": "a", "files": ["SKILL.md"]}, {"name": "a", "files": []}]}', "twice"),
         (b'{"skills": [{"name": "a", "files": ["SKILL.md", "../../evil"]}]}', "goes up"),
         (b'{"skills": [{"name": "a", "files": ["x"]}]}', "no SKILL.md"),
@@ -197,3 +197,23 @@ def test_a_digest_that_does_not_match_keeps_nothing(web: Web, tmp_path: Path) ->
 def test_nobody_there(place: Place) -> None:
     done = place.vade("install", "http://127.0.0.1:9/")
     assert (done.code, "could not be fetched" in done.err) == (1, True)
+
+
+def test_older_lists_quote_names_and_check_all_of_them_first(place: Place, tmp_path: Path) -> None:
+    document = b"---\nname: mine\ndescription: What it does.\n---\n"
+    files = ["SKILL.md", "50%25.md", "50%.md", "x.md#y", "a b?.md"]
+    offer = {"name": "mine", "description": "What it does.", "files": files}
+    folder = tmp_path / "site/.well-known/skills/mine"
+    folder.mkdir(parents=True)
+    for name in files:
+        (folder / name).write_bytes(document if name == "SKILL.md" else name.encode())
+    index = folder.parent / "index.json"
+    index.write_text(json.dumps({"skills": [offer]}))
+    with serving(tmp_path / "site") as web:
+        assert place.vade("install", f"{web.url}/").code == 0
+        skill = place.cwd / ".agent/skills/mine"
+        assert {name: (skill / name).read_text() for name in files[1:]} == {name: name for name in files[1:]}
+        index.write_text(json.dumps({"skills": [offer | {"files": [*files, "../../evil"]}]}))
+        web.asked.clear()
+        assert "goes up" in place.vade("install", f"{web.url}/", "--force").err
+        assert not any("/mine/" in path for path in web.asked)

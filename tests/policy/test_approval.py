@@ -214,3 +214,29 @@ def test_skill_digest_is_of_every_file(root: Path) -> None:
         digest = skill_digest(skill)
         assert digest not in seen
         seen.add(digest)
+
+
+def test_a_policy_that_fails_or_hangs_has_not_allowed_it() -> None:  # F1
+    released = threading.Event()
+
+    class Odd:
+        def __init__(self, way: str) -> None:
+            self._way = way
+
+        def decide(self, request: Request) -> Decision:
+            if self._way == "hangs":
+                released.wait()
+            if self._way == "raises":
+                raise RuntimeError("no answer")
+            return None if self._way == "nothing" else Decision(Effect.ALLOW, None, request.permission, "")  # type: ignore[return-value]
+
+    said = {}
+    for way in ("hangs", "raises", "nothing", "answers"):
+        patience = 0.05 if way == "hangs" else 10.0
+        said[way] = Gate(Odd(way), project=PROJECT, patience=patience).decide(REQUEST)
+    released.set()
+    assert [decision.effect.name for decision in said.values()] == ["DENY", "DENY", "DENY", "ALLOW"]
+    assert [said[way].reason for way in ("hangs", "raises")] == [
+        "the policy did not answer in time",
+        "the policy failed (RuntimeError)",
+    ]

@@ -36,8 +36,11 @@ from vademecum.tools.calls import DIRECT_TOOLS
         ("Read(docs/**)", [Bound("read_file", "docs/*")]),
         ("Glob", [Bound("list_dir")]),
         ("LS", [Bound("list_dir")]),
-        ("Edit", [Bound("write_file"), Bound("edit_file")]),
-        ("Write(./out/*.md)", [Bound("write_file", "out/*.md"), Bound("edit_file", "out/*.md")]),
+        ("Edit", [Bound("write_file"), Bound("edit_file"), Bound("save_output")]),
+        (
+            "Write(./out/*.md)",
+            [Bound(tool, "out/*.md") for tool in ("write_file", "edit_file", "save_output")],
+        ),
         ("*", [Bound("*")]),
         ("", []),
     ],
@@ -69,6 +72,8 @@ def test_every_tool_has_a_risk() -> None:
     assert {*DIRECT_TOOLS, "run_script"} == set(RISKS)
     assert [name for name, risk in RISKS.items() if risk is Risk.HIGH] == [
         "write_file",
+        "edit_file",
+        "save_output",
         "delete_file",
         "network_request",
     ]

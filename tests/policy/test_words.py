@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,13 +65,10 @@ def test_the_words_of_the_documents_are_understood(place: Place) -> None:  # H3,
     assert place.vade("list", "--json").code == 0
 
 
-def test_a_model_by_name_has_the_parameters_of_its_provider(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+def test_a_model_by_name_has_the_parameters_of_its_provider(place: Place) -> None:
     address = "http://127.0.0.1:9/v1"
     context = configured(place, model={"provider": "openai:one", "params": {"base_url": address}})
+    context = replace(context, env={**context.env, "OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"})
     for name, expected in (("openai:two", True), ("anthropic:three", False)):
         model: Any = model_for(context, name)
         assert str(model._client.base_url).startswith(address) is expected

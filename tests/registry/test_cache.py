@@ -37,13 +37,14 @@ def test_unchanged_documents_are_not_read_again(root: Path, cache: Path) -> None
     write_skill(
         root,
         "a",
-        "---\nname: a\ndescription: A.\nmetadata: {x: {y: z}, k: v}\nallowed-tools: r w\ntags: [t]\n---\n",
+        "---\nname: a\ndescription: A.\nmetadata: {x: {y: z}, k: v, secrets: [A_KEY]}\nallowed-tools: r w\ntags: [t]\n---\n",
     )
     write_skill(root, "g/b", "broken")
     first, second = build(root, cache), build(root, cache)
     assert (first.report.read, second.report.read) == (2, 0)
     assert without_times(first) == without_times(second)
     assert first.skills == second.skills
+    assert second.get("a").meta.secrets == ("A_KEY",)
 
 
 def test_every_kind_of_change_is_noticed(root: Path, cache: Path) -> None:

@@ -29,7 +29,14 @@ def test_skills_are_listed_from_metadata_alone(root: Path) -> None:
             "allowed_tools": None,
             "run_mode": "inline",
         },
-        "meta": {"version": None, "author": None, "license": None, "compatibility": None, "metadata": {}},
+        "meta": {
+            "version": None,
+            "author": None,
+            "license": None,
+            "compatibility": None,
+            "metadata": {},
+            "secrets": (),
+        },
         "diagnostics": [],
     }
 
@@ -222,6 +229,21 @@ def test_strict_and_lenient(root: Path) -> None:
     assert len(index_of(root)) == 0
     lenient = index_of(root, IndexOptions(reading=Reading(lenient=True)))
     assert [p.code for p in lenient.get("a").diagnostics] == ["unquoted-value"]
+
+
+def test_the_written_name_is_an_alias_of_the_repaired_one(root: Path, tmp_path: Path) -> None:
+    # A6: also for an index that comes from the cache, but never before a skill that really has the name
+    write_skill(root, "a", "---\nname: My PDF_Skill\ndescription: One.\n---\n")
+    write_skill(root, "b", "---\nname: acme/Forms\ndescription: Two.\n---\n")
+    options = IndexOptions(reading=Reading(lenient=True), cache=tmp_path / "cache")
+    for _ in range(2):
+        index = index_of(root, options)
+        assert [index.get(n).name for n in ("my-pdf-skill", "My PDF_Skill", "my pdf_skill")] == [
+            "my-pdf-skill"
+        ] * 3
+        assert index.get("acme/Forms").name == "acme-forms"
+    with pytest.raises(SkillNotFound):
+        index.get("My PDF_Skill", source="user")
 
 
 def test_refresh_all_or_only_what_changed(root: Path, tmp_path: Path) -> None:

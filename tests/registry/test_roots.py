@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+import pytest
+
 from tests.support import Place, write_skill
-from vademecum import load_config
+from vademecum import ConfigError, load_config
 from vademecum.registry.roots import BUILTIN_ROOT, Root, default_roots
 
 
@@ -66,12 +69,74 @@ def test_walks_up_to_the_repository_root_and_the_nearest_wins(place: Place) -> N
     assert place.build().get("x").description == "top"
 
 
-def test_without_a_repository_only_the_working_directory_counts(tmp_path: Path) -> None:
-    write_skill(tmp_path, ".agent/skills/above")
-    (tmp_path / "here").mkdir()
+def test_without_a_repository_the_nearest_agent_directory_ends_the_search(tmp_path: Path) -> None:
+    # B2
+    write_skill(tmp_path, ".agent/skills/far")
+    write_skill(tmp_path / "app", ".agent/skills/near")
+    deep = tmp_path / "app" / "src" / "web"
+    write_skill(deep.parent, ".claude/skills/between")
+    deep.mkdir(parents=True)
     (tmp_path / "home").mkdir()
-    names = [skill.name for skill in Place(tmp_path / "here", tmp_path / "home").build()]
-    assert "above" not in names
+    names = [skill.name for skill in Place(deep, tmp_path / "home").build()]
+    assert ("near" in names, "between" in names, "far" in names) == (True, True, False)
+
+
+def test_the_search_never_reaches_the_home_directory_or_above(tmp_path: Path) -> None:
+    # B2
+    home = tmp_path / "home"
+    write_skill(tmp_path, ".agent/skills/above")
+    write_skill(home, ".agent/skills/mine")
+    (home / "work" / "app").mkdir(parents=True)
+    index = Place(home / "work" / "app", home).build()
+    assert "above" not in [skill.name for skill in index]
+    assert index.get("mine").source == "user"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to another user")
+def test_an_agent_directory_of_another_user_does_not_count(tmp_path: Path) -> None:
+    write_skill(tmp_path, ".agent/skills/planted")
+    os.chown(tmp_path / ".agent", 12345, 12345)
+    for name in ("here", "home"):
+        (tmp_path / name).mkdir()
+    assert "planted" not in [s.name for s in Place(tmp_path / "here", tmp_path / "home").build()]
+
+
+def test_order_of_the_levels_can_be_set(place: Place) -> None:
+    # B4
+    write_skill(place.cwd, ".agent/skills/x", "---\nname: x\ndescription: project\n---\n")
+    write_skill(place.cwd, ".agent/skills/file-diff", "---\nname: file-diff\ndescription: mine\n---\n")
+    write_skill(place.home, ".agent/skills/x", "---\nname: x\ndescription: user\n---\n")
+    assert place.build().get("x").description == "project"
+    configure(place.home, precedence=["builtin", "user"])
+    index = place.build()
+    assert (index.get("x").source, index.get("file-diff").source) == ("user", "builtin")
+    assert [o.reason for c in index.report.conflicts for o in c.overridden] == ["lower-root"] * 2
+    assert [root.source for root in index.roots][:2] == ["builtin", "user"]
+    # What the user put first stays first, whatever a project says.
+    configure(place.cwd, precedence=["project"])
+    assert place.build().get("x").source == "user"
+    assert load_config(place.context).without_effect == ("precedence",)
+
+
+def test_a_project_orders_the_levels_if_the_user_does_not(place: Place) -> None:
+    # B4
+    write_skill(place.cwd, ".agent/skills/x")
+    write_skill(place.home, ".agent/skills/x")
+    configure(place.cwd, precedence=["user"])
+    assert place.build().get("x").source == "user"
+
+
+def test_a_level_is_named_once(place: Place) -> None:
+    # N1
+    for levels, words in ((["user", "user"], "names a level twice"), (["users"], "'project', 'user'")):
+        configure(place.cwd, precedence=levels)
+        with pytest.raises(ConfigError, match=words):
+            load_config(place.context)
+
+
+def configure(where: Path, **settings: object) -> None:
+    (where / ".agent").mkdir(exist_ok=True)
+    (where / ".agent" / "config.json").write_text(json.dumps(settings))
 
 
 def test_home_is_never_a_project(tmp_path: Path) -> None:

@@ -71,7 +71,10 @@ def test_count_is_bounded_and_said(root: Path) -> None:
     assert index_of(root, IndexOptions(scan=ScanSettings(max_directories=20))).report.ignored == ()
     index = index_of(root, IndexOptions(scan=ScanSettings(max_directories=5)))
     assert [skill.name for skill in index] == ["s00", "s01", "s02", "s03", "s04"]
-    assert list(reasons(index).values()) == ["too-many"]
+    assert reasons(index) == {"s05": "too-many"}
+    for most, hidden in ((5, "at least 5 skills were"), (15, "5 skills were"), (19, "1 skill was")):
+        (left_out,) = index_of(root, IndexOptions(scan=ScanSettings(max_directories=most))).report.ignored
+        assert f"so {hidden} not read: split it, or raise scan.max_directories" in left_out.reason.message
 
 
 def test_linked_directories_and_linked_documents(root: Path, tmp_path: Path) -> None:

@@ -267,13 +267,14 @@ def test_hidden_skills_neither_appear_nor_change_the_ranking(root: Path, cache: 
         assert finder.search(query) == expected.search(query)
 
 
-def test_identical_copies_count_once(root: Path, cache: Path) -> None:
-    # The same text under two names: the first by name stands for both.
-    for name in ("b-copy", "a-copy"):
+def test_skills_with_the_same_text_are_all_found(root: Path, cache: Path) -> None:
+    for name in ("beta", "alpha"):
         skill(root, name, "Fold paper cranes.", "Fold.")
-    assert names(Finder(index_at(root, cache)), "cranes") == ["a-copy"]
-    shutil.rmtree(root / "a-copy")
-    assert names(Finder(index_at(root, cache)), "cranes") == ["b-copy"]
+    finder = Finder(index_at(root, cache))
+    assert names(finder, "cranes") == ["alpha", "beta"]
+    assert names(finder, "beta")[0] == "beta"
+    shutil.rmtree(root / "alpha")
+    assert names(Finder(index_at(root, cache)), "cranes") == ["beta"]
 
 
 def test_ties_go_to_the_higher_root_then_to_the_name(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vademecum.search.engine import analyzer
 from vademecum.search.matches import Matches
+from vademecum.search.text_index import analyzer
 from vademecum.skill.words import prepared
 
 
@@ -25,7 +25,8 @@ def words(text: str) -> list[str]:
         ("ＰＤＦ　ｆｏｒｍ", ["pdf", "form"]),
         ("技能说明", ["技能", "能说", "说明"]),
         ("图", ["图"]),
-        ("ファイル比較", ["ファ", "ァイ", "イル", "ル比", "比較"]),
+        ("簡歷", ["简历"]),
+        ("ファイル比較", ["ファ", "ァイ", "イル", "ル比", "比较"]),
         ("한국어 기술", ["한국", "국어", "기술"]),
         ("用PDF表单", ["用", "pdf", "表单"]),
         ("C++ & C#!", ["c", "c"]),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,17 +19,32 @@ from mcp.shared.exceptions import MCPError
 
 from tests.support import VADE, Place, write_skill
 from vademecum import Agent, Budget, Toolkit
-from vademecum.agent.loop import Settings
+from vademecum.agent.model_calls import Settings
 from vademecum.errors import Declined
-from vademecum.models.by_script import Scripted
+from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer, Question
 from vademecum.runs.reading import read_run
+from vademecum.sandbox.choose import probe
 from vademecum.session.place import Place as SessionPlace
 from vademecum.session.schemas import ALL_TOOLS
 from vademecum.session.session import Session
 
 OK = ""
 KIT = {"skill": "tool-kit"}
+# Whatever a script finds at its argument: names and contents.
+READS = """
+import os, sys
+for word in sys.argv[1:]:
+    path = word.removeprefix("--from=")
+    for place, _, files in sorted(os.walk(path)):
+        for file in sorted(files):
+            print(os.path.join(place, file) if "runs/2" not in place else "", end=" ")
+            text = open(os.path.join(place, file), "rb").read()
+            print([word for word in ("KEY", "OTHER") if word in str(text) and "skills" not in place])
+    print(os.path.isfile(path))
+"""
+# Whatever a command sees of the project: names and contents.
+SEARCH = "find . -path ./.agent/runs -prune -o -type f -print | sort; grep -rsE --exclude-dir=skills 'KEY|OTHER' . | sort"
 # Name, arguments, and the code that comes of it, in the order in which every caller makes them.
 TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("search_skills", {"query": "useful things"}, OK),
@@ -71,6 +86,38 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("run_script", KIT | {"relative_path": "ok.py", "args": ["secret.key"]}, OK),
     ("run_script", KIT | {"relative_path": "ok.py", "files": ["gone.txt"]}, "missing"),
     ("run_script", KIT | {"relative_path": "ok.py", "files": ["/etc/passwd"]}, "missing"),
+    ("run_script", KIT | {"relative_path": "ok.py", "args": ["data", "--from=data/c.csv", "none/x.txt"]}, OK),
+    ("run_script", KIT | {"relative_path": "ok.py", "files": ["data/*.csv"]}, OK),
+    ("run_script", KIT | {"relative_path": "ok.py", "files": ["*.none"]}, "missing"),
+    ("run_script", KIT | {"relative_path": "ok.py", "files": ["../outside.txt"]}, "path-refused"),
+    ("run_script", KIT | {"relative_path": "ok.py", "args": ["../outside.txt"]}, OK),
+    ("run_script", KIT | {"relative_path": "ok.py", "copy": ["data"]}, OK),
+    ("run_script", KIT | {"relative_path": "ok.py", "network": ["declined.example.org"]}, "declined"),
+    ("run_script", KIT | {"relative_path": "ok.py", "network": ["not a host"]}, "url"),
+    ("run_script", KIT | {"relative_path": "makes.py", "args": ["a.txt"]}, OK),
+    ("read_file", {"path": "output:1/out/made.txt"}, OK),
+    ("read_file", {"path": "output:1/../made.txt"}, "missing"),
+    ("read_file", {"path": "output:9/out/made.txt"}, "missing"),
+    ("run_script", KIT | {"relative_path": "ok.py", "args": ["output:1/out/made.txt"]}, OK),
+    ("save_output", {"output": "output:1/out/made.txt", "path": "saved.txt"}, OK),
+    ("save_output", {"output": "output:1/out/made.txt", "path": ".git/hooks/x"}, "denied"),
+    ("save_output", {"output": "output:1/out/made.txt", "path": ".agent/skills/tool-kit/x"}, "denied"),
+    ("save_output", {"output": "output:1/out/made.txt", "path": "declined.txt"}, "declined"),
+    ("save_output", {"output": "output:1/gone.txt"}, "missing"),
+    ("run_command", {"argv": ["cat", "a.txt"]}, OK),
+    ("run_command", {"argv": ["cat", "secret.key", ".agent/skills/hidden/SKILL.md"]}, OK),
+    ("run_command", {"argv": ["cat", "data/c.csv"], "reads": ["data"]}, OK),
+    ("run_command", {"argv": ["no-such-program"]}, "no-program"),
+    ("run_command", {"argv": ["declined"]}, "no-program"),
+    ("run_command", {"argv": ["ls", "declined"]}, "declined"),
+    ("run_command", {"argv": ["true"], "writes": [".git"]}, "denied"),
+    ("run_command", {"argv": ["true"], "writes": ["."]}, "denied"),
+    ("run_command", {"argv": ["true"], "reads": ["secret.key"]}, "missing"),
+    ("run_command", {"argv": []}, "arguments"),
+    ("edit_file", {"path": "b.txt", "old": "b", "new": "c"}, OK),
+    ("edit_file", {"path": "b.txt", "old": "b", "new": "c"}, "not-unique"),
+    ("edit_file", {"path": "secret.key", "old": "KEY", "new": "x"}, "missing"),
+    ("edit_file", {"path": ".git/config", "old": "x", "new": "y"}, "denied"),
     ("read_file", {"path": "a.txt"}, OK),
     ("read_file", {"path": "a.txt", "first_line": 2, "lines": 1}, OK),
     ("read_file", {"path": "gone.txt"}, "missing"),
@@ -101,12 +148,114 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("network_request", {"url": "http://127.0.0.1:9/"}, "denied"),
     ("network_request", {"url": "ftp://example.org/"}, "url"),
     ("network_request", {"url": "http://example.org/", "headers": {"Host": "x"}}, "header"),
+    # Ways round a rule. What is asked about is declined here by its name, which shows that it was asked.
+    *(
+        ("write_file", {"path": path, "content": "x"}, "denied")
+        for path in (
+            "sub/.git",
+            "sub/.git/config",
+            "data//.git",
+            ".GIT/config",
+            "\uff0egit/config",
+            ".agent/new.json",
+            ".agent/skills/tool-kit/SKILL.md",
+            ".claude/skills/x/SKILL.md",
+            "data/.codex/skills/x/SKILL.md",
+            ".envrc",
+            "data/.bashrc",
+            ".vscode/tasks.json",
+            ".claude/settings.json",
+            "data/HEAD",
+            "x.pth",
+            "into-git/config",
+            "locked/x",
+            "caf\u00e9/x",
+            "cafe\u0301/x",
+        )
+    ),
+    *(
+        ("delete_file", {"path": path}, "denied")
+        for path in (
+            ".git/config",
+            ".agent/skills/tool-kit/SKILL.md",
+            "into-git/config",
+            "locked/kept",
+            "into-skill",
+        )
+    ),
+    *(
+        (tool, {"path": path, **more}, "missing")
+        for path in (
+            "hard-link.md",
+            "into-skill",
+            ".agent/skills/hidden",
+            "caf\u00e9.txt",
+            "cafe\u0301.txt",
+            ".agent/skills/tool-kit/references/secret.md",
+            ".agent/runs/20200101-000000-0000000/observations/x",
+        )
+        for tool, more in (("read_file", {}), ("grep", {"pattern": "."}), ("list_dir", {}))
+    ),
+    *(
+        ("read_file", {"path": path}, "declined")
+        for path in (
+            ".env.declined",
+            "data/declined.pem",
+            ".aws/declined",
+            "id_rsa.declined",
+        )
+    ),
+    *(
+        ("run_script", KIT | {"relative_path": "reads.py", "args": [word]}, OK)
+        for word in (
+            "secret.key",
+            "--from=secret.key",
+            "hard-link.md",
+            "into-skill",
+            ".agent",
+            ".",
+        )
+    ),
+    ("run_command", {"argv": ["sh", "-c", SEARCH]}, OK),
+    ("run_command", {"argv": ["cat", "hard-link.md", "into-skill"], "reads": ["."]}, OK),
+    ("run_command", {"argv": ["sh", "-c", "echo x > a.txt; echo x > .git/config; touch new"]}, OK),
+    ("run_command", {"argv": ["forbidden", "x"]}, "denied"),
+    ("run_command", {"argv": ["/usr/bin/forbidden"]}, "denied"),
+    (
+        "run_command",
+        {"argv": ["sh", "-c", "mkdir free/.git; echo x > free/.git/config"], "writes": ["free"]},
+        "denied",
+    ),
+    ("run_command", {"argv": ["sh", "-c", "echo x > free/HEAD"], "writes": ["free"]}, "denied"),
+    ("run_command", {"argv": ["true"], "writes": ["linked"]}, "linked"),
+    *(
+        ("run_command", {"argv": ["true"], "network": [host]}, "denied")
+        for host in (
+            "evil.example.org",
+            "EVIL.example.org.",
+            "evil.example.org:8080",
+            "*",
+        )
+    ),
+    *(
+        ("network_request", {"url": f"http://{host}/"}, "denied")
+        for host in (
+            "evil.example.org",
+            "evil.example.org.:81",
+            "2130706433",
+            "[::ffff:127.0.0.1]",
+            "localhost:1",
+        )
+    ),
     ("fly", {}, "no-tool"),
     ("unload_skill", KIT, OK),
     ("run_script", KIT | {"relative_path": "ok.py"}, "not-loaded"),
     ("skill", {"name": "narrow"}, OK),
     ("read_file", {"path": "a.txt"}, OK),
     ("write_file", {"path": "b.txt", "content": "x"}, "denied"),
+    ("edit_file", {"path": "b.txt", "old": "c", "new": "d"}, "denied"),
+    ("save_output", {"output": "output:1/out/made.txt", "path": "other.txt"}, "denied"),
+    ("run_command", {"argv": ["ls"]}, "denied"),
     ("delete_file", {"path": "b.txt"}, "denied"),
 ]
 
@@ -119,9 +268,11 @@ class Came:
     project: str
 
 
-@pytest.fixture
-def prepared(tmp_path: Path) -> Callable[[str], Place]:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Place]:
     """A project, the same for each caller, and rules of the user for it."""
+
+    tmp_path = tmp_path_factory.mktemp("callers")
 
     def prepare(name: str) -> Place:
         place = Place(tmp_path / name / "project", tmp_path / name / "home")
@@ -132,8 +283,18 @@ def prepared(tmp_path: Path) -> Callable[[str], Place]:
             ("b.txt", "b\n"),
             ("data/c.csv", "x,y\n1,2\n"),
             ("secret.key", "KEY\n"),
+            ("locked/kept", "kept\n"),
+            ("free/x", "x\n"),
+            ("linked/x", "x\n"),
+            ("cafe\u0301.txt", "KEY\n"),
+            (".env.declined", "KEY\n"),
+            ("data/declined.pem", "KEY\n"),
+            (".aws/declined", "KEY\n"),
+            ("id_rsa.declined", "KEY\n"),
+            (".git/config", "old\n"),
+            (".agent/runs/20200101-000000-0000000/observations/x", "OTHER\n"),
         ):
-            (place.cwd / file).parent.mkdir(exist_ok=True)
+            (place.cwd / file).parent.mkdir(parents=True, exist_ok=True)
             (place.cwd / file).write_text(text)
         (place.cwd / "binary").write_bytes(b"a\0b")
         (place.cwd / "out").symlink_to("/etc/passwd")
@@ -149,8 +310,12 @@ def prepared(tmp_path: Path) -> Callable[[str], Place]:
         (kit / "references/out.md").symlink_to("/etc/passwd")
         (kit / "scripts").mkdir()
         shows = "import os, sys\nprint(sys.argv[1:], sorted(os.listdir('.')))\n"
+        (kit / "scripts/reads.py").write_text(READS)
         for script in ("ok.py", "denied.py", "declined.py", "odd.xyz"):
             (kit / "scripts" / script).write_text(shows)
+        (kit / "scripts/makes.py").write_text(
+            "import os\nos.mkdir('out')\nopen('out/made.txt', 'w').write('made\\n')\n"
+        )
         (kit / "scripts/fails.py").write_text("import sys\nsys.exit(3)\n")
         for other, fields in (
             ("hidden", ""),
@@ -160,8 +325,18 @@ def prepared(tmp_path: Path) -> Callable[[str], Place]:
             write_skill(
                 skills, other, f"---\nname: {other}\ndescription: The {other} one.\n{fields}---\n# {other}\n"
             )
+        os.link(skills / "hidden/SKILL.md", place.cwd / "hard-link.md")
+        os.link(place.cwd / ".git/config", place.cwd / "linked/config")
+        (place.cwd / "into-skill").symlink_to(".agent/skills/hidden/SKILL.md")
+        (place.cwd / "into-git").symlink_to(".git")
         denied = (
             ("read", "secret.key"),
+            ("read", "caf\u00e9.txt"),
+            ("write", "caf\u00e9/*"),
+            ("write", "locked/*"),
+            ("delete", "locked/*"),
+            ("command", "forbidden *"),
+            ("network", "evil.example.org"),
             ("skill", "hidden"),
             ("script", "tool-kit/scripts/denied.py"),
             ("resource", "tool-kit/references/secret.md"),
@@ -207,18 +382,35 @@ def by_session(place: Place) -> list[tuple[str, Came]]:
     return found
 
 
-def test_the_table(prepared: Callable[[str], Place]) -> None:
+@pytest.fixture(scope="module")
+def expected(prepared: Callable[[str], Place]) -> list[tuple[str, Came]]:
+    """Return what a session itself gives."""
+    return by_session(prepared("session"))
+
+
+def test_the_table(expected: list[tuple[str, Came]]) -> None:
     assert len(TABLE) >= 60
-    found = by_session(prepared("session"))
+    found = expected
     wrong = [(row, code, seen.text) for row, (code, seen) in zip(TABLE, found, strict=True) if code != row[2]]
     assert wrong == []
+    for row, (_, seen) in zip(TABLE, found, strict=True):
+        # Under Landlock a command can see the names of what it cannot read.
+        names = "" if SEARCH in str(row) and not probe("bubblewrap").sandbox else "|hidden|hard-link|secret"
+        if row[1].get("relative_path") == "reads.py" or SEARCH in str(row):
+            assert not re.search(f"KEY|OTHER|Hidden|hush{names}", seen.text), row
     projects = [seen.project for _, seen in found]
     changes = [number for number in range(1, len(TABLE)) if projects[number] != projects[number - 1]]
-    assert [TABLE[number][1].get("path") for number in changes] == ["new/out.txt", "a.txt", "new/out.txt"]
+    assert [TABLE[number][1].get("path") for number in changes] == [
+        "saved.txt",
+        "b.txt",
+        "new/out.txt",
+        "a.txt",
+        "new/out.txt",
+    ]
 
 
-def test_toolkit(prepared: Callable[[str], Place]) -> None:
-    expected, place = by_session(prepared("session")), prepared("toolkit")
+def test_toolkit(prepared: Callable[[str], Place], expected: list[tuple[str, Came]]) -> None:
+    place = prepared("toolkit")
     kit = Toolkit(place.build(), context=place.context, approver=Reader(), tools=ALL_TOOLS)
     for (name, arguments, _), wanted in zip(TABLE, expected, strict=True):
         try:
@@ -246,7 +438,7 @@ def action(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 FINAL = {"action": {"type": "final_answer", "payload": {"text": "done"}}}
-LIMITS = Budget(turns=500, tool_calls=500, script_runs=500, context_chars=10_000_000)
+LIMITS = Budget(turns=500, tool_calls=500, script_runs=500, context_tokens=10_000_000)
 
 
 def observations(place: Place, agent: Agent) -> list[tuple[str, Came]]:
@@ -261,12 +453,10 @@ def observations(place: Place, agent: Agent) -> list[tuple[str, Came]]:
     return found
 
 
-def test_agent(prepared: Callable[[str], Place]) -> None:
+def test_agent(prepared: Callable[[str], Place], expected: list[tuple[str, Came]]) -> None:
     place = prepared("agent")
     rows = [row for row in TABLE if row[0] != "fly"]  # which is not an action, and would be sent back
-    expected = [
-        each for each, row in zip(by_session(prepared("session")), TABLE, strict=True) if row[0] != "fly"
-    ]
+    wanted_rows = [each for each, row in zip(expected, TABLE, strict=True) if row[0] != "fly"]
     model = Scripted([*(action(name, arguments) for name, arguments, _ in rows), FINAL])
     agent = Agent(
         model,
@@ -278,18 +468,20 @@ def test_agent(prepared: Callable[[str], Place]) -> None:
     )
     found = observations(place, agent)
     assert [code for code, _ in found] == [row[2] for row in rows]
-    for (name, _, code), (_, seen), (_, wanted) in zip(rows, found, expected, strict=True):
+    for (name, _, code), (_, seen), (_, wanted) in zip(rows, found, wanted_rows, strict=True):
         if name != "skill" or code:  # the instructions are elsewhere in the prompt
             assert seen.text == wanted.text, name
     last = came("", place).project
     assert last == expected[-1][1].project
 
 
-def test_child_agent(prepared: Callable[[str], Place]) -> None:
+def test_child_agent(prepared: Callable[[str], Place], expected: list[tuple[str, Came]]) -> None:
     """A child has one skill and is offered no other: its direct tools do what everybody's do."""
-    numbers = [n for n, (_, given, _) in enumerate(TABLE) if {"path", "url", "pattern"} & set(given)][:-3]
+    direct = {"path", "url", "pattern", "argv"}  # of files and hosts, not of outputs, which it has none of
+    numbers = [
+        n for n, (_, given, _) in enumerate(TABLE) if direct & set(given) and "output:" not in str(given)
+    ][:-5]
     rows = [TABLE[number] for number in numbers]
-    expected = by_session(prepared("session"))
     place = prepared("child")
     write_skill(
         place.cwd / ".agent/skills",
@@ -308,17 +500,17 @@ def test_child_agent(prepared: Callable[[str], Place]) -> None:
     )
     assert agent.run("do it").status in {"done", "refused"}
     runs = place.cwd / ".agent/runs"
-    (child,) = [run for run in sorted(runs.glob("2*")) if b'"parent"' in (run / "events.jsonl").read_bytes()]
-    found = [event for event in read_run(runs, child.name).events if event.type == "observation"]
+    (child,) = [run for run in runs.glob("2*/events.jsonl") if b'"parent"' in run.read_bytes()]
+    found = [event for event in read_run(runs, child.parent.name).events if event.type == "observation"]
     assert [event.data["code"] for event in found] == [row[2] for row in rows]
     for number, row, event in zip(numbers, rows, found, strict=True):
-        if row[0] not in {"list_dir", "grep"}:  # there is one skill more to see
-            kept = (runs / child.name / event.data["kept"]).read_text()
+        if row[0] not in {"list_dir", "grep"} and SEARCH not in str(row):  # there is one skill more to see
+            kept = (child.parent / event.data["kept"]).read_text()
             assert came(kept, place).text == expected[number][1].text
 
 
-def test_mcp(prepared: Callable[[str], Place]) -> None:
-    expected, place = by_session(prepared("session")), prepared("mcp")
+def test_mcp(prepared: Callable[[str], Place], expected: list[tuple[str, Came]]) -> None:
+    place = prepared("mcp")
 
     async def answer(_context: object, params: Any) -> types.ElicitResult:
         said: dict[str, Any] = {"answer": "allow once"}
@@ -346,17 +538,19 @@ def test_mcp(prepared: Callable[[str], Place]) -> None:
     anyio.run(limited)
 
 
-def test_exec(prepared: Callable[[str], Place]) -> None:
+def test_exec(prepared: Callable[[str], Place], expected: list[tuple[str, Came]]) -> None:
     """The person names the skill, so it is active; what needs an answer has --yes."""
-    expected, place = by_session(prepared("session")), prepared("exec")
-    exits = {OK: 0, "denied": 3, "missing": 4, "path-refused": 1, "interpreter": 1}
-    tried = 0
+    place = prepared("exec")
+    exits = {OK: 0, "denied": 3, "missing": 4, "path-refused": 3, "interpreter": 1}
+    tried, before = 0, came("", place)
     for (name, arguments, code), (_, wanted) in zip(TABLE, expected, strict=True):
-        # A file elsewhere is the person's to name.
-        if name != "run_script" or code not in exits or "/etc/passwd" in arguments.get("files", ()):
+        # A file elsewhere is the person's to name; a command of its own has no outputs of others.
+        apart = ("/etc/passwd", "outside.txt", "output:", "['.']")
+        if name != "run_script" or code not in exits or any(word in str(arguments) for word in apart):
             continue
         tried += 1
         files = [word for file in arguments.get("files", ()) for word in ("--file", file)]
+        files += [word for directory in arguments.get("copy", ()) for word in ("--copy", directory)]
         done = place.vade(
             "exec",
             "--yes",
@@ -366,12 +560,15 @@ def test_exec(prepared: Callable[[str], Place]) -> None:
             arguments["relative_path"],
             *arguments.get("args", ()),
         )
-        if "denied.py" in arguments["relative_path"] or "secret.key" in json.dumps(arguments):
+        if any(
+            word in json.dumps(arguments) for word in ("denied.py", "secret.key", "hard-link", "into-skill")
+        ):
             assert done.code == 3, arguments  # a person is told that a rule denies it, and which one
             assert "of the user's configuration: deny" in done.err
         elif code:
             assert done.code == exits[code], arguments
             assert came(done.err, place).text.removeprefix("vade: ").strip() == wanted.text, arguments
         else:
-            assert came(done.json["text"], place) == wanted, arguments
+            assert came(done.json["text"], place).text == wanted.text, arguments
     assert tried >= 10
+    assert came("", place) == before

@@ -10,6 +10,7 @@ GUARDED = (
     "policy.gate",
     "sandbox.process",
     "tools.network",
+    "tools.proxy",
     "tools.reading",
     "tools.script",
     "tools.snapshot",
@@ -24,7 +25,6 @@ ALLOWED = {
     "cli.permissions": "explains a decision in words",
     "cli.linking": "puts skills where other agents look, and asks the person",
     "evals.confined": "runs the checks of a case, not of a model",
-    "packs.download": "fetches a pack by the same rules on addresses",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +18,13 @@ from tests.models.server import serving
 from tests.support import Place, write_skill
 from vademecum import Agent, Policy, Toolkit
 from vademecum.errors import Declined, VademecumError
-from vademecum.models.by_script import Scripted
+from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
 from vademecum.policy.base import Effect
 from vademecum.policy.engine import allowing
 from vademecum.runs.reading import read_run
 from vademecum.session.base import Deferred, Result
+from vademecum.session.explain import explain
 from vademecum.session.place import Place as SessionPlace
 from vademecum.session.schemas import ALL_TOOLS
 from vademecum.session.session import Session
@@ -33,6 +35,7 @@ from vademecum.tools.calls import (
     ListDir,
     NetworkRequest,
     ReadFile,
+    RunCommand,
     RunScript,
     UnloadSkill,
     UseSkill,
@@ -232,7 +235,7 @@ def test_a_conversation_of_the_agent_keeps_its_skills_but_not_its_answers(place:
     assert [skill.name for skill in session.active] == ["greeter"]
     assert len(asked) == 1
     conversation.run("second")
-    assert "skill greeter (source project)" in model.seen[-1][1].content  # its instructions too
+    assert any("skill greeter (source project)" in message.content for message in model.seen[-1])
     assert len(asked) == 2  # each message of a chat is a run of its own
     assert [skill.name for skill in session.active] == ["greeter"]
     assert agent.conversation().session.active == ()
@@ -577,8 +580,36 @@ def test_explain_says_what_a_run_would_do(place: Place) -> None:
         ("delete", "a.txt", DeleteFile("a.txt")),
     ):
         (place.cwd / ".env").write_text("KEY=1")
-        said = session.explain(permission, [resource]).effect is Effect.ALLOW
+        said = explain(session, permission, [resource]).effect is Effect.ALLOW
         assert said == session.call(call).ok, resource
+    assert "name it with --allow" in explain(session, "write", ["docs/a.md"]).remedy
+
+
+def test_advice_that_is_followed_leads_to_a_yes(place: Place) -> None:
+    config = place.home / ".agent/config.json"
+    config.parent.mkdir()
+    reaches = RunScript("greeter", "hello.py", network=["example.org"])
+    for call in (RunScript("greeter", "hello.py"), reaches, RunCommand(["true"]), ReadFile(".env")):
+        (place.cwd / ".env").write_text("KEY=1")
+        config.write_text("{}")
+        for again in (False, True):
+            session = session_of(place, Nobody())
+            session.call(UseSkill("greeter"))
+            result = session.call(call)
+            assert (result.code == "") == again, result
+            rules = re.findall(r"add (\{.*?\}) at", result.advice)
+            config.write_text(f'{{"permissions": [{", ".join(rules)}]}}')
+    for allowed in ([], allowing(["write_file"])):
+        session = Session(
+            place.build(),
+            place=SessionPlace.at(place.context),
+            policy=Policy.load(place.context, run=allowed),
+            approver=Nobody(),
+        )
+        result = session.call(WRITE)
+        assert result.ok == bool(allowed)
+        assert allowed or "add " not in result.advice  # such a rule would not do, --allow does
+        assert allowed or "name it with --allow" in result.advice
 
 
 def test_a_child_is_bounded_by_its_parent(place: Place) -> None:  # F5

@@ -169,10 +169,26 @@ def test_a_bound_that_cannot_be_read_allows_nothing() -> None:
 def test_angle_brackets_can_be_let_through() -> None:
     open_reading = Reading(block_angle_brackets=False)
     assert parsed("name: pdf\ndescription: a <b>", open_reading).description == "a <b>"
-    # They are no matter where no model looks.
-    assert parsed(f"{BASE}\nauthor: Ada <ada@example.org>").valid
     # The indicator of a folded block is not a value.
     assert parsed("name: pdf\ndescription: >\n  Fill in forms.").valid
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "author: Ada <ada@example.org>",
+        "metadata:\n  k: a <b>",
+        "x-other: '>'",
+        "tags: [a, <b>]",
+        "license: <MIT>",
+    ],
+)
+def test_angle_brackets_in_a_field_that_no_model_sees_are_a_remark(line: str) -> None:
+    # A4
+    document = parsed(f"{BASE}\n{line}")
+    assert [(p.code, p.severity, p.line) for p in document.problems] == [("angle-bracket", "warning", 4)]
+    assert codes(parsed(f"{BASE}\n{line}", Reading(block_angle_brackets=False))) == []
+    assert codes(parsed(f"{BASE}\nmetadata:\n  k: >\n    folded")) == []
 
 
 def test_name_that_differs_from_its_directory_is_a_remark() -> None:
@@ -189,6 +205,47 @@ def test_nested_values_are_dropped_where_they_are_not_read() -> None:
     assert document.valid
     assert document.meta.metadata == {"k": "v"}
     assert sorted(codes(document)) == ["nested-value", "nested-value"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "secrets", "found"),
+    [
+        ("metadata: {secrets: A_KEY B_KEY}", ("A_KEY", "B_KEY"), []),
+        ('metadata: {secrets: "A_KEY, B_KEY,A_KEY"}', ("A_KEY", "B_KEY"), []),
+        ("metadata:\n  secrets:\n  - A_KEY\n  - B_KEY", ("A_KEY", "B_KEY"), []),
+        (
+            'metadata: {"openclaw": {"requires": {"env": ["A_KEY"], "bins": ["x"]}}}',
+            ("A_KEY",),
+            ["nested-value"],
+        ),
+        (
+            "metadata:\n  clawdbot:\n    x: {env: [NO]}\n    requires:\n      env: [A_KEY]",
+            ("A_KEY",),
+            ["nested-value"],
+        ),
+        ("metadata: {moltbot: {requires: {env: A_KEY}}, k: v}", ("A_KEY",), ["nested-value"]),
+        (
+            "metadata: {openclaw: {requires: {env: [B, A]}}, clawdbot: {requires: {env: [A, C]}}}",
+            ("B", "A", "C"),
+            ["nested-value", "nested-value"],
+        ),
+        ("metadata: {openclaw: {requires: {env: [[A]]}}}", (), ["nested-value"]),
+        ("metadata: {openclaw: {requires: [A]}}", (), ["nested-value"]),
+        ("metadata: {other: {requires: {env: [A]}}}", (), ["nested-value"]),
+        ("metadata: {secrets: A_KEY LD_PRELOAD a-b}", ("A_KEY",), ["secret-name"]),
+        ("requires: {env: [A]}", (), ["nested-value"]),
+    ],
+)
+def test_secrets_that_scripts_want(metadata: str, secrets: tuple[str, ...], found: list[str]) -> None:
+    # A4, P4
+    document = parsed(f"{BASE}\n{metadata}")
+    assert (document.valid, document.meta.secrets, codes(document)) == (True, secrets, found)
+
+
+def test_there_is_an_end_to_secrets() -> None:
+    many = " ".join(f"KEY_{number}" for number in range(60))
+    document = parsed(f"{BASE}\nmetadata: {{secrets: {many}}}")
+    assert (len(document.meta.secrets), codes(document)) == (50, ["secret-name"])
 
 
 def test_hidden_characters_are_removed_with_a_remark() -> None:
@@ -229,11 +286,98 @@ def test_lenient_reading_never_makes_up_an_empty_name() -> None:
         ("a: b\n\n  second: paragraph", "a: b second: paragraph"),
         ("@handle does it", "@handle does it"),
         ("`code` first", "`code` first"),
+        ("a: b\n# a comment", "a: b"),
+        ("'it's fine'", "it's fine"),
+        ('"say "hello" to it"', 'say "hello" to it'),
+        ('"never closed', "never closed"),
+        ("'a' and 'b'", "'a' and 'b'"),
     ],
 )
 def test_lenient_repair(value: str, read: str) -> None:
     document = parsed(f"name: pdf\ndescription: {value}\nlicense: MIT", LENIENT)
     assert (document.description, document.meta.license) == (read, "MIT")
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (f"{BASE}\nlicense: MIT: see LICENSE", [("unquoted-value", 4)]),
+        (f"{BASE}\nargument-hint: a: b\nlicense: MIT: x", [("unquoted-value", 4), ("unquoted-value", 5)]),
+        (f"{BASE}\nargument-hint: [a] [b]", [("unquoted-value", 4)]),
+        (f"{BASE}\nmetadata:\n  k: v\n  note: use: this\n  last: z", [("unquoted-value", 6)]),
+        (f"{BASE}\nmetadata:\n  k: v\n  bad: {{a: [b\n  last: z", [("unreadable-value", 6)]),
+        (f"{BASE}\nmetadata: {{k: v\nlicense: MIT", [("unreadable-value", 4)]),
+        (f"{BASE}\nhooks:\n  - a: b: c\nlicense: MIT", [("unreadable-value", 4)]),
+        ("Name: pdf\nDescription: Fill in forms.", [("field-repaired", 2), ("field-repaired", 3)]),
+        ("NAME: pdf\ndescription: Fill in forms.", [("field-repaired", 2)]),
+        ("name: pdf\n  description: Fill in forms.", [("field-repaired", 3)]),
+        ("name: pdf\n\tdescription: Fill in forms.", [("field-repaired", 3)]),
+        ("name：pdf\ndescription：Fill in forms.", [("field-repaired", 2), ("field-repaired", 3)]),
+        ("name: pdf\ndescription：Fill in forms.", [("field-repaired", 3)]),
+        ("name:pdf\ndescription:Fill in forms.", [("field-repaired", 2), ("field-repaired", 3)]),
+        ("name: pdf\ndescription: Fill\x80 in\x01 forms.", [("hidden-characters", 3)]),
+        ("name: pdf\ndescription: |\n  Fill in\nforms.", [("unquoted-value", 3)]),
+        (f"{BASE}\nallowed-tools: [Read, Bash(git:*)\nlicense: MIT", [("unreadable-value", 4)]),
+        (f"{BASE}\ntags：a\nlicense: MIT", [("field-repaired", 4)]),
+        (f"{BASE}\nmetadata:\n  作者：张\n  last: z", [("field-repaired", 5)]),
+        (f"{BASE}\nmetadata:\n\tk: v\n\tlast: z", [("field-repaired", 5)]),
+        (f"{BASE}\nmetadata:\n  k: v\n\tlast: z", [("field-repaired", 6)]),
+        ('name: pdf\ndescription: "Fill in forms.\nlicense: MIT', [("unquoted-value", 3)]),
+    ],
+)
+def test_lenient_repair_keeps_the_skill(lines: str, found: list[tuple[str, int]]) -> None:
+    # A6, A7: one broken field costs that field at most, and every repair names its line.
+    assert (parsed(lines).valid, parsed(lines, LENIENT).valid) == (False, True)
+    document = parsed(lines, LENIENT)
+    assert (document.name, document.description) == ("pdf", "Fill in forms.")
+    assert [(problem.code, problem.line) for problem in document.problems] == found
+
+
+def test_repaired_values_are_what_was_written() -> None:
+    document = parsed(f"{BASE}\nargument-hint: [a] [b]\nmetadata:\n  k: v\n  note: use: this", LENIENT)
+    assert (document.extra, document.meta.metadata) == (
+        {"argument-hint": "[a] [b]"},
+        {"k": "v", "note": "use: this"},
+    )
+    for metadata in ("  作者：张\n  k: v", "\t作者: 张\n\tk: v", "  作者: 张\n\tk: v"):
+        assert parsed(f"{BASE}\nmetadata:\n{metadata}", LENIENT).meta.metadata == {"作者": "张", "k": "v"}
+    assert parsed(f"{BASE}\ntags：a", LENIENT).extra == {"tags": "a"}
+    tools = parsed(f"{BASE}\nallowed-tools: [Read, Bash(git:*)", LENIENT).controls.allowed_tools
+    assert tools == ()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "name: pdf\ndescription: |\n  text\n allowed-tools: Read",
+        "name: pdf\ndescription: a: b\n  more\n  disable-model-invocation: true",
+        f'{BASE}\n"allowed-tools":\n  - a: b: c',
+        f"{BASE}\nallowed_tools:\n  - a: b: c",
+        f"{BASE}\nmetadata:\n  k: a: b\n  allowed-tools: Read",
+    ],
+)
+def test_a_repair_never_loses_a_control(lines: str) -> None:
+    # A6: a bound that cannot be found again keeps the skill out, or allows nothing
+    document = parsed(lines, LENIENT)
+    assert not document.valid or document.controls.allowed_tools == ()
+
+
+def test_no_side_of_a_merge_conflict_is_chosen() -> None:
+    text = f"{BASE}\n<<<<<<< ours\nlicense: A\n=======\nlicense: B\n>>>>>>> theirs"
+    assert [(p.code, p.line) for p in parsed(text, LENIENT).problems] == [("invalid-yaml", 4)]
+
+
+@pytest.mark.parametrize("nothing", ["~", "null", "", "''"])
+def test_no_value_is_not_a_text(nothing: str) -> None:
+    # A7
+    document = parsed(f"name: pdf\ndescription: {nothing}")
+    assert [(p.code, p.line) for p in document.problems] == [("empty-field", 3)]
+
+
+def test_capital_field_is_named_in_strict_mode() -> None:
+    (problem,) = parsed("name: pdf\nDescription: x").problems
+    assert (problem.code, problem.line) == ("missing-field", 3)
+    assert "Write 'Description' in lowercase" in problem.message
 
 
 def test_problems_are_bounded_and_an_error_is_never_lost_among_them() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vademecum.skill.yaml_subset import DROPPED, Value, read_fields
+from vademecum.skill.plain_lines import DROPPED, Value
+from vademecum.skill.yaml_subset import read_fields
 
 
 def values(text: str) -> dict[str, Value]:
@@ -18,7 +19,9 @@ def values(text: str) -> dict[str, Value]:
         ("yes", "yes"),
         ("2024-01-01", "2024-01-01"),
         ("0o17", "0o17"),
-        ("null", "null"),
+        ("null", ""),
+        ("~", ""),
+        ("'~'", "~"),
         ("'it''s'", "it's"),
         (r'"a\tb\u4e2d"', "a\tb中"),
         ("a --- b", "a --- b"),
@@ -76,14 +79,26 @@ def test_what_yaml_could_expand_is_refused_strictly_and_noted_leniently(text: st
     ("text", "code", "line", "hint"),
     [
         ("name: a\ndescription: Use when: needed\n", "invalid-yaml", 3, 'description: "…"'),
-        ("name: a\n\tdescription: b\n", "invalid-yaml", 3, "spaces, not tabs"),
+        ("name: a\n\tdescription: b\n", "invalid-yaml", 3, "'description' is indented"),
         ("name: a\nx: @b\n", "invalid-yaml", 3, "in quotes"),
         ("name: a\n<<<<<<< ours\nb: c\n=======\n>>>>>>> theirs\n", "invalid-yaml", 3, "merge conflict"),
         ("name: a\nb: \x01\n", "invalid-yaml", 3, "U+0001 is not allowed"),
         ("? [a]\n: b\n", "invalid-yaml", 2, "plain text"),
         ("a: b\n--- \nc: d\n", "invalid-yaml", 3, "second document"),
         ("name: a\ndescription：中文\n", "invalid-yaml", 3, "ASCII colon"),
-        ('name: a\ndescription: "open\nb: c\n', "invalid-yaml", 3, "in quotes"),
+        ('name: a\ndescription: "open\nb: c\n', "invalid-yaml", 3, "Close the quotation mark"),
+        ("name: a\nx:\n\ty: b\n", "invalid-yaml", 4, "spaces, not tabs"),
+        ("name：a\ndescription：b\n", "invalid-yaml", 2, "the colon after 'name' is full-width"),
+        ("name: a\ndescription:b\n", "invalid-yaml", 3, "Add a space after the colon"),
+        ("name:a\ndescription:b\n", "invalid-yaml", 2, "Add a space after the colon"),
+        ("name: a\n  description: b\n", "invalid-yaml", 3, "'description' is indented"),
+        ("name: a\ndescription: b\nmetadata: {k: v\nlicense: MIT\n", "invalid-yaml", 4, "Close every"),
+        ("name: a\nmetadata:\n  {\n    k: [1, 2\n  }\nlicense: MIT\n", "invalid-yaml", 5, "Close every"),
+        ("name: a\nmetadata:\n  {\n    k: v\nlicense: MIT\n", "invalid-yaml", 4, "Close every"),
+        ("name: a\nmetadata:\n  x: y\n  k: a: b\nlicense: MIT\n", "invalid-yaml", 5, 'k: "…"'),
+        ("name: a\ntools: [a\ndescription: x\n", "invalid-yaml", 3, "Close every"),
+        ("name: a\nmetadata:\n  作者：张\n  k: v\n", "invalid-yaml", 4, "colon after '作者' is full-width"),
+        ("name: a\ntags：b\nx: y\n", "invalid-yaml", 3, "the colon after 'tags' is full-width"),
         ("- a\n- b\n", "not-a-mapping", 2, "name: my-skill"),
         ("just text\n", "not-a-mapping", 2, "name: my-skill"),
         ("x: " + "[" * 200 + "]" * 200 + "\n", "invalid-yaml", 2, "Flatten"),

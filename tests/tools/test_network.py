@@ -14,7 +14,8 @@ import pytest
 from vademecum.errors import Denied, ToolRefused
 from vademecum.tools import network
 from vademecum.tools.calls import NetworkRequest, Observation
-from vademecum.tools.network import Hop, hop_to, is_private, network_request
+from vademecum.tools.hosts import Hop, hop_to, is_private
+from vademecum.tools.network import network_request
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -16,60 +16,7 @@ from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.sandbox.supervised import Landlock
 from vademecum.skill.digest import skill_digest
-from vademecum.tools.script import Needs, needs_of
 from vademecum.tools.snapshot import Snapshots
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("print(1)\n", Needs()),
-        ("# /// script\n# dependencies = []\n# ///\n", Needs()),
-        ("# /// script\n# dependencies = ['click']\n# ///\n", Needs(("click",))),
-        ("# /// script\r\n# dependencies = ['click']\r\n# ///\r\n", Needs(("click",))),
-        (
-            "# /// script\n# dependencies = ['click>=1', 'none-such']\n# ///\n",
-            Needs(("click>=1", "none-such"), ("none-such",)),
-        ),
-        ("# /// script\n# dependencies = ['click>999']\n# ///\n", Needs(("click>999",), ("click>999",))),
-        (
-            "# /// script\n# dependencies = ['x; python_version < \"3\"']\n# ///\n",
-            Needs(('x; python_version < "3"',)),
-        ),
-        ("# /// script\n# dependencies = ['!']\n# ///\n", Needs(("!",), ("!",))),
-        (
-            "# /// script\n# requires-python = '>=3.11'\n#\n# dependencies = ['click']\n# ///\nx\n# ///\n",
-            Needs(("click",)),
-        ),
-        ("# /// script\n# dependencies = ['click']\nx\n", Needs()),
-        ("# /// other\n# dependencies = ['none-such']\n# ///\n", Needs()),
-    ],
-)
-def test_what_a_script_declares(text: str, expected: Needs) -> None:
-    assert needs_of(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "# /// script\n# dependencies = [\n# ///\n",
-        "# /// script\n# dependencies = 'x'\n# ///\n",
-        "# /// script\n# ///\nx\n# /// script\n# ///\n",
-    ],
-)
-def test_a_declaration_that_is_wrong(tmp_path: Path, text: str) -> None:
-    assert needs_of(text).problem
-    bench = Bench(tmp_path)
-    bench.script(text)
-    assert bench.run().code == "dependencies"
-
-
-def test_missing_packages_are_named(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.script("# /// script\n# dependencies = ['none-such>=2']\n# ///\nprint(1)\n")
-    seen = bench.run()
-    assert seen.code == "dependencies"
-    assert "needs none-such>=2, not installed here" in seen.text
 
 
 def test_a_snapshot_is_the_skill_and_is_taken_once(tmp_path: Path) -> None:
@@ -133,10 +80,13 @@ def test_scripts_of_the_skill_only(tmp_path: Path) -> None:
 
 def test_filters_hold_together() -> None:
     calls = [*seccomp.ADMINISTRATION.values(), *seccomp.METADATA.values(), *seccomp.SIGNALS.values()]
+    calls += [*seccomp.ATTRIBUTES.values(), *seccomp.WATCHING.values(), *seccomp.SHARED_MEMORY.values()]
     for column in (0, 1):
         numbers = [call[column] for call in calls if call[column] >= 0]
         assert len(numbers) == len(set(numbers))
-    program = seccomp.filter_program(refused=seccomp.ADMINISTRATION, pretended=seccomp.METADATA, families=())
+    program = seccomp.filter_program(
+        refused=seccomp.ADMINISTRATION, pretended=seccomp.METADATA, lacking=seccomp.ATTRIBUTES
+    )
     assert len(program) % 8 == 0
     assert len(program) // 8 < 4096
 

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vademecum.agent.budget import Budget
-from vademecum.agent.loop import Loop, Outcome, Settings
+from vademecum.agent.loop import Loop, Outcome
 from vademecum.agent.mentions import Mentions, called_in, commanded, files_in
-from vademecum.agent.prompt import State, request_section, untrusted
+from vademecum.agent.model_calls import Settings
+from vademecum.agent.transcript import Transcript, request_section, untrusted
 from vademecum.config import SandboxName
 from vademecum.context import Context
 from vademecum.errors import Declined, SkillNotFound, VademecumError
-from vademecum.loader.catalogue import render_catalogue
+from vademecum.loader.catalogue import Catalogue, render_catalogue
 from vademecum.models import sections
-from vademecum.models.base import Model
+from vademecum.models.base import Model, needs_ranking, wire_of
 from vademecum.models.choose import choose_model
 from vademecum.policy.approval import Approver
 from vademecum.policy.base import Decider
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener
 from vademecum.sandbox.base import Sandbox
-from vademecum.sandbox.choose import choose_sandbox
+from vademecum.search.finder import Findings
 from vademecum.session.base import Guard, Result
 from vademecum.session.place import Place
 from vademecum.session.session import Session
 from vademecum.session.view import View
 from vademecum.skill.skill import Skill
+from vademecum.tracing import PARENT, tracing
 
 MAX_REQUEST_CHARS = 100_000
 MAX_SUMMARY_CHARS = 4000
 RANKED = 5
 _ANY_TEXT = frozenset({"md", "txt"})  # they say nothing of what the file is about
-CHARS_A_SKILL = 80  # at least: its name, its source and a few words
-CATALOGUE_SHARE = 4  # of the prompt, at most a quarter
+CATALOGUE_SHARE = 4  # of the context, at most a quarter
+CHARS_A_TOKEN = 2  # a catalogue may be Chinese
+_LANGUAGES = {
+    "Japanese": re.compile(r"[぀-ヿ]"),
+    "Korean": re.compile(r"[가-힯]"),
+    "Chinese": re.compile(r"[一-鿿]"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +76,24 @@ class Agent:
     runs: Path | None = None
     guard: Guard | None = None
     view: View | None = None
-    sandbox: Callable[[SandboxName], Sandbox] = choose_sandbox
+    sandbox: Callable[[SandboxName], Sandbox] | None = None
+    reachable: tuple[Path, ...] = ()
 
-    def run(self, request: str, *, skills: Sequence[str] = (), before: str = "") -> Outcome:
+    def run(
+        self, request: str, *, skills: Sequence[str] = (), files: Sequence[str] = (), before: str = ""
+    ) -> Outcome:
         """Do what is asked, in a conversation of its own.
 
-        ``skills`` are loaded first, as the person named them. ``before`` is what was said earlier: the model
-        reads it, and nothing in it is a command.
+        ``skills`` are loaded first, as the person named them. ``files`` are files, directories or globs that
+        it is about. ``before`` is what was said earlier: the model reads it, and nothing in it is a command.
         """
-        return self.conversation().run(request, skills=skills, before=before)
+        return self.conversation().run(request, skills=skills, files=files, before=before)
 
     def conversation(self) -> Conversation:
-        """Begin a conversation of several requests: skills stay active from one to the next."""
+        """Begin a conversation of several requests: each model call begins with all that was said before."""
         session = Session(
             self.index,
-            place=Place.at(self.context),
+            place=Place.at(self.context, reachable=self.reachable),
             policy=self.policy,
             view=self.view,
             agent=self.name,
@@ -91,17 +103,25 @@ class Agent:
             listener=self.listener,
             sandbox=self.sandbox,
         )
-        return Conversation(self, session)
+        model = choose_model(self.model) if isinstance(self.model, str) else self.model
+        return Conversation(self, session, model)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Conversation:
-    """Several requests to one agent, in one session. Each is a run of its own."""
+    """Several requests to one agent, in one session. Each is a run of its own.
+
+    ``model`` may be set between two requests; the next model gets a summary of what was said.
+    """
 
     agent: Agent
     session: Session
+    model: Model
+    transcript: Transcript | None = field(default=None, init=False)
 
-    def run(self, request: str, *, skills: Sequence[str] = (), before: str = "") -> Outcome:
+    def run(
+        self, request: str, *, skills: Sequence[str] = (), files: Sequence[str] = (), before: str = ""
+    ) -> Outcome:
         """Do what is asked, with the skills that are active."""
         text = request.encode("utf-8", "replace").decode()
         if not text.strip():
@@ -111,14 +131,24 @@ class Conversation:
             raise VademecumError(
                 f"The request is longer than {most}: put it into a file and name it.", code="request"
             )
-        wanted = self.agent.model
-        model = choose_model(wanted) if isinstance(wanted, str) else wanted
-        active = [skill.skill_id for skill in self.session.active]
         named = list(dict.fromkeys([*skills, *self._called(text)]))
-        return _Task(self.agent, model, self.session).start(text, active, named, before)
+        room = self.agent.budget.context_tokens * CHARS_A_TOKEN // CATALOGUE_SHARE
+        catalogue = render_catalogue(self.session.view.offered.skills, budget=room)
+        shown, wire = sections.safe(catalogue.text), wire_of(self.model)
+        if self.transcript is None:
+            self.transcript = Transcript(wire, shown, self.agent.budget.context_tokens)
+        elif self.transcript.catalogue != shown or self.transcript.wire != wire:
+            self.transcript.speak(wire, shown)
+        return _Task(self.agent, self.model, self.session, self.transcript).start(
+            text, named, files, catalogue, before
+        )
+
+    def clear(self) -> None:
+        """Forget what was said; skills and outputs stay."""
+        self.transcript = None
 
     def _called(self, request: str) -> list[str]:
-        """Skills that the request calls by name; a first word ``/name`` that is none is said to be none."""
+        """Return the skills that the request calls by name; an unknown first word ``/name`` is an error."""
         first = commanded(request)
         if first is not None:
             self.agent.index.get(first)
@@ -134,111 +164,121 @@ class Conversation:
 class _Task:
     """One request in a session, and the children that it may have."""
 
-    def __init__(self, agent: Agent, model: Model, session: Session) -> None:
+    def __init__(self, agent: Agent, model: Model, session: Session, transcript: Transcript) -> None:
         self._agent = agent
         self._model = model
         self._session = session
-        self._state = State("", "", agent.budget)
+        self._said = transcript
+        self._loop: Loop | None = None
 
-    def start(self, request: str, active: Sequence[str], named: Sequence[str], before: str) -> Outcome:
-        """Run the request from its first prompt on."""
+    def start(
+        self, request: str, named: Sequence[str], files: Sequence[str], catalogue: Catalogue, before: str
+    ) -> Outcome:
+        """Run the request from its first message on."""
         session = self._session
-        mentions = files_in(request, session.place.workspace.is_file)
-        ranked = self._ranked(mentions)
+        workspace = session.place.workspace
+        given = [name for pattern in files for name in workspace.named(pattern)]
+        mentions = files_in(request, workspace, given=given)
+        listener = session.listener
+        traced = tracing(listener, session.place.context.env)
+        if traced is not None:
+            session.listener = traced
+            env = {**session.place.context.env, PARENT: traced.traceparent}
+            session.place = replace(session.place, context=replace(session.place.context, env=env))
+        found = None
+        if catalogue.shortened or needs_ranking(self._model):
+            found = self._found(mentions)
         record = session.begin(
             request,
             model=self._model.name,
-            budget=_as_json(self._agent.budget),
+            budget=self._agent.budget.to_json(),
             skills=len(session.view.offered),
             skills_named=list(named),
-            ranked=ranked,
+            **({"ranked": [hit.name for hit in found.hits]} if found else {}),
+            **({"skills_active": active} if (active := [each.skill_id for each in session.active]) else {}),
         )
-        self._state = State(
-            request_section(request, mentions.files, mentions.absent),
-            self._catalogue(ranked),
-            self._agent.budget,
-            before=untrusted(before, kind="conversation") if before else "",
+        self._loop = Loop(
+            self._model, session, record, self._said, self._agent.budget, settings=self._settings()
         )
         session.host = self
         try:
-            loop = Loop(self._model, session, record, self._state, settings=self._settings())
-            return loop.run(active, named)
+            about = self._about(request, found, catalogue)
+            if before:
+                about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
+            return self._loop.run(
+                request_section(request, mentions.files, mentions.absent), about=about, named=named
+            )
         finally:
             session.host = None
+            session.listener = listener
 
     def has_room_for(self, text: str) -> bool:
-        """Return whether a skill's instructions still fit into the prompt."""
-        return self._state.has_room_for(text)
+        """Return whether a skill's instructions still fit into the context."""
+        return self._said.has_room_for(text)
 
     def run_subagent(self, skill: Skill, task: str, effect: str) -> Result:
         """Run one skill by itself, with its own context, half of what is left, and the same rules."""
-        state = self._state
-        budget = state.budget.share(state.spent)
+        assert self._loop is not None
+        spent = self._loop.spent
+        budget = self._agent.budget.share(spent)
         if min(budget.turns, budget.tool_calls, budget.script_runs) < 1:
             return Result(f"Too little is left of the budget to run {skill.name}.", "budget")
         session = self._session.child()
         loaded = session.nested_body(skill)
-        request = sections.safe(task) if task else state.request
+        request = sections.safe(task) if task else self._said.request
         record = session.begin(
             request,
             model=self._model.name,
-            budget=_as_json(budget),
+            budget=budget.to_json(),
             skills=1,
             parent=self._session.run_id,
         )
-        self._session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=_as_json(budget))
-        inner = State(request, "This is a run of its own, for the loaded skill alone.", budget)
+        self._session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=budget.to_json())
+        alone = "This is a run of its own, for the loaded skill alone."
+        said = Transcript(self._said.wire, alone, self._said.limit)
         session.load_nested(skill, loaded, effect)
-        inner.keep(skill, loaded.text)
-        outcome = Loop(self._model, session, record, inner, settings=self._settings()).run()
-        state.spent.add(inner.spent)
+        loop = Loop(self._model, session, record, said, budget, settings=self._settings())
+        loop.skills.add(skill.name)
+        outcome = loop.run(request, about=f"budget: {budget}", loaded=[said.keep(skill, loaded.text)])
+        spent.add(loop.spent)
         self._session.write("child_finished", run=record.run_id, status=outcome.status)
         if outcome.status == "declined":  # a no to the child is a no to its parent
             raise Declined(outcome.answer)
         if outcome.status == "interrupted":
             raise KeyboardInterrupt
         code = "" if outcome.status == "done" else outcome.status
-        return Result(f"{skill.name} ran by itself:\n{outcome.answer[:MAX_SUMMARY_CHARS]}", code, "tool")
+        text = f"{skill.name} ran by itself:\n{outcome.answer[:MAX_SUMMARY_CHARS]}"
+        return Result(text, code, "tool", outputs=outcome.outputs)
 
     def _settings(self) -> Settings:
         return self._agent.settings or Settings(
             keep_model_text=self._session.place.config.runs.keep_model_text
         )
 
-    def _ranked(self, mentions: Mentions) -> list[str]:
-        """The skills that search puts first; what files are called says little, what they end in more."""
+    def _found(self, mentions: Mentions) -> Findings:
+        """Search for the request; the names of files say little, their endings more."""
         found = {Path(file).suffix.lstrip(".").lower(): None for file in mentions.files}
         endings = " ".join(ending for ending in found if ending not in _ANY_TEXT)
-        return [hit.name for hit in self._session.view.search(f"{mentions.rest} {endings}", RANKED)]
+        request = f"{mentions.rest} {endings}"
+        result = self._session.view.find(request, RANKED)
+        if result.fits or not mentions.absent:
+            return result
+        for name in mentions.absent:  # Node.js looks like a file that is not here; missing.txt is one
+            request = request.replace(name, " ")
+        without = self._session.view.find(request, RANKED)
+        return without if without.fits else result
 
-    def _catalogue(self, ranked: Sequence[str]) -> str:
-        """The skills to choose from, and those that search puts first; of too many, the first ones."""
-        offered = self._session.view.offered.skills
-        if not offered:
-            return ""
-        room = self._agent.budget.context_chars // CATALOGUE_SHARE
-        first = set(ranked)
-        ordered = sorted(offered, key=lambda skill: skill.name not in first)
-        listed = ordered[: max(RANKED, room // CHARS_A_SKILL)]
-        text = sections.safe(_listing(listed, first, room))
-        if len(listed) < len(ordered):
-            text += (
-                f"\n({len(ordered) - len(listed):,} more skills are not listed; name the task to find them)"
-            )
-        return text + (f"\nranked first by search: {', '.join(ranked)}" if ranked else "")
-
-
-def _listing(skills: Sequence[Skill], first: set[str], room: int) -> str:
-    """The catalogue by name; where descriptions have to be cut, those that search puts first stay whole."""
-    by_name = sorted(skills, key=lambda skill: skill.name)
-    whole = render_catalogue(by_name, budget=room)
-    best = [skill for skill in by_name if skill.name in first]
-    if not whole.shortened or not best:
-        return whole.text
-    head = render_catalogue(best, budget=room).text
-    others = [skill for skill in by_name if skill.name not in first]
-    return head + render_catalogue(others, budget=room - len(head)).text.removeprefix("Available Skills:")
-
-
-def _as_json(budget: Budget) -> dict[str, int]:
-    return asdict(budget)
+    def _about(self, request: str, found: Findings | None, catalogue: Catalogue) -> str:
+        """Return what a model should know beside the request: the day, the language, what search found."""
+        language = next((name for name, sign in _LANGUAGES.items() if sign.search(request)), "")
+        lines = [f"date: {time.strftime('%Y-%m-%d')}", f"budget: {self._agent.budget}"]
+        if language:
+            lines.append(f"answer in: {language}")
+        if found is not None and found.hits:
+            lines.append(f"ranked first by search: {', '.join(hit.name for hit in found.hits)}")
+            lines.append(f"the first one fits: {'yes' if found.fits else 'no'} ({found.confidence:.0%} sure)")
+            if catalogue.shortened:
+                names = {hit.name for hit in found.hits}
+                hits = [each for each in self._session.view.offered.skills if each.name in names]
+                lines.append(sections.safe(render_catalogue(hits).text))
+        return "\n".join(lines)

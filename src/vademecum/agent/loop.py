@@ -1,48 +1,49 @@
-"""The loop: ask the model once, do one thing, observe, go on, until there is an answer or nothing is left."""
+"""The loop: ask the model, do what it says, observe, and go on until there is an answer or a limit."""
 
 from __future__ import annotations
 
-import hashlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vademecum.agent import prompt, protocol
+from vademecum.agent import native, protocol
+from vademecum.agent.budget import Budget
+from vademecum.agent.model_calls import ModelCalls, Settings
 from vademecum.agent.plan import Plan, updated
-from vademecum.agent.streaming import Watched
-from vademecum.errors import Declined, ModelFailed, ModelUnavailable, SkillNotFound, VademecumError
+from vademecum.agent.transcript import Observed, Transcript, shortened, untrusted
+from vademecum.errors import Declined, ModelFailed, SkillNotFound, VademecumError
 from vademecum.models import sections
-from vademecum.models.base import Message, Model, Reply
+from vademecum.models.base import Model, Reply
 from vademecum.runs.record import Record
-from vademecum.session.base import Deferred, Result, TextKind
+from vademecum.session.base import Deferred, Result
 from vademecum.session.session import Session
 from vademecum.skill.text import visible
 from vademecum.tools import calls
+from vademecum.tools.outputs import Output
 
 Status = Literal["done", "degraded", "refused", "declined", "failed", "interrupted"]
 
-MAX_WAIT_SECONDS = 30.0
 MAX_ABOUT_CHARS = 300
+MAX_FAULT_CHARS = 500
+MAX_WRONG_CHARS = 4000
 MAX_BODIES_A_TURN = 2
 
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How patient a run is: with replies that are wrong, with a model that is away, with the same mistake."""
-
-    retries: int = 2
-    attempts: int = 3
-    same_failures: int = 3
-    keep_model_text: bool = True
+_REFUSALS = frozenset({"denied", "declined", "refused"})
+_CUT = (
+    "The reply was cut at its length limit, so nothing of it was done. Do it in smaller steps: write a long "
+    "file in parts (write_file, then edit_file), or answer more briefly."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to.
+    """The result of a run.
 
     ``status`` is ``done`` if there is an answer that the model stands by; ``run_id`` finds the record.
-    ``advice`` says to a person what would allow what was refused.
+    ``advice`` says to a person what would allow what was refused. ``outputs`` are the files that scripts and
+    commands made.
 
     >>> Outcome("20260101-120000-abc1234", "done", "They are the same.", "final_answer").to_json()["status"]
     'done'
@@ -54,14 +55,16 @@ class Outcome:
     stop_reason: str
     stats: dict[str, Any] = field(default_factory=dict)
     advice: str = ""
+    outputs: tuple[Output, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as ``vade run`` prints it."""
+        """Return the outcome as ``vade run`` prints it."""
         return {
             "run_id": self.run_id,
             "status": self.status,
             "answer": self.answer,
             "stop_reason": self.stop_reason,
+            "outputs": [output.to_json() for output in self.outputs],
             "stats": self.stats,
         }
 
@@ -74,78 +77,131 @@ class Loop:
         model: Model,
         session: Session,
         record: Record,
-        state: prompt.State,
+        transcript: Transcript,
+        budget: Budget,
         *,
-        settings: Settings = Settings(),
+        settings: Settings,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._model = model
         self._session = session
         self._record = record
-        self._state = state
+        self._said = transcript
+        self._budget = budget
         self._settings = settings
-        self._sleep = sleep
+        self._calls = ModelCalls(model, session, record, transcript, budget, settings, sleep)
         self._started = time.monotonic()
         self._failures: list[str] = []
+        self._faults: list[str] = []
+        self._last_code = ""
         self._advice = ""
+        self._outputs: list[Output] = []
+        self.skills: set[str] = set()
+        self.spent = self._calls.spent
 
-    def run(self, active: Sequence[str] = (), named: Sequence[str] = ()) -> Outcome:
-        """Go on until there is an answer, a limit, a no or an interruption; the record is closed then."""
+    def run(
+        self, request: str, *, about: str = "", named: Sequence[str] = (), loaded: Sequence[str] = ()
+    ) -> Outcome:
+        """Go on until there is an answer, a limit, a no or an interruption; the record is closed then.
+
+        The skills ``named`` are loaded first; ``loaded`` are instructions that are loaded already.
+        """
         try:
-            return self._run(active, named)
+            self._said.ask(request, about=about, skills=[*loaded, *map(self._named, named)])
+            return self._run()
         except Declined as error:
-            return self._end("declined", str(error), "declined")
+            return self._end("declined", self._account(str(error)), "declined")
         except Deferred as deferred:
             question = deferred.question
             return self._end("refused", f"{question.wanted} waits for an answer ({question.id}).", "deferred")
         except ModelFailed as error:
-            return self._end("failed", f"The model failed: {error}", error.code)
+            return self._end("failed", self._account(f"The model failed: {error}"), error.code)
         except KeyboardInterrupt:
-            return self._end("interrupted", "The run was interrupted.", "interrupted")
+            return self._end("interrupted", self._account("The run was interrupted."), "interrupted")
         except VademecumError as error:
-            return self._end("failed", str(error), error.code)
+            return self._end("failed", self._account(str(error)), error.code)
         except Exception as error:  # noqa: BLE001 - whatever it is, the record says how the run ended
-            return self._end("failed", f"Unexpected {type(error).__name__}: {error}", "unexpected")
+            words = f"Unexpected {type(error).__name__}: {error}"
+            return self._end("failed", self._account(words), "unexpected")
 
-    def _run(self, active: Sequence[str], named: Sequence[str]) -> Outcome:
-        state = self._state
-        for name in dict.fromkeys([*active, *named]):
-            skill = self._session.index.get(name)
-            if name in named and not skill.controls.user_invocable:
-                raise SkillNotFound(f"The skill {skill.name!r} is not meant to be called by people.")
-            loaded = self._kept(self._session.call(calls.UseSkill(skill.skill_id), origin="user"))
-            if loaded.code and loaded.kind == "error":
-                raise VademecumError(loaded.text, code=loaded.code)
-            self._observe("select_skills", loaded)
+    def _named(self, name: str) -> str:
+        """Load a skill that the person named, and return its instructions."""
+        skill = self._session.index.get(name)
+        if not skill.controls.user_invocable:
+            raise SkillNotFound(f"The skill {skill.name!r} is not meant to be called by people.")
+        loaded = self._session.call(calls.UseSkill(name), origin="user")
+        if loaded.code and loaded.kind == "error":
+            raise VademecumError(loaded.text, code=loaded.code)
+        return self._observe("select_skills", self._kept(loaded), skill.name)
+
+    def _run(self) -> Outcome:
         while True:
-            reason = state.spent.exhausted(state.budget) or self._stuck()
-            if reason is not None:
-                return self._give_up(reason)
-            turn = self._decide()
-            if isinstance(turn, str):
-                return self._give_up(turn)
-            if isinstance(turn.action, protocol.FinalAnswer):
-                return self._finish(turn.action)
-            reason = state.spent.refuses(state.budget, turn.type)
-            if reason is not None:
-                return self._give_up(reason)
-            self._observe(turn.type, self._do(turn), turn.about)
+            stuck = self._stuck()
+            if stuck is not None:
+                return self._give_up(stuck)
+            decision = self._decide()
+            if isinstance(decision, str):
+                return self._give_up(decision)
+            ended = self._perform(decision, [] if self._said.wire == "json" else None)
+            if ended is not None:
+                return ended
 
-    def _do(self, turn: protocol.Turn) -> Result:
+    # Doing
+
+    def _perform(self, decision: protocol.Turn, told: list[str] | None) -> Outcome | None:
+        """Do the actions of one reply in order; after a refusal the rest are not done.
+
+        ``told`` collects the results if they go back in one message; else each answers its own call.
+        """
+
+        def tell(text: str, call_id: str) -> None:
+            if told is None:
+                self._said.told(text, call_id)
+            else:
+                told.append(text)
+
+        self._replan(decision, tell)
+        refused, bodies = False, 0
+        for action in decision.actions:
+            self._record.add("action", action=action.type, payload=action.payload, turn=self.spent.turns)
+            if isinstance(action.call, protocol.FinalAnswer) and not refused:
+                return self._finish(action.call)
+            bodies += isinstance(action.call, protocol.SelectSkills)
+            limit = self.spent.refuses(self._budget, action.type)
+            if refused:
+                result = Result("Not done, because a call before it was refused.", "not-done")
+            elif limit is not None:
+                words = limit.removeprefix("max_").replace("_", " ")
+                result = Result(f"Not done: all {words} are used up. Answer with what you have.", limit)
+            elif bodies > MAX_BODIES_A_TURN:
+                result = Result(f"Only {MAX_BODIES_A_TURN} skills a turn are loaded: ask again.", "not-done")
+            else:
+                result = self._do(action)
+            refused = refused or result.code in _REFUSALS
+            tell(self._observe(action.type, result, action.about), action.id)
+        warning = self.spent.warning(self._budget)
+        if told is not None:
+            self._said.told("\n".join(["=== observations ===", *told, *filter(None, [warning])]))
+        elif warning:
+            self._said.told(warning)
+        return None
+
+    def _do(self, action: protocol.Action) -> Result:
         """Do one action through the session; what goes wrong is said to the model, except a person's no."""
-        state = self._state
         try:
-            match turn.action:
+            match action.call:
                 case protocol.SelectSkills(skills=skills):
                     return self._select(skills)
                 case protocol.CallTool(tool=tool, arguments=arguments, skill=skill, source=source):
-                    state.spent.tool_calls += 1
+                    self.spent.tool_calls += 1
                     named = f"{source}:{skill}" if skill and source else skill or None
                     return self._session.call_named(tool, arguments, for_skill=named)
+                case protocol.BadCall(name=name, arguments=arguments):
+                    self.spent.tool_calls += 1
+                    return self._session.call_named(name, arguments)
                 case calls.RunScript():
-                    state.spent.tool_calls += 1
-                    state.spent.script_runs += 1
-            return self._session.call(turn.action)
+                    self.spent.tool_calls += 1
+                    self.spent.script_runs += 1
+            return self._session.call(action.call)
         except Declined as error:
             if not error.told:
                 raise
@@ -155,172 +211,154 @@ class Loop:
     def _select(self, wanted: Sequence[calls.UseSkill]) -> Result:
         """Load skills, those that coordinate before those they coordinate, and not too many in one turn."""
         try:
-            found = [self._session.find(use.name, use.source) for use in wanted]
+            found = [(self._session.find(use.name, use.source), use) for use in wanted]
         except VademecumError as error:
             return Result(str(error), error.code, "error")
-        tasks = {skill.skill_id: use.task for skill, use in zip(found, wanted, strict=True)}
-        found.sort(key=lambda skill: skill.meta.metadata.get("kind") != "coordinator")
-        results = [
-            self._kept(self._session.call(calls.UseSkill(skill.skill_id, task=tasks[skill.skill_id])))
-            for skill in found[:MAX_BODIES_A_TURN]
-        ]
-        lines = [result.text for result in results]
-        if later := [skill.name for skill in found[MAX_BODIES_A_TURN:]]:
+        found.sort(key=lambda each: each[0].meta.metadata.get("kind") != "coordinator")
+        results = [self._kept(self._session.call(use)) for _, use in found[:MAX_BODIES_A_TURN]]
+        lines = [untrusted(each.text, kind=each.kind) if each.kind else each.text for each in results]
+        if later := [skill.name for skill, _ in found[MAX_BODIES_A_TURN:]]:
             lines.append(
                 f"Only {MAX_BODIES_A_TURN} skills a turn are loaded; ask again for: {', '.join(later)}."
             )
         code = next((result.code for result in results if result.code), "")
-        kinds: list[TextKind] = [result.kind for result in results if result.kind]
-        return Result("\n".join(lines), code, kinds[0] if kinds else "")
+        outputs = tuple(output for result in results for output in result.outputs)
+        advice = next((result.advice for result in results if result.advice), "")
+        return Result("\n".join(lines), code, advice=advice, outputs=outputs)
 
     def _kept(self, result: Result) -> Result:
-        """Put the instructions of a skill where they stay, and say so instead of repeating them."""
+        """Remember the instructions of a skill, and frame them."""
         if result.kind != "skill" or result.skill is None:
             return result
-        self._state.keep(result.skill, result.text)
-        return Result(f"{result.skill.name} is loaded; its instructions are among the loaded skills.")
+        self.skills.add(result.skill.name)
+        return Result(self._said.keep(result.skill, result.text))
+
+    def _replan(self, decision: protocol.Turn, tell: Callable[[str, str], None]) -> None:
+        """Change the plan; a change that does not fit is said to the model, and costs nothing else."""
+        problem, code = decision.plan_problem, "plan"
+        if decision.plan_update is not None and not problem:
+            try:
+                self._said.plan = updated(self._said.plan or Plan(), decision.plan_update)
+                self._record.add("plan", plan=self._said.plan.to_json())
+            except VademecumError as error:
+                problem, code = str(error), error.code
+        text = self._observe("plan_update", Result(problem, code)) if problem else "ok"
+        for call_id in decision.plan_calls:
+            tell(text, call_id)
+        if problem and not decision.plan_calls:
+            tell(text, "")
+
+    def _observe(self, kind: str, result: Result, about: str = "") -> str:
+        """Write down what came of an action, and return it as the model sees it."""
+        self._outputs += result.outputs
+        number = len(self._said.observed) + 1
+        shown = f" {visible(about)[:MAX_ABOUT_CHARS]}" if about else ""
+        line = f"[{number}] {kind}{shown}: {result.code or 'ok'}"
+        kept = self._record.keep(result.text) if result.text else ""
+        path = os.path.relpath(self._record.place / kept, self._session.place.context.cwd) if kept else ""
+        framed = sections.safe(result.text)
+        if result.kind and result.text:
+            framed = untrusted(shortened(result.text, path), kind=result.kind)
+        self._said.observed.append(Observed(line, path))
+        self._record.add("observation", line=line, code=result.code, kept=kept, characters=len(result.text))
+        if kind != "plan_update":
+            self._last_code, self._advice = result.code, result.advice
+            failure = f"{about} {result.code} {result.text}"
+            self._failures = [*self._failures, failure] if result.code else []
+            if result.code:
+                self._faults.append(f"{kind}{shown}: {result.text}")
+        return f"{line}\n{framed}" if framed else line
+
+    # Deciding
 
     def _decide(self) -> protocol.Turn | str:
         """Ask the model; a reply that is wrong is sent back with what is wrong with it.
 
-        Each call counts as a turn. Gives the reason when there is no action to go on with.
+        Each call counts as a turn. Returns the reason if there is nothing to go on with.
         """
-        state = self._state
-        for seen in state.compact():
-            self._record.add("compacted", line=seen.line, kept=seen.kept)
-        messages = state.messages()
-        if sum(len(message.content) for message in messages) > state.budget.context_chars:
-            return "max_context"
         for attempt in range(self._settings.retries + 1):
-            if attempt and state.spent.exhausted(state.budget):
-                return "max_turns"
-            state.spent.turns += 1
-            reply, watched = self._ask(messages)
+            asked = self._calls.whole()
+            if isinstance(asked, str):
+                return asked
+            reply, watched = asked
             try:
-                turn = protocol.parse_turn(reply.text)
+                decision = self._understood(reply)
             except protocol.ReplyWrong as error:
                 self._record.add("reply_wrong", problem=str(error), attempt=attempt + 1)
+                self._faults.append(str(error))
                 watched.finish(None)
-                correction = f"{error} Answer again with one JSON object that is right."
-                messages = [
-                    *messages[:2],
-                    Message("assistant", reply.text[:4000]),
-                    Message("user", correction),
-                ]
+                began = ", ".join(call.name for call in reply.calls)
+                text = reply.text[:MAX_WRONG_CHARS] or f"(a call that could not be used: {began})"
+                self._said.said(Reply(text, reply.usage))
+                self._said.told(f"{error} {self._again}")
                 continue
-            watched.finish(turn.action.text if isinstance(turn.action, protocol.FinalAnswer) else None)
-            self._accept(turn)
-            return turn
+            last = decision.actions[-1].call if len(decision.actions) == 1 else None
+            watched.finish(last.text if isinstance(last, protocol.FinalAnswer) else None)
+            self._said.said(reply)
+            return decision
         return "bad_replies"
 
-    def _ask(self, messages: list[Message]) -> tuple[Reply, Watched]:
-        """One call of the model, again after a pause where it is away for a moment."""
-        sent = hashlib.sha256("\0".join(m.content for m in messages).encode("utf-8", "replace")).hexdigest()
-        size = sum(len(message.content) for message in messages)
-        for attempt in range(1, self._settings.attempts + 1):
-            self._record.add("model_asked", turn=self._state.spent.turns, prompt_sha256=sent, characters=size)
-            started = time.monotonic()
-            watched = Watched(self._planned, self._piece, self._withdrawn)
-            try:
-                reply = self._model.reply(messages, schema=protocol.schema(), on_text=watched)
-            except ModelUnavailable as error:
-                watched.finish(None)
-                self._record.add("model_failed", problem=str(error), code=error.code, wait=error.wait)
-                if attempt == self._settings.attempts or (error.wait or 0) > MAX_WAIT_SECONDS:
-                    raise
-                self._sleep(error.wait if error.wait is not None else 2.0 ** (attempt - 1))
-                continue
-            spent = self._state.spent
-            spent.input_tokens += reply.usage.input_tokens
-            spent.output_tokens += reply.usage.output_tokens
-            self._record.add(
-                "model_replied",
-                **self._text_of(reply),
-                seconds=time.monotonic() - started,
-                input_tokens=reply.usage.input_tokens,
-                output_tokens=reply.usage.output_tokens,
-            )
-            return reply, watched
-        raise AssertionError  # the last attempt returned or raised
+    @property
+    def _again(self) -> str:
+        return (
+            "Answer again with one JSON object that is right." if self._said.wire == "json" else "Try again."
+        )
 
-    def _text_of(self, reply: Reply) -> dict[str, Any]:
-        if self._settings.keep_model_text:
-            return {"text": reply.text}
-        return {
-            "sha256": hashlib.sha256(reply.text.encode("utf-8", "replace")).hexdigest(),
-            "characters": len(reply.text),
-        }
-
-    def _accept(self, turn: protocol.Turn) -> None:
-        """Write the action down, and change the plan; a change that does not fit is said to the model."""
-        self._record.add("action", action=turn.type, payload=turn.payload, turn=self._state.spent.turns)
-        if turn.plan_update is None:
-            return
-        state = self._state
-        try:
-            state.plan = updated(state.plan or Plan(), turn.plan_update)
-        except VademecumError as error:
-            self._observe("plan_update", Result(str(error), error.code))
-            return
-        self._record.add("plan", plan=state.plan.to_json())
-
-    def _observe(self, kind: str, result: Result, about: str = "") -> None:
-        """Turn what came of an action into what the model sees next."""
-        state = self._state
-        number = len(state.observed) + 1
-        shown = f" {visible(about)[:MAX_ABOUT_CHARS]}" if about else ""
-        line = f"[{number}] {kind}{shown}: {result.code or 'ok'}"
-        kept = self._record.keep(result.text) if result.text else ""
-        text = prompt.shortened(result.text, kept)
-        framed = prompt.untrusted(text, kind=result.kind) if result.kind and text else sections.safe(text)
-        state.observed.append(prompt.Observed(line, framed, kept))
-        self._record.add("observation", line=line, code=result.code, kept=kept, characters=len(result.text))
-        if kind != "plan_update":
-            self._advice = result.advice
-            self._failures = [*self._failures, f"{about} {result.code} {result.text}"] if result.code else []
+    def _understood(self, reply: Reply) -> protocol.Turn:
+        if reply.cut:
+            raise protocol.ReplyWrong(_CUT)
+        if self._said.wire == "json":
+            return protocol.parse_turn(reply.text)
+        if not reply.calls and not reply.text.strip():
+            raise protocol.ReplyWrong("The reply is empty: call a tool, or answer.")
+        return native.decision_in(reply)
 
     def _stuck(self) -> str | None:
         last = self._failures[-self._settings.same_failures :]
         same = len(last) == self._settings.same_failures and len(set(last)) == 1
+        if same and self._last_code.startswith("max_"):
+            return self._last_code
         return "repeated_failure" if same else None
 
+    # Ending
+
     def _finish(self, answer: protocol.FinalAnswer) -> Outcome:
-        text = answer.text
         if answer.complete:
-            return self._end("done", text, "final_answer")
-        last = self._state.observed[-1].line if self._state.observed else ""
-        if last.endswith((": denied", ": declined", ": refused")):
-            return self._end("refused", text, "refused")
-        return self._end("degraded", text, "incomplete")
+            return self._end("done", answer.text, "final_answer")
+        if self._last_code in _REFUSALS:
+            return self._end("refused", answer.text, "refused")
+        return self._end("degraded", answer.text, "incomplete")
 
     def _give_up(self, reason: str) -> Outcome:
-        """An answer that says plainly that it is not the one that was asked for."""
-        lines = [f"The run stopped before it was finished ({reason.replace('_', ' ')})."]
-        if self._state.observed:
-            lines += ["What was done:", *(seen.line for seen in self._state.observed[-10:])]
-        return self._end("degraded", "\n".join(lines), reason)
+        """Answer with what was done, and say plainly that it is not what was asked for."""
+        head = f"The run stopped before it was finished ({reason.replace('_', ' ')})."
+        return self._end("degraded", self._account(head), reason)
+
+    def _account(self, head: str) -> str:
+        """Return what ended the run, what was done, where the outputs are, and the last fault."""
+        lines = [head]
+        if self._said.observed:
+            lines += ["What was done:", *(seen.line for seen in self._said.observed[-10:])]
+        if self._outputs:
+            lines.append(f"Outputs: {', '.join(output.reference for output in self._outputs)}")
+        if self._faults:
+            lines.append(f"The last fault: {visible(self._faults[-1])[:MAX_FAULT_CHARS]}")
+        return "\n".join(lines)
 
     def _end(self, status: Status, answer: str, reason: str) -> Outcome:
+        self._said.answered(answer, reason)
         stats: dict[str, Any] = {
-            **self._state.spent.to_json(),
+            **{name: getattr(self.spent, name) for name in self.spent.__slots__},
             "seconds": round(time.monotonic() - self._started, 3),
         }
-        stats["skills"] = sorted(self._state.loaded_names)
+        stats["skills"] = sorted(self.skills)
         advice = self._advice if status == "refused" else ""
-        outcome = Outcome(self._record.run_id, status, answer, reason, stats, advice)
+        outputs = tuple(self._outputs)
+        outcome = Outcome(self._record.run_id, status, answer, reason, stats, advice, outputs)
         try:
-            self._session.finish({**outcome.to_json(), "request": self._state.request})
+            self._session.finish({**outcome.to_json(), "request": self._said.request})
         except (OSError, VademecumError) as error:
             # The answer must not be lost because its record is.
             stats["record"] = f"incomplete: {error}"
             self._record.close()
         return outcome
-
-    def _planned(self, type_: str) -> None:
-        self._record.add("action_planned", action=type_)
-
-    def _withdrawn(self) -> None:
-        self._record.passing("answer_withdrawn")
-
-    def _piece(self, text: str) -> None:
-        self._record.passing("answer_piece", text=text)

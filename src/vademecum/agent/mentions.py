@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
+
+from vademecum.errors import VademecumError
 
 MAX_FILES = 50
 MAX_NAME_CHARS = 255
@@ -14,33 +18,51 @@ _QUOTED = re.compile(r"\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`|“([^”\n]+)”|
 _WORD = re.compile(r"[^\s,;:'\"`()<>（）《》「」“”，。；：、！？]+")
 _LIKE_A_FILE = re.compile(r"[\w./~-]*\w\.[A-Za-z][A-Za-z0-9]{1,4}")
 _ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}")
+_IN = re.compile(
+    r"\b(?:in|under|below|inside|within|from|of|over|directory|folder)\s+(?:the\s+|my\s+)?$", re.IGNORECASE
+)
+_FOLDER = re.compile(
+    r"\s*(?:directory|directories|folder|dir\b|目录|文件夹|資料夾|目錄|里|下|中)", re.IGNORECASE
+)
+_LATIN = re.compile(r"[A-Za-z0-9_./-]+")
 _CALLED = re.compile(r"(?:^/|(?<!\S)\$)([\w-]+(?:/[\w-]+)?)(?![\w/.-])")
 _FIRST = re.compile(r"/([\w-]+)(?:\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """Files that are there, names that look like files and are not, and the request without its files."""
+    """Paths that are there, names that look like files and are not, and the request without its paths."""
 
     files: tuple[str, ...]
     absent: tuple[str, ...]
     rest: str
 
 
-def files_in(request: str, is_file: Callable[[str], bool]) -> Mentions:
-    """Find the files that a request names, in the order it names them.
+class Paths(Protocol):
+    """The paths of a project."""
 
-    >>> found = files_in('compare "my notes.txt" with b.txt', {"my notes.txt"}.__contains__)
-    >>> found.files, found.absent, found.rest
-    (('my notes.txt',), ('b.txt',), 'compare "  " with b.txt')
-    """
+    def is_file(self, path: str) -> bool:
+        """Return whether a word names a file that is there."""
+        ...
+
+    def is_directory(self, path: str) -> bool:
+        """Return whether a word names a directory that is there."""
+        ...
+
+    def matches(self, pattern: str) -> list[str]:
+        """Return the files that a glob matches."""
+        ...
+
+
+def files_in(request: str, paths: Paths, *, given: Sequence[str] = ()) -> Mentions:
+    """Find the files and directories that a request names, in the order it names them, after those given."""
     places: list[tuple[int, str]] = []
     absent: list[tuple[int, str]] = []
     rest = request
     for pattern in (_QUOTED, _WORD):
         for found in pattern.finditer(rest):
             word = next(part for part in (*found.groups(), found[0]) if part)
-            names = _files_at(word, is_file)
+            names = _named_by(word, paths, quoted=pattern is _QUOTED, around=_around(rest, found))
             if not names:
                 # It stays in the request: Node.js and Next.js look like files as well.
                 if pattern is _WORD and (like := _LIKE_A_FILE.fullmatch(word.rstrip(".?!"))):
@@ -48,13 +70,18 @@ def files_in(request: str, is_file: Callable[[str], bool]) -> Mentions:
                 continue
             places += [(found.start() + n, name) for n, name in enumerate(names)]
             left = found[0]
-            for name in names:
+            for name in names if names[0] in word else (word,):  # what a glob matches is not in it
                 left = left.replace(name, " " * len(name), 1)
             rest = rest[: found.start()] + left + rest[found.end() :]
-    files = tuple(dict.fromkeys(name for _, name in sorted(places)))[:MAX_FILES]
+    files = tuple(dict.fromkeys([*given, *(name for _, name in sorted(places))]))[:MAX_FILES]
     return Mentions(
         files, tuple(dict.fromkeys(name for _, name in sorted(absent)))[:MAX_FILES], _squeezed(rest)
     )
+
+
+def _around(text: str, found: re.Match[str]) -> tuple[str, str]:
+    """Return a few characters before and after a word."""
+    return text[max(0, found.start() - 40) : found.start()], text[found.end() : found.end() + 40]
 
 
 def called_in(request: str) -> list[str]:
@@ -72,22 +99,44 @@ def commanded(request: str) -> str | None:
     return found[1] if found else None
 
 
-def _files_at(word: str, is_file: Callable[[str], bool]) -> list[str]:
-    """The file that a word is, or those that stand inside of it where a language writes without blanks."""
+def _named_by(word: str, paths: Paths, *, quoted: bool, around: tuple[str, str]) -> list[str]:
+    """Return what a word names: a file, a directory, the files of a glob, or names inside of it.
+
+    A language that writes without blanks has names inside its words. A plain word such as ``docs`` names a
+    directory only if the words around it say so.
+    """
     if len(word) > MAX_NAME_CHARS:
         return []
-    for name in (word, word.rstrip(".?!")):
-        if is_file(name):
+    for name in dict.fromkeys((word, word.rstrip(".?!"))):
+        if paths.is_file(name):
             return [name]
-    if word.isascii():
-        return []
+        plain = "/" not in name and name != "." and not quoted
+        if name and paths.is_directory(name) and (not plain or _speaks_of_directory(*around)):
+            return [name.rstrip("/") or name]
+    if any(sign in word for sign in "*?["):
+        with contextlib.suppress(VademecumError):
+            return paths.matches(word.rstrip(".!"))
+    return [] if word.isascii() else _inside(word, paths)
+
+
+def _speaks_of_directory(before: str, after: str) -> bool:
+    return bool(_IN.search(before) or _FOLDER.match(after))
+
+
+def _inside(word: str, paths: Paths) -> list[str]:
+    """Return the names of files and directories inside a word of a language without blanks."""
     found, start = [], 0
     for ending in _ENDING.finditer(word):
         whole = word[start : ending.end()]
-        inside = next((whole[n:] for n in range(len(whole)) if is_file(whole[n:])), None)
+        inside = next((whole[n:] for n in range(len(whole)) if paths.is_file(whole[n:])), None)
         if inside is not None:
             found.append(inside)
             start = ending.end()
+    for piece in _LATIN.finditer(word):
+        name = piece[0].rstrip("/")
+        called = "/" in piece[0] or _FOLDER.match(word[piece.end() :]) or word[: piece.start()].endswith("在")
+        if name and called and paths.is_directory(name):
+            found.append(name)
     return found
 
 

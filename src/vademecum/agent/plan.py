@@ -84,12 +84,25 @@ class Assume(_Strict, tag_field="op", tag="assume"):
     text: Short
 
 
-Patch = AddStep | UpdateStep | RemoveStep | MoveStep | Assume
+class Correct(_Strict, tag_field="op", tag="correct"):
+    """Replace an assumption by another, or by nothing if it no longer holds."""
+
+    text: Short
+    by: Annotated[str, Meta(max_length=500)] = ""
+
+
+class Constrain(_Strict, tag_field="op", tag="constrain"):
+    """Set constraints by name; null removes one."""
+
+    constraints: dict[str, Any]
+
+
+Patch = AddStep | UpdateStep | RemoveStep | MoveStep | Assume | Correct | Constrain
 PlanUpdate = Plan | list[Patch]
 
 
 def parse_update(given: Any) -> PlanUpdate | None:
-    """Return a plan or its patches as their types; raises ``msgspec.ValidationError``.
+    """Return a plan or its patches as their types, or raise ``msgspec.ValidationError``.
 
     >>> parse_update([{"op": "remove", "id": "a"}])
     [RemoveStep(id='a')]
@@ -129,6 +142,19 @@ def _patched(plan: Plan, patch: Patch) -> Plan:
             if len(plan.assumptions) >= MAX_ASSUMPTIONS:
                 raise VademecumError(f"The plan has {MAX_ASSUMPTIONS} assumptions: replace it.", code="plan")
             return structs.replace(plan, assumptions=(*plan.assumptions, text))
+        case Correct(text=text, by=by):
+            if text not in plan.assumptions:
+                known = "; ".join(plan.assumptions) or "none"
+                raise VademecumError(f"The plan does not assume {text!r}: it assumes {known}.", code="plan")
+            kept = (by if each == text else each for each in plan.assumptions)
+            return structs.replace(plan, assumptions=tuple(filter(None, kept)))
+        case Constrain(constraints=changed):
+            merged = {**plan.constraints, **changed}
+            kept_constraints = {key: value for key, value in merged.items() if value is not None}
+            try:
+                return Plan(plan.goal, plan.steps, plan.assumptions, kept_constraints)
+            except ValueError as error:
+                raise VademecumError(f"The plan cannot take this: {error}.", code="plan") from error
     _check_ids(steps)
     return structs.replace(plan, steps=tuple(steps))
 

@@ -1,11 +1,11 @@
-"""A model's reply as JSON → one action: a call of the session, by the name that the protocol has for it."""
+"""A reply as JSON text → a decision: one action, by the name that the protocol has for it, and the plan."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -30,7 +30,9 @@ CALLED_AS_TOOLS = (
 )
 
 _HALF = re.compile("[\ud800-\udfff]")
-_FENCE = re.compile(r"```[a-zA-Z]*\n(.*?)```", re.DOTALL)
+_START = re.compile(r'\{\s*(?:"|\})')
+_OURS = re.compile(r'\{\s*"(?:action|plan_update|diagnostics)"')
+_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 
 Type = Literal["select_skills", "load_resource", "run_script", "call_tool", "final_answer"]
 
@@ -74,22 +76,26 @@ PAYLOADS: dict[str, type[calls.Parameters]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One reply: an action, what changes in the plan, and whatever else the model wants to say.
+class BadCall:
+    """A native call whose arguments are wrong; the session says what is wrong with them."""
 
-    ``payload`` is the action as the record has it.
-    """
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do. ``payload`` is how the record has it, ``id`` the provider's name for the call."""
 
     type: str
-    action: Any
+    call: Any
     payload: dict[str, Any]
-    plan_update: PlanUpdate | None = None
-    diagnostics: Any = field(default=None, compare=False)
+    id: str = ""
 
     @property
     def about(self) -> str:
-        """What it is about, in a few words."""
-        match self.action:
+        """Say what it is about, in a few words."""
+        match self.call:
             case SelectSkills(skills=skills):
                 return ", ".join(skill.name for skill in skills)
             case calls.LoadSkillAsset(skill=skill, relative_path=path):
@@ -98,8 +104,35 @@ class Turn:
                 return f"{skill}/{path} {json.dumps(args, ensure_ascii=False)[:200]}"
             case CallTool(tool=tool, arguments=arguments):
                 return f"{tool} {json.dumps(arguments, ensure_ascii=False)[:200]}"
+            case BadCall(name=name):
+                return name[:80]
             case _:
                 return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One reply, read: actions in order, and what changes in the plan.
+
+    ``plan_problem`` says what is wrong with a change of the plan; it never costs the actions beside it.
+    ``plan_calls`` are the provider's names of the calls that changed the plan.
+    """
+
+    actions: Sequence[Action]
+    plan_update: PlanUpdate | None = None
+    plan_problem: str = ""
+    plan_calls: Sequence[str] = ()
+
+
+def recorded(type_: str, call: calls.Parameters, id_: str = "") -> Action:
+    """Return an action with its payload: each skill as an object with its name and source."""
+    said: dict[str, Any] = calls.said(call)
+    source = said.pop("source", None)
+    if "skill" in said:
+        said["skill"] = {"name": said["skill"]} | ({"source": source} if source else {})
+    if isinstance(call, SelectSkills):
+        said["skills"] = [calls.said(skill) for skill in call.skills]
+    return Action(type_, call, said, id_)
 
 
 @cache
@@ -136,7 +169,8 @@ def schema() -> dict[str, Any]:
 def parse_turn(text: str) -> Turn:
     r"""Return the one action in a reply that may have prose and fences around it.
 
-    >>> parse_turn('Sure!\n{"action": {"type": "final_answer", "payload": {"text": "hi"}},}').action.text
+    >>> said = parse_turn('Sure!\n{"action": {"type": "final_answer", "payload": {"text": "hi"}},}')
+    >>> said.actions[0].call.text
     'hi'
     """
     if len(text) > MAX_REPLY_CHARS:
@@ -145,15 +179,19 @@ def parse_turn(text: str) -> Turn:
     problems = [
         f"{key}: it is not known" for key in found if key not in {"action", "plan_update", "diagnostics"}
     ]
-    type_, action = _action(found["action"], problems)
-    update = None
-    try:
-        update = parse_update(found.get("plan_update"))
-    except msgspec.ValidationError as error:
-        problems.append(f"plan_update: {error}")
-    if problems or action is None:
+    type_, call = _action(found["action"], problems)
+    if problems or call is None:
         raise ReplyWrong(f"The reply does not fit the protocol: {'; '.join(dict.fromkeys(problems))}.")
-    return Turn(type_, action, _payload(action), update, found.get("diagnostics"))
+    update, wrong = plan_in(found.get("plan_update"))
+    return Turn([recorded(type_, call)], update, wrong)
+
+
+def plan_in(given: Any) -> tuple[PlanUpdate | None, str]:
+    """Return a change of the plan, or what is wrong with it."""
+    try:
+        return parse_update(given), ""
+    except (msgspec.ValidationError, ValueError) as error:
+        return None, f"The plan was not changed: {error}."
 
 
 def _action(given: Any, problems: list[str]) -> tuple[str, Any]:
@@ -186,17 +224,6 @@ def _action(given: Any, problems: list[str]) -> tuple[str, Any]:
     return type_, action
 
 
-def _payload(action: calls.Parameters) -> dict[str, Any]:
-    """An action as the record has it: what it says, with each skill as an object with its name and source."""
-    said: dict[str, Any] = calls.said(action)
-    source = said.pop("source", None)
-    if "skill" in said:
-        said["skill"] = {"name": said["skill"]} | ({"source": source} if source else {})
-    if isinstance(action, SelectSkills):
-        said["skills"] = [calls.said(skill) for skill in action.skills]
-    return said
-
-
 def tools_in_words() -> str:
     """Return the tools with their parameters, as the rules for a model list them.
 
@@ -210,25 +237,16 @@ def tools_in_words() -> str:
 
 
 def _object_in(text: str) -> dict[str, Any]:
-    """The one JSON object with an action in it."""
+    """Return the one JSON object with an action in it."""
     objects = 0
     found: dict[str, Any] = {}
-    for candidate in _candidates(text):
-        try:
-            read = json.loads(candidate, strict=False, object_pairs_hook=_once)
-            _check(read)
-        except _Unfit as error:
-            raise ReplyWrong(f"The reply cannot be taken: {error}.") from error
-        except (ValueError, RecursionError):
+    for read in _objects(_THOUGHT.sub("", text) if "</" in text else text):
+        objects += 1
+        if "action" not in read:
             continue
-        if isinstance(read, dict):
-            objects += 1
-            if "action" in read and found and read != found:
-                raise ReplyWrong("The reply has two different actions: answer with one.")
-            if "action" in read:
-                found = read
-                if candidate is text:
-                    break
+        if found and read != found:
+            raise ReplyWrong("The reply has two different actions: answer with one.")
+        found = read
     if found:
         return found
     if objects:
@@ -266,22 +284,39 @@ def _check(value: Any, depth: int = 0) -> None:
                 _check(item, depth + 1)
 
 
-def _candidates(text: str) -> Iterator[str]:
-    """Texts that might be the object: the whole, what is between fences, every balanced pair of braces."""
-    yield text
-    for place in (*(found[1] for found in _FENCE.finditer(text)), text):
-        start, tries = place.find("{"), 0
-        while start >= 0 and tries < MAX_CANDIDATES:
-            end, repaired = _balanced(place, start)
-            if end == start:  # it never closes, and neither does what begins inside of it
-                break
-            yield repaired
-            tries += 1
-            start = place.find("{", end)
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_once)
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects in a text, from left to right; braces that begin none are passed over."""
+    place, tries = 0, 0
+    while tries < MAX_CANDIDATES and (start := _START.search(text, place)):
+        tries += 1
+        try:
+            read, place = _decoded(text, start.start())
+            _check(read)
+        except _Unfit as error:
+            raise ReplyWrong(f"The reply cannot be taken: {error}.") from error
+        except (ValueError, RecursionError):
+            place = start.start() + 1
+            continue
+        yield read
+
+
+def _decoded(text: str, start: int) -> tuple[dict[str, Any], int]:
+    """Return the object that begins there and where it ends; commas that nothing follows are forgiven."""
+    try:
+        read, end = _DECODER.raw_decode(text, start)
+    except ValueError:
+        if not _OURS.match(text, start):
+            raise
+        end, repaired = _balanced(text, start)
+        read = _DECODER.decode(repaired)
+    return read, end
 
 
 def _balanced(text: str, start: int) -> tuple[int, str]:
-    """From an opening brace to its closing one, without commas that nothing follows."""
+    """Return the end and the text from an opening brace to its closing one, without trailing commas."""
     depth, inside, out = 0, False, []
     place = start
     while place < len(text):

@@ -2,44 +2,65 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
-from typing import Any
-
-from pydantic_core import from_json
 
 from vademecum.agent.protocol import MAX_REPLY_CHARS
 from vademecum.errors import ModelReplyWrong
 
-_GROWTH = 1.06  # the text is parsed anew when it is so much longer, so that the work stays linear
+_GROWTH = 1.06  # the text is searched anew when it is so much longer, so that the work stays linear
+_PLANNED = re.compile(r'"action"\s*:\s*\{\s*"type"\s*:\s*"(\w+)"\s*,\s*"payload"\s*:\s*\{')
+_ANSWER = re.compile(r'"type"\s*:\s*"final_answer"\s*,\s*"payload"\s*:\s*\{\s*"text"\s*:\s*"')
+# Up to here a JSON text is whole: no quotation mark ends it, no escape is cut.
+_WHOLE = re.compile(
+    r'(?:[^"\\]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*'
+)
 
 
 class Watched:
-    """Looks at a reply while it grows. Nothing is done because of what is seen here: it is only shown."""
+    """Looks at a reply while it grows. Nothing is done because of what is seen here: it is only shown.
+
+    If ``is_plain``, the text is the answer itself; otherwise the answer is in a JSON object.
+    """
 
     def __init__(
         self,
         on_planned: Callable[[str], None],
         on_piece: Callable[[str], None],
         on_withdrawn: Callable[[], None],
+        *,
+        is_plain: bool = False,
     ) -> None:
         self._on_planned = on_planned
         self._on_piece = on_piece
         self._on_withdrawn = on_withdrawn
+        self._is_plain = is_plain
+        self.shown = ""
+        self._begin()
+
+    def _begin(self) -> None:
         self._pieces: list[str] = []
         self._length = 0
         self._next = 1
         self._planned = ""
-        self.shown = ""
+        self._answer: str | None = None  # what came of the answer's text and is not shown yet
 
     def __call__(self, piece: str) -> None:
         """Take the next piece."""
-        self._pieces.append(piece)
         self._length += len(piece)
         if self._length > MAX_REPLY_CHARS:
             raise ModelReplyWrong(f"The reply has more than {MAX_REPLY_CHARS:,} characters.")
+        if self._is_plain:
+            self._show(piece if self.shown else piece.lstrip())
+            return
+        if self._answer is not None:
+            self._take(self._answer + piece)
+            return
+        self._pieces.append(piece)
         if self._length < self._next:
             return
-        self._next = int(self._length * _GROWTH) + 8
+        self._next = int(self._length * _GROWTH) + 1
         self._pieces = ["".join(self._pieces)]
         self._look(self._pieces[0])
 
@@ -52,34 +73,35 @@ class Watched:
             self._on_piece(answer[len(self.shown) :])
             self.shown = answer
 
-    def _look(self, text: str) -> None:
-        start = text.find("{")
-        if start < 0:
-            return
-        try:
-            found = from_json(text[start:], allow_partial="trailing-strings")
-        except ValueError:
-            return
-        action = found.get("action") if isinstance(found, dict) else None
-        if isinstance(action, dict):
-            self._see(action)
+    def restart(self) -> None:
+        """Take back what was shown: the reply broke off, and another one comes."""
+        self.finish(None)
+        self._begin()
 
-    def _see(self, action: dict[str, Any]) -> None:
-        type_, payload = action.get("type"), action.get("payload")
-        # The type may still be growing; only once its payload has begun, it is whole.
-        if not isinstance(type_, str) or not isinstance(payload, dict):
+    def _show(self, text: str) -> None:
+        if text:
+            self.shown += text
+            self._on_piece(text)
+
+    def _look(self, text: str) -> None:
+        if found := _ANSWER.search(text):
+            self._plan("final_answer")
+            self._take(text[found.end() :])
             return
+        if planned := _PLANNED.search(text):
+            self._plan(planned[1])
+
+    def _plan(self, type_: str) -> None:
         if type_ != self._planned:
             self._planned = type_
             self._on_planned(type_)
-        text = payload.get("text")
-        if type_ == "final_answer" and isinstance(text, str):
-            whole = _without_half(text)
-            if whole.startswith(self.shown) and len(whole) > len(self.shown):
-                self._on_piece(whole[len(self.shown) :])
-                self.shown = whole
 
-
-def _without_half(text: str) -> str:
-    """The text without half a character at its end, whose other half is still to come."""
-    return text[:-1] if text and "\ud800" <= text[-1] <= "\udfff" else text
+    def _take(self, raw: str) -> None:
+        """Show as much of a JSON text as is whole; the rest waits for the next piece."""
+        whole = _WHOLE.match(raw)
+        end = whole.end() if whole else 0
+        try:
+            self._show(json.loads(f'"{raw[:end]}"', strict=False))
+        except ValueError:
+            end = 0
+        self._answer = '"' if raw[end : end + 1] == '"' else raw[end:]

@@ -1,1 +1,1 @@
-"""Words → calls: one module for each group of commands; wiring only."""
+"""The command line: one module for each group of commands, which only connects words to calls."""

@@ -1,77 +1,224 @@
-"""``vade chat``: a conversation at the terminal; each message is a run, with what was said before."""
+"""``vade chat``: a conversation at the terminal; each message is a run that begins with all that was said."""
 
 from __future__ import annotations
 
-import contextlib
+import os
 import sys
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vademecum.agent.agent import Agent, Conversation
-from vademecum.agent.loop import Outcome
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.output import print_text, yes_option
-from vademecum.cli.permissions import approver_for
+from vademecum.cli.outputs import Saved, tell
+from vademecum.cli.permissions import approver_for, known_agent
 from vademecum.cli.progress import Progress
-from vademecum.cli.running import again, allow_option, model_for, model_option
+from vademecum.cli.running import (
+    again,
+    agent_option,
+    allow_option,
+    budget_for,
+    budget_options,
+    model_for,
+    model_option,
+)
 from vademecum.context import Context
 from vademecum.errors import VademecumError
+from vademecum.nearest import nearest
 from vademecum.policy.engine import Policy, allowing
 from vademecum.runs.reading import read_run, run_ids
-from vademecum.runs.record import runs_directory
+from vademecum.runs.record import Event, runs_directory
 from vademecum.skill.text import visible
+from vademecum.tools.calls import UnloadSkill
 
-MAX_REMEMBERED = 10
-MAX_QUOTED_CHARS = 1000
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.document import Document
 
-_HELP = "/skills lists the skills, /NAME calls one, /plan shows the last plan, /runs the runs, /quit ends."
+MAX_COMPLETIONS = 200
+
+COMMANDS = {
+    "/help": "show the commands",
+    "/skills": "list the skills; /NAME calls one",
+    "/unload": "NAME: stop using a skill",
+    "/outputs": "list the files that scripts made",
+    "/plan": "show the plan",
+    "/runs": "list the last runs",
+    "/model": "[KIND:NAME]: show or change the model",
+    "/clear": "forget what was said",
+    "/quit": "end",
+}
 
 
 @dataclass
 class Chat:
-    """One conversation, and what was said in it so far."""
+    """One conversation at the terminal."""
 
     conversation: Conversation
-    said: list[tuple[str, Outcome]] = field(default_factory=list)
+    context: Context
 
-    def say(self, text: str) -> Outcome:
-        """One message; the model also reads the last ones."""
-        before = "\n".join(f"asked: {_quoted(a)}\nanswered: {_quoted(b.answer)}" for a, b in self.said)
-        outcome = self.conversation.run(text, before=before)
-        self.said = [*self.said, (text, outcome)][-MAX_REMEMBERED:]
-        return outcome
+    def turn(self, line: str) -> None:
+        """Do a command, or send a message."""
+        word, _, rest = line.partition(" ")
+        rest = rest.strip()
+        done: dict[str, Callable[[], object]] = {
+            "/help": self._help,
+            "/skills": self._skills,
+            "/unload": lambda: self._unload(rest),
+            "/outputs": self._outputs,
+            "/plan": self._plan,
+            "/runs": self._runs,
+            "/model": lambda: self._model(rest),
+            "/clear": self._clear,
+        }
+        if word in done:
+            done[word]()
+        elif word.startswith("/") and self._is_misspelt(word):
+            meant = nearest(word, [*COMMANDS, *(f"/{name}" for name in self._names())])
+            hint = f"did you mean {meant}?" if meant else "/help lists the commands."
+            click.echo(f"vade: there is no {visible(word)}: {hint}", err=True)
+        else:
+            self._say(line)
+
+    def _is_misspelt(self, word: str) -> bool:
+        name = word[1:]
+        return bool(name) and "/" not in name and name not in self._names() and not Path(word).exists()
+
+    def _names(self) -> list[str]:
+        return [skill.name for skill in self.conversation.agent.index.for_people()]
+
+    def _help(self) -> None:
+        for name, text in COMMANDS.items():
+            click.echo(f"{name:<10} {text}")
+
+    def _skills(self) -> None:
+        active = {skill.skill_id for skill in self.conversation.session.active}
+        for skill in self.conversation.agent.index.for_people():
+            mark = "*" if skill.skill_id in active else " "
+            click.echo(f"{mark} /{skill.name}  {visible(skill.description)[:80]}")
+
+    def _unload(self, name: str) -> None:
+        if not name:
+            raise VademecumError("Which skill? Write /unload NAME.", code="request")
+        click.echo(self.conversation.session.call(UnloadSkill(name), origin="user").text)
+
+    def _outputs(self) -> None:
+        made = list(self.conversation.session.outputs.all)
+        tell([Saved(output) for output in made])
+        if not made:
+            click.echo("There are no outputs yet.")
+
+    def _plan(self) -> None:
+        directory = runs_directory(self.context)
+        known = run_ids(directory)
+        events = read_run(directory, known[-1]).events if known else ()
+        plans = [event.data["plan"] for event in events if event.type == "plan"]
+        if not plans:
+            click.echo("There is no plan yet.")
+            return
+        click.echo(visible(plans[-1]["goal"]))
+        for step in plans[-1]["steps"]:
+            click.echo(f"  [{visible(str(step['status']))}] {visible(step['title'])}")
+
+    def _runs(self) -> None:
+        for run_id in run_ids(runs_directory(self.context))[-10:]:
+            click.echo(visible(run_id))
+
+    def _model(self, wanted: str) -> None:
+        if wanted:
+            self.conversation.model = model_for(self.context, wanted)
+        click.echo(f"The model is {self.conversation.model.name}.")
+
+    def _clear(self) -> None:
+        self.conversation.clear()
+        click.echo("What was said is forgotten; active skills and outputs stay.")
+
+    def _say(self, line: str) -> None:
+        progress = Progress(quiet=False, markdown=_is_rich())
+        self.conversation.session.listener = _Telling(progress)
+        try:
+            outcome = self.conversation.run(line)
+        finally:
+            progress.done()
+        if progress.printed != outcome.answer:
+            if _is_rich():
+                print_markdown(outcome.answer)
+            else:
+                print_text(outcome.answer)
+        tell([Saved(output) for output in outcome.outputs])
 
 
-def _quoted(text: str) -> str:
-    return " ".join(text.split())[:MAX_QUOTED_CHARS]
+class _Telling:
+    """Listens to a run, and says when a change that a person approved was made."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
+        self._progress(event)
+        data = event.data
+        changes = {
+            "write_file": "wrote",
+            "edit_file": "changed",
+            "delete_file": "deleted",
+            "save_output": "saved",
+        }
+        if event.type == "tool_called" and data.get("ok") and data.get("tool") in changes:
+            self._progress.done()
+            path = (data.get("parameters") or {}).get("path") or (data.get("result") or {}).get("path", "")
+            click.echo(f"✓ {changes[data['tool']]} {visible(str(path))}", err=True)
+
+
+def print_markdown(text: str) -> None:
+    """Print Markdown with colour, on a terminal."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(visible_lines(text)))
+
+
+def visible_lines(text: str) -> str:
+    """Return a text without control characters, line by line."""
+    return "\n".join(visible(line) if line.strip() else "" for line in text.split("\n"))
+
+
+def _is_rich() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 @click.command("chat")
 @model_option
 @allow_option
 @yes_option
+@agent_option
+@budget_options
 @index_options
-def chat_command(*, model: str | None, allow: tuple[str, ...], yes: bool, **words: Any) -> int:
-    """Have a conversation; Ctrl-C stops a turn, Ctrl-D or /quit ends it."""
+def chat_command(*, model: str | None, allow: tuple[str, ...], yes: bool, name: str, **words: Any) -> int:
+    """Have a conversation; Ctrl-C stops a turn, Ctrl-D or /quit ends it, Alt-Enter begins a new line."""
     context = Context.current()
+    known_agent(context, name)
     chosen = model_for(context, model)
-    name = chosen.name
+    budget = budget_for(context, words)
     agent = Agent(
         model=chosen,
         index=IndexWords(**words).build(),
         policy=Policy.load(context, run=allowing(allow)),
         approver=approver_for(yes=yes, replay=again()),
+        name=name,
+        budget=budget,
         context=context,
     )
-    chat = Chat(agent.conversation())
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 - history and editing for input()
-    click.echo(f"{name} · {len(agent.index):,} skills · {_HELP}", err=True)
+    chat = Chat(agent.conversation(), context)
+    click.echo(f"{chosen.name} · {len(agent.index):,} skills · /help lists the commands", err=True)
+    read = _reader(chat)
     while True:
         try:
-            line = input("› " if sys.stdin.isatty() else "").strip()
+            line = read().strip()
         except EOFError:
             return 0
         except KeyboardInterrupt:
@@ -81,48 +228,71 @@ def chat_command(*, model: str | None, allow: tuple[str, ...], yes: bool, **word
             return 0
         if line:
             try:
-                _turn(chat, line, context)
+                chat.turn(line)
             except KeyboardInterrupt:
                 click.echo("", err=True)
             except VademecumError as error:
                 click.echo(f"vade: {visible(str(error))}", err=True)
 
 
-def _turn(chat: Chat, line: str, context: Context) -> None:
-    match line.split(maxsplit=1)[0]:
-        case "/help":
-            click.echo(_HELP)
-        case "/skills":
-            for skill in chat.conversation.agent.index.for_people():
-                click.echo(f"/{skill.name}  {visible(skill.description)[:80]}")
-        case "/plan":
-            _show_plan(context)
-        case "/runs":
-            for run_id in run_ids(runs_directory(context))[-10:]:
-                click.echo(visible(run_id))
-        case _:
-            _answer(chat, line)
+def _reader(chat: Chat) -> Callable[[], str]:
+    """Return what reads the next message: an editor with history and completion, or plain lines."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return input
+    session = _editor(chat)
+    return lambda: session.prompt("› ")
 
 
-def _answer(chat: Chat, line: str) -> None:
-    progress = Progress(quiet=False)
-    chat.conversation.session.listener = progress
+def _editor(chat: Chat) -> PromptSession[str]:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import Completer, Completion
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+    from prompt_toolkit.key_binding import KeyBindings
+
+    class Words(Completer):
+        def get_completions(self, document: Document, complete_event: object) -> Iterator[Completion]:
+            typed = document.get_word_before_cursor(WORD=True)
+            is_first = document.text_before_cursor.lstrip() == typed
+            for word in completions(chat, typed, is_first=is_first):
+                yield Completion(word, start_position=-len(typed))
+
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def _newline(event: Any) -> None:
+        event.current_buffer.insert_text("\n")
+
+    directory = chat.context.home / ".agent"
+    history = (
+        InMemoryHistory()
+        if not directory.is_dir()
+        else FileHistory(str(_private(directory / "chat-history")))
+    )
+    return PromptSession(
+        history=history, completer=Words(), complete_while_typing=False, key_bindings=keys, multiline=False
+    )
+
+
+def _private(file: Path) -> Path:
+    """Return a file that only its user can read, made if it is missing."""
+    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    return file
+
+
+def completions(chat: Chat, typed: str, *, is_first: bool) -> list[str]:
+    """Return the words that a typed beginning may become: commands and skills, ``$skills``, files."""
+    names = [skill.name for skill in chat.conversation.agent.index.for_people()]
+    if is_first and typed.startswith("/"):
+        return [word for word in [*COMMANDS, *(f"/{name}" for name in names)] if word.startswith(typed)]
+    if typed.startswith("$"):
+        return [f"${name}" for name in names if f"${name}".startswith(typed)]
+    place, start = os.path.split(typed)
     try:
-        outcome = chat.say(line)
-    finally:
-        progress.done()
-    if progress.printed != outcome.answer:
-        print_text(outcome.answer)
-
-
-def _show_plan(context: Context) -> None:
-    directory = runs_directory(context)
-    known = run_ids(directory)
-    events = read_run(directory, known[-1]).events if known else ()
-    plans = [event.data["plan"] for event in events if event.type == "plan"]
-    if not plans:
-        click.echo("There is no plan yet.")
-        return
-    click.echo(visible(plans[-1]["goal"]))
-    for step in plans[-1]["steps"]:
-        click.echo(f"  [{visible(str(step['status']))}] {visible(step['title'])}")
+        found = sorted(os.scandir(chat.context.cwd / place), key=lambda entry: entry.name)
+    except (OSError, ValueError):
+        return []
+    return [
+        os.path.join(place, entry.name) + ("/" if entry.is_dir() else "")
+        for entry in found
+        if entry.name.startswith(start) and (start.startswith(".") or not entry.name.startswith("."))
+    ][:MAX_COMPLETIONS]

@@ -1,23 +1,21 @@
-"""What a shell offers when somebody presses Tab: skills, their files, runs.
+"""Complete words in a shell: names of skills, their files, runs.
 
-Nobody asked for anything yet, so whatever goes wrong is passed over, and nothing is put in order on the way.
+This module is imported with every command, so it imports what it needs only while a word is completed.
+A problem on the way yields no words and no message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
-from vademecum.cli.indexing import IndexWords, as_reference
-from vademecum.context import Context
-from vademecum.errors import VademecumError
-from vademecum.registry.index import SkillIndex
-from vademecum.runs.reading import run_ids
-from vademecum.runs.record import runs_directory
-from vademecum.skill.assets import list_assets
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from vademecum.registry.index import SkillIndex
 
 
 def _complete(
@@ -26,7 +24,11 @@ def _complete(
     parameter: click.Parameter,
     start: str,
 ) -> list[CompletionItem]:
-    """Offer those of the words that begin as what was typed; nothing if they cannot be found out."""
+    """Return the words that begin with what was typed."""
+    from click.shell_completion import CompletionItem
+
+    from vademecum.errors import VademecumError
+
     given = context.params.get(parameter.name or "")
     done = set(given) if isinstance(given, tuple) else set()
     try:
@@ -37,12 +39,11 @@ def _complete(
 
 
 def _names_names(context: click.Context) -> Iterable[str]:
-    """The names of the skills that can be used here."""
     return (skill.name for skill in _index(context).for_people())
 
 
 def complete_scripts(context: click.Context, parameter: click.Parameter, start: str) -> list[CompletionItem]:
-    """The scripts of the skill that was named before, with their directory for those who began with it."""
+    """Complete a script of the skill that was named before, with or without its directory."""
     return (_complete_script_paths if "/" in start else _complete_script_names)(context, parameter, start)
 
 
@@ -55,38 +56,47 @@ def _names_script_names(context: click.Context) -> Iterable[str]:
 
 
 def _names_assets(context: click.Context) -> Iterable[str]:
-    """The files of the skill that was named before."""
     return _files(context)
 
 
 def _names_runs(_context: click.Context) -> Iterable[str]:
-    """The runs of this project, the latest first."""
+    """Return the runs of this project, the latest first."""
+    from vademecum.context import Context
+    from vademecum.runs.reading import run_ids
+    from vademecum.runs.record import runs_directory
+
     return reversed(run_ids(runs_directory(Context.current())))
 
 
 def _names_installed(context: click.Context) -> Iterable[str]:
-    """The skills in the root that ``--scope`` means."""
+    """Return the skills in the root that ``--scope`` names."""
     from vademecum.cli.installing import root_of
-    from vademecum.packs.shelf import Shelf
+    from vademecum.context import Context
+    from vademecum.packs.install_root import InstallRoot
 
-    return Shelf(root_of(context.params["scope"], Context.current())).names()
+    return InstallRoot(root_of(context.params["scope"], Context.current())).names()
 
 
 def _names_kept(context: click.Context) -> Iterable[str]:
-    """The skills of which something is in the trash of that root."""
+    """Return the skills in the trash of the root that ``--scope`` names."""
     from vademecum.cli.installing import root_of
+    from vademecum.context import Context
     from vademecum.packs.install import kept_names
 
     return kept_names(root_of(context.params["scope"], Context.current()))
 
 
 def complete_paths(_context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
-    """Whatever file the shell finds."""
+    """Let the shell complete a path."""
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(start, type="file")]
 
 
 def _index(context: click.Context) -> SkillIndex:
-    """The index with the roots that were named before."""
+    """Return the index with the roots that were named before."""
+    from vademecum.cli.indexing import IndexWords
+
     given = {name: context.params.get(name) for name in ("root", "no_default_roots", "lenient")}
     return IndexWords(
         tuple(given["root"] or ()), bool(given["no_default_roots"]), bool(given["lenient"])
@@ -94,7 +104,10 @@ def _index(context: click.Context) -> SkillIndex:
 
 
 def _files(context: click.Context, *tops: str) -> list[str]:
-    # Behind an option that waits for its value, click has not yet said which argument is which.
+    from vademecum.cli.indexing import as_reference
+    from vademecum.skill.assets import list_assets
+
+    # After an option that waits for its value, click has not yet assigned the arguments.
     name = context.params.get("name") or "".join(context.args[:1])
     if not name:
         return []

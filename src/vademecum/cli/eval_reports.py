@@ -11,10 +11,9 @@ import click
 from vademecum.cli.output import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
-from vademecum.evals.comparing import Comparison, compare, side_by_side
 from vademecum.evals.documents import comparison_document, summary_document
 from vademecum.evals.results import HEADER, RAN_THROUGH, Evaluation, Result, read_evaluation, writable
-from vademecum.evals.summary import Summary, summarise
+from vademecum.evals.summary import Comparison, Summary, compare, side_by_side, summarise
 from vademecum.runs.record import check_place, runs_directory
 
 _DIRECTORY = click.Path(file_okay=False)
@@ -137,7 +136,7 @@ def _write_page(evaluation: Evaluation, summary: Summary, page: str) -> list[str
 def _write_texts(
     evaluation: Evaluation, summary: Summary, *, markdown: str | None, junit: str | None
 ) -> list[str]:
-    from vademecum.evals.junit import junit_of
+    from vademecum.evals.exports import junit_of
     from vademecum.evals.markdown import markdown_of
     from vademecum.files import write_atomic
 
@@ -150,7 +149,7 @@ def _write_texts(
 
 
 def _write_workspace(evaluation: Evaluation, directory: str) -> list[str]:
-    from vademecum.evals.workspace import write_workspace
+    from vademecum.evals.exports import write_workspace
 
     with writable(Path(directory)):
         return [os.path.relpath(write_workspace(evaluation, Path(directory).absolute()))]

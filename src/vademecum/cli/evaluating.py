@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,25 +22,28 @@ from vademecum.cli.eval_reports import (
     suites_home,
 )
 from vademecum.cli.groups import Group
-from vademecum.cli.indexing import IndexWords, index_options
+from vademecum.cli.indexing import IndexWords, as_reference, index_options
 from vademecum.cli.output import counted, json_option, print_json, yes_option
 from vademecum.cli.running import allow_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
-from vademecum.evals import configurations as ways
+from vademecum.evals import plan as ways
 from vademecum.evals.cases import Case
-from vademecum.evals.engines import Engine, Threads
 from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.performing import Performer
+from vademecum.evals.improving import Improvement
 from vademecum.evals.plan import SECONDS, Configuration
+from vademecum.evals.pool import Engine, Processes
 from vademecum.evals.reading import Suite, read_suite
 from vademecum.evals.summary import summarise
-from vademecum.evals.workshop import Workshop
+from vademecum.evals.workshop import Stock, Workshop
 from vademecum.nearest import meant, nearest
 from vademecum.registry.index import SkillIndex
+from vademecum.skill.skill import Skill
 from vademecum.skill.text import visible
+from vademecum.tracing import belonging
 
 MAX_WORKERS = 256
+MAX_CANDIDATES_BYTES = 1024 * 1024
 
 _DIRECTORY = click.Path(file_okay=False)
 _FILE = click.Path(dir_okay=False)
@@ -74,26 +79,34 @@ eval_command.add_command(compare_command)
     shell_complete=complete_names,
     help="Run everything with and without this skill.",
 )
-@click.option("--sizes", metavar="N,N,…", default="", help="Libraries of so many skills, e.g. 10,100,1000.")
 @click.option(
-    "--judge", metavar="KIND:NAME", default="", help="The model that judges what only words can say."
+    "--sizes", metavar="N,N,…", default="", help="Sizes of the skill library to compare, e.g. 10,100,1000."
 )
+@click.option("--judge", metavar="KIND:NAME", default="", help="Model that judges the statements of cases.")
 @click.option(
-    "--record", "tape", type=_FILE, default="", metavar="TAPE", help="Keep the model's replies here."
+    "--record",
+    "tape",
+    type=_FILE,
+    default="",
+    metavar="TAPE",
+    help="Record the model's replies in this file.",
 )
-@click.option(
-    "--repeat", type=click.IntRange(1, 1000), help="Run each case so often, whatever it says itself."
-)
+@click.option("--repeat", type=click.IntRange(1, 1000), help="Run each case N times, overriding `repeat`.")
 @click.option("--tag", "tags", multiple=True, help="Only cases with this tag; repeatable.")
-@click.option("--project", type=_PROJECT, help="The project of which each run gets a copy, with its rules.")
-@click.option("-j", "workers", type=click.IntRange(1, MAX_WORKERS), help="So many runs at once.")
-@click.option("--engine", type=click.Choice(["threads", "ray"]), default="threads", help="Where runs happen.")
+@click.option("--project", type=_PROJECT, help="Project that each run gets a copy of, with its rules.")
+@click.option(
+    "-j", "workers", type=click.IntRange(1, MAX_WORKERS), help="Number of parallel runs (default: cores)."
+)
+@click.option("--engine", type=click.Choice(["local", "ray"]), default="local", help="Where runs happen.")
 @click.option("--address", default="", help="The Ray cluster; without it one is started here.")
 @click.option(
-    "--seconds", type=click.FloatRange(0.1, 86_400), default=SECONDS, help="The most that a run may take."
+    "--seconds",
+    type=click.FloatRange(0.1, 86_400),
+    default=SECONDS,
+    help="Time limit of a run in seconds (default 600).",
 )
 @click.option("--retry", is_flag=True, help="Run errors, time-outs and unusable runs again.")
-@click.option("--out", type=_DIRECTORY, help="Where results go; else .agent/evals/results/SUITE.")
+@click.option("--out", type=_DIRECTORY, help="Directory of the results (default .agent/evals/results/SUITE).")
 @allow_option
 @yes_option
 @index_options
@@ -141,13 +154,17 @@ def run_command(  # noqa: PLR0913 - one for each option
     wanted = ways.by_size(wanted, _sizes(sizes), found.cases, index) if sizes else wanted
     place = Path(out).absolute() if out else results_home(context) / found.name
     copied = Path(project).absolute() if project else None
-    performer = Performer(Workshop(index, place, copied, dict(os.environ)))
+    workshop = Workshop(index, place, copied, dict(os.environ))
+    stock = Stock(workshop)
     for name in {*models, judge} - {"", "case", "mock"}:
-        performer.stock.model(name)  # a name that is wrong is said before anything runs
+        stock.model(name)  # a name that is wrong is said before anything runs
     progress = EvalProgress(quiet=as_json)
-    evaluator = Evaluator(_engine(engine, workers or _cores(), address), performer, progress, retry=retry)
+    evaluator = Evaluator(
+        _engine(engine, workers or _cores(), address), workshop, progress=progress, retry=retry
+    )
     try:
-        evaluation = evaluator.evaluate(found, wanted)
+        with belonging(f"evaluate {found.name}"):
+            evaluation = evaluator.evaluate(found, wanted)
     except KeyboardInterrupt:
         progress.close()
         kept = f"{progress.done:,} of {counted(progress.total, 'run')} are kept"
@@ -169,11 +186,16 @@ def run_command(  # noqa: PLR0913 - one for each option
 @index_options
 @json_option
 def init_command(*, name: str, as_json: bool, **words: Any) -> None:
-    """Write a first suite for the skill NAME, to be filled in: .agent/evals/NAME."""
-    from vademecum.evals.starter import write_starter
+    """Write a draft suite for the skill NAME, to be edited: .agent/evals/NAME.
 
-    skill = IndexWords(**words).build().get(name)
-    written = write_starter(skill, suites_home(Context.current()) / skill.name)
+    Its requests come from the description of the skill, its near-misses from the skills that search finds
+    beside it.
+    """
+    from vademecum.evals.drafts import write_draft
+
+    index = IndexWords(**words).build()
+    skill = index.get(as_reference(name))
+    written = write_draft(skill, index, suites_home(Context.current()) / skill.name)
     if as_json:
         print_json({"written": [str(path) for path in written]})
         return
@@ -185,12 +207,107 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
         click.echo(f"They are run in place of the skill's own cases in {visible(str(own))}")
 
 
+@eval_command.command("improve")
+@click.argument("name", shell_complete=complete_names)
+@click.option(
+    "--model", "proposer", metavar="KIND:NAME", default="", help="Language model that proposes descriptions."
+)
+@click.option(
+    "--candidates",
+    type=click.Path(exists=True, dir_okay=False),
+    help="File of descriptions: one a line, or a JSON list.",
+)
+@click.option(
+    "--run-model",
+    metavar="KIND:NAME",
+    default="offline",
+    show_default=True,
+    help="Model that runs the cases.",
+)
+@click.option(
+    "-j", "workers", type=click.IntRange(1, MAX_WORKERS), help="Number of parallel runs (default: cores)."
+)
+@click.option("--write", is_flag=True, help="Write a description that is better into SKILL.md.")
+@index_options
+@json_option
+def improve_command(  # noqa: PLR0913 - one for each option
+    *,
+    name: str,
+    proposer: str,
+    candidates: str | None,
+    run_model: str,
+    workers: int | None,
+    write: bool,
+    as_json: bool,
+    **words: Any,
+) -> int:
+    """Try other descriptions of the skill NAME on its cases.
+
+    One half of the cases chooses among the candidates; the best is kept only if it wins on the other half
+    beyond chance. The difference is shown before anything is written. Exit code 1: none is better.
+    """
+    from vademecum.evals import improving
+    from vademecum.files import read_capped
+    from vademecum.models.choose import choose_model
+
+    if bool(proposer) == bool(candidates):
+        raise click.UsageError("Name either --model or --candidates.")
+    context = Context.current()
+    index = IndexWords(**words).build()
+    skill = index.get(as_reference(name))
+    suite = _suite(skill.name, index, context)
+    with tempfile.TemporaryDirectory(prefix="vade-improve-") as place:
+        workshop = Workshop(index, Path(place), None, dict(os.environ))
+        improver = improving.Improver(
+            skill, workshop, Processes(workers or _cores()), Configuration("default", model=run_model)
+        )
+        if candidates:
+            listed = improving.read_candidates(read_capped(candidates, cap=MAX_CANDIDATES_BYTES).decode())
+            found = improver.improve(suite, lambda _: listed)
+        else:
+            model = choose_model(proposer)
+            found = improver.improve(suite, lambda wrong: improving.ask_for_candidates(model, skill, wrong))
+    written = str(improving.write_description(skill, found.new)) if write and found.is_better else ""
+    if as_json:
+        said = found.comparison.said if found.comparison else "no candidate is better on the first half"
+        print_json(
+            {
+                "skill": skill.name,
+                "old": found.old,
+                "new": found.new,
+                "better": found.is_better,
+                "said": said,
+                "written": written,
+            }
+        )
+    else:
+        _print_improvement(found, written)
+    return 0 if found.is_better else 1
+
+
+def _print_improvement(found: Improvement, written: str) -> None:
+    for sign, text in (("-", found.old), ("+", found.new)):
+        click.echo(f"{sign} {visible(text)}  ({found.tuned[text]:.0%} of the first half)")
+    if found.comparison is None:
+        click.echo("No candidate is better on the first half: nothing was changed.")
+        return
+    click.echo(f"On the other half: {found.comparison.said}")
+    if written:
+        click.echo(f"Wrote {os.path.relpath(written)}")
+    elif found.is_better:
+        click.echo("Not written: --write does it.")
+
+
 def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
     """The suite at a path, or that of a skill: beside the project's, or the one it brings."""
     if not wanted:
         raise click.UsageError("Name a file or directory of cases, or a skill.")
     if os.path.exists(wanted):
         return read_suite(Path(wanted).absolute())
+    named = suites_home(context) / wanted
+    if Path(wanted).name == wanted and named.is_dir() and wanted != "results":
+        known = {skill.name for skill in index}
+        return structs.replace(read_suite(named, name=wanted), skill=wanted if wanted in known else "")
     try:
         skill = index.get(wanted)
     except SkillNotFound as error:
@@ -201,7 +318,24 @@ def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
     for place in (suites_home(context) / skill.name, Path(skill.location) / "evals"):
         if place.is_dir():
             return structs.replace(read_suite(place, name=skill.name), skill=skill.name)
-    raise CaseRefused(f"The skill {skill.name!r} has no cases: vade eval init {skill.name}.", code="no-suite")
+    _offer(skill, index, suites_home(context) / skill.name)
+    raise CaseRefused(
+        f"The skill {skill.name!r} has no cases: vade eval init {skill.name} writes a draft.", code="no-suite"
+    )
+
+
+def _offer(skill: Skill, index: SkillIndex, place: Path) -> None:
+    """Ask whether to write a draft suite, if a person is there; then stop, for it is to be edited first."""
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
+        return
+    asked = f"The skill {visible(skill.name)} has no cases. Write a draft to {os.path.relpath(place)}?"
+    if not click.confirm(asked, default=True, err=True):
+        return
+    from vademecum.evals.drafts import write_draft
+
+    for path in write_draft(skill, index, place):
+        click.echo(f"Wrote {os.path.relpath(path)}", err=True)
+    raise CaseRefused(f"Edit the draft, then run it: vade eval run {skill.name}.", code="no-suite")
 
 
 def _chosen(suite: Suite, *, tags: Sequence[str], repeat: int | None) -> Suite:
@@ -227,8 +361,8 @@ def _sizes(text: str) -> list[int]:
 
 
 def _engine(name: str, workers: int, address: str) -> Engine:
-    if name == "threads":
-        return Threads(workers)
+    if name == "local":
+        return Processes(workers)
     from vademecum.evals.on_ray import OnRay
 
     return OnRay(workers, address=address or None)

@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from vademecum.cli.completing import complete_assets, complete_names
-from vademecum.cli.indexing import IndexWords, as_reference, index_options
+from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
 from vademecum.cli.output import ReadingProgress, json_option, print_json, print_text, raised, yes_option
-from vademecum.search.finder import Finder
 from vademecum.skill.text import visible
 
 
@@ -20,10 +19,13 @@ from vademecum.skill.text import visible
 @click.option(
     "-n", "number", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many to show."
 )
+@click.option("--explain", is_flag=True, help="Show the words that matched, where, and through what.")
 @index_options
 @json_option
-def search_command(*, query: str, number: int, as_json: bool, **words: Any) -> None:
+def search_command(*, query: str, number: int, explain: bool, as_json: bool, **words: Any) -> None:
     """Find the skills that fit a request, best first."""
+    from vademecum.search.finder import Finder
+
     index = IndexWords(**words).build()
     progress = ReadingProgress()
     finder = Finder(index, skills=index.for_people(), progress=progress)
@@ -33,18 +35,22 @@ def search_command(*, query: str, number: int, as_json: bool, **words: Any) -> N
     terms = finder.words(query)
     if not terms:
         raise click.UsageError("The query has no words to search for: say what you are looking for.")
-    hits = finder.search(query, number)
+    found = finder.find(query, number)
+    matches = [finder.explain(query, hit) for hit in found.hits] if explain else []
     if as_json:
-        print_json({"results": [hit.to_json() for hit in hits]})
+        printed = found.to_json()
+        for result, each in zip(printed["results"], matches, strict=False):
+            result["matches"] = [match.to_json() for match in each]
+        print_json(printed)
         return
     from vademecum.cli import show
 
-    show.print_hits(hits, terms=set(terms))
+    show.print_findings(found, terms=set(terms), matches=matches)
 
 
 @click.command("show")
 @click.argument("name", shell_complete=complete_names)
-@click.option("--source", help="The skill of this source, also when another one overrides it.")
+@click.option("--source", type=SOURCES, help="The skill of this source, also when another one overrides it.")
 @click.option(
     "--asset",
     metavar="PATH",

@@ -1,4 +1,4 @@
-"""``vade govern``: a charter read, asked, explained, tried in a simulation, gathered from skills."""
+"""Provide ``vade govern``: lint, check and explain a charter, and run a simulation under it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from vademecum.cli.output import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.charter import Charter
-from vademecum.governance.explain import Stage, explain, facts_of_event
+from vademecum.governance.charter import Charter, Linted, lint_charter, load_charter
+from vademecum.governance.definitions import Actor, ValidationResult, shown
+from vademecum.governance.explain import Stage, explain_event, stages_of
 from vademecum.governance.ledger import Ledger
-from vademecum.governance.loading import Linted, lint_charter, load_charter
-from vademecum.governance.model import Actor, ValidationResult
-from vademecum.governance.words import shown
 from vademecum.runs.reading import read_run, run_ids
 from vademecum.runs.record import runs_directory
 from vademecum.skill.skill import Problem
@@ -35,14 +33,24 @@ _AGENT_OPTIONS = (
     click.option("--type", "agent_type", metavar="TYPE", help="The agent's type."),
     click.option("--agent", default="agent", show_default=True, help="The agent's id."),
     click.option(
-        "--state", default="{}", metavar="JSON", help="The agent's state, or @FILE; world in it is shared."
+        "--state",
+        default="{}",
+        metavar="JSON",
+        help="The agent's state, or @FILE; its key world is the shared state.",
     ),
     click.option(
-        "--param", "params", multiple=True, metavar="NAME=VALUE", help="What the intent says; repeatable."
+        "--param",
+        "params",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A parameter of the intent; repeatable.",
     ),
     click.option("--step", type=int, default=0, show_default=True, help="The present step."),
     click.option(
-        "--last", multiple=True, metavar="SKILL=STEP", help="When the agent did a skill; repeatable."
+        "--last",
+        multiple=True,
+        metavar="SKILL=STEP",
+        help="The step at which the agent last did a skill; repeatable.",
     ),
 )
 
@@ -65,9 +73,9 @@ def govern_command(context: click.Context) -> None:
 @click.argument("charters", nargs=-1, required=True, type=click.Path())
 @json_option
 def lint_command(*, charters: tuple[str, ...], as_json: bool) -> int:
-    """Read charters and say everything that is wrong, with lines.
+    """Read charters and list every problem with its line.
 
-    Exit code 1: something is. Exit code 4: one of them is not there.
+    Exit code 1: a charter has errors. Exit code 4: a charter does not exist.
     """
     found = {path: _linted(path) for path in charters}
     if as_json:
@@ -84,7 +92,7 @@ def lint_command(*, charters: tuple[str, ...], as_json: bool) -> int:
 
 
 def _linted(path: str) -> Linted:
-    """What is wrong with one charter, also where it cannot even be read: the others are still looked at."""
+    """Return the problems of one charter, also if it cannot be read, so that the others are still read."""
     try:
         return lint_charter(path)
     except CharterRefused as error:
@@ -97,7 +105,7 @@ def _linted(path: str) -> Linted:
 @_agent_options
 @json_option
 def check_command(*, charter: str, skill: str, as_json: bool, **words: Any) -> int:
-    """Ask whether an agent may do SKILL now. Exit code 3: it may not."""
+    """Check whether an agent may do SKILL now. Exit code 3: it may not."""
     asked = _Asked(load_charter(charter), skill, **words)
     result, possible = asked.check(), asked.feasible()
     if as_json:
@@ -124,24 +132,22 @@ def check_command(*, charter: str, skill: str, as_json: bool, **words: Any) -> i
 def explain_command(
     *, charter: str, skill: str | None, event: int | None, run_id: str | None, as_json: bool, **words: Any
 ) -> int:
-    """Go through the gate clause by clause: what was found, what it takes. Exit code 3: it is denied.
+    """Explain each check: what was found, and what is required. Exit code 3: the intent is denied.
 
-    With --event a recorded intent is explained, from what the record says of it.
+    With --event, explain a recorded intent from the values in the record.
     """
     held = load_charter(charter)
     if event is not None:
         directory = runs_directory(Context.current())
         known = run_ids(directory)
-        stages, about = facts_of_event(
+        stages, about = explain_event(
             held, read_run(directory, run_id or (known[-1] if known else "none")), event
         )
     elif skill is None:
         raise click.UsageError("Name a SKILL, or a recorded intent with --event N.")
     else:
         asked = _Asked(held, skill, **words)
-        stages = explain(
-            held, skill, asked.actor, asked.params, world=asked.world, step=asked.step, ledger=asked.ledger
-        )
+        stages = stages_of(held, skill, asked.check())
         about = f"{asked.actor.id} ({asked.actor.type}) wants {skill} at step {asked.step}"
     return _show_stages(stages, about, as_json=as_json)
 
@@ -165,7 +171,7 @@ def _show_stages(stages: list[Stage], about: str, *, as_json: bool) -> int:
 
 
 class _Asked:
-    """What a person typed about an agent."""
+    """The agent, parameters and past that the options describe."""
 
     def __init__(  # noqa: PLR0913 - one for each option
         self,
@@ -191,7 +197,7 @@ class _Asked:
         for name, value in map(_pair, last):
             if type(value) is not int:
                 raise click.BadParameter(f"{value!r} is not a step: write SKILL=NUMBER", param_hint="--last")
-            self.ledger.of(agent).last[name] = value
+            self.ledger.add(name, agent_id=agent, step=value)
         self._charter = charter
         self._skill = skill
 
@@ -204,7 +210,7 @@ class _Asked:
 
 
 def _object(typed: str) -> dict[str, Any]:
-    """A JSON object as it was typed, or as the file after @ has it."""
+    """Return a JSON object as it was typed, or from the file after @."""
     try:
         text = read_capped(typed[1:], cap=MAX_STATE_BYTES).decode() if typed.startswith("@") else typed
         found = json.loads(text)
@@ -225,64 +231,11 @@ def _pair(typed: str) -> tuple[str, Any]:
         return name, value
 
 
-@govern_command.command("export")
-@click.argument("source", type=click.Path(exists=True))
-@click.option(
-    "-o", "--output", "out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the charter here."
-)
-@click.option(
-    "--into", "root", type=click.Path(exists=True, file_okay=False), metavar="ROOT", help="The way back."
-)
-@json_option
-def export_command(*, source: str, out: str | None, root: str | None, as_json: bool) -> int:
-    """Gather the governance.yaml of a root's skills into one charter, or spread a charter into a root.
-
-    There: vade govern export ROOT -o skill_registry.yaml. And back: vade govern export skill_registry.yaml
-    --into ROOT. Exit code 1: something was left out because it is wrong.
-    """
-    from vademecum.governance.export import DEFINITION_FILE, as_yaml, collect, spread
-    from vademecum.governance.loading import charter_of
-    from vademecum.governance.registry import SkillRegistry
-
-    if (out is None) is (root is None):
-        raise click.UsageError("Say where to: -o FILE for a charter, or --into ROOT for skill directories.")
-    if out is not None:
-        check_place_of(out)
-    if root is not None:
-        report = spread(load_charter(source), {skill.name: skill for skill in _skills_in(root)})
-    else:
-        definitions, report = collect(_skills_in(source))
-        if not definitions:
-            raise CharterRefused(
-                f"No skill in {source} has a {DEFINITION_FILE} that can be used.", code="no-charter"
-            )
-        from vademecum.files import write_atomic
-
-        text = as_yaml(Charter(SkillRegistry(definitions)).to_json())
-        charter_of(text)  # a charter that could not be used is not written
-        write_atomic(Path(str(out)), text.encode("utf-8"))
-    if as_json:
-        print_json({"to": out or root, **report.to_json()})
-    else:
-        click.echo(f"{counted(len(report.skills), 'definition')} written to {visible(str(out or root))}")
-        for name, why in report.left_out.items():
-            click.echo(f"  left out {visible(name)}: {visible(why)}")
-    return 1 if report.wrong else 0
-
-
 def check_place_of(file: str) -> None:
-    """Whether a file can be written where it is wanted, before anything is done for it."""
+    """Raise an error if a file cannot be written, before anything else is done."""
     directory = Path(file).absolute().parent
     if not directory.is_dir() or not os.access(directory, os.W_OK) or Path(file).is_dir():
         raise click.BadParameter(f"{file!r} cannot be written: name a file in a directory of yours")
-
-
-def _skills_in(root: str) -> Any:
-    from vademecum.registry.build import build_index
-    from vademecum.registry.index import IndexOptions
-    from vademecum.registry.roots import Root
-
-    return build_index([Root(Path(root).absolute(), "extra")], IndexOptions()).skills
 
 
 @govern_command.command("simulate")
@@ -296,7 +249,7 @@ def _skills_in(root: str) -> Any:
 @click.option(
     "--report", "page", type=click.Path(dir_okay=False), metavar="FILE", help="[default: NAME.html]"
 )
-@click.option("--no-record", is_flag=True, help="Keep no record of the outcomes.")
+@click.option("--no-record", is_flag=True, help="Do not record the outcomes.")
 @json_option
 def simulate_command(  # noqa: PLR0913 - one for each option
     *,
@@ -309,10 +262,10 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     no_record: bool,
     as_json: bool,
 ) -> None:
-    """Run a simulation with its charter enforced, and once more with the charter only looking on.
+    """Run a simulation twice: with its charter enforced, and in shadow mode.
 
-    DIRECTORY has a skill_registry.yaml and a simulation.py, whose code is run. The same seed gives the same
-    bytes. Every outcome of the enforced run is on record: vade runs replay checks it.
+    DIRECTORY contains a skill_registry.yaml and a simulation.py, whose code is run. The same seed gives
+    the same bytes. Every outcome of the enforced run is recorded; vade runs replay checks it.
     """
     from vademecum.cli.simulating import Words, simulate
 

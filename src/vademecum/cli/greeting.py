@@ -1,10 +1,9 @@
-"""``vade`` alone: what it is, what it found here, and three commands to go on with."""
+"""Implement ``vade`` without a command: what was found here, and three commands to try next."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +12,7 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import IndexWords
-from vademecum.cli.output import counted, print_json
+from vademecum.cli.output import counted, paint, print_json
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.registry.index import SkillIndex
@@ -32,7 +31,7 @@ _WHERE = {
     "package": "of packages",
     "builtin": "built in",
 }
-# A name that needs no quotes in a shell, of a file that a built-in skill has something to say about.
+# A file name that needs no quotes in a shell, of a kind that a built-in skill can read.
 _TABLE = re.compile(r"\w[\w.-]{0,40}\.(csv|tsv)", re.ASCII)
 
 Offer = tuple[str, str]
@@ -40,7 +39,7 @@ Offer = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What there is to say to somebody who just came."""
+    """The skills that were found, a problem if there is one, and commands to try next."""
 
     sources: dict[str, int]
     left_out: int
@@ -48,7 +47,7 @@ class Greeting:
     offers: tuple[Offer, Offer, Offer]
 
     def to_json(self) -> dict[str, Any]:
-        """As ``vade --json`` prints it."""
+        """Return the greeting as ``vade --json`` prints it."""
         return {
             "version": VERSION,
             "skills": sum(self.sources.values()),
@@ -60,7 +59,7 @@ class Greeting:
 
 
 def greet(*, as_json: bool) -> int:
-    """Say it. Exit code 2: the configuration is wrong, and the greeting says so."""
+    """Print the greeting. Return exit code 2 if the configuration is wrong."""
     greeting = _greeting()
     if as_json:
         print_json(greeting.to_json())
@@ -89,7 +88,7 @@ def _once_repaired() -> tuple[Offer, Offer, Offer]:
 
 
 def _offers(index: SkillIndex, context: Context) -> tuple[Offer, Offer, Offer]:
-    """Three commands, what is most needed first."""
+    """Return three commands, the most useful first."""
     offers: list[Offer] = []
     if index.report.ignored:
         offers.append(("vade doctor", "what was left out and why, with the correction"))
@@ -98,7 +97,7 @@ def _offers(index: SkillIndex, context: Context) -> tuple[Offer, Offer, Offer]:
     if run_ids(runs_directory(context)):
         offers.append(("vade runs show", "what the last run did, step by step"))
     offers += [
-        (f'vade run "{_request(context)}"', "let the skill that fits do it"),
+        (f'vade run "{_request(context)}"', "do a task with the skill that fits"),
         ('vade search "compare two files"', "find the skill that fits"),
         ("vade list", "the skills, and what they are for"),
     ]
@@ -106,7 +105,7 @@ def _offers(index: SkillIndex, context: Context) -> tuple[Offer, Offer, Offer]:
 
 
 def _request(context: Context) -> str:
-    """Something that can be asked for here at once, without a key."""
+    """Return a request that works here without a key."""
     try:
         with os.scandir(context.cwd) as listing:
             names = sorted(entry.name for entry in islice(listing, MAX_LOOKED_AT))
@@ -117,24 +116,18 @@ def _request(context: Context) -> str:
 
 
 def _show(greeting: Greeting) -> None:
-    name, help_ = _paint("Vademecum", "1;36"), _paint("(vade --help: all commands)", "2")
+    name, help_ = paint("Vademecum", "1;36"), paint("(vade --help: all commands)", "2")
     click.echo(f"{name} {VERSION} finds, checks, searches and runs Agent Skills {help_}")
     click.echo()
     if greeting.problem:
-        click.echo(f"{_paint('✗', '31')} {visible(greeting.problem)}")
+        click.echo(f"{paint('✗', '31')} {visible(greeting.problem)}")
     else:
         by_source = ", ".join(f"{number:,} {_WHERE[source]}" for source, number in greeting.sources.items())
         found = counted(sum(greeting.sources.values()), "skill")
-        click.echo(f"{_paint('✓', '32')} {found}{f': {by_source}' if by_source else ''}")
+        click.echo(f"{paint('✓', '32')} {found}{f': {by_source}' if by_source else ''}")
     if greeting.left_out:
-        click.echo(f"{_paint('!', '33')} {greeting.left_out:,} left out")
+        click.echo(f"{paint('!', '33')} {greeting.left_out:,} left out")
     click.echo()
     width = max(len(command) for command, _ in greeting.offers)
     for command, why in greeting.offers:
-        click.echo(f"  {_paint(command, '1')}{' ' * (width - len(command))}  {_paint(why, '2')}")
-
-
-def _paint(text: str, style: str) -> str:
-    """Colour for a terminal whose owner wants it; not by the library for it, which takes 40 ms to come."""
-    wanted = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return f"\x1b[{style}m{text}\x1b[0m" if wanted else text
+        click.echo(f"  {paint(command, '1')}{' ' * (width - len(command))}  {paint(why, '2')}")

@@ -1,4 +1,4 @@
-"""Groups of commands: called by a name that none of them has, they say which one was probably meant."""
+"""List the commands of a group without cutting lines, and suggest a command for an unknown word."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ import click
 
 from vademecum.nearest import meant, nearest
 
+MAX_SUMMARY_CHARS = 300
+
 
 class Group(click.Group):
-    """A group whose error for an unknown command is one sentence with a suggestion."""
+    """A group of commands whose help cuts no line and whose errors suggest a command."""
 
-    # What other tools call the same: people type it before they have read anything.
+    # The names that other tools use for our commands.
     other_words: ClassVar[Mapping[str, str]] = {}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names."""
+        """Return the command that the first word names; raise a usage error for an unknown word."""
         name = args[0]
         known = self.list_commands(ctx)
-        # A shell that completes words wants no complaint about those that are not finished.
+        # While a shell completes a word, an unfinished word is not an error.
         if ctx.resilient_parsing or name.startswith("-") or name in known:
             return super().resolve_command(ctx, args)
         near = self.other_words.get(name) or nearest(name, known)
@@ -30,9 +32,17 @@ class Group(click.Group):
         hint = meant(near and f"{path} {near}", otherwise=f"'{path} --help' lists the commands.")
         raise click.UsageError(f"There is no command {name!r}: {hint}", ctx)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one entry for each command; click itself cuts what does not fit on a line."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, command.get_short_help_str(MAX_SUMMARY_CHARS)) for name, command in found if command]
+            )
+
 
 def usage(error: click.ClickException) -> str:
-    """What is wrong with a command line in one line, with where to read how it should have been."""
+    """Return what is wrong with a command line in one line, with the help that explains it."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     text = error.format_message()
     if isinstance(error, click.NoSuchOption) and context is not None:
@@ -43,7 +53,7 @@ def usage(error: click.ClickException) -> str:
 
 
 def _options(context: click.Context) -> list[str]:
-    """The long options of a command; a single letter is like any other."""
+    """Return the long options of a command; a misspelt single letter has no nearest option."""
     parameters = context.command.get_params(context)
     options = [option for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts)]
     return [option for option in options if option.startswith("--")]

@@ -7,19 +7,22 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from msgspec import structs
 
-from vademecum.cli.output import ReadingProgress
-from vademecum.config import load_config
+from vademecum.cli.output import ReadingProgress, counted
+from vademecum.config import LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.roots import Root, default_roots, needs_recovery
 from vademecum.skill.text import visible
+
+if TYPE_CHECKING:
+    from vademecum.integrations.mcp.source import McpSource
 
 SOURCES = click.Choice(["project", "user", "builtin", "extra", "package"])
 
@@ -30,28 +33,39 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class IndexWords:
-    """What a person typed about roots and reading."""
+    """The options about roots and reading that were typed."""
 
     root: tuple[str, ...]
     no_default_roots: bool
     lenient: bool
 
     def build(self) -> SkillIndex:
-        """The index for this place and these words."""
+        """Build the index for this place and these options."""
         context, roots, options = self._asked()
+        for sentence in without_effect(load_config(context), context):
+            click.echo(f"vade: {visible(sentence)}", err=True)
         for root in roots:
             if root.source in {"project", "user"} and needs_recovery(Path(root.path)):
                 _tidy(Path(root.path))
         progress = ReadingProgress()
         try:
-            return build_index(roots, options, context=context, progress=progress)
+            return build_index(
+                roots, options, context=context, progress=progress, providers=self._providers(context)
+            )
         finally:
             progress.done()
 
     def look(self) -> SkillIndex:
-        """The same without a word, and without finishing what another command left undone."""
+        """Build the index without printing anything or finishing what another command left undone."""
         context, roots, options = self._asked()
-        return build_index(roots, options, context=context)
+        return build_index(roots, options, context=context, providers=self._providers(context))
+
+    def _providers(self, context: Context) -> list[McpSource]:
+        if self.no_default_roots or not os.path.isdir(context.home / ".agent" / "sources"):
+            return []
+        from vademecum.integrations.mcp.source import sources
+
+        return sources(context)
 
     def _asked(self) -> tuple[Context, list[Root], IndexOptions]:
         if "" in self.root:
@@ -65,18 +79,39 @@ class IndexWords:
         return context, roots, options
 
     def repeated(self) -> str:
-        """The same words for another command, e.g. `` --root x``."""
+        """Return these options for another command, e.g. `` --root x``."""
         words = [word for path in self.root for word in ("--root", path)]
         words += ["--no-default-roots"] * self.no_default_roots + ["--lenient"] * self.lenient
         return "".join(f" {shlex.quote(word)}" for word in words)
 
 
+def without_effect(config: LoadedConfig, context: Context) -> list[str]:
+    """Return what of the project's configuration has no effect, a sentence each."""
+    file = config.project_file
+    sentences = []
+    if config.without_effect:
+        keys = ", ".join(config.without_effect)
+        sentences.append(f"{file} has no effect on {keys}: only ~/.agent/config.json can set or raise it.")
+    if file is not None and config.loosening and not _is_trusted(file, context):
+        rules = counted(len(config.loosening), "rule")
+        text = f"{file} has {rules} that would allow something, and is not trusted"
+        sentences.append(f"{text}: read it, then run vade trust.")
+    return sentences
+
+
+def _is_trusted(file: Path, context: Context) -> bool:
+    from vademecum.policy.grants import Trust, grants_file
+
+    return Trust(grants_file(context)).holds(file)
+
+
 def _tidy(root: Path) -> None:
     """Finish a change that was cut short and say so, or say why not: a command that only reads goes on."""
+    from vademecum.packs.install_root import install_ground
     from vademecum.packs.transaction import tidied
 
     try:
-        done = tidied(root)
+        done = tidied(install_ground(root))
     except VademecumError as error:
         done = str(error)
     if done:
@@ -84,7 +119,7 @@ def _tidy(root: Path) -> None:
 
 
 def as_reference(name: str) -> str:
-    """A skill's name as it was typed, or the absolute path where somebody typed a path."""
+    """Return a skill's name as it was typed, or the absolute path if it is a path."""
     return os.path.abspath(name) if name.startswith(("./", "../", "/")) else name
 
 

@@ -20,8 +20,7 @@ from vademecum.cli.permissions import approver_for
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.context import Context
 from vademecum.errors import Denied, PackRefused
-from vademecum.packs.linking import Done, link, origins_of, unlink
-from vademecum.packs.links import Base
+from vademecum.packs.links import Base, LinkResult, link, origins_of, unlink
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate
@@ -144,7 +143,7 @@ def _check_names(names: tuple[str, ...], *, everything: bool) -> None:
 
 
 def _base(scope: str, context: Context) -> Base:
-    """The project or the home directory; a project that is the home directory is no project."""
+    """Return the project or the home directory; in the home directory both are the same."""
     base = root_of(scope, context).parent.parent
     return Base(base, at_home=os.path.realpath(base) == os.path.realpath(context.home))
 
@@ -152,7 +151,7 @@ def _base(scope: str, context: Context) -> Base:
 def _chosen(
     names: tuple[str, ...], index: SkillIndex, base: Base, gate: Gate
 ) -> tuple[list[Skill], list[dict[str, str]]]:
-    """The skills that may be handed to others; of all of them, those that may not are left out and said."""
+    """Return the skills that may be linked, and of all of them those that may not, with the reason."""
     if names:
         named = origins_of(_once(index.get(as_reference(name)) for name in names), index, base)
         for skill in named:
@@ -178,7 +177,7 @@ def _once(skills: Iterable[Skill]) -> list[Skill]:
 
 
 def _require(skill: Skill, gate: Gate) -> None:
-    """Ask for the skill and for each of its files: whoever has the directory has them all."""
+    """Ask for the skill and for each of its files: the directory gives access to all of them."""
     requests = [Request("skill", (skill.name,), origin="user", skill=skill.name)]
     for asset in list_assets(skill):
         request = Request("resource", (f"{skill.name}/{asset}",), origin="user", skill=skill.name)
@@ -187,9 +186,9 @@ def _require(skill: Skill, gate: Gate) -> None:
     gate.require(*requests, digest=partial(skill_digest, skill))
 
 
-def _show(done: list[Done], context: Context) -> None:
+def _show(done: list[LinkResult], context: Context) -> None:
     def near(place: Path | None) -> str:
-        """A path as a person here would type it."""
+        """Return a path as a person here would type it."""
         if place is None:
             return ""
         below = os.path.relpath(place, context.cwd)

@@ -1,4 +1,4 @@
-"""The command ``vade``: finds the sub-command, runs it, and turns every outcome into an exit code."""
+"""Run the command ``vade``: list and find its commands, and turn every outcome into an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from io import TextIOWrapper
 import click
 
 from vademecum.cli.groups import Group, usage
-from vademecum.cli.output import json_option
+from vademecum.cli.output import json_option, print_json
 from vademecum.errors import (
     CaseRefused,
     CharterRefused,
@@ -20,6 +20,7 @@ from vademecum.errors import (
     IntegrityFailed,
     LoadRefused,
     PackRefused,
+    PathRefused,
     RecordDamaged,
     SkillNotFound,
     SkillRefused,
@@ -30,50 +31,66 @@ from vademecum.version import VERSION
 
 FOUND_PROBLEMS, WRONG_USE, REFUSED, NOT_FOUND, BROKEN, INTERRUPTED = 1, 2, 3, 4, 5, 130
 
-# Each command's module is imported when the command is used.
-_COMMANDS = {
-    "chat": "chat",
-    "diff": "installing",
-    "doctor": "upkeep",
-    "eval": "evaluating",
-    "exec": "execution",
-    "export": "packing",
-    "govern": "governing",
-    "inspect": "skills",
-    "install": "installing",
-    "keygen": "packing",
-    "link": "linking",
-    "list": "skills",
-    "lock": "installing",
-    "mcp": "mcp",
-    "new": "authoring",
-    "outdated": "installing",
-    "pack": "packing",
-    "permissions": "permissions",
-    "publish": "packing",
-    "refresh": "upkeep",
-    "restore": "installing",
-    "roots": "upkeep",
-    "run": "running",
-    "runs": "runs",
-    "schema": "finding",
-    "search": "finding",
-    "show": "finding",
-    "sign": "packing",
-    "sync": "installing",
-    "trust": "permissions",
-    "uninstall": "installing",
-    "unlink": "linking",
-    "update": "installing",
-    "validate": "authoring",
-    "verify": "installing",
-    "verify-pack": "packing",
+# Every command by its group in the help, with its module and its line in the help. The lines are here and not
+# in the modules, so that printing the help imports none of them.
+_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Skills": {
+        "list": ("skills", "List the skills that you can use here."),
+        "search": ("finding", "Find the skills that fit a request."),
+        "show": ("finding", "Print the instructions of a skill, as a model gets them."),
+        "inspect": ("skills", "Print the metadata, files and problems of a skill."),
+        "new": ("authoring", "Create a skill from a template."),
+        "validate": ("authoring", "Check skills against the specification."),
+    },
+    "Run": {
+        "run": ("running", "Do a task with the skill that fits."),
+        "chat": ("chat", "Do several tasks in one conversation."),
+        "exec": ("execution", "Run one script of a skill in the sandbox."),
+        "runs": ("runs", "List, show, replay or delete past runs."),
+        "mcp": ("mcp", "Serve skills to an MCP client, such as Claude Code."),
+        "schema": ("finding", "Print the tool schemas for OpenAI, Anthropic or MCP."),
+    },
+    "Share": {
+        "install": ("installing", "Install skills from a directory, pack, site or Git."),
+        "uninstall": ("installing", "Remove installed skills."),
+        "restore": ("installing", "Undo the last uninstall or update of a skill."),
+        "outdated": ("installing", "List skills whose source has a newer version."),
+        "update": ("installing", "Install the newer versions of skills."),
+        "diff": ("installing", "Print the local edits of an installed skill."),
+        "lock": ("installing", "Write the lock file from the installed skills."),
+        "sync": ("installing", "Install exactly what the lock file names."),
+        "verify": ("installing", "Compare installed skills with the lock file."),
+        "pack": ("packing", "Zip skill directories into a pack."),
+        "export": ("packing", "Zip skills by name, wherever they are found."),
+        "verify-pack": ("packing", "Check a pack file before you install it."),
+        "keygen": ("packing", "Create a key pair for signing."),
+        "sign": ("packing", "Sign a skill or a pack."),
+        "publish": ("packing", "Write a site that others install from."),
+        "link": ("linking", "Link skills into the directory of another agent."),
+        "unlink": ("linking", "Remove what `vade link` created."),
+    },
+    "Measure": {
+        "eval": ("evaluating", "Run test cases for skills and compare the results."),
+    },
+    "Govern": {
+        "permissions": ("permissions", "Explain the rules, list and revoke answers."),
+        "trust": ("permissions", "Accept the `allow` rules of this project."),
+        "govern": ("governing", "Check and simulate charters for many agents."),
+    },
+    "Set up": {
+        "doctor": ("upkeep", "Find problems in this installation and project."),
+        "source": ("source", "Use the skills of an MCP server."),
+        "roots": ("upkeep", "List the directories that are searched for skills."),
+        "refresh": ("upkeep", "Rebuild the index cache."),
+        "secrets": ("secrets", "Store secrets for skills and models."),
+        "help": ("main", "Print the help of a command: vade help run."),
+    },
 }
+_MODULES = {name: module for group in _GROUPS.values() for name, (module, _) in group.items()}
 _OTHER_WORDS = {
     "add": "install",
     "create": "new",
     "find": "search",
-    "help": "--help",
     "init": "new",
     "lint": "validate",
     "ls": "list",
@@ -86,14 +103,20 @@ class _LazyGroup(Group):
     other_words = _OTHER_WORDS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
+        return sorted(_MODULES)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
+        if name not in _MODULES:
             return None
-        module = import_module(f"vademecum.cli.{_COMMANDS[name]}")
+        module = import_module(f"vademecum.cli.{_MODULES[name]}")
         command: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, _MODULES))
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in commands.items()])
 
 
 @click.group(
@@ -104,7 +127,7 @@ class _LazyGroup(Group):
 @json_option
 @click.pass_context
 def vade(context: click.Context, *, debug: bool, as_json: bool) -> int:  # noqa: ARG001 - `run` looks for debug
-    """Find, check, search, run, pack and install Agent Skills (SKILL.md directories).
+    """Find, run, share and measure Agent Skills (directories with a SKILL.md).
 
     Every command takes --json and then prints one JSON document. Shell completion:
     eval "$(_VADE_COMPLETE=bash_source vade)", or zsh_source, or fish_source.
@@ -117,6 +140,25 @@ def vade(context: click.Context, *, debug: bool, as_json: bool) -> int:  # noqa:
         command = context.invoked_subcommand
         raise click.UsageError(f"--json goes behind the command: vade {command} … --json", context)
     return 0
+
+
+@click.command("help")
+@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@json_option
+def help_command(*, words: tuple[str, ...], as_json: bool) -> None:
+    """Print the help of a command, such as: vade help run."""
+    context = click.Context(vade, info_name="vade", **vade.context_settings)
+    for word in words:
+        group = context.command
+        if not isinstance(group, click.Group):
+            raise click.UsageError(f"{context.command_path} has no command {word!r}.", context)
+        name, command, _ = group.resolve_command(context, [word])
+        assert command is not None  # an unknown word raised a usage error
+        context = click.Context(command, info_name=name, parent=context)
+    if as_json:
+        print_json({"help": context.get_help()})
+    else:
+        click.echo(context.get_help())
 
 
 def main() -> None:
@@ -135,13 +177,13 @@ def run(words: Sequence[str]) -> int:
     except click.ClickException as error:
         return _say(usage(error), error.exit_code)
     except SystemExit:
-        # click's answer to a closed pipe: whoever read our output has left, and there is nobody to tell.
+        # click ends this way when the pipe that reads our output was closed: there is nothing left to report.
         return 0
     except VademecumError as error:
         if debug:
             raise
         return _say(_advised(error), _exit_code(error))
-    except Exception as error:  # the last line of defence: a person gets a sentence, not a traceback
+    except Exception as error:  # a person gets a sentence, not a traceback
         if debug:
             raise
         return _say(
@@ -151,24 +193,24 @@ def run(words: Sequence[str]) -> int:
 
 
 def _advised(error: VademecumError) -> str:
-    """The error's own words, with where to look when it could not guess."""
+    """Return the text of an error, with advice on where to look if it has none."""
     if error.advice:
         return error.in_full
     guessed = not isinstance(error, SkillNotFound) or ":" in str(error)
-    return str(error) if guessed else f"{error} `vade list` shows all there are."
+    return str(error) if guessed else f"{error} `vade list` lists the skills."
 
 
 def _exit_code(error: VademecumError) -> int:
     match error:
         case ConfigError() | SkillRefused():
             return WRONG_USE
-        case Denied():
+        case Denied() | PathRefused():
             return REFUSED
         case SkillNotFound() | CharterRefused(code="no-charter"):
             return NOT_FOUND
         case CharterRefused():
             return WRONG_USE
-        case LoadRefused(code="missing"):
+        case LoadRefused(code="missing" | "no-section"):
             return NOT_FOUND
         case PackRefused(code="missing" | "not-installed") | RecordDamaged(code="no-run"):
             return NOT_FOUND
@@ -185,7 +227,7 @@ def _say(sentence: str, code: int) -> int:
 
 
 def _prepare_streams() -> None:
-    """Make any text printable wherever the output goes, also into nothing."""
+    """Make any text printable on the standard streams, also if they are closed."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as the process
     if sys.stderr is None:

@@ -1,122 +1,160 @@
-"""What ``vade doctor`` says about the model: which one it is, and whether it could be asked."""
+"""Check the model for ``vade doctor``: its package, its key and its server."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import Struct
-
-from vademecum.cli.checks import Check
+from vademecum.cli.health import HealthCheck
 from vademecum.config import ModelSettings
-from vademecum.errors import ConfigError
-from vademecum.models.choose import kind_and_name
+from vademecum.context import Context
+from vademecum.errors import ConfigError, ModelFailed, ToolsUnsupported, VademecumError
+from vademecum.models.base import Message, Model, Tool, wire_of
+from vademecum.models.choose import choose_model
+from vademecum.models.services import Service, find_key, kind_and_name, services_of
 
 MAX_SECONDS = 2.0
 _CONFIG = "~/.agent/config.json"
 
 
-class Needs(Struct, frozen=True):
-    """What a kind of model needs; ``package`` is also the name of our extra that brings it."""
-
-    package: str
-    # One of these variables holds the key; where there are none, the SDK has its own ways to it.
-    keys: tuple[str, ...]
-    address_variable: str
-    # Where the variable does not say otherwise; empty where it must, or where a region decides.
-    address: str = ""
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether the package is here; it is not imported."""
-        return find_spec(self.package) is not None
-
-    def key_in(self, env: Mapping[str, str]) -> str | None:
-        """The variable that holds the key, if one does."""
-        return next((name for name in self.keys if env.get(name)), None)
-
-    def address_in(self, env: Mapping[str, str], params: Mapping[str, Any]) -> str:
-        """Where requests would go, or nothing where only the SDK knows."""
-        return str(params.get("base_url") or env.get(self.address_variable) or self.address)
-
-
-NEEDS: Mapping[str, Needs] = {
-    "openai": Needs("openai", ("OPENAI_API_KEY",), "OPENAI_BASE_URL", "https://api.openai.com/v1"),
-    "azure": Needs("openai", ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"), "AZURE_OPENAI_ENDPOINT"),
-    "anthropic": Needs(
-        "anthropic",
-        ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-        "ANTHROPIC_BASE_URL",
-        "https://api.anthropic.com",
-    ),
-    "bedrock": Needs("anthropic", (), "ANTHROPIC_BEDROCK_BASE_URL"),
-    "vertex": Needs("anthropic", (), "ANTHROPIC_VERTEX_BASE_URL"),
-}
-
-
-def model(settings: ModelSettings, env: Mapping[str, str]) -> list[Check]:
-    """The model that ``vade run`` takes here, and what it needs; only its own server is spoken to."""
+def model(settings: ModelSettings, context: Context) -> list[HealthCheck]:
+    """Check the model that ``vade run`` takes here, and what it needs; only its own server is spoken to."""
     try:
-        kind, name = kind_and_name(settings.provider)
+        services = services_of(context)
+        kind, name = kind_and_name(settings.provider, services)
     except ConfigError as error:
-        return [Check("model", "problem", str(error), f"Correct model.provider in {_CONFIG}.")]
-    if kind == "offline":
-        return [Check("model", "ok", "offline, by rules: no key, no network")]
-    if kind not in NEEDS:
+        return [HealthCheck("model", "problem", str(error), f"Correct model.provider in {_CONFIG}.")]
+    if kind in {"offline", "mock"}:
+        return [HealthCheck("model", "ok", "offline, by rules, not a language model: no key, no network")]
+    if kind not in services:
         return [_from_a_file(settings.provider, Path(name))]
-    needs = NEEDS[kind]
-    return [_package(settings, needs), _key(needs, env), _server(needs, settings, env)]
+    service = services[kind]
+    return [_package(settings, service), _key(service, context), _server(service, settings, context.env)]
 
 
-def _from_a_file(provider: str, file: Path) -> Check:
+def called(wanted: str, settings: ModelSettings, context: Context) -> list[HealthCheck]:
+    """Make one cheap call, and say what works: the reply, native tools, streaming, the context's length."""
+    same = wanted.partition(":")[0] == settings.provider.partition(":")[0]
+    try:
+        chosen = choose_model(wanted, settings.params if same else {}, context=context)
+    except VademecumError as error:
+        return [HealthCheck("model call", "problem", str(error), "Correct it, and try again.")]
+    if not hasattr(chosen, "context_length"):
+        return [HealthCheck("model call", "ok", f"{wanted} calls nobody")]
+    started = time.monotonic()
+    try:
+        tools = _tools(chosen)
+    except ModelFailed as error:
+        return [HealthCheck("model call", "problem", str(error), "Check the key, the name and the address.")]
+    seconds = time.monotonic() - started
+    length = chosen.context_length()
+    streams = getattr(chosen, "streamed", False)
+    return [
+        HealthCheck("model call", "ok", f"{wanted} answers in {seconds:.1f} s"),
+        tools,
+        HealthCheck(
+            "model streaming",
+            "ok" if streams else "note",
+            "works" if streams else "the server does not stream",
+        ),
+        HealthCheck(
+            "model context", "ok", f"{length:,} tokens" if length else "the server does not tell its length"
+        ),
+    ]
+
+
+_PING = Tool(
+    "ping",
+    "Call this to show that tool calls work.",
+    {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+)
+
+
+def _tools(chosen: Model) -> HealthCheck:
+    asked = Message("user", "Call the tool ping with the text pong.")
+    name = "model tools"
+    if wire_of(chosen) == "tools":
+        try:
+            reply = chosen.reply(
+                [Message("system", "You test tool calls.", tools=(_PING,)), asked], schema={}
+            )
+        except ToolsUnsupported:
+            pass
+        else:
+            if reply.calls:
+                return HealthCheck(name, "ok", "native tool calls work")
+            return HealthCheck(
+                name,
+                "note",
+                "the server takes tools, but the model did not call one",
+                'Set model.params.protocol to "json" if runs end without doing anything.',
+            )
+    chosen.reply([Message("system", "Answer in JSON."), Message("user", 'Answer {"ok": true}')], schema={})
+    return HealthCheck(name, "note", "none: actions are JSON in the text")
+
+
+def _from_a_file(provider: str, file: Path) -> HealthCheck:
     if file.is_file():
-        return Check("model", "ok", provider)
-    return Check("model", "problem", f"there is no file {file}", f"Correct model.provider in {_CONFIG}.")
+        return HealthCheck("model", "ok", provider)
+    return HealthCheck(
+        "model", "problem", f"there is no file {file}", f"Correct model.provider in {_CONFIG}."
+    )
 
 
-def _package(settings: ModelSettings, needs: Needs) -> Check:
-    if needs.is_installed:
-        return Check("model", "ok", f"{settings.provider}, by the package {needs.package}")
+def _package(settings: ModelSettings, needs: Service) -> HealthCheck:
+    if find_spec(needs.package) is not None:
+        return HealthCheck("model", "ok", f"{settings.provider}, by the package {needs.package}")
     fix = f"Run: pip install 'vademecum[{needs.package}]'"
-    return Check("model", "problem", f"{settings.provider} needs the package {needs.package}", fix)
+    return HealthCheck("model", "problem", f"{settings.provider} needs the package {needs.package}", fix)
 
 
-def _key(needs: Needs, env: Mapping[str, str]) -> Check:
-    if not needs.keys:
-        return Check("model key", "ok", "its own, as the SDK finds it")
-    if found := needs.key_in(env):
-        return Check("model key", "ok", f"{found} is set")
-    fix = f"Set {needs.keys[0]}; a server of your own takes any text."
-    return Check("model key", "problem", f"{' or '.join(needs.keys)} is not set", fix)
+def _key(service: Service, context: Context) -> HealthCheck:
+    """Say where the key comes from, and never what it is."""
+    variables = tuple(service.variables)
+    if not variables:
+        told = "none is needed" if service.package == "openai" else "its own, as the SDK finds it"
+        return HealthCheck("model key", "ok", told)
+    try:
+        key = find_key(service, context)
+    except ConfigError as error:
+        return HealthCheck("model key", "problem", str(error), "Repair the secrets, or set the variable.")
+    if key is not None:
+        place = "set in the environment" if key.source == "environment" else "kept by vade secrets"
+        return HealthCheck("model key", "ok", f"{key.variable} is {place}")
+    name = variables[0]
+    fix = f"Set {name} (a server of your own takes any text), or run: vade secrets set {name} --models"
+    return HealthCheck("model key", "problem", f"{' or '.join(variables)} is not set", fix)
 
 
-def _server(needs: Needs, settings: ModelSettings, env: Mapping[str, str]) -> Check:
+def _server(needs: Service, settings: ModelSettings, env: Mapping[str, str]) -> HealthCheck:
     import httpx  # only for those who have a server to ask
 
     name = "model server"
     address = needs.address_in(env, settings.params)
-    fix = f"Check the network, model.params.base_url in {_CONFIG}, and {needs.address_variable}."
-    if not address and needs.keys:
-        return Check(name, "problem", "it has no address", f"Set {needs.address_variable}.")
+    fix = f"Check the network, and model.params.base_url in {_CONFIG}"
+    fix += f", and {needs.address_variable}." if needs.address_variable else "."
+    if not address and needs.variables:
+        return HealthCheck(name, "problem", "it has no address", f"Set {needs.address_variable}.")
     if not address:
-        return Check(name, "ok", "its region decides the address, so it was not tried")
+        return HealthCheck(name, "ok", "its region decides the address, so it was not tried")
     try:
         url = httpx.URL(address)
     except httpx.InvalidURL:
         url = httpx.URL()
     if url.scheme not in {"http", "https"} or not url.host:
-        return Check(name, "problem", "its address is not like https://host/v1", fix)
-    # Only where it is, and nothing that may be secret: no user, no path, no query.
+        return HealthCheck(name, "problem", "its address is not like https://host/v1", fix)
+    # The user, path and query of the address may be secret, so they are not shown.
     origin = f"{url.scheme}://{url.netloc.decode()}"
     status, said = _tried(origin)
-    return Check(name, status, f"{origin} {said}", None if status == "ok" else fix)
+    return HealthCheck(name, status, f"{origin} {said}", None if status == "ok" else fix)
 
 
 def _tried(origin: str) -> tuple[Literal["ok", "note", "problem"], str]:
-    """Whether anything answers; a thread waits for it, for looking up a name cannot be cut short."""
+    """Return whether anything answers; a thread waits for it, because a name lookup cannot be cut short."""
     import httpx
 
     codes: list[int] = []

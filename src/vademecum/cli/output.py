@@ -1,9 +1,10 @@
-"""What all commands share in answering: the JSON form, counting words, and progress."""
+"""Print results: JSON, text, styles and progress, in the same way for every command."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vademecum.errors import Denied, LoadRefused, SkillNotFound, VademecumError
+from vademecum.errors import Denied, LoadRefused, PathRefused, SkillNotFound, VademecumError
 from vademecum.skill.text import escaped_lines
 
 if TYPE_CHECKING:
@@ -24,14 +25,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 yes_option = click.option(
-    "--yes", is_flag=True, help="Answer every question with yes; rules that deny still deny."
+    "--yes", is_flag=True, help="Answer every question with yes. What a rule denies stays denied."
 )
 
 
 def print_json(document: Any) -> None:
-    """Print a JSON document, readable, and in ASCII where a name on disk is not valid text.
+    """Print an indented JSON document, in ASCII if a file name in it is not valid text.
 
-    A number that JSON has no word for, such as infinity, is ``null``.
+    Infinity and NaN are printed as ``null``.
     """
     try:
         text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
@@ -58,12 +59,12 @@ def _finite(value: Any) -> Any:
 
 
 def print_text(text: str) -> None:
-    """Print text that came from elsewhere, line by line, with nothing in it that could steer a terminal."""
+    """Print untrusted text, with control characters written as escapes."""
     click.echo(escaped_lines(text))
 
 
 def raised(result: Result) -> Result:
-    """Return what came of a call, or raise what went wrong with it; a script that ran came to something."""
+    """Return the result of a call, or raise its error; a script that ran is a result, even if it failed."""
     if not result.code or result.files:
         return result
     match result.code:
@@ -71,13 +72,15 @@ def raised(result: Result) -> Result:
             raise Denied(result.text, advice=result.advice)
         case "skill-not-found":
             raise SkillNotFound(result.text)
-        case "missing":
+        case "missing" | "no-section":
             raise LoadRefused(result.text, code=result.code)
+        case "path-refused":
+            raise PathRefused(result.text)
     raise VademecumError(result.text, code=result.code)
 
 
 def counted(number: int, noun: str) -> str:
-    """The number with its noun.
+    """Return a number with its noun in the singular or plural.
 
     >>> counted(1, "skill"), counted(1200, "skill")
     ('1 skill', '1,200 skills')
@@ -85,28 +88,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-class ReadingProgress:
-    """Shows on a terminal how many documents were read, once that takes longer than a second."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._started = clock()
-        self._shown = False
-
-    def __call__(self, read: int) -> None:
-        """Show the count, where anybody can see it."""
-        if sys.stderr.isatty() and self._clock() - self._started > 1:
-            self._shown = True
-            click.echo(f"\rreading skills … {read:,}", nl=False, err=True)
-
-    def done(self) -> None:
-        """Remove the line."""
-        if self._shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
+def paint(text: str, style: str) -> str:
+    """Return the text in an ANSI style such as ``1;36`` if standard output shows colour."""
+    shown = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return f"\x1b[{style}m{text}\x1b[0m" if shown and style and text else text
 
 
 class Bar:
-    """Shows on a terminal how far something came, once that takes longer than a second."""
+    """Show progress on a terminal, for work that takes longer than a second."""
 
     def __init__(
         self, verb: str, *, bytes_: bool = False, clock: Callable[[], float] = time.monotonic
@@ -118,8 +107,8 @@ class Bar:
         self._drawn = 0.0
         self._shown = False
 
-    def __call__(self, done: int, total: int) -> None:
-        """Draw it, ten times a second at most, where anybody can see it."""
+    def __call__(self, done: int, total: int = 0) -> None:
+        """Draw the progress, at most ten times a second."""
         now = self._clock()
         if not sys.stderr.isatty() or now - self._started <= 1 or now - self._drawn < 0.1:
             return
@@ -136,3 +125,10 @@ class Bar:
         if self._shown:
             click.echo("\r\x1b[K", nl=False, err=True)
             self._shown = False
+
+
+class ReadingProgress(Bar):
+    """Show how many documents were read."""
+
+    def __init__(self) -> None:
+        super().__init__("reading skills")

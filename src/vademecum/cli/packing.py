@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -18,15 +19,22 @@ from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import write_atomic
 from vademecum.packs.content import SkillFile, check_packable, digest_of, files_of
-from vademecum.packs.fetching import SIGNATURE_SUFFIX, Fetching
-from vademecum.packs.keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, new_key, private_key, trusted_keys
 from vademecum.packs.packing import PackedSkill, pack_bytes
 from vademecum.packs.publishing import publish
-from vademecum.packs.signatures import best_of, named_files, pack_signer, skill_signer
-from vademecum.packs.signing import SIGNATURE, SIGNATURES, signed
-from vademecum.packs.sources import LocalSource
-from vademecum.packs.staging import stage
-from vademecum.packs.trees import open_source
+from vademecum.packs.signing.envelopes import OMS_SIGNATURE, SIGNATURE, SIGNATURES, signed, signer_of
+from vademecum.packs.signing.oms import oms_signed
+from vademecum.packs.signing.signers import best_of, signed_words, skill_signer
+from vademecum.packs.signing.signing_keys import (
+    KEY_DIRECTORY,
+    TRUSTED_DIRECTORY,
+    new_key,
+    private_key,
+    trusted_keys,
+)
+from vademecum.packs.sources.archive import open_path
+from vademecum.packs.sources.fetching import SIGNATURE_SUFFIX, Fetching
+from vademecum.packs.sources.references import LocalSource
+from vademecum.packs.unpacking import unpack
 from vademecum.skill.document import parse_document
 from vademecum.skill.frontmatter import read_opening
 from vademecum.skill.skill import MANIFEST, Document
@@ -66,11 +74,14 @@ def export_command(*, names: tuple[str, ...], out: str, as_json: bool, **words: 
 def publish_command(*, directories: tuple[str, ...], folder: str, as_json: bool) -> None:
     """Write a folder that any web server can hand out: people install from its address.
 
-    Each DIRECTORY is a skill, or holds skills.
+    Each DIRECTORY is a skill, or contains skills.
     """
     skills = [_valid(place) for directory in directories for place in _skills_in(Path(directory))]
     _check_once(skill.name for skill, _ in skills)
-    found = publish(((skill, document.description) for skill, document in skills), Path(folder))
+    try:
+        found = publish(((skill, document.description) for skill, document in skills), Path(folder))
+    except OSError as error:
+        raise PackRefused(f"{folder} cannot be written ({error.strerror}): name another folder.") from error
     if as_json:
         print_json({"folder": folder, "skills": [skill.to_json() for skill in found]})
         return
@@ -125,10 +136,11 @@ def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
                 written += len(piece)
                 bar(written, total)
         os.replace(temporary, out)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        raise PackRefused(f"{out} cannot be written ({error.strerror}): name another file.") from error
     finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         bar.done()
     if as_json:
         rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
@@ -139,15 +151,18 @@ def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
 
 @click.command("keygen")
 @click.argument("name", default="default")
+@click.option(
+    "--ecdsa", is_flag=True, help="Make an ECDSA key, which tools for OpenSSF Model Signing accept."
+)
 @click.option("--trust", is_flag=True, help="Also trust it here, as others would by copying the .pub file.")
 @json_option
-def keygen_command(*, name: str, trust: bool, as_json: bool) -> None:
+def keygen_command(*, name: str, ecdsa: bool, trust: bool, as_json: bool) -> None:
     """Make a key to sign with: ~/.agent/keys/NAME.pem, and NAME.pub to give to others.
 
     They trust it by putting NAME.pub into ~/.agent/trusted-keys/.
     """
     home = Context.current().home / ".agent"
-    private, public, key_id = new_key(home / KEY_DIRECTORY, name)
+    private, public, key_id = new_key(home / KEY_DIRECTORY, name, ecdsa=ecdsa)
     trusted = home / TRUSTED_DIRECTORY / public.name if trust else None
     if trusted is not None:
         write_atomic(trusted, public.read_bytes())
@@ -163,8 +178,9 @@ def keygen_command(*, name: str, trust: bool, as_json: bool) -> None:
 @click.command("sign")
 @click.argument("target", type=click.Path(exists=True), metavar="PACK|DIR")
 @click.option("--key", default="default", show_default=True, help="A key's name, or the path of a .pem file.")
+@click.option("--oms", is_flag=True, help="Sign a skill as OpenSSF Model Signing does (skill.oms.sig).")
 @json_option
-def sign_command(*, target: str, key: str, as_json: bool) -> None:
+def sign_command(*, target: str, key: str, oms: bool, as_json: bool) -> None:
     """Sign a skill (skill.sig in its directory), or a pack (PACK.sig beside it)."""
     home = Context.current().home
     named = home / ".agent" / KEY_DIRECTORY / f"{key}.pem"
@@ -172,12 +188,19 @@ def sign_command(*, target: str, key: str, as_json: bool) -> None:
     path = Path(target)
     if path.is_dir():
         skill, _ = _valid(path)
-        out = path / SIGNATURE
+        out = path / (OMS_SIGNATURE if oms else SIGNATURE)
         files: tuple[SkillFile, ...] = tuple(file for file in skill.files if file.path not in SIGNATURES)
+        data = oms_signed(files, secret, skill.name) if oms else signed(files, secret)
+    elif oms:
+        raise click.UsageError("--oms signs a skill's directory, not a pack.")
     else:
         out = path.with_name(path.name + SIGNATURE_SUFFIX)
         files = _files_of_pack(path)
-    write_atomic(out, signed(files, secret))
+        data = signed(files, secret)
+    try:
+        write_atomic(out, data)
+    except OSError as error:
+        raise PackRefused(f"{out} cannot be written ({error.strerror}).") from error
     if as_json:
         print_json({"signature": str(out), "files": len(files)})
     else:
@@ -185,9 +208,10 @@ def sign_command(*, target: str, key: str, as_json: bool) -> None:
 
 
 def _files_of_pack(path: Path) -> tuple[SkillFile, ...]:
-    """The files of a pack's skills as its signature names them: the pack must be whole and right."""
+    """Return the files of a pack's skills as its signature names them; the pack must be valid."""
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-        return tuple(named_files(stage(open_source(path), Path(aside, "pack"), label=str(path))))
+        unpacked = unpack(open_path(path), Path(aside, "pack"), label=str(path))
+        return tuple(file for skill in unpacked.skills for file in skill.files_in_source)
 
 
 @click.command("verify-pack")
@@ -198,8 +222,10 @@ def verify_pack_command(*, pack: str, as_json: bool) -> None:
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
     rows = []
     with Fetching().fetched(LocalSource(Path(pack)), pack) as source, tempfile.TemporaryDirectory() as aside:
-        staged = stage(source.open(), Path(aside, "pack"), label=pack)
-        whole = pack_signer(source.signature, staged, trusted)
+        staged = unpack(source.open(), Path(aside, "pack"), label=pack).skills
+        files = [file for skill in staged for file in skill.files_in_source]
+        beside = source.signature
+        whole = None if beside is None else signer_of(beside, files, trusted, place="beside the pack")
         for skill in staged:
             signer = best_of((whole, skill_signer(Path(aside, "pack", skill.name), skill.files, trusted)))
             rows.append((skill, signer))
@@ -209,17 +235,13 @@ def verify_pack_command(*, pack: str, as_json: bool) -> None:
                 "name": skill.name,
                 "digest": digest_of(skill.files),
                 "files": len(skill.files),
-                "signer": signer.identity if signer else None,
+                "signer": (signer.identity or "unknown") if signer else None,
                 "trusted_as": signer.trusted_as if signer else None,
             }
             for skill, signer in rows
         ]
-        print_json({"pack": pack, "sha256": source.resolved.removeprefix("sha256:"), "skills": skills})
+        print_json({"pack": pack, "sha256": source.origin.resolved.removeprefix("sha256:"), "skills": skills})
         return
     for skill, signer in rows:
-        by = f"signed by {signer.words}" if signer else "not signed"
-        click.echo(
-            visible(
-                f"{skill.name}: {counted(len(skill.files), 'file')}, {digest_of(skill.files)[:19]}…, {by}"
-            )
-        )
+        about = f"{counted(len(skill.files), 'file')}, {digest_of(skill.files)[:19]}…, {signed_words(signer)}"
+        click.echo(visible(f"{skill.name}: {about}"))

@@ -85,10 +85,11 @@ def explain_command(
 ) -> int:
     """Say what would happen to a request, because of which rule, and what would allow it.
 
-    PERMISSION is skill, resource, script, tool, read, write, delete, network, private-network or
-    script-network. The answer is the one that a run would get.
+    PERMISSION is skill, resource, script, command, tool, read, write, delete, network, private-network,
+    script-network, packages or secret. The answer is the one that a run would get.
     Exit code 0: allowed, 3: not without being asked.
     """
+    from vademecum.session.explain import explain
     from vademecum.session.place import Place
     from vademecum.session.session import Session
 
@@ -97,7 +98,7 @@ def explain_command(
     known_agent(context, agent)
     request = Request(permission, resources, origin=origin, agent=agent)
     session = Session(IndexWords(**words).build(), place=Place.at(context), agent=agent, recording=False)
-    decision = session.explain(permission, resources)
+    decision = explain(session, permission, resources)
     grants = [
         grant
         for grant in Grants(grants_file(context)).all()

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from collections.abc import Sequence
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vademecum.cli.show import console, plain
-from vademecum.evals.comparing import Change, Comparison
-from vademecum.evals.markdown import MAX_TABLE_NAMES, confusion, notes, passed, shown, why_of
-from vademecum.evals.summary import CaseRow, Column, Summary
+from vademecum.evals.markdown import (
+    MAX_TABLE_NAMES,
+    confusion,
+    notes,
+    passed,
+    shown,
+    shown_interval,
+    shown_rate,
+    why_of,
+)
+from vademecum.evals.summary import CaseRow, Change, Column, Comparison, Story, Summary
 from vademecum.evals.triggers import Triggers, is_right
+from vademecum.skill.text import visible
 
 MAX_LISTED = 40
 MAX_WHY_CHARS = 160
@@ -33,10 +45,15 @@ def print_summary(summary: Summary) -> None:
     """The cases that matter, the rates of each configuration, and what else is to be known."""
     out = console()
     several = len(summary.columns) > 1
-    wrong = [row for row in summary.rows if row.mark != "pass"]
-    listed = list(summary.rows) if len(summary.rows) <= MAX_LISTED // 2 else wrong
+    stories = {story.case: story for story in summary.stories}
+    order = {story.case: number for number, story in enumerate(summary.stories)}
+    rows = sorted(summary.rows, key=lambda row: order.get(row.case, 0))
+    wrong = [row for row in rows if row.mark != "pass"]
+    listed = rows if len(rows) <= MAX_LISTED // 2 else wrong
     for row in listed[:MAX_LISTED]:
         _print_row(out, row, several=several)
+        if row.mark != "pass" and row.case in stories:
+            _print_story(out, stories[row.case], row.answer)
     if len(listed) > MAX_LISTED:
         out.print(f"… and {len(listed) - MAX_LISTED:,} more")
     for malformed in summary.malformed:
@@ -92,6 +109,16 @@ def _print_row(out: Console, row: CaseRow, *, several: bool) -> None:
     out.print(*line, sep="", soft_wrap=True)
 
 
+def _print_story(out: Console, story: Story, answer: str) -> None:
+    """Print what a case asked, what it expected and what it got."""
+    expected = "; ".join(story.expected)
+    for name, text in (("asked", story.request), ("expected", expected), ("answered", answer)):
+        flat = " ".join(text.split())
+        if flat:
+            cut = flat if len(flat) <= MAX_WHY_CHARS else f"{flat[:MAX_WHY_CHARS]}…"
+            out.print(Text(f"    {name}: ", style="dim"), plain(cut, style="dim"), sep="", soft_wrap=True)
+
+
 def _print_change(out: Console, sign: str, style: str, change: Change) -> None:
     said = f"{change.case}: {change.old:.0%} → {change.new:.0%}"
     out.print(Text(f"{sign} ", style=style), plain(said), sep="", soft_wrap=True)
@@ -124,8 +151,7 @@ def _rates(columns: Sequence[Column]) -> Table:
 
 def _cells(column: Column, *, own: bool, unusable: bool, triggers: bool, tokens: bool) -> list[str]:
     rate, cost = column.rate, column.cost
-    cells = [passed(rate), f"{rate.rate:.1%}"]
-    cells.append(f"{rate.interval.low:.1%} to {rate.interval.high:.1%}")
+    cells = [passed(rate), shown_rate(rate), shown_interval(rate.interval) if rate.cases else "–"]
     cells += [str(n) for n in (column.timeouts, column.errors, column.unjudged)] if own else []
     cells += [str(column.unusable)] if unusable else []
     if triggers:
@@ -153,3 +179,21 @@ def _print_triggers(out: Console, name: str, found: Triggers) -> None:
 
 def _cell(count: int, *, right: bool) -> Text:
     return Text(str(count), style="green" if right else "red") if count else Text("·", style="dim")
+
+
+def console() -> Console:
+    """Return a console on standard output, with colour only on a terminal and unless ``NO_COLOR`` is set."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
+    color: Literal["auto"] | None = None if "NO_COLOR" in os.environ else "auto"
+    return _Console(highlight=False, width=width, emoji=False, markup=False, color_system=color)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise the error; the command line ends quietly when its output is closed."""
+        raise BrokenPipeError(errno.EPIPE, "broken pipe")
+
+
+def plain(text: str, *, style: str = "") -> Text:
+    """Return untrusted text on one line, with control characters written as escapes."""
+    return Text(visible(text), style=style)

@@ -1,4 +1,4 @@
-"""``vade govern simulate``: two runs, a table, a report, a record."""
+"""Run ``vade govern simulate``: two runs, a table, a report and a record."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from vademecum.context import Context
 from vademecum.errors import CharterRefused, VademecumError
 from vademecum.files import write_atomic
 from vademecum.governance.audit import Audit
-from vademecum.governance.loading import load_charter
-from vademecum.governance.report import figure, report_of
-from vademecum.governance.simulation import PROGRAM, Setting, Simulate, Simulated, load_simulation
+from vademecum.governance.charter import load_charter
 from vademecum.masking import Secrets
 from vademecum.models.choose import choose_model
 from vademecum.runs.record import Record, new_run, runs_directory
+from vademecum.simulation.report import figure, report_of
+from vademecum.simulation.setting import PROGRAM, Setting, Simulate, Simulated, load_simulation
 
 ENFORCED, LOOKING_ON = "with the charter", "without"
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What was typed."""
+    """The options as they were typed."""
 
     directory: Path
     agents: int
@@ -62,7 +62,7 @@ def simulate(words: Words) -> None:
 
 
 def _recorded(program: Simulate, setting: Setting, words: Words) -> tuple[Simulated, str | None]:
-    """The enforced run, with every outcome on record unless that is not wanted."""
+    """Run it enforced, with every outcome recorded unless --no-record was given."""
     if words.no_record:
         return _run(program, setting, words), None
     context = Context.current()
@@ -80,7 +80,7 @@ def _recorded(program: Simulate, setting: Setting, words: Words) -> tuple[Simula
 
 
 def _run(program: Simulate, setting: Setting, words: Words) -> Simulated:
-    """One run; the code is somebody's own, and what it does wrong is said to be its own."""
+    """Run the simulation once; an error in its code names its file."""
     file = words.directory / PROGRAM
     try:
         found = program(setting)
@@ -108,7 +108,7 @@ def _table(runs: dict[str, Simulated]) -> None:
 
 @contextmanager
 def _progress(steps: int) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, where anybody can see it."""
+    """Show a progress bar on standard error if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda: None
         return

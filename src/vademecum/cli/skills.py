@@ -1,4 +1,4 @@
-"""``vade list`` and ``vade inspect``: which skills there are, and all about one."""
+"""Implement ``vade list`` and ``vade inspect``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MAX_BODY_BYTES = 10 * 1024 * 1024
 
 
 @click.command("list")
-@click.option("--source", type=SOURCES, help="Only skills of this source, overridden ones included.")
-@click.option("--all", "hidden_too", is_flag=True, help="Also skills that are not meant for people.")
+@click.option("--source", type=SOURCES, help="Only skills of this source, including overridden ones.")
+@click.option("--all", "hidden_too", is_flag=True, help="Include skills that are not meant for people.")
 @index_options
 @json_option
 def list_command(*, source: Any, hidden_too: bool, as_json: bool, **words: Any) -> None:
-    """List the skills that can be used here."""
+    """List the skills that you can use here."""
     asked = IndexWords(**words)
     index = asked.build()
     chosen = index.select(source=source) if source else index.skills
@@ -42,12 +42,15 @@ def list_command(*, source: Any, hidden_too: bool, as_json: bool, **words: Any) 
 
 @click.command("inspect")
 @click.argument("name", shell_complete=complete_names)
-@click.option("--source", type=SOURCES, help="The skill of this source, also when another one overrides it.")
-@click.option("--show-body", is_flag=True, help="Also the instructions themselves.")
+@click.option("--source", type=SOURCES, help="Source of the skill, even if another source overrides it.")
+@click.option("--show-body", is_flag=True, help="Also print the instructions.")
 @index_options
 @json_option
 def inspect_command(*, name: str, source: str | None, show_body: bool, as_json: bool, **words: Any) -> None:
-    """Show all about one skill. NAME may be group/name, or the path of its directory."""
+    """Print the metadata, files and problems of a skill.
+
+    NAME may also be group/name, or the path of a directory. `vade show` prints the instructions.
+    """
     index = IndexWords(**words).build()
     skill = index.get(as_reference(name), source=source)
     found = {
@@ -67,7 +70,7 @@ def inspect_command(*, name: str, source: str | None, show_body: bool, as_json: 
 
 
 def _files(skill: Skill) -> list[dict[str, Any]]:
-    """The files of a skill with their sizes, by name; none of them is read."""
+    """Return the files of a skill with their sizes, sorted by name, without reading them."""
     files: list[dict[str, Any]] = []
     for directory, names, members in os.walk(skill.location):
         names[:] = sorted(name for name in names if name not in {"__pycache__", "node_modules", ".git"})
@@ -81,7 +84,7 @@ def _files(skill: Skill) -> list[dict[str, Any]]:
 
 
 def _shadowed(index: SkillIndex, skill: Skill) -> list[dict[str, Any]]:
-    """The namesakes that lost to another, apart from the skill itself."""
+    """Return the other skills of the same name that are overridden."""
     for conflict in index.report.conflicts:
         if conflict.name == skill.name:
             return [other.to_json() for other in conflict.overridden if other.path != skill.location]
@@ -89,7 +92,7 @@ def _shadowed(index: SkillIndex, skill: Skill) -> list[dict[str, Any]]:
 
 
 def _winner(index: SkillIndex, skill: Skill) -> dict[str, Any] | None:
-    """The namesake that is used instead of this skill, if there is one."""
+    """Return the skill that overrides this one, if there is one."""
     for conflict in index.report.conflicts:
         if conflict.name == skill.name and conflict.path != skill.location:
             return {"source": conflict.source, "path": conflict.path}

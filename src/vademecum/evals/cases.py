@@ -16,14 +16,15 @@ from pydantic import (
     model_validator,
 )
 
-from vademecum.evals.constraints import Constraint, parse_constraint
-from vademecum.evals.patterns import text_test
+from vademecum.evals.constraints import Constraint, parse_constraint, text_test
 from vademecum.evals.schemas import check_schema
 from vademecum.policy.bounds import RISKS
 
 MAX_REPEAT = 1000
 MAX_SECONDS = 86_400.0
 MAX_DEPTH = 100
+# In skills_none_of: no skill at all may be taken.
+ANY_SKILL = "*"
 
 Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
@@ -223,6 +224,48 @@ class Case(_Strict):
         if problem:
             raise ValueError(problem)
         return value
+
+    @property
+    def expectations(self) -> tuple[str, ...]:
+        """Return what the case expects, one line for each thing, as checks name it."""
+        expected, output, limits = self.expected, self.expected.output, self.constraints
+        lines = [
+            f"{name} {', '.join(skills)}"
+            for name, skills in (
+                ("skills_any_of", expected.skills_any_of),
+                ("skills_all_of", expected.skills_all_of),
+                ("skills_none_of", expected.skills_none_of),
+            )
+            if skills
+        ]
+        lines += [str(constraint) for constraint in expected.trajectory]
+        lines += [f"status {' or '.join(expected.status)}"] if expected.status else []
+        lines += [f"output contains {text!r}" for text in output.contains]
+        lines += [f"output contains one of {', '.join(map(repr, output.contains_any))}"] * bool(
+            output.contains_any
+        )
+        lines += [f"output does not contain {text!r}" for text in output.contains_none]
+        lines += [f"output matches {pattern!r}" for pattern in output.regex]
+        lines += [f"output JSON{f' at {each.path}' if each.path else ''}" for each in output.json_]
+        lines += ["output has the Markdown that is named"] if output.markdown else []
+        lines += [f"file {file.path}" for file in output.files]
+        lines += [f"function {output.python}"] if output.python else []
+        lines += [f"command {' '.join(output.command.argv)}"] if output.command else []
+        lines += [f"judged: {text}" for text in output.judge]
+        return (
+            *lines,
+            *(f"{key} {value}" for key, value in limits.model_dump(exclude_defaults=True).items()),
+        )
+
+    @property
+    def contradictions(self) -> list[str]:
+        """Return what no run can fulfil."""
+        expected, output = self.expected, self.expected.output
+        wanted, unwanted = set(self.expects_skills), set(expected.skills_none_of)
+        both = sorted(wanted) if ANY_SKILL in unwanted else sorted(wanted & unwanted)
+        found = [f"{name} is both expected and excluded" for name in both]
+        words = sorted(set(output.contains) & set(output.contains_none))
+        return [*found, *(f"the answer must and must not contain {text!r}" for text in words)]
 
     @property
     def expects_nothing(self) -> bool:

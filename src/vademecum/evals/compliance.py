@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from vademecum.evals.checks import Check
+from vademecum.evals.results import Check
 from vademecum.evals.steps import skill_of
 from vademecum.runs.record import Event
 
@@ -47,14 +47,14 @@ def _check(
 
 def _second_actions(events: Sequence[Event]) -> Broken:
     """Actions for which the model was not asked anew."""
-    asked = False
+    asked = 0
     for event in events:
         if event.type == "model_replied":
-            asked = True
+            asked = len(event.data.get("calls") or (1,))
         elif event.type == "action":
             if not asked:
                 yield event.number, f"event {event.number} is an action without a reply of its own"
-            asked = False
+            asked = max(0, asked - 1)
 
 
 def _unselected(events: Sequence[Event]) -> Broken:
@@ -123,8 +123,9 @@ def _beyond_budget(events: Sequence[Event]) -> Broken:
     for event in events:
         if event.type == "model_asked":
             turns.add(event.data.get("turn"))
-            if event.data.get("characters", 0) > budget.get("context_chars", 0):
-                yield event.number, f"the prompt at event {event.number} is longer than context_chars"
+            for size, most in (("characters", "context_chars"), ("tokens", "context_tokens")):
+                if most in budget and event.data.get(size, 0) > budget[most]:
+                    yield event.number, f"the prompt at event {event.number} is longer than {most}"
         elif event.type == "tool_called":
             calls += 1
             scripts += event.data.get("tool") == "run_script"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from vademecum.errors import CaseRefused, FileRefused, VademecumError
 from vademecum.evals.cases import CommandCheck
-from vademecum.evals.checks import Check, Left
-from vademecum.evals.materials import beside
+from vademecum.evals.isolation import beside
+from vademecum.evals.results import Check
 from vademecum.files import read_capped
+from vademecum.runs.record import Event
 from vademecum.sandbox.base import Jail, Limits, Sandbox
 from vademecum.sandbox.interpreters import SYSTEM_PATH, Interpreter, own_python
 from vademecum.sandbox.process import Ended, Streams, run_command
@@ -31,6 +33,27 @@ with open(left, encoding="utf-8") as read:
 with open(said, "w", encoding="utf-8") as out:
     json.dump(found if isinstance(found, str) else bool(found), out)
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a run left: its answer, its events, its copy of the project, and a directory for the checks."""
+
+    answer: str
+    status: str
+    skills: tuple[str, ...]
+    events: tuple[Event, ...]
+    project: Path
+    scratch: Path
+    place: Path
+
+    @property
+    def made(self) -> list[Path]:
+        """Return the directories that contain the outputs of scripts."""
+        called = (event.data.get("result", {}) for event in self.events if event.type == "tool_called")
+        made = (output for result in called for output in result.get("outputs", ()))
+        places = (str(output["file"]).removesuffix(str(output["path"])) for output in made)
+        return [Path(place) for place in dict.fromkeys(places)]
 
 
 def check_command(wanted: CommandCheck, left: Left, *, sandbox: Sandbox) -> Check:
@@ -110,14 +133,12 @@ def _run(
     argv: list[str], left: Left, place: Path, program: Interpreter, sandbox: Sandbox
 ) -> tuple[Ended, str]:
     streams = Streams(place / "stdout", place / "stderr")
-    for stream in (streams.out, streams.err):
-        stream.touch()
     own = {"HOME": str(place / "home"), "PATH": SYSTEM_PATH, "LANG": "C.UTF-8"}
     jail = Jail(
         directory=left.project,
         environment=own,
         readable=(place, *left.made, *program.readable),
-        writable=(left.project, place / "work", place / "home", streams.out, streams.err),
+        writable=(left.project, place / "work", place / "home"),
         shared=place / "shared",
         limits=Limits(seconds=SECONDS),
     )

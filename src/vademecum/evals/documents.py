@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from vademecum.evals.comparing import Comparison
+from vademecum.evals.markdown import notes
 from vademecum.evals.results import Evaluation
-from vademecum.evals.summary import Column, Summary
+from vademecum.evals.summary import Column, Comparison, Summary
 from vademecum.evals.triggers import SkillRate
 
 
@@ -20,6 +20,7 @@ def summary_document(evaluation: Evaluation, summary: Summary) -> dict[str, Any]
         "rows": [{**_fields(row), "mark": row.mark} for row in summary.rows],
         "comparisons": [comparison_document(one) for one in summary.comparisons],
         "passed": summary.is_clean,
+        "notes": notes(summary),
         "results": msgspec.to_builtins(evaluation.results),
         "place": evaluation.place,
     }
@@ -36,11 +37,19 @@ def _column(column: Column) -> dict[str, Any]:
     if found is None:
         return _fields(column)
     skills = {"overall": _rate(found.overall), "skills": [_rate(rate) for rate in found.skills]}
-    return {**_fields(column), "triggers": {**_fields(found), **skills}}
+    false = {
+        "false_trigger_rate": found.false_trigger_rate,
+        "false_trigger_interval": _fields(found.false_trigger_interval),
+    }
+    return {**_fields(column), "triggers": {**_fields(found), **skills, **false}}
 
 
 def _rate(rate: SkillRate) -> dict[str, Any]:
-    return {**_fields(rate), "precision": rate.precision, "recall": rate.recall}
+    intervals = {
+        "precision_interval": _fields(rate.precision_interval),
+        "recall_interval": _fields(rate.recall_interval),
+    }
+    return {**_fields(rate), "precision": rate.precision, "recall": rate.recall, **intervals}
 
 
 def _fields(value: msgspec.Struct) -> dict[str, Any]:

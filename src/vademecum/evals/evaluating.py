@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from vademecum.evals.engines import Engine
-from vademecum.evals.performing import Performer
 from vademecum.evals.plan import Configuration, Unit, plan
+from vademecum.evals.pool import Engine
 from vademecum.evals.reading import Suite
 from vademecum.evals.results import (
     CaseLine,
@@ -23,6 +22,8 @@ from vademecum.evals.results import (
     whole,
     write_header,
 )
+from vademecum.evals.workshop import Workshop
+from vademecum.models.base import Model
 
 
 class Progress(Protocol):
@@ -47,16 +48,18 @@ class Evaluator:
     """
 
     engine: Engine
-    performer: Performer
+    workshop: Workshop
+    models: Mapping[str, Model] = field(default_factory=dict)
     progress: Progress = _silent
     retry: bool = False
     clock: Callable[[], float] = time.time
 
     def evaluate(self, suite: Suite, configurations: Sequence[Configuration]) -> Evaluation:
         """Run what has no result yet, and give all results in the order of the units."""
-        workshop = self.performer.stock.workshop
+        workshop = self.workshop
         units = plan(suite.cases, configurations, workshop.index, project=workshop.project, env=workshop.env)
-        header = whole(_header(suite, configurations, units, self.clock()))
+        skills = {skill.name for skill in workshop.index}
+        header = whole(_header(suite, configurations, units, self.clock(), skills))
         ledger = Ledger(workshop.out)
         try:
             write_header(workshop.out, header)
@@ -71,7 +74,7 @@ class Evaluator:
         missing = {unit.key: unit for unit in units if self._is_missing(unit, ledger)}
         done = len(units) - sum(serves[key] for key in missing)
         self.progress(done=done, total=len(units), result=None)
-        for result in self.engine.run(missing.values(), self.performer):
+        for result in self.engine.run(missing.values(), self.workshop, self.models):
             kept = ledger.add(result)
             done += serves[kept.key]
             self.progress(done=done, total=len(units), result=kept)
@@ -85,14 +88,16 @@ class Evaluator:
         return self.retry and known.outcome in {"error", "timeout", "unusable"}
 
 
-def _header(suite: Suite, ways: Sequence[Configuration], units: Sequence[Unit], started: float) -> Header:
+def _header(
+    suite: Suite, ways: Sequence[Configuration], units: Sequence[Unit], started: float, skills: set[str]
+) -> Header:
     return Header(
         suite.name,
         suite.place,
         suite.skill,
         started,
         tuple(ways),
-        tuple(map(CaseLine.of, suite.cases)),
+        tuple(CaseLine.of(case, skills) for case in suite.cases),
         suite.malformed,
         tuple(unit.key for unit in units),
         planned(units),

@@ -1,7 +1,8 @@
-"""A place of its own for one run: a copy of the project and a home where nothing is, gone when it is over."""
+"""Prepare a directory of its own for one run: a copy of the project, the files of the case, an empty home."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -11,11 +12,115 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vademecum.context import Context
+from vademecum.errors import CaseRefused, FileRefused, PathRefused
 from vademecum.evals.cases import Case
-from vademecum.evals.materials import content_of, copy_project, project_of
+from vademecum.files import read_capped
 from vademecum.paths import contained
 
-_PREFIX = "vade-eval-"
+MAX_CASE_FILE_BYTES = 64 * 1024 * 1024
+MAX_PROJECT_FILES = 5000
+MAX_PROJECT_BYTES = 256 * 1024 * 1024
+# A copy does not need the history, and must not bring other runs or their results. In a worktree the history
+# is a file.
+_LEFT_OUT = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+_LEFT_OUT_OF_AGENT = frozenset({"runs", "evals"})
+
+
+def content_of(source: str, case: Case) -> bytes:
+    """A file that a case brings."""
+    return beside(source, case.place, cap=MAX_CASE_FILE_BYTES, what=f"The case {case.id!r}")
+
+
+def beside(source: str, place: str, *, cap: int, what: str) -> bytes:
+    """A file beside a case, or below the directory around, as ``evals.json`` has it."""
+    for base in places_of(place):
+        try:
+            return read_capped(contained(base, source), cap=cap)
+        except FileNotFoundError:
+            continue
+        except (OSError, FileRefused, PathRefused) as error:
+            raise CaseRefused(f"{what} cannot have the file {source!r} ({error}).") from error
+    raise CaseRefused(f"{what} names the file {source!r}, which is not beside it: add it.")
+
+
+def places_of(place: str) -> list[Path]:
+    """Where the files of a case may lie."""
+    beside = Path(place)
+    return [beside, beside.parent] if beside.name == "evals" else [beside]
+
+
+def project_of(case: Case) -> Path:
+    """The directory that a case wants as its project."""
+    place = contained(Path(case.place), case.setup.project)
+    if not place.is_dir():
+        raise CaseRefused(
+            f"The case {case.id!r} wants the project {case.setup.project!r}, which is no directory."
+        )
+    return place
+
+
+def sources_of(case: Case) -> list[str]:
+    """The files that a case names and does not hold itself."""
+    found = [file.source or file.name for file in case.files if file.text is None]
+    output = case.expected.output
+    found += [output.python.rpartition(":")[0]] if output.python else []
+    return found + list(output.command.files if output.command else ())
+
+
+def content_digests(case: Case) -> list[list[str]]:
+    """What a case brings, by content; a file that is not there is a fact as well: its run will say so."""
+    try:
+        found = [[name, hashlib.sha256(content_of(name, case)).hexdigest()] for name in sources_of(case)]
+        return found + ([["project", project_digest(project_of(case))]] if case.setup.project else [])
+    except (CaseRefused, PathRefused, FileRefused) as error:
+        return [["missing", str(error)]]
+
+
+def project_digest(source: Path) -> str:
+    """One digest of everything that a copy of a project would have."""
+    whole = hashlib.sha256()
+    for relative, path in _entries(source):
+        if path.is_symlink():
+            content = f"link {os.readlink(path)!r}"
+        elif path.is_dir():
+            content = "directory"
+        else:
+            content = hashlib.sha256(read_capped(path, cap=MAX_PROJECT_BYTES)).hexdigest()
+        whole.update(os.fsencode(relative) + b"\0" + os.fsencode(content) + b"\n")
+    return whole.hexdigest()
+
+
+def copy_project(source: Path, target: Path) -> None:
+    """Copy a project, links as links, within limits."""
+    for relative, path in _entries(source):
+        if path.is_dir() and not path.is_symlink():
+            (target / relative).mkdir(parents=True, exist_ok=True)
+        else:
+            (target / relative).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target / relative, follow_symlinks=False)
+
+
+def _entries(source: Path) -> Iterator[tuple[str, Path]]:
+    """All that a copy has, directories before what is in them, by name."""
+    files = size = 0
+    for directory, names, found in os.walk(source):
+        inside = os.path.relpath(directory, source)
+        is_ours = os.path.basename(inside) == ".agent"
+        if not is_ours:  # it is there as soon as anything was run, and counts for what is in it
+            yield inside, Path(directory)
+        out = _LEFT_OUT | (_LEFT_OUT_OF_AGENT if is_ours else frozenset())
+        names[:] = sorted(name for name in names if name not in out)
+        links = [name for name in names if os.path.islink(os.path.join(directory, name))]
+        for name in sorted([*found, *links]):
+            path = Path(directory, name)
+            if name in out or not (path.is_file() or path.is_symlink()):
+                continue
+            files += 1
+            size += path.lstat().st_size
+            if files > MAX_PROJECT_FILES or size > MAX_PROJECT_BYTES:
+                most = f"{MAX_PROJECT_FILES:,} files or {MAX_PROJECT_BYTES // 2**20} MiB"
+                raise CaseRefused(f"{source} has more than {most}: name a smaller project for the cases.")
+            yield os.path.normpath(os.path.join(inside, name)), path
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +138,14 @@ class Room:
         return sorted(name for name, stamp in now.items() if self.before.get(name) != stamp)
 
 
-class Rooms:
-    """The rooms of one evaluation; what a run that was cut off left behind can be removed by others."""
-
-    def __init__(self) -> None:
-        self._taken: set[Path] = set()
-
-    @contextmanager
-    def room_for(self, case: Case, *, project: Path | None = None) -> Iterator[Room]:
-        """Make the place, and remove it afterwards; the project is the case's own, or the named one."""
-        place = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        self._taken.add(place)
-        try:
-            yield _furnished(place, case, project)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
-            self._taken.discard(place)
-
-    def clear(self) -> None:
-        """Remove what is still there."""
-        for place in list(self._taken):
-            shutil.rmtree(place, ignore_errors=True)
-            self._taken.discard(place)
+@contextmanager
+def room_for(case: Case, place: Path, *, project: Path | None = None) -> Iterator[Room]:
+    """Prepare a room below ``place`` and remove it afterwards; ``project`` is used if the case has none."""
+    room = Path(tempfile.mkdtemp(dir=place))
+    try:
+        yield _furnished(room, case, project)
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
 
 
 def _furnished(place: Path, case: Case, project: Path | None) -> Room:

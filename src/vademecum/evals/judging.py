@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from vademecum.errors import ModelFailed, VademecumError
-from vademecum.evals.checks import Check
 from vademecum.evals.output import json_in
+from vademecum.evals.results import Check
 from vademecum.models.base import Message, Model
 
 MAX_JUDGED_CHARS = 60_000

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vademecum.evals.summary import CaseRow, Column, Rate, Summary
+from vademecum.evals.statistics import Interval
+from vademecum.evals.summary import CaseRow, Column, Rate, Story, Summary
 from vademecum.evals.triggers import Triggers
 
 MAX_WRONG = 200
+MAX_CELL_CHARS = 200
 MAX_TABLE_NAMES = 20
 
 
@@ -16,14 +18,56 @@ def markdown_of(summary: Summary) -> str:
     parts = [f"# Evaluation of {_safe(summary.name)}", _table(_HEAD, map(_column, summary.columns))]
     parts += [_safe(comparison.said) for comparison in summary.comparisons]
     parts += _lists(summary)
-    wrong = [row for row in summary.rows if row.mark != "pass"]
+    told = {story.case: story for story in summary.stories}
+    order = {story.case: number for number, story in enumerate(summary.stories)}
+    wrong = sorted(
+        (row for row in summary.rows if row.mark != "pass"), key=lambda row: order.get(row.case, 0)
+    )
     if wrong:
-        cells = [[row.case, row.configuration, row.mark, row.why] for row in wrong[:MAX_WRONG]]
-        parts += ["## What did not pass", _table(["case", "configuration", "", "why"], cells)]
+        cells = [
+            [row.case, _asked(told.get(row.case)), row.configuration, row.mark, row.why, _cut(row.answer)]
+            for row in wrong[:MAX_WRONG]
+        ]
+        head = ["case", "request and expectation", "configuration", "", "why", "answer"]
+        parts += ["## What did not pass", _table(head, cells)]
+    if len(summary.columns) > 1:
+        parts += ["## Case by case", _side_by_side(summary)]
+    elif summary.stories:
+        cells = [
+            [story.case, _cut(story.request), "; ".join(story.expected) or "nothing"]
+            for story in summary.stories
+        ]
+        parts += ["## Cases", _table(["case", "request", "expected"], cells[:MAX_WRONG])]
     for column in summary.columns:
         if column.triggers is not None:
             parts += _triggers(column.configuration, column.triggers)
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _side_by_side(summary: Summary) -> str:
+    """Return the marks of each case in every configuration, those that differ first."""
+    names = [column.configuration for column in summary.columns]
+    marks = {(row.case, row.configuration): row.mark for row in summary.rows}
+    cells = [
+        [
+            story.case,
+            _asked(story),
+            *(marks.get((story.case, name), "") for name in names),
+            "changed" * story.changed,
+        ]
+        for story in summary.stories[:MAX_WRONG]
+    ]
+    return _table(["case", "request and expectation", *names, ""], cells)
+
+
+def _asked(story: Story | None) -> str:
+    if story is None:
+        return ""
+    return f"{_cut(story.request)} → {_cut('; '.join(story.expected) or 'nothing')}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CELL_CHARS else f"{text[:MAX_CELL_CHARS]}…"
 
 
 _HEAD = [
@@ -45,8 +89,8 @@ def _column(column: Column) -> list[str]:
     return [
         column.configuration,
         passed(rate),
-        f"{rate.rate:.1%}",
-        f"{rate.interval.low:.1%} to {rate.interval.high:.1%}",
+        shown_rate(rate),
+        shown_interval(rate.interval) if rate.cases else "–",
         *map(str, (column.timeouts, column.errors, column.unusable, column.unjudged)),
         f"{column.cost.tokens:,.0f}",
         f"{column.cost.seconds:.2f}",
@@ -54,13 +98,25 @@ def _column(column: Column) -> list[str]:
 
 
 def passed(rate: Rate) -> str:
-    """How many passed: cases, or where they are repeated, runs."""
+    """Return how many cases passed, or runs if cases are repeated."""
+    if not rate.total:
+        return "–"
     runs = " runs" if rate.total > rate.cases else ""
     return f"{rate.passed} of {rate.total}{runs}"
 
 
+def shown_rate(rate: Rate) -> str:
+    """Return a rate for people; a dash if there is nothing to count."""
+    return f"{rate.rate:.1%}" if rate.cases else "–"
+
+
+def shown_interval(interval: Interval) -> str:
+    """Return an interval for people."""
+    return f"{interval.low:.1%} to {interval.high:.1%}"
+
+
 def notes(summary: Summary) -> list[str]:
-    """What a reader has to know besides the rates, one line each."""
+    """Return what a reader must know besides the rates, one line each."""
     found = []
     for column in summary.columns:
         name = f"{column.configuration}: " if len(summary.columns) > 1 else ""
@@ -75,10 +131,23 @@ def notes(summary: Summary) -> list[str]:
         if column.flaky:
             found.append(f"{name}flaky: {_few(column.flaky)}")
         if column.vacuous:
-            were = "constraint was" if column.vacuous == 1 else "constraints were"
-            found.append(f"{name}{column.vacuous} {were} vacuous: nothing they speak of happened")
+            where = [
+                f"{each} ({row.case})"
+                for row in summary.rows
+                if row.configuration == column.configuration
+                for each in row.vacuous
+            ]
+            found.append(f"{name}vacuous, because nothing that they are about happened: {_few(where)}")
+        if column.unjudged:
+            runs = "1 run was" if column.unjudged == 1 else f"{column.unjudged} runs were"
+            found.append(f"{name}{runs} not judged: name a model with --judge KIND:NAME")
+        if column.triggers is not None and column.triggers.negatives:
+            of = f"{column.triggers.false_triggers} of {column.triggers.negatives}"
+            share = shown(column.triggers.false_trigger_rate, column.triggers.false_trigger_interval)
+            found.append(f"{name}false triggers: {of} requests that must not trigger ({share})")
         if column.judges:
             found.append(f"{name}judged in part by a model: {', '.join(column.judges)}")
+    found += [f"{story.case}: {problem}" for story in summary.stories for problem in story.problems]
     if summary.expecting_nothing:
         one = len(summary.expecting_nothing) == 1
         so = "expects nothing: it passes" if one else "expect nothing: they pass"
@@ -100,8 +169,8 @@ def _triggers(name: str, found: Triggers) -> list[str]:
     rows = [
         [
             rate.skill,
-            shown(rate.precision),
-            shown(rate.recall),
+            shown(rate.precision, rate.precision_interval),
+            shown(rate.recall, rate.recall_interval),
             str(rate.right),
             str(rate.wrongly_taken),
             str(rate.missed),
@@ -125,9 +194,11 @@ def confusion(found: Triggers) -> tuple[list[str], list[str], dict[tuple[str, st
     return wanted, taken, {(cell.wanted, cell.taken): cell.count for cell in found.confusion}
 
 
-def shown(share: float | None) -> str:
-    """A share as people read it; nothing where there is none."""
-    return "–" if share is None else f"{share:.1%}"
+def shown(share: float | None, interval: Interval | None = None) -> str:
+    """Return a share for people, with its interval if one is given; a dash if there is none."""
+    if share is None:
+        return "–"
+    return f"{share:.1%}" if interval is None else f"{share:.1%} ({shown_interval(interval)})"
 
 
 def why_of(row: CaseRow) -> str:

@@ -6,8 +6,7 @@ from collections import deque
 from typing import Literal, NamedTuple, Protocol, assert_never
 
 from vademecum.evals import constraints
-from vademecum.evals.constraints import Constraint
-from vademecum.evals.patterns import Pattern
+from vademecum.evals.constraints import Constraint, Pattern
 from vademecum.evals.steps import Step
 
 # The events that prove a verdict; of more than this, the first.

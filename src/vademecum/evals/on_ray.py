@@ -1,203 +1,165 @@
-"""The same units on a Ray cluster: for more than one machine, all of which see the results' directory."""
+"""Run units on a Ray cluster: for several machines that all see the directory of the results."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from vademecum.errors import ConfigError
-from vademecum.evals.engines import GRACE_SECONDS, LAST_SECONDS, Threads
-from vademecum.evals.performing import Performer, failed, left_behind
 from vademecum.evals.plan import Unit
+from vademecum.evals.pool import GRACE_SECONDS, Crew
 from vademecum.evals.results import Result
-from vademecum.evals.trial import CHECK_SECONDS
+from vademecum.evals.trial import without_run
 from vademecum.evals.workshop import Workshop
 from vademecum.models.base import Model
 
-# A worker is a process somewhere: so long it may take to come up, and so often a unit may lose one.
 LOOPBACK = "127.0.0.1"
 READY_SECONDS = 120.0
+# How often a unit may lose the machine it runs on.
 MOST_LOST = 2
 _LOOK_SECONDS = 0.5
 
 
 class OnRay:
-    """So many workers of a cluster: the one at ``address``, or one that is started here and stopped again.
+    """Run units on the cluster at ``address``, or on one that is started here and stopped again.
 
-    A unit whose worker is lost is tried once more, on another one. A worker that does not come back in time
-    is ended.
+    Each actor of the cluster has one warm process for its units, with the same deadlines as on one machine.
+    A unit whose actor is lost is tried once more, on another one.
     """
 
-    def __init__(self, workers: int, *, address: str | None = None, patience: float = CHECK_SECONDS) -> None:
+    def __init__(self, workers: int, *, address: str | None = None) -> None:
         self._workers = workers
         self._address = address
-        self._patience = patience
 
-    def run(self, units: Iterable[Unit], performer: Performer) -> Iterator[Result]:
-        """The results as they come."""
+    def run(self, units: Iterable[Unit], workshop: Workshop, models: Mapping[str, Model]) -> Iterator[Result]:
+        """Yield results as they come."""
         waiting = deque(units)
         if not waiting:
             return
         ray = _imported()
         own = not ray.is_initialized()
         if own:
-            started: dict[str, Any] = {}
-            if not self._address:  # one of our own, that nobody else can reach
-                started = {
-                    "num_cpus": self._workers,
-                    "include_dashboard": False,
-                    "_node_ip_address": LOOPBACK,
-                }
-            ray.init(address=self._address, logging_level="ERROR", log_to_driver=False, **started)
+            ray.init(address=self._address, logging_level="ERROR", log_to_driver=False, **self._local())
         try:
             _check_size(ray, self._workers)
-            crew = _Crew(ray, waiting, performer, self._patience)
+            actors = _Actors(ray, waiting, ray.put((workshop, dict(models))))
             try:
-                crew.hire(min(self._workers, len(waiting)))
-                while crew.expected:
-                    yield from crew.finished()
+                actors.hire(min(self._workers, len(waiting)))
+                yield from actors.results()
             finally:
-                crew.close()
+                actors.close()
         finally:
             if own:
                 ray.shutdown()
 
-
-@dataclass(slots=True)
-class _Job:
-    """One unit at one worker."""
-
-    unit: Unit
-    worker: Any
-    deadline: float
+    def _local(self) -> dict[str, Any]:
+        """Return the settings of a cluster of our own, which only this machine can reach."""
+        if self._address:
+            return {}
+        return {"num_cpus": self._workers, "include_dashboard": False, "_node_ip_address": LOOPBACK}
 
 
-class _Crew:
-    """The workers of one evaluation, each with one unit at a time: so it is known whose unit lost one."""
+class _Actors:
+    """The actors of one evaluation, each with one unit at a time."""
 
-    def __init__(self, ray: Any, waiting: deque[Unit], performer: Performer, patience: float) -> None:
+    def __init__(self, ray: Any, waiting: deque[Unit], shared: Any) -> None:
         self._ray = ray
         self._waiting = waiting
-        self._patience = patience
-        self._worker = ray.remote(num_cpus=1, max_concurrency=2)(_Worker)
-        self._shared = ray.put((performer.stock.workshop, performer.stock.models))
-        self._jobs: dict[Any, _Job] = {}
+        self._shared = shared
+        self._actor = ray.remote(num_cpus=1, max_concurrency=2)(_Actor)
+        self._jobs: dict[Any, tuple[Unit, Any]] = {}
         self._lost: dict[str, int] = {}
-        self.expected = {unit.key for unit in waiting}
 
     def hire(self, count: int) -> None:
-        """Bring up so many workers, and give each its first unit."""
-        workers = [self._worker.remote(self._shared) for _ in range(count)]
-        ready = [worker.ready.remote() for worker in workers]
+        """Start so many actors, and give each its first unit."""
+        actors = [self._actor.remote(self._shared) for _ in range(count)]
+        ready = [actor.ready.remote() for actor in actors]
         came, _ = self._ray.wait(ready, num_returns=count, timeout=READY_SECONDS)
         if len(came) < count:
             free = int(self._ray.available_resources().get("CPU", 0))
-            late = (
-                f"Only {len(came)} of {count} workers came up in {READY_SECONDS:g} s ({free} CPUs are free)"
+            raise ConfigError(
+                f"Only {len(came)} of {count} workers started in {READY_SECONDS:g} s ({free} CPUs are free): "
+                "name fewer with -j, or wait until others are done."
             )
-            raise ConfigError(f"{late}: name fewer with -j, or wait until others are done.")
-        for worker, ticket in zip(workers, ready, strict=True):
+        for actor, ticket in zip(actors, ready, strict=True):
             self._ray.get(ticket)
-            self._hand_out(worker)
+            self._give(actor)
 
-    def finished(self) -> Iterator[Result]:
-        """What is done by now, and what will never be."""
-        done, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=_LOOK_SECONDS)
-        for ticket in done:
-            yield from self._taken(self._jobs.pop(ticket), ticket)
-        now = time.monotonic()
-        for ticket, job in list(self._jobs.items()):
-            if now > job.deadline:
-                del self._jobs[ticket]
-                self._replace(job.worker)
-                yield self._settled(left_behind(job.unit, job.unit.seconds))
+    def results(self) -> Iterator[Result]:
+        """Yield results until no unit is left."""
+        while self._jobs:
+            done, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=_LOOK_SECONDS)
+            for ticket in done:
+                unit, actor = self._jobs.pop(ticket)
+                try:
+                    result = self._ray.get(ticket)
+                except self._ray.exceptions.RayActorError:
+                    result = self._retried(unit)
+                except self._ray.exceptions.RayError as error:
+                    said = f"Ray could not run it ({type(error).__name__}: {error})."
+                    result = without_run(unit, "error", error=said)
+                    self._give(actor)
+                else:
+                    self._give(actor)
+                if result is not None:
+                    yield result
 
     def close(self) -> None:
-        """Tell the workers to end what they do and to tidy up, and end them."""
+        """Interrupt what is running, wait until it has tidied up, and end the actors."""
         told = []
-        for job in self._jobs.values():
-            with suppress(Exception):  # it may be gone, which is as well
-                told.append(job.worker.stop.remote())
+        for _, actor in self._jobs.values():
+            with suppress(Exception):  # an actor that is gone needs no message
+                told.append(actor.stop.remote())
         if told:
-            self._ray.wait(told, num_returns=len(told), timeout=GRACE_SECONDS + 2 * LAST_SECONDS)
-        for job in self._jobs.values():
-            self._ray.kill(job.worker)
+            self._ray.wait(told, num_returns=len(told), timeout=2 * GRACE_SECONDS)
+        for _, actor in self._jobs.values():
+            self._ray.kill(actor)
 
-    def _taken(self, job: _Job, ticket: Any) -> Iterator[Result]:
-        try:
-            result = self._ray.get(ticket)
-        except self._ray.exceptions.RayActorError:
-            yield from self._lose(job)
-            return
-        except self._ray.exceptions.RayError as error:
-            result = failed(job.unit, f"Ray could not do it ({type(error).__name__}: {error}).")
-        self._hand_out(job.worker)
-        yield self._settled(result)
-
-    def _lose(self, job: _Job) -> Iterator[Result]:
-        """Another worker takes the place of one that is gone; its unit is tried again, but not for ever."""
-        lost = self._lost[job.unit.key] = self._lost.get(job.unit.key, 0) + 1
+    def _retried(self, unit: Unit) -> Result | None:
+        """Replace an actor that is gone; return a result if its unit was lost too often."""
+        lost = self._lost[unit.key] = self._lost.get(unit.key, 0) + 1
         if lost < MOST_LOST:
-            self._waiting.append(job.unit)
-        self._replace(None)
-        if lost >= MOST_LOST:
-            yield self._settled(failed(job.unit, f"Its worker was lost {lost} times while it ran."))
-
-    def _replace(self, worker: Any) -> None:
-        if worker is not None:
-            self._ray.kill(worker)
+            self._waiting.append(unit)
         if self._waiting:
             self.hire(1)
+        said = f"Its worker was lost {lost} times while it ran."
+        return None if lost < MOST_LOST else without_run(unit, "error", error=said)
 
-    def _settled(self, result: Result) -> Result:
-        self.expected.discard(result.key)
-        return result
-
-    def _hand_out(self, worker: Any) -> None:
-        """Give a worker its next unit; where there is none, it is not needed any more."""
+    def _give(self, actor: Any) -> None:
+        """Give an actor its next unit; end it if there is none."""
         if not self._waiting:
-            self._ray.kill(worker)
+            self._ray.kill(actor)
             return
         unit = self._waiting.popleft()
-        # The worker ends a unit by itself when its time is over: beyond that, and its checks, it is stuck.
-        most = unit.seconds + unit.configuration.seconds + self._patience + GRACE_SECONDS + 2 * LAST_SECONDS
-        self._jobs[worker.perform.remote(unit)] = _Job(unit, worker, time.monotonic() + most)
+        self._jobs[actor.perform.remote(unit)] = (unit, actor)
 
 
-class _Worker:
-    """One process of the cluster, with its own performer."""
+class _Actor:
+    """One actor of the cluster, with a crew of one process."""
 
     def __init__(self, shared: tuple[Workshop, Mapping[str, Model]]) -> None:
-        workshop, models = shared
-        self._performer = Performer(workshop, models=models)
-        self._busy = False
+        self._crew = Crew(*shared)
+        self._crew.hire()
 
     def ready(self) -> bool:
-        """Say that it is there."""
+        """Return true, once this actor is there."""
         return True
 
     def perform(self, unit: Unit) -> Result:
-        """Perform one unit, within its time."""
-        self._busy = True
-        try:
-            results = list(Threads(1).run([unit], self._performer))
-            return results[0] if results else failed(unit, "It was interrupted.")
-        finally:
-            self._busy = False
+        """Run one unit within its time."""
+        found = list(self._crew.results(deque([unit])))
+        return found[0] if found else without_run(unit, "error", error="It was interrupted.")
 
     def stop(self) -> None:
-        """End what is running, and wait until it has tidied up."""
-        self._performer.cancelled.set()
-        while self._busy:
-            time.sleep(0.05)
+        """Interrupt what is running, and wait until it has tidied up."""
+        self._crew.stop()
+        self._crew.close()
 
 
 def _check_size(ray: Any, workers: int) -> None:
-    """Refuse more workers than there are CPUs: Ray would wait for them for ever."""
+    """Refuse more workers than there are CPUs: Ray would wait for them without end."""
     there = int(ray.cluster_resources().get("CPU", 0))
     if there < workers:
         advice = f"name -j {there}" if there else "add a machine"

@@ -1,4 +1,4 @@
-"""What came out of a run → checks: words, patterns, JSON, Markdown, files, a function, a command."""
+"""Check what a run left: words, patterns, JSON, Markdown, files, a function, a command."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from vademecum.errors import FileRefused, PathRefused
 from vademecum.evals.cases import FileCheck, JsonCheck, MarkdownCheck, OutputChecks
-from vademecum.evals.checks import Check, Left
-from vademecum.evals.confined import check_command, check_function
-from vademecum.evals.patterns import at, is_absent, same, text_test
+from vademecum.evals.confined import Left, check_command, check_function
+from vademecum.evals.constraints import at, is_absent, same, text_test
+from vademecum.evals.results import Check
 from vademecum.evals.schemas import against
-from vademecum.evals.structure import Structure
 from vademecum.files import read_capped
 from vademecum.paths import contained
 from vademecum.sandbox.base import Sandbox
@@ -170,3 +172,95 @@ def _check(name: str, holds: bool, otherwise: str) -> Check:  # noqa: FBT001 - t
 def _shown(text: str) -> str:
     flat = " ".join(text.split())
     return repr(flat if len(flat) <= MAX_SHOWN_CHARS else f"{flat[:MAX_SHOWN_CHARS]}…")
+
+
+_MARKS = ("`", "~")
+_LONGEST_HEADING = 6
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """A block between fences: what language it says it is in, and its text."""
+
+    language: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A text and its parts; what is between fences is no heading, no table and no list."""
+
+    text: str
+
+    @cached_property
+    def _parts(self) -> tuple[list[Fenced], list[str]]:
+        blocks: list[Fenced] = []
+        plain: list[str] = []
+        inside: list[str] | None = None
+        fence = language = ""
+        for line in self.text.split("\n"):
+            found = _fence(line)
+            if inside is None and found[0]:
+                inside, (fence, language) = [], found
+            elif inside is not None and found[0].startswith(fence) and not line.strip().strip(fence[0]):
+                blocks.append(Fenced(language, "\n".join([*inside, ""]) if inside else ""))
+                inside = None
+            else:
+                (plain if inside is None else inside).append(line)
+        return blocks, [*plain, *(inside or ())]
+
+    @property
+    def blocks(self) -> list[Fenced]:
+        """What is between fences that are closed."""
+        return self._parts[0]
+
+    @property
+    def headings(self) -> list[str]:
+        """The texts of headings."""
+        return [text for text in map(_heading, self._parts[1]) if text]
+
+    @property
+    def tables(self) -> list[list[str]]:
+        """The columns of each table: a row, and under it one of dashes."""
+        lines = self._parts[1]
+        return [list(_cells(row)) for row, below in pairwise(lines) if _is_head(row, below)]
+
+    @property
+    def items(self) -> int:
+        """How many list items there are."""
+        return sum(map(_is_item, self._parts[1]))
+
+
+def _fence(line: str) -> tuple[str, str]:
+    """The fence that a line is, and the language after it; nothing where it is none."""
+    mark = line[:1]
+    length = len(line) - len(line.lstrip(mark)) if mark in _MARKS and mark else 0
+    if length < 3:
+        return "", ""
+    rest = line[length:].split(maxsplit=1)
+    return mark * length, rest[0] if rest else ""
+
+
+def _heading(line: str) -> str:
+    text = line.lstrip("#")
+    level = len(line) - len(text)
+    return text.strip().rstrip("# \t") if 1 <= level <= _LONGEST_HEADING and text[:1] in {" ", "\t"} else ""
+
+
+def _is_head(row: str, below: str) -> bool:
+    row, below = row.strip(), below.strip()
+    is_row = len(row) > 2 and row[0] == row[-1] == "|"
+    return is_row and "-" in below and not below.strip(" \t:|-")
+
+
+def _cells(row: str) -> Iterator[str]:
+    return (cell.strip() for cell in row.strip()[1:-1].split("|"))
+
+
+def _is_item(line: str) -> bool:
+    marker, _, rest = line.strip().partition(" ")
+    number = marker[:-1]
+    is_marker = marker in {"-", "*", "+"} or (
+        marker[-1:] in {".", ")"} and number.isascii() and number.isdigit()
+    )
+    return is_marker and bool(rest.strip())

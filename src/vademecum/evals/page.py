@@ -1,40 +1,42 @@
-"""A summary → one page that needs nothing else, with plots, and a page for each run that it links to."""
+"""Write an evaluation as one page, and a page for each of its runs that links back to its case."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
-from html import escape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from vademecum.errors import PathRefused, RecordDamaged
-from vademecum.evals import plots
-from vademecum.evals.markdown import notes, passed, shown, why_of
+from vademecum.evals.markdown import confusion, notes, passed, shown, shown_interval, shown_rate, why_of
 from vademecum.evals.results import RUNS, Evaluation
-from vademecum.evals.summary import CaseRow, Column, Summary
-from vademecum.evals.triggers import Triggers
+from vademecum.evals.summary import CaseRow, Column, Story, Summary
+from vademecum.evals.triggers import Triggers, is_right
 from vademecum.files import write_atomic
-from vademecum.runs.page import page_of
+from vademecum.pages import charts
+from vademecum.pages.render import render
+from vademecum.pages.run import MAX_CONTENT_BYTES, Back, Room, run_page
 from vademecum.runs.reading import PastRun, read_run
 
 MAX_LINKED_RUNS = 5000
-MAX_ROWS = 5000
-MAX_WHY_CHARS = 600
+# Of more cases than this the page names the number; those that did not pass or changed come first.
+MAX_STORIES = 300
+MAX_TEXT_CHARS = 1500
 
 
 def write_pages(evaluation: Evaluation, summary: Summary, file: Path) -> int:
-    """Write the page, and beside it a page for each run that has a record; gives how many of those."""
+    """Write the page, and beside it a page for each run that has a record; return the number of those."""
     directory = f"{file.stem}-runs"
+    numbers = {story.case: number for number, story in enumerate(summary.stories, 1)}
     links: dict[str, str] = {}
     for result in evaluation.results[:MAX_LINKED_RUNS]:
         run = _run(evaluation, result.run) if result.run else None
         if run is not None:
-            write_atomic(
-                file.parent / directory / f"{result.run}.html", page_of(run).encode("utf-8", "replace")
-            )
+            href = f"../{quote(file.name)}#case-{numbers.get(result.case, 0)}"
+            text = run_page(run, back=Back(href, result.case, result.outcome))
+            write_atomic(file.parent / directory / f"{result.run}.html", text.encode("utf-8", "replace"))
             links[result.run] = f"{quote(directory)}/{quote(result.run)}.html"
     write_atomic(file, page(summary, links).encode("utf-8", "replace"))
     return len(links)
@@ -49,79 +51,54 @@ def _run(evaluation: Evaluation, run_id: str) -> PastRun | None:
 
 
 def page(summary: Summary, links: Mapping[str, str]) -> str:
-    """The page; ``links`` are where the pages of runs lie."""
-    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(summary.started))
-    configurations = f"{len(summary.columns)} configurations · " if len(summary.columns) > 1 else ""
-    facts = f"{summary.cases} cases · {configurations}{when}"
-    body = [
-        f"<h1>Evaluation of {escape(summary.name)}</h1>",
-        f'<div class="facts">{facts}</div>',
-        *(
-            f'<p class="verdict {escape(found.difference.verdict)}">{escape(found.said)}</p>'
-            for found in summary.comparisons
+    """Return the page; ``links`` are the addresses of the pages of runs."""
+    names = [column.configuration for column in summary.columns]
+    cells = [_numbers(column) for column in summary.columns]
+    heads = [key for key in cells[0] if any(row[key] not in {"0", "–"} for row in cells)] if cells else []
+    told = [_story(number, story, summary, links) for number, story in enumerate(summary.stories, 1)]
+    told.sort(key=lambda each: (not each["changed"], each["worst"] == "pass"))
+    room = Room(MAX_CONTENT_BYTES)
+    shown_stories = [story for story in told[:MAX_STORIES] if _fits(story, room)]
+    return render(
+        "evaluation",
+        summary=summary,
+        when=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(summary.started)),
+        legend=[(charts.COLOURS[n % len(charts.COLOURS)], name) for n, name in enumerate(names)],
+        rates=charts.rates(
+            [
+                charts.Bar(
+                    c.configuration,
+                    c.rate.rate if c.rate.cases else None,
+                    c.rate.interval.low,
+                    c.rate.interval.high,
+                )
+                for c in summary.columns
+            ]
         ),
-        f'<div class="plots">{"".join(_figures(summary))}</div>',
-        _columns(summary.columns),
-        _notes(summary),
-        *(_triggers(column) for column in summary.columns),
-        _rows(summary.rows, links, several=len(summary.columns) > 1),
-    ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Evaluation of {escape(summary.name)}</title>\n<style>{_style()}</style></head>\n<body>\n"
-        + "\n".join(filter(None, body))
-        + "\n</body></html>\n"
+        costs=_costs(summary, names),
+        maps=[(c.configuration, _map(c.triggers)) for c in summary.columns if c.triggers is not None],
+        heads=heads,
+        table=list(zip(names, cells, strict=True)),
+        notes=notes(summary),
+        triggers=[(c.configuration, _trigger_rows(c.triggers)) for c in summary.columns if c.triggers],
+        stories=shown_stories,
+        hidden=len(told) - len(shown_stories),
     )
 
 
-@cache
-def _style() -> str:
-    return (Path(__file__).parent / "page.css").read_text("utf-8")
-
-
-def _figures(summary: Summary) -> list[str]:
-    found = [_figure("Pass rate, with 95 % intervals", plots.rates(summary.columns))]
-    found.append(_figure("Cost against success, a dot for each case", plots.cost_against_success(summary)))
-    for column in summary.columns:
-        if column.triggers is not None:
-            name = f" ({column.configuration})" if len(summary.columns) > 1 else ""
-            found.append(_figure(f"Which skill took whose request{name}", plots.heat_map(column.triggers)))
-    return found
-
-
-def _figure(caption: str, drawing: str) -> str:
-    return f"<figure><figcaption>{escape(caption)}</figcaption>{drawing}</figure>" if drawing else ""
-
-
-def _columns(columns: Sequence[Column]) -> str:
-    """The configurations; what is nowhere anything but zero has no column."""
-    cells = [_numbers(column) for column in columns]
-    kept = [name for name in cells[0] if any(row[name] != _IF_ANY.get(name) for row in cells)]
-    named = zip(columns, cells, strict=True)
-    rows = [[column.configuration, *(row[name] for name in kept)] for column, row in named]
-    return _table(["configuration", *kept], rows)
-
-
-_IF_ANY = {
-    **dict.fromkeys(("time-outs", "errors", "unusable", "not judged", "tokens"), "0"),
-    **dict.fromkeys(("precision", "recall"), "–"),
-}
-
-
 def _numbers(column: Column) -> dict[str, str]:
-    rate, cost = column.rate, column.cost
-    overall = column.triggers.overall if column.triggers else None
+    found, cost = column.triggers, column.cost
     return {
-        "passed": passed(rate),
-        "rate": f"{rate.rate:.1%}",
-        "95 % interval": f"{rate.interval.low:.1%} to {rate.interval.high:.1%}",
+        "passed": passed(column.rate),
+        "rate": shown_rate(column.rate),
+        "95 % interval": shown_interval(column.rate.interval) if column.rate.cases else "–",
         "time-outs": str(column.timeouts),
         "errors": str(column.errors),
         "unusable": str(column.unusable),
         "not judged": str(column.unjudged),
-        "precision": shown(overall.precision if overall else None),
-        "recall": shown(overall.recall if overall else None),
+        "precision": shown(found.overall.precision if found else None),
+        "recall": shown(found.overall.recall if found else None),
+        "false triggers": shown(found.false_trigger_rate if found else None),
         "turns": f"{cost.turns:.1f}",
         "tool calls": f"{cost.tool_calls:.1f}",
         "tokens": f"{cost.tokens:,.0f}",
@@ -129,54 +106,81 @@ def _numbers(column: Column) -> dict[str, str]:
     }
 
 
-def _notes(summary: Summary) -> str:
-    lines = [f"<li>{escape(note)}</li>" for note in notes(summary)]
-    lines += [f"<li><b>malformed</b> {escape(str(wrong))}</li>" for wrong in summary.malformed]
-    return f"<ul>{''.join(lines)}</ul>" if lines else ""
+def _costs(summary: Summary, names: Sequence[str]) -> Any:
+    rows = [row for row in summary.rows if row.judged]
+    by_tokens = any(row.cost.tokens for row in rows)
+    unit = "tokens a run" if by_tokens else "turns a run"
+    points = [
+        charts.Dot(
+            row.cost.tokens if by_tokens else row.cost.turns,
+            row.passed / row.judged,
+            names.index(row.configuration),
+            f"{row.case}, {row.configuration}: {row.passed} of {row.judged}",
+        )
+        for row in rows
+    ]
+    return charts.dots(points, unit=unit) if points else ""
 
 
-def _triggers(column: Column) -> str:
-    found: Triggers | None = column.triggers
-    if found is None or len(found.skills) > MAX_ROWS:
-        return ""
+def _map(found: Triggers) -> Any:
+    wanted, taken, counts = confusion(found)
+    weight = {row: sum(counts.get((row, column), 0) for column in taken) for row in wanted}
+    rows = sorted(wanted, key=lambda row: -weight[row])[: charts.MAX_NAMES]
+    places = {row: number for number, row in enumerate(rows)}
+    load = {column: sum(counts.get((row, column), 0) for row in rows) for column in taken}
+    columns = sorted(taken, key=lambda name: (places.get(name, len(rows)), -load[name]))[: charts.MAX_NAMES]
+    right = {(row, column) for row in rows for column in columns if is_right(row, column)}
+    return charts.heat_map(rows, columns, counts, right)
+
+
+def _trigger_rows(found: Triggers) -> dict[str, Any]:
     rows = [
         [
             rate.skill,
-            shown(rate.precision),
-            shown(rate.recall),
+            shown(rate.precision, rate.precision_interval),
+            shown(rate.recall, rate.recall_interval),
             *map(str, (rate.right, rate.wrongly_taken, rate.missed)),
         ]
-        for rate in (found.overall, *found.skills)
+        for rate in (found.overall, *found.skills)[:MAX_STORIES]
     ]
-    first = f"Search alone puts the right skill first for {found.ranked_first} of {found.wanted} requests."
-    head = ["skill", "precision", "recall", "right", "wrongly taken", "missed"]
-    return f"<h2>Skills ({escape(column.configuration)})</h2><p>{first}</p>{_table(head, rows)}"
+    return {"rows": rows, "first": found.ranked_first, "wanted": found.wanted, "found": found,
+            "false": shown(found.false_trigger_rate, found.false_trigger_interval)}  # fmt: skip
 
 
-def _rows(rows: Sequence[CaseRow], links: Mapping[str, str], *, several: bool) -> str:
-    lines = []
-    for row in rows[:MAX_ROWS]:
-        runs = " ".join(
-            f'<a href="{links[run]}">{number if len(row.runs) > 1 else "run"}</a>'
-            for number, run in enumerate(row.runs, 1)
-            if run in links
-        )
-        lines.append(
-            f"<tr><td>{escape(row.case)}</td>{f'<td>{escape(row.configuration)}</td>' if several else ''}"
-            f'<td><span class="mark {row.mark}">{row.mark}</span></td>'
-            f"<td>{escape(why_of(row)[:MAX_WHY_CHARS])}</td>"
-            f'<td class="n">{row.cost.seconds:.2f} s</td><td class="n">{runs}</td></tr>'
-        )
-    titles = ("case", *(("configuration",) if several else ()), "", "why", "", "")
-    head = f"<tr>{''.join(f'<th>{title}</th>' for title in titles)}</tr>"
-    return f'<h2>Cases</h2><div class="wide"><table id="cases">{head}{"".join(lines)}</table></div>'
+def _story(number: int, story: Story, summary: Summary, links: Mapping[str, str]) -> dict[str, Any]:
+    rows = [row for row in summary.rows if row.case == story.case]
+    marks = [row.mark for row in rows]
+    return {
+        "id": f"case-{number}",
+        "case": story.case,
+        "request": story.request[:MAX_TEXT_CHARS],
+        "expected": story.expected,
+        "problems": story.problems,
+        "changed": story.changed,
+        "worst": next((mark for mark in marks if mark != "pass"), "pass"),
+        "sides": [_side(row, links) for row in rows],
+        "marks": marks,
+    }
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    first, *rest = head
-    titles = f"<th>{escape(first)}</th>" + "".join(f'<th class="n">{escape(title)}</th>' for title in rest)
-    lines = "".join(
-        f"<tr><td>{escape(row[0])}</td>{''.join(f'<td class=n>{escape(cell)}</td>' for cell in row[1:])}</tr>"
-        for row in rows
-    )
-    return f'<div class="wide"><table><tr>{titles}</tr>{lines}</table></div>'
+def _fits(story: Mapping[str, Any], room: Room) -> bool:
+    """Count the texts of a story, and return whether the page had room for it."""
+    fits = room.left > 0
+    for text in (story["case"], story["request"], *story["expected"], *story["problems"]):
+        room.take(text, MAX_TEXT_CHARS)
+    for side in story["sides"]:
+        for text in (side["why"], side["answer"], *side["vacuous"], *side["runs"]):
+            room.take(text, MAX_TEXT_CHARS)
+    return fits
+
+
+def _side(row: CaseRow, links: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "configuration": row.configuration,
+        "mark": row.mark,
+        "why": why_of(row)[:MAX_TEXT_CHARS],
+        "answer": row.answer[:MAX_TEXT_CHARS],
+        "vacuous": row.vacuous,
+        "seconds": f"{row.cost.seconds:.2f} s",
+        "runs": [links[run] for run in row.runs if run in links],
+    }

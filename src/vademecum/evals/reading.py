@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pydantic import ValidationError
 from vademecum.errors import CaseRefused, FileRefused
 from vademecum.evals import variants
 from vademecum.evals.cases import Case
-from vademecum.evals.materials import places_of, sources_of
+from vademecum.evals.isolation import places_of, sources_of
 from vademecum.files import read_capped
 
 MAX_SUITE_BYTES = 64 * 1024 * 1024
@@ -132,13 +133,18 @@ class _Collected:
 
     def _add(self, case: Case, entry: variants.Entry, read: _Read) -> list[tuple[str, str]]:
         if case.id in self.cases and entry.own_ids:
-            case = case.model_copy(update={"id": f"{os.path.splitext(read.shown)[0]}-{case.id}"})
+            case = case.model_copy(update={"id": self._free(f"{os.path.splitext(read.shown)[0]}-{case.id}")})
         if case.id in self.cases:
             return [("id", "another case has this id: give each its own.")]
         if len(self.cases) >= MAX_CASES:
             raise CaseRefused(f"{read.file} has more than {MAX_CASES:,} cases: split it.")
         self.cases[case.id] = case
         return []
+
+    def _free(self, wanted: str) -> str:
+        """Return an id that no other case has: the wanted one, or with a number after it."""
+        numbered = (f"{wanted}-{number}" for number in count(2))
+        return wanted if wanted not in self.cases else next(one for one in numbered if one not in self.cases)
 
 
 def _said(fields: Any, number: int) -> str:

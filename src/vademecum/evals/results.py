@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -13,8 +13,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from vademecum.errors import CaseRefused, ConfigError, FileRefused
-from vademecum.evals.cases import Case
-from vademecum.evals.checks import Check
+from vademecum.evals.cases import ANY_SKILL, Case
 from vademecum.evals.plan import Configuration, Unit
 from vademecum.evals.reading import Malformed
 from vademecum.files import read_capped, write_atomic
@@ -25,9 +24,27 @@ RESULTS, HEADER, RUNS, OUTPUTS = "results.jsonl", "evaluation.json", "runs", "ou
 
 # Neither a time-out nor an error says anything about what was tried: they are counted by themselves, and so
 # are runs that never worked because the model's replies were unusable.
+Holds = Literal["pass", "fail", "vacuous", "skipped"]
 Verdict = Literal["pass", "fail", "timeout", "error", "unusable", "unjudged"]
 JUDGED = frozenset({"pass", "fail"})
 RAN_THROUGH = JUDGED | {"unjudged"}
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was checked: whether it holds, why, and the events that prove it.
+
+    ``vacuous`` means that nothing it is about happened, ``skipped`` that there was no judge. ``judge`` names
+    the model that judged it; everything else was computed. ``elsewhere`` are events of child runs, as
+    ``run:event``. A check that is made ``always`` is not one of the case's own.
+    """
+
+    name: str
+    holds: Holds
+    detail: str = ""
+    events: tuple[int, ...] = ()
+    judge: str = ""
+    elsewhere: tuple[str, ...] = ()
+    always: bool = False
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -64,13 +81,15 @@ class Result(msgspec.Struct, frozen=True):
         """What is wrong, in one line; nothing where nothing is."""
         if self.error:
             return self.error.splitlines()[0]
-        return "; ".join(
-            f"{check.name}: {check.detail}" if check.detail else check.name for check in self.failed
-        )
+        open_ = self.failed or [check for check in self.checks if check.holds == "skipped"]
+        return "; ".join(f"{check.name}: {check.detail}" if check.detail else check.name for check in open_)
 
 
 class CaseLine(msgspec.Struct, frozen=True):
-    """What a report needs to know of a case; of the ``wanted`` skills, all ``needed`` ones must be taken."""
+    """What a report needs to know of a case.
+
+    Of the ``wanted`` skills, all ``needed`` ones must be taken. ``problems`` are faults of the case itself.
+    """
 
     id: str
     input: str
@@ -81,10 +100,14 @@ class CaseLine(msgspec.Struct, frozen=True):
     needed: tuple[str, ...] = ()
     one_of: tuple[str, ...] = ()
     expects_nothing: bool = False
+    expected: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, case: Case) -> CaseLine:
-        """The line of a case."""
+    def of(cls, case: Case, skills: Container[str]) -> CaseLine:
+        """Return the line of a case; ``skills`` are those that exist."""
+        named = (*case.expects_skills, *case.expected.skills_none_of)
+        unknown = [name for name in named if name != ANY_SKILL and name not in skills]
         expected = case.expected
         return cls(
             case.id,
@@ -96,6 +119,8 @@ class CaseLine(msgspec.Struct, frozen=True):
             expected.skills_all_of,
             expected.skills_any_of,
             case.expects_nothing,
+            case.expectations,
+            (*case.contradictions, *(f"there is no skill {name!r}" for name in unknown)),
         )
 
 

@@ -1,19 +1,138 @@
-"""Results → what they say: rates with their intervals, cost, flaky cases, cases that tell nothing apart."""
+"""Summarise results: rates with intervals, costs, flaky cases, and what changed between two sides."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from statistics import fmean
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from vademecum.evals.comparing import Comparison, compare, rates_of
+from vademecum.evals.plan import Configuration
 from vademecum.evals.reading import Malformed
-from vademecum.evals.results import RAN_THROUGH, Evaluation, Result
-from vademecum.evals.statistics import Interval, failure_bound, pass_at_k, pass_hat_k, wilson
+from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, Check, Evaluation, Result
+from vademecum.evals.statistics import (
+    Difference,
+    Interval,
+    failure_bound,
+    paired,
+    pass_at_k,
+    pass_hat_k,
+    wilson,
+)
 from vademecum.evals.triggers import Triggers, triggers_of
+
+
+class Change(Struct, frozen=True):
+    """How often one case passed before and after."""
+
+    case: str
+    old: float
+    new: float
+
+
+class Comparison(Struct, frozen=True):
+    """What changed from old to new.
+
+    ``regressions`` are cases that passed every time and now fail every time. ``unpaired`` cases have a
+    verdict on one side only and say nothing of the difference; those of them that passed in old are ``lost``.
+    Tokens and seconds are those of a run, over the cases that have a verdict on both sides.
+    """
+
+    old: str
+    new: str
+    difference: Difference
+    better: tuple[Change, ...]
+    worse: tuple[Change, ...]
+    regressions: tuple[str, ...]
+    unpaired: tuple[str, ...]
+    tokens: float
+    seconds: float
+    lost: tuple[str, ...] = ()
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether it got worse: beyond doubt on the whole, some case for good, or nobody can know."""
+        worse = self.difference.verdict == "worse" or bool(self.regressions)
+        return worse or bool(self.lost) or not self.difference.pairs
+
+    @property
+    def said(self) -> str:
+        """In one sentence."""
+        found = self.difference
+        if not found.pairs:
+            return f"inconclusive: from {self.old} to {self.new} {found.advice}"
+        low, high = found.interval.low, found.interval.high
+        cases = "1 case" if found.pairs == 1 else f"{found.pairs:,} cases"
+        interval = f"95 % interval {low:+.1%} to {high:+.1%}, {cases}"
+        change = f"{found.verdict}: {found.mean:+.1%} from {self.old} to {self.new} ({interval})"
+        return f"{change}; {found.advice}" if found.advice else change
+
+
+def compare(old: Sequence[Result], new: Sequence[Result], *, old_name: str, new_name: str) -> Comparison:
+    """Pair by case; errors and time-outs are no verdict."""
+    before, after = rates_of(old), rates_of(new)
+    both = [case for case in before if case in after]
+    changes = [(case, before[case], after[case]) for case in both]
+    return Comparison(
+        old_name,
+        new_name,
+        paired([later - earlier for _, earlier, later in changes]),
+        tuple(Change(case, float(a), float(b)) for case, a, b in changes if b > a),
+        tuple(Change(case, float(a), float(b)) for case, a, b in changes if b < a),
+        tuple(case for case, a, b in changes if a == 1 and b == 0),
+        tuple(sorted({result.case for result in (*old, *new)} - set(both))),
+        _added(old, new, both, lambda result: result.input_tokens + result.output_tokens),
+        _added(old, new, both, lambda result: result.seconds),
+        tuple(case for case, rate in before.items() if rate and case not in after),
+    )
+
+
+def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
+    """Two evaluations as one, to be shown together: each under the name of its directory."""
+    labels = [Path(one.place).name for one in (new, old)]
+    if labels[0] == labels[1]:
+        labels = ["new", "old"]
+    configurations: list[Configuration] = []
+    results: list[Result] = []
+    for one, label in zip((new, old), labels, strict=True):
+        several = len(one.header.configurations) > 1
+        names = {
+            each.name: f"{label} {each.name}" if several else label for each in one.header.configurations
+        }
+        configurations += [structs.replace(c, name=names[c.name]) for c in one.header.configurations]
+        results += [structs.replace(r, configuration=names[r.configuration]) for r in one.results]
+    units = (*new.header.units, *old.header.units)
+    header = structs.replace(new.header, configurations=tuple(configurations), units=units, planned=())
+    return Evaluation(header, tuple(results), new.place, old.place)
+
+
+def rates_of(results: Iterable[Result]) -> dict[str, Fraction]:
+    """The share of passes of each case that has a verdict, repeats together."""
+    found: dict[str, list[bool]] = defaultdict(list)
+    for result in results:
+        if result.outcome in JUDGED:
+            found[result.case].append(result.outcome == "pass")
+    return {case: Fraction(sum(passed), len(passed)) for case, passed in found.items()}
+
+
+def _added(
+    old: Sequence[Result], new: Sequence[Result], both: Sequence[str], cost: Callable[[Result], float]
+) -> float:
+    """What a run costs more than before, case by case; runs without a verdict have no price."""
+    before, after = _costs(old, cost), _costs(new, cost)
+    return fmean(after[case] - before[case] for case in both) if both else 0.0
+
+
+def _costs(results: Sequence[Result], cost: Callable[[Result], float]) -> dict[str, float]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for result in results:
+        if result.outcome in JUDGED:
+            found[result.case].append(cost(result))
+    return {case: fmean(values) for case, values in found.items()}
+
 
 LEAST_FOR_A_BOUND = 10
 
@@ -88,6 +207,8 @@ class CaseRow(Struct, frozen=True):
     cost: Cost
     runs: tuple[str, ...]
     unusable: int = 0
+    answer: str = ""
+    vacuous: tuple[str, ...] = ()
 
     @property
     def mark(self) -> str:
@@ -120,8 +241,18 @@ class Column(Struct, frozen=True):
     unusable: int = 0
 
 
+class Story(Struct, frozen=True):
+    """What a case asks and expects, what is wrong with it, and whether its configurations differ."""
+
+    case: str
+    request: str
+    expected: tuple[str, ...]
+    problems: tuple[str, ...]
+    changed: bool
+
+
 class Summary(Struct, frozen=True):
-    """What an evaluation says."""
+    """What an evaluation says; ``stories`` begin with the cases whose configurations differ."""
 
     name: str
     skill: str
@@ -134,6 +265,7 @@ class Summary(Struct, frozen=True):
     comparisons: tuple[Comparison, ...]
     never_discriminating: tuple[str, ...]
     expecting_nothing: tuple[str, ...] = ()
+    stories: tuple[Story, ...] = ()
 
     @property
     def is_clean(self) -> bool:
@@ -166,7 +298,18 @@ def summarise(evaluation: Evaluation) -> Summary:
         comparisons,
         _never_discriminating(rows, len(columns)) if others else (),
         tuple(case.id for case in header.cases if case.expects_nothing),
+        _stories(header.cases, rows),
     )
+
+
+def _stories(cases: Sequence[CaseLine], rows: Sequence[CaseRow]) -> tuple[Story, ...]:
+    marks: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for row in rows:
+        marks[row.case].add((row.mark, row.passed))
+    found = [
+        Story(case.id, case.input, case.expected, case.problems, len(marks[case.id]) > 1) for case in cases
+    ]
+    return tuple(sorted(found, key=lambda story: not story.changed))
 
 
 def _rows(evaluation: Evaluation) -> list[CaseRow]:
@@ -191,7 +334,20 @@ def _row(case: str, configuration: str, results: list[Result]) -> CaseRow:
         Cost.of(results),
         tuple(result.run for result in results if result.run),
         counts["unusable"],
+        _telling(results).answer,
+        tuple(
+            dict.fromkeys(check.name for result in results for check in result.checks if _is_vacuous(check))
+        ),
     )
+
+
+def _telling(results: Sequence[Result]) -> Result:
+    """Return the result whose answer is shown: the first that did not pass, or the first."""
+    return next((result for result in results if result.outcome != "pass"), results[0])
+
+
+def _is_vacuous(check: Check) -> bool:
+    return check.holds == "vacuous" and not check.always
 
 
 _OUTCOMES = ("pass", "fail", "timeout", "error", "unusable", "unjudged")
@@ -207,7 +363,7 @@ def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> Colum
         sum(row.timeouts for row in own),
         sum(row.errors for row in own),
         sum(row.unjudged for row in own),
-        sum(check.holds == "vacuous" and not check.name.startswith("streamed") for check in checks),
+        sum(map(_is_vacuous, checks)),
         tuple(sorted({check.judge for check in checks if check.judge})),
         _repeats(own),
         Cost.of(results),

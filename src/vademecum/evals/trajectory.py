@@ -8,8 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from vademecum.evals import monitors
-from vademecum.evals.constraints import Constraint
-from vademecum.evals.patterns import Pattern, arguments_test, is_literal, text_test
+from vademecum.evals.constraints import Constraint, Pattern, arguments_test, is_literal, text_test
 from vademecum.evals.steps import ACTIONS, RAW, Step, Steps
 from vademecum.runs.record import Event
 

@@ -1,38 +1,35 @@
-"""One unit in its room: the agent runs, and what it leaves is handed to everything that checks."""
+"""Run one unit: the agent in a room of its own, and every check of what it left."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import structs
 
 from vademecum.agent.agent import Agent
 from vademecum.agent.loop import Outcome
-from vademecum.config import SandboxName
 from vademecum.context import Context
-from vademecum.errors import ConfigError
-from vademecum.evals.checks import Check, Left
+from vademecum.errors import ConfigError, VademecumError
 from vademecum.evals.compliance import check_compliance
-from vademecum.evals.isolation import Room
+from vademecum.evals.confined import Left
+from vademecum.evals.isolation import Room, room_for
 from vademecum.evals.judging import judge_statements
-from vademecum.evals.mock import MockModel, Steady
 from vademecum.evals.output import check_output
 from vademecum.evals.plan import Unit
-from vademecum.evals.results import OUTPUTS, RUNS, Result, Verdict
-from vademecum.evals.selection import check_skills, loaded_skills
-from vademecum.evals.stopping import late
+from vademecum.evals.results import OUTPUTS, RUNS, Check, Result, Verdict
 from vademecum.evals.trajectory import Verdict as Held
-from vademecum.evals.turns import GivesWay, Turn, WaitedFor
-from vademecum.evals.watching import Watcher
-from vademecum.evals.workshop import Stock
+from vademecum.evals.watching import Watcher, check_skills, loaded_skills
+from vademecum.evals.workshop import MockModel, Steady, Stock
 from vademecum.models.base import Model
-from vademecum.models.by_rules import Offline
-from vademecum.models.on_tape import Recorded
+from vademecum.models.recorded_model import Recorded
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
 from vademecum.policy.engine import Policy, allowing
-from vademecum.sandbox.base import Sandbox
 from vademecum.sandbox.choose import choose_sandbox
 
 MAX_ANSWER_CHARS = 20_000
@@ -41,6 +38,7 @@ MAX_KEPT_BYTES = 1024 * 1024
 MAX_SAID_EVENTS = 20
 # For the checks of one run that are programs; a judge has as long as the run had.
 CHECK_SECONDS = 150.0
+CHECKING: Literal["checking"] = "checking"
 
 # The verdict, what went wrong, and the checks.
 Judged = tuple[Verdict, str, list[Check]]
@@ -48,31 +46,56 @@ Judged = tuple[Verdict, str, list[Check]]
 _DURATION = re.compile(r"after \d+\.\d\d s")
 
 
-class Trial:
+def perform(unit: Unit, stock: Stock, place: Path, *, on_checks: Callable[[], None]) -> Result:
+    """Run a unit once, in a room below ``place``. Whatever goes wrong is the result, except an interruption.
+
+    ``on_checks`` is called when the run is over and its checks begin.
+    """
+    started = time.monotonic()
+    try:
+        with room_for(unit.case, place, project=stock.workshop.project) as room:
+            found = _Trial(unit, room, stock).result(on_checks)
+    except VademecumError as error:
+        found = without_run(unit, "error", error=str(error))
+    except Exception as error:  # noqa: BLE001 - a fault of one unit must not end the others
+        found = without_run(unit, "error", error=f"Unexpected {type(error).__name__}: {error}")
+    return structs.replace(found, seconds=round(time.monotonic() - started, 4))
+
+
+def without_run(
+    unit: Unit, outcome: Literal["timeout", "error"], *, error: str = "", seconds: float = 0.0
+) -> Result:
+    """Return the result of a unit of which nothing else is known."""
+    said = error or _late(seconds)
+    names = (unit.key, unit.case.id, unit.configuration.name, unit.repetition)
+    return Result(*names, outcome, error=said, seconds=seconds)
+
+
+def _late(seconds: float) -> str:
+    return f"It was not done after {seconds:g} s."
+
+
+class _Trial:
     """One unit in its room."""
 
-    def __init__(self, unit: Unit, room: Room, stock: Stock, turn: Turn) -> None:
+    def __init__(self, unit: Unit, room: Room, stock: Stock) -> None:
         self._unit = unit
-        self._turn = turn
         self._room = room
         self._stock = stock
         env = {**stock.workshop.env, "HOME": str(room.home)}
         self._context = Context(room.project, room.home, env)
 
-    def result(self) -> Result:
+    def result(self, on_checks: Callable[[], None]) -> Result:
         """Run the agent, and judge what came of it."""
-        unit, stop = self._unit, self._turn.stop
-        limit = stop.seconds
-        watcher = Watcher(unit.case, stop)
+        unit = self._unit
+        watcher = Watcher(unit.case)
         outcome = self._run(watcher)
-        if outcome.status == "interrupted" and stop.reason == "cancelled":
-            raise KeyboardInterrupt
         files = self._kept()
-        if stop.ended or outcome.status == "interrupted":
-            verdict, error, checks = _too_late(limit)
-        else:
-            stop.begin_anew(CHECK_SECONDS + unit.configuration.seconds)
-            verdict, error, checks = self._judged(outcome, watcher)
+        judged: Judged = ("timeout", _late(unit.seconds), [])
+        if outcome.status != "interrupted":
+            on_checks()
+            judged = self._judged(outcome, watcher)
+        verdict, error, checks = judged
         stats = outcome.stats
         started = watcher.events[0].data if watcher.events else {}
         return Result(
@@ -108,8 +131,7 @@ class Trial:
             index=index,
             approver=self._approver(),
             context=self._context,
-            listener=self._turn.heard(watcher),
-            sandbox=self._sandbox,
+            listener=watcher,
             runs=self._stock.workshop.out / RUNS,
             **own,
         )
@@ -122,14 +144,9 @@ class Trial:
                 f"The case {self._unit.case.id!r} has no mock: add mock.turns, or name a model."
             )
         if mock is not None and name in {"case", "mock"}:
-            return MockModel(mock, sleep=self._turn.sleep)
+            return MockModel(mock)
         model = self._stock.model("offline" if name == "case" else name, self._unit.configuration.tape)
-        if isinstance(model, Offline):  # it computes, here and now
-            return model
-        return WaitedFor(Steady(model, self._steady) if isinstance(model, Recorded) else model, self._turn)
-
-    def _sandbox(self, wanted: SandboxName = "auto") -> Sandbox:
-        return GivesWay(choose_sandbox(wanted), self._turn)
+        return Steady(model, self._steady) if isinstance(model, Recorded) else model
 
     def _steady(self, text: str) -> str:
         """A prompt without what is different each time: where the run lies, and how long a script took."""
@@ -154,7 +171,7 @@ class Trial:
             if outcome.status == "failed":
                 return "error", outcome.answer, []
             if _never_worked(outcome):
-                return "unusable", outcome.answer, []
+                return "unusable", _bad_reply(watcher) or outcome.answer, []
         checks = watcher.limits()
         checks += [
             Check(held.constraint, held.holds, _said(held), held.events, elsewhere=held.elsewhere)
@@ -182,13 +199,12 @@ class Trial:
         )
         found = [
             *_status(expected.status, outcome),
-            *check_output(expected.output, left, sandbox=self._sandbox),
+            *check_output(expected.output, left, sandbox=choose_sandbox),
         ]
         judge = self._unit.configuration.judge
         asked = self._stock.model(judge) if judge and expected.output.judge else None
-        model = None if asked is None else WaitedFor(asked, self._turn)
         return found + judge_statements(
-            expected.output.judge, outcome.answer, request=case.input, judge=model
+            expected.output.judge, outcome.answer, request=case.input, judge=asked
         )
 
     def _kept(self) -> tuple[str, ...]:
@@ -211,8 +227,10 @@ class _SaysNo:
         return Answer("reject", "")
 
 
-def _too_late(limit: float) -> Judged:
-    return "timeout", late(limit), []
+def _bad_reply(watcher: Watcher) -> str:
+    """Return why the last reply of the model could not be used."""
+    wrong = [event for event in watcher.events if event.type == "reply_wrong"]
+    return f"The model's reply cannot be used: {wrong[-1].data.get('problem', '')}" if wrong else ""
 
 
 def _never_worked(outcome: Outcome) -> bool:

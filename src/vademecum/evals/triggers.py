@@ -1,4 +1,4 @@
-"""Which skill took whose request: a confusion table, precision and recall for each skill and over all."""
+"""Count which skill took whose request: a table, precision, recall and false triggers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from vademecum.evals.cases import ANY_SKILL
 from vademecum.evals.results import RAN_THROUGH, CaseLine, Result
+from vademecum.evals.statistics import Interval, wilson
 
 NONE = "(none)"
+NO_SKILL = "no skill"
 
 
 class SkillRate(Struct, frozen=True):
-    """One skill: how often it was right to take it, of all that took it, and of all that should have."""
+    """One skill: how many requests took it rightly, how many wrongly, and how many missed it."""
 
     skill: str
     right: int
@@ -22,19 +25,31 @@ class SkillRate(Struct, frozen=True):
 
     @property
     def precision(self) -> float | None:
-        """Of the requests that took it, the share that should; unknown where none did."""
-        taken = self.right + self.wrongly_taken
-        return self.right / taken if taken else None
+        """Return the share of right ones among the requests that took it; None if there is none."""
+        return _share(self.right, self.right + self.wrongly_taken)
 
     @property
     def recall(self) -> float | None:
-        """Of the requests that should take it, the share that did; unknown where none should."""
-        wanted = self.right + self.missed
-        return self.right / wanted if wanted else None
+        """Return the share of those that took it among the requests that should; None if there is none."""
+        return _share(self.right, self.right + self.missed)
+
+    @property
+    def precision_interval(self) -> Interval:
+        """Return the Wilson interval of the precision."""
+        return wilson(self.right, self.right + self.wrongly_taken)
+
+    @property
+    def recall_interval(self) -> Interval:
+        """Return the Wilson interval of the recall."""
+        return wilson(self.right, self.right + self.missed)
+
+
+def _share(some: int, all_: int) -> float | None:
+    return some / all_ if all_ else None
 
 
 class Cell(Struct, frozen=True):
-    """So many requests for one skill were taken by another, or by the same."""
+    """How many requests for one skill were taken by another, or by the same."""
 
     wanted: str
     taken: str
@@ -42,9 +57,10 @@ class Cell(Struct, frozen=True):
 
 
 class Triggers(Struct, frozen=True):
-    """How requests found their skills. ``ranked_first`` is what search alone makes of them.
+    """How requests found their skills. ``ranked_first`` is how often search alone ranks the right one first.
 
-    Runs that never worked are in ``unknown``: errors and time-outs are neither hits nor misses.
+    Of ``negatives``, the requests that must not trigger a skill, ``false_triggers`` did. Errors and time-outs
+    are neither hits nor misses: they are ``unknown``.
     """
 
     overall: SkillRate
@@ -53,15 +69,29 @@ class Triggers(Struct, frozen=True):
     ranked_first: int
     wanted: int
     unknown: int
+    negatives: int = 0
+    false_triggers: int = 0
+
+    @property
+    def false_trigger_rate(self) -> float | None:
+        """Return the share of false triggers; None if no request must not trigger."""
+        return _share(self.false_triggers, self.negatives)
+
+    @property
+    def false_trigger_interval(self) -> Interval:
+        """Return the Wilson interval of that share."""
+        return wilson(self.false_triggers, self.negatives)
 
 
 def is_right(wanted: str, taken: str) -> bool:
-    """Whether a cell of the table is where requests should be."""
+    """Return true for a cell of the table where requests should be."""
+    if wanted == NO_SKILL:
+        return taken == NONE
     return wanted == taken or (wanted.startswith("not ") and wanted != f"not {taken}")
 
 
 def triggers_of(cases: Sequence[CaseLine], results: Sequence[Result]) -> Triggers | None:
-    """The table of the cases that say which skill is right; nothing where none does."""
+    """Return the table of the cases that say which skill is right, or None if none does."""
     lines = {case.id: case for case in cases if case.about_skills}
     about = [result for result in results if result.case in lines]
     if not about:
@@ -70,20 +100,23 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[Result]) -> Trigger
     known = [result for result in about if result.outcome in RAN_THROUGH]
     right, wrong, missed = Counter[str](), Counter[str](), Counter[str]()
     cells: Counter[tuple[str, str]] = Counter()
-    first = wanted = 0
+    first = wanted = negatives = false = 0
     for result in known:
         case = lines[result.case]
         taken = set(result.skills)
-        hits = taken & set(case.wanted)
+        hits, wrongly = taken & set(case.wanted), _wrongly(case, taken)
         right.update(hits)
-        wrong.update(taken & set(case.unwanted) if not case.wanted else taken - set(case.wanted))
+        wrong.update(wrongly)
         if case.wanted:
             wanted += 1
             first += result.ranked[:1] != () and result.ranked[0] in case.wanted
             missed.update(_missed(case, taken))
-        row = min(hits) if hits else case.wanted[0] if case.wanted else f"not {case.unwanted[0]}"
-        wrongly = [name for name in result.skills if name in case.unwanted]
-        cells[row, next(iter((*sorted(hits), *wrongly, *result.skills)), NONE)] += 1
+        else:
+            negatives += 1
+            false += bool(wrongly)
+        row = min(hits) if hits else _row(case)
+        shown = [*sorted(hits)[:1], *sorted(wrongly)] or [*result.skills[:1]] or [NONE]
+        cells.update((row, name) for name in shown)
     names = sorted({*right, *wrong, *missed})
     return Triggers(
         SkillRate("all", right.total(), wrong.total(), missed.total()),
@@ -92,11 +125,26 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[Result]) -> Trigger
         first,
         wanted,
         len(about) - len(known),
+        negatives,
+        false,
     )
 
 
+def _wrongly(case: CaseLine, taken: set[str]) -> set[str]:
+    """Return the skills that a request took and must not: if it wants some, all others."""
+    if case.wanted:
+        return taken - set(case.wanted)
+    return taken if ANY_SKILL in case.unwanted else taken & set(case.unwanted)
+
+
+def _row(case: CaseLine) -> str:
+    if case.wanted:
+        return case.wanted[0]
+    return NO_SKILL if ANY_SKILL in case.unwanted else f"not {case.unwanted[0]}"
+
+
 def _missed(case: CaseLine, taken: set[str]) -> list[str]:
-    """The skills that a request should have taken: all it needs, and one of those of which any will do."""
+    """Return the skills that a request should have taken: all it needs, and one of the alternatives."""
     one_of = case.one_of or (() if case.needed else case.wanted)
     short = one_of[:1] if not taken & set(one_of) else ()
     return [*(name for name in case.needed if name not in taken), *short]

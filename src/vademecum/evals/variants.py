@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from vademecum.errors import CaseRefused, FileRefused
+from vademecum.evals.cases import ANY_SKILL
 from vademecum.files import read_capped
 
 MAX_MANIFEST_BYTES = 64 * 1024
+MAX_ID_CHARS = 48
 TRIGGER_LISTS = ("triggers", "queries", "eval_queries", "trigger_queries")
 _BOTH = ("id", "input", "query", "prompt", "files", "mock", "repeat", "tags", "category")
 _EVAL_FIELDS = (*_BOTH, "expected_output", "assertions", "expectations", "name", "constraints")
@@ -49,9 +51,7 @@ def entries(document: Any, file: Path) -> Entries:
     skill = str(document.get("skill_name") or document.get("skill") or "")
     if isinstance(document.get("evals"), list):
         skill = skill or _skill_around(file)
-        return Entries(
-            skill, [_from_eval(entry, number) for number, entry in enumerate(document["evals"], 1)]
-        )
+        return Entries(skill, [_from_eval(entry) for entry in document["evals"]])
     for key in TRIGGER_LISTS:
         if isinstance(document.get(key), list):
             return _triggers(document[key], skill or _skill_around(file), file)
@@ -66,9 +66,16 @@ def _listed(found: list[Any], skill: str, file: Path) -> Entries:
     """A list of cases, or of requests with whether they should trigger."""
     if any(isinstance(entry, Mapping) and _is_trigger(entry) for entry in found):
         return _triggers(found, skill or _skill_around(file), file)
-    return Entries(
-        skill, [Entry(entry, "" if isinstance(entry, Mapping) else "a case is an object.") for entry in found]
-    )
+    return Entries(skill, [_own(entry) for entry in found])
+
+
+def _own(entry: Any) -> Entry:
+    """Return a case of our own form; one without an id gets it from its request."""
+    if not isinstance(entry, Mapping):
+        return Entry(entry, "a case is an object.")
+    if "id" in entry or not isinstance(entry.get("input"), str):
+        return Entry(entry)
+    return Entry({"id": id_from(entry["input"]), **entry}, own_ids=True)
 
 
 def _with_id(document: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
@@ -82,12 +89,10 @@ def _is_trigger(entry: Mapping[str, Any]) -> bool:
 
 
 def _triggers(found: list[Any], skill: str, file: Path) -> Entries:
-    return Entries(
-        skill, [_from_trigger(entry, number, skill, file) for number, entry in enumerate(found, 1)]
-    )
+    return Entries(skill, [_from_trigger(entry, skill, file) for entry in found])
 
 
-def _from_trigger(entry: Any, number: int, skill: str, file: Path) -> Entry:
+def _from_trigger(entry: Any, skill: str, file: Path) -> Entry:
     """One request of a trigger set: the skill is taken, or is not; once it is known, the run may end."""
     if not isinstance(entry, Mapping):
         return Entry(entry, "an entry is an object with query and should_trigger.", "")
@@ -101,13 +106,14 @@ def _from_trigger(entry: Any, number: int, skill: str, file: Path) -> Entry:
         return Entry(entry, "it has no text under query.", "query")
     if not isinstance(wanted, bool):
         return Entry(entry, f"it is true or false, not {wanted!r}.", "should_trigger")
-    if not name:
+    if wanted and not name:
         problem = f"it names no skill, and {file.name} is in no skill's directory: add skill_name."
         return Entry(entry, problem, "skill")
-    expected = {"skills_any_of": [name]} if wanted else {"skills_none_of": [name]}
+    # Without a skill's name it is a request that no skill should take.
+    expected = {"skills_any_of": [name]} if wanted else {"skills_none_of": [name or ANY_SKILL]}
     tags = [*_tags(entry), "trigger"]
     case = {
-        "id": _id(entry, f"{file.stem}-{number}"),
+        "id": _id(entry, query),
         "input": query,
         "expected": expected,
         "tags": tags,
@@ -116,7 +122,7 @@ def _from_trigger(entry: Any, number: int, skill: str, file: Path) -> Entry:
     return Entry(fields, own_ids=True)
 
 
-def _from_eval(entry: Any, number: int) -> Entry:
+def _from_eval(entry: Any) -> Entry:
     """One entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
     if not isinstance(entry, Mapping):
         return Entry(entry, "an entry is an object with prompt and expected_output.", "")
@@ -137,7 +143,7 @@ def _from_eval(entry: Any, number: int) -> Entry:
             for path in files
         ]
     fields = {
-        "id": _id(entry, number),
+        "id": _id(entry, prompt),
         "input": prompt,
         "expected": {"output": output},
         "files": files,
@@ -184,9 +190,18 @@ def _assert(assertion: Any, output: dict[str, Any]) -> str:
     return ""
 
 
-def _id(entry: Mapping[str, Any], otherwise: str | int) -> Any:
+def _id(entry: Mapping[str, Any], request: str) -> Any:
     found = entry.get("id")
-    return otherwise if found is None else found
+    return id_from(request) if found is None else found
+
+
+def id_from(request: str) -> str:
+    """Return an id made of the first words of a request.
+
+    >>> id_from("Compare a.txt with b.txt, please!"), id_from("比较两个文件。"), id_from("?")
+    ('compare-a-txt-with-b-txt-please', '比较两个文件', 'case')
+    """
+    return re.sub(r"\W+", "-", request.casefold()).strip("-")[:MAX_ID_CHARS].strip("-") or "case"
 
 
 def _misspelt(entry: Mapping[str, Any], known: Sequence[str]) -> Entry | None:

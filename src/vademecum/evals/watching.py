@@ -1,17 +1,24 @@
-"""Listens to a run while it goes on: keeps its events, and ends it at the first violation or out of time."""
+"""Listen to a run while it goes on, and end it at the first violation."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
-from vademecum.evals.cases import Case
-from vademecum.evals.checks import Check
-from vademecum.evals.selection import loaded_skills
-from vademecum.evals.stopping import Stop, Stopped
+from vademecum.errors import VademecumError
+from vademecum.evals.cases import ANY_SKILL, Case, Expected
+from vademecum.evals.results import Check
+from vademecum.evals.steps import skill_of
 from vademecum.evals.trajectory import Trajectory
 from vademecum.runs.record import Event
 
 Reason = Literal["", "violation", "limit", "loaded"]
+
+
+class Stopped(VademecumError):
+    """Ends a run that is decided."""
+
+    code = "stopped"
 
 
 class Watcher:
@@ -21,9 +28,8 @@ class Watcher:
     child's id.
     """
 
-    def __init__(self, case: Case, stop: Stop) -> None:
+    def __init__(self, case: Case) -> None:
         self._case = case
-        self._stop = stop
         self._inside: list[str] = []
         self._asked = 0
         self._calls = self._scripts = 0
@@ -49,7 +55,6 @@ class Watcher:
         if event.type == "run_finished":
             return
         self._look(event)
-        self._stop.look()
         if self.reason:
             raise Stopped(self._said())
 
@@ -89,7 +94,8 @@ class Watcher:
     def _is_decided(self) -> bool:
         """Whether nothing that is loaded later can change what the case says of skills."""
         expected, loaded = self._case.expected, set(loaded_skills(self.events))
-        if loaded & set(expected.skills_none_of):
+        unwanted = set(expected.skills_none_of)
+        if loaded & unwanted or (loaded and ANY_SKILL in unwanted):
             return True
         if expected.skills_none_of:
             return False
@@ -151,3 +157,30 @@ class Watcher:
             if not any(check.name == f"deny_tools {tool}" for check in broken)
         ]
         return [*broken, *kept]
+
+
+def loaded_skills(events: Sequence[Event]) -> tuple[str, ...]:
+    """The skills that were loaded or given a run of their own, in their order."""
+    names = [skill_of(event.data) for event in events if event.type in {"skill_loaded", "child_started"}]
+    return tuple(dict.fromkeys(names))
+
+
+def check_skills(expected: Expected, loaded: Sequence[str]) -> list[Check]:
+    """Whether the skills are those that the case names."""
+    taken = ", ".join(loaded) or "no skill"
+    found = []
+    if expected.skills_any_of:
+        fits = any(name in loaded for name in expected.skills_any_of)
+        found.append(_check(f"skills_any_of {', '.join(expected.skills_any_of)}", taken, holds=fits))
+    if expected.skills_all_of:
+        missing = [name for name in expected.skills_all_of if name not in loaded]
+        found.append(_check(f"skills_all_of {', '.join(expected.skills_all_of)}", taken, holds=not missing))
+    if expected.skills_none_of:
+        unwanted = expected.skills_none_of
+        wrong = loaded if ANY_SKILL in unwanted else [name for name in unwanted if name in loaded]
+        found.append(_check(f"skills_none_of {', '.join(expected.skills_none_of)}", taken, holds=not wrong))
+    return found
+
+
+def _check(name: str, taken: str, *, holds: bool) -> Check:
+    return Check(name, "pass") if holds else Check(name, "fail", f"it took {taken}")

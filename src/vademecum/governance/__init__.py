@@ -1,4 +1,4 @@
-"""intent → Outcome: the charter that says who may do what, when, at what cost, and changing what.
+"""Decide who may do what, when, at what cost and changing what, by a charter.
 
 >>> from vademecum.governance import Actor, Broker, Functions, SkillDefinition, SkillRegistry
 >>> registry = SkillRegistry([SkillDefinition("rest", implementation_mapping="rest")])
@@ -9,28 +9,26 @@
 
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance.audit import Audit
-from vademecum.governance.base import BrokerPolicy, Engine, Outcome
+from vademecum.governance.base import ActionOutcome, BrokerPolicy, Engine
 from vademecum.governance.broker import Broker
-from vademecum.governance.charter import Charter
-from vademecum.governance.engine import Engines, Functions, Scripts
-from vademecum.governance.ledger import Ledger
-from vademecum.governance.loading import Linted, lint_charter, load_charter
-from vademecum.governance.model import (
+from vademecum.governance.charter import Charter, Linted, SkillRegistry, lint_charter, load_charter
+from vademecum.governance.definitions import (
     Actor,
-    Agent,
+    GovernedAgent,
     Intent,
     Parameter,
     Reason,
     SkillDefinition,
     ValidationResult,
 )
-from vademecum.governance.registry import SkillRegistry
+from vademecum.governance.engine import Engines, Functions, Scripts
+from vademecum.governance.ledger import Ledger
 from vademecum.governance.replay import replay_outcomes
 from vademecum.governance.roles import Role, RoleEnforcer
 
 __all__ = [
+    "ActionOutcome",
     "Actor",
-    "Agent",
     "Audit",
     "Broker",
     "BrokerPolicy",
@@ -40,10 +38,10 @@ __all__ = [
     "Engine",
     "Engines",
     "Functions",
+    "GovernedAgent",
     "Intent",
     "Ledger",
     "Linted",
-    "Outcome",
     "Parameter",
     "Reason",
     "Role",

@@ -1,4 +1,4 @@
-"""What the broker works with: an engine that acts, an auditor that writes down, and what comes of it."""
+"""Define what a broker works with: the engine, the auditor, its policy and the outcome of an action."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from vademecum.governance.changes import Change
 from vademecum.governance.charter import Charter
-from vademecum.governance.ledger import Ledger
-from vademecum.governance.model import MISSING, Agent, Intent, Reason, ValidationResult
+from vademecum.governance.definitions import (
+    MISSING,
+    GovernedAgent,
+    Intent,
+    Reason,
+    ValidationResult,
+)
+from vademecum.governance.state import Change
 
 
 class Engine(Protocol):
-    """Carries out what was approved. It changes the agent's state and the shared one, and nothing else.
+    """Carry out what was approved: change the agent's state and the shared state, and nothing else.
 
-    Only these two are watched: what it does to other agents, or to objects that lead back to a whole
-    simulation, the charter does not see. It does not propose by itself while it acts.
-    ``Functions`` and ``Scripts`` are two; anything with this method is one.
+    Only these two are compared; the states of other agents are not. An engine does not propose while it acts.
+    An engine that takes parameters also has ``execute(func_name, agent, parameters)``, as ``Functions`` has.
 
     >>> class Diary:
-    ...     def call(self, mapping, agent, parameters):
-    ...         agent.state["did"] = mapping
+    ...     def call(self, func_name, agent):
+    ...         agent.state["did"] = func_name
     >>> from vademecum.governance import Actor, Broker, SkillDefinition, SkillRegistry
     >>> rest = SkillDefinition("rest", allowed_state_changes=["did"], implementation_mapping="sleep")
     >>> agent = Actor("a1", "resident")
@@ -31,18 +35,26 @@ class Engine(Protocol):
     ('rest', {'did': 'sleep'})
     """
 
-    def call(self, mapping: str, agent: Agent, parameters: Mapping[str, Any]) -> Any:
-        """Do what ``implementation_mapping`` names; what is raised is a failure, and is rolled back."""
+    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
+        """Do what ``implementation_mapping`` names; an exception is a failure, and is undone."""
+        ...
+
+
+class ParameterEngine(Engine, Protocol):
+    """Carry out what was approved, with the intent's parameters."""
+
+    def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
+        """Do what ``implementation_mapping`` names, with parameters."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerPolicy:
-    """How a broker deals with denials.
+    """Say how a broker handles denials.
 
-    ``retries`` is how often whoever proposes is asked again about what it can correct. ``fallback`` runs the
-    charter's default skill where nothing else came about. ``feedback`` writes a text for the model on each
-    denial. ``shadow`` decides and records, and enforces nothing.
+    ``retries`` is how often ``negotiate`` asks again for an intent that can be corrected. With ``fallback``
+    the charter's default skill runs if nothing else did. With ``feedback`` each denial has a text for a
+    model. With ``shadow`` the broker decides and records, and enforces nothing.
 
     >>> BrokerPolicy(shadow=True)
     BrokerPolicy(retries=1, fallback=True, feedback=True, shadow=True)
@@ -54,15 +66,15 @@ class BrokerPolicy:
     shadow: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be done."""
+        """Refuse a negative number of retries."""
         if self.retries < 0:
             raise ValueError(f"retries is {self.retries}: write 0 to ask only once.")
 
 
-class Outcome(Struct, frozen=True):
-    """What came of an intent. What was proposed, whether it was approved and what was executed stay apart.
+class ActionOutcome(Struct, frozen=True):
+    """What came of an intent: what was proposed, whether it was approved, and what was executed.
 
-    ``charged`` is the purse that the charter itself took the cost from: that change is the charter's own.
+    ``charged`` is the state key that the charter took the cost from.
 
     >>> from vademecum.governance import Actor, Broker, Functions, SkillRegistry
     >>> outcome = Broker(SkillRegistry(), None, Functions({})).propose(Actor("a1", "resident"), "fly")
@@ -87,11 +99,14 @@ class Outcome(Struct, frozen=True):
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """Everything that spoke against it, before or after it was executed."""
+        """Return every reason against it, found before or after it was executed."""
         return self.result.reasons
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as the commands print it."""
+        """Return the outcome as the commands print it."""
+        changes = {
+            key: [None if each is MISSING else each for each in (old, new)] for key, old, new in self.changes
+        }
         return {
             "step": self.step,
             "agent": self.agent_id,
@@ -101,27 +116,22 @@ class Outcome(Struct, frozen=True):
             "executed": self.executed,
             "rolled_back": self.rolled_back,
             "reasons": [reason.to_json() for reason in self.reasons],
-            "changes": changes_json(self.changes),
+            "changes": changes,
             "feedback": self.feedback,
         }
 
 
-def changes_json(changes: tuple[Change, ...]) -> dict[str, list[Any]]:
-    """A difference as JSON: before and after; nothing is ``null``."""
-    return {key: [None if value is MISSING else value for value in (old, new)] for key, old, new in changes}
-
-
 class Auditor(Protocol):
-    """Is told of the charter that holds and of every outcome, in their order."""
+    """Is told which charter is in force and every outcome, in order."""
 
-    def charter(self, charter: Charter, past: Ledger | None = None) -> None:
-        """A charter holds from here on; ``past`` is what was done that nobody told of before."""
+    def charter(self, charter: Charter, past: Mapping[str, Any] | None = None) -> None:
+        """Take a charter that is in force from now on; ``past`` is the ledger if it is not on record."""
         ...
 
-    def outcome(self, outcome: Outcome, state: Mapping[str, Any]) -> None:
-        """Something came of an intent; ``state`` is what the charter looked at before it decided."""
+    def outcome(self, outcome: ActionOutcome, state: Mapping[str, Any]) -> None:
+        """Take an outcome, and the values that the charter read before it decided."""
         ...
 
     def flush(self) -> None:
-        """Make sure that everything told so far is written down."""
+        """Write everything taken so far."""
         ...

@@ -1,41 +1,65 @@
-"""The broker: an intent is checked, carried out by the engine, checked again, committed or rolled back."""
+"""Check an intent, charge it, let the engine carry it out, and commit or undo what changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
-from vademecum.errors import Denied
-from vademecum.governance.base import Auditor, BrokerPolicy, Engine, Outcome
-from vademecum.governance.changes import State
-from vademecum.governance.charter import Charter
-from vademecum.governance.clauses import COST, UNKNOWN
-from vademecum.governance.copies import kept, kept_all
-from vademecum.governance.evaluate import EMPTY
-from vademecum.governance.execution import NOT_DONE, Act, Done, Execution
-from vademecum.governance.feedback import feedback
-from vademecum.governance.keys import WORLD
+from vademecum.errors import CharterRefused, Denied
+from vademecum.governance.base import ActionOutcome, Auditor, BrokerPolicy, Engine
+from vademecum.governance.charter import Charter, SkillRegistry, load_charter
+from vademecum.governance.check import CHANGE, COST, ENGINE, UNKNOWN, SkillCheck, not_found
+from vademecum.governance.definitions import (
+    EMPTY,
+    VALID,
+    GovernedAgent,
+    Intent,
+    MayRead,
+    Reason,
+    ValidationResult,
+    may_read_all,
+    shown,
+)
+from vademecum.governance.enforcement import Charge, Words, Writable, charge_of
 from vademecum.governance.ledger import NOTHING_DONE, Ledger
-from vademecum.governance.loading import load_charter
-from vademecum.governance.model import Agent, Intent, May, Together, ValidationResult, may_read_all
-from vademecum.governance.program import Program
-from vademecum.governance.registry import SkillRegistry, not_found
 from vademecum.governance.roles import RoleEnforcer
-from vademecum.governance.words import shown
-from vademecum.governance.writable import Writable
+from vademecum.governance.state import WORLD, Change, Snapshot, State, StateRefused, copied
 
-# Whoever proposes: gets what was wrong with the last intent, and gives the next one.
+MAX_ALTERNATIVES = 20
+
+# Gets the feedback on the last intent, and returns the next one.
 Ask = Callable[[str], Intent | str]
 
 
-class Broker:
-    """Stands between those who want and what acts. Nothing reaches the engine that was not checked.
+class CheckedIntent(Struct, gc=False):
+    """An intent that was checked: who proposed it, what was found, and what was taken for it."""
 
-    One proposal is decided at a time, from the check to the commit, whichever threads they come from: what
-    is affordable for one is charged before the next is looked at.
+    agent: GovernedAgent
+    step: int
+    agent_id: str
+    agent_type: str
+    state: State
+    intent: Intent
+    check: SkillCheck | None = None
+    result: ValidationResult = VALID
+    seen: Mapping[str, Any] = EMPTY
+    charge: Charge | None = None
+    # For an act of the caller's own: the ledger at the check and after it, and the former last step.
+    past: Mapping[str, Any] = EMPTY
+    revision: int = 0
+    before: int | None = None
+
+
+class Broker:
+    """Stand between agents and the engine: nothing is executed that was not checked.
+
+    One proposal is handled at a time, from the check to the commit, also if several threads propose. A skill
+    that is registered later is known from the next proposal on.
 
     >>> from vademecum.governance import Actor, Functions, SkillDefinition
     >>> build = SkillDefinition(
@@ -56,7 +80,7 @@ class Broker:
         registry: SkillRegistry,
         roles: RoleEnforcer | None,
         engine: Engine,
-        policy: BrokerPolicy = BrokerPolicy(),  # noqa: B008 - it never changes
+        policy: BrokerPolicy = BrokerPolicy(),  # noqa: B008 - it is immutable
         *,
         world: State | None = None,
         audit: Auditor | None = None,
@@ -70,11 +94,11 @@ class Broker:
         self._engine = engine
         self._audit = audit
         self._next: Charter | None = None
-        self._hold(Charter(registry, roles), past=self.ledger)
+        self._hold(Charter(registry, roles), self.ledger.to_json() or None)
 
     @property
     def world(self) -> State:
-        """The state that all share."""
+        """Return the shared state."""
         return self._world
 
     @world.setter
@@ -83,29 +107,29 @@ class Broker:
             raise Denied("The shared state cannot be replaced while a proposal is carried out: change it.")
         self._world = world
 
-    def propose(self, agent: Agent, intent: Intent | str, *, act: Act | None = None) -> Outcome:
-        """Decide about an intent, and carry it out if it may be; ``act`` does it in place of the engine."""
+    def propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
+        """Decide about an intent, and let the engine carry it out if it is approved."""
         ledger = self.ledger
         with ledger.lock:
             if ledger.busy:
                 raise Denied("A proposal is being carried out: propose again when it is done.")
             ledger.busy = True
             try:
-                return self._propose(agent, Intent(intent) if isinstance(intent, str) else intent, act)
+                return self._propose(agent, intent)
             finally:
                 ledger.busy = False
 
-    def negotiate(self, agent: Agent, ask: Ask) -> Outcome:
-        """Ask for an intent, again where it can be corrected, and fall back on the default skill.
+    def negotiate(self, agent: GovernedAgent, ask: Ask) -> ActionOutcome:
+        """Ask for an intent, again if it can be corrected, and fall back on the default skill.
 
-        What the state alone decides is not asked about twice: no other words would change it.
+        An intent that the state alone rules out is not asked about twice.
         """
-        said = ""
+        feedback = ""
         for _ in range(self.policy.retries + 1):
-            outcome = self.propose(agent, ask(said))
+            outcome = self.propose(agent, ask(feedback))
             if outcome.executed is not None or not outcome.correctable:
                 break
-            said = outcome.feedback
+            feedback = outcome.feedback
         default = self.charter.default_skill
         if outcome.executed is not None or default is None or not self.policy.fallback:
             return outcome
@@ -118,135 +142,300 @@ class Broker:
             charged=instead.charged,
         )
 
-    def feasible(self, agent: Agent) -> list[str]:
-        """The skills that an agent could carry out now."""
-        return self.charter.feasible(agent, world=self._world, step=self.step, ledger=self.ledger)
+    def feasible(self, agent: GovernedAgent) -> list[str]:
+        """Return the skills that an agent can carry out now."""
+        with self.ledger.lock:
+            self._refresh()
+            return self.charter.feasible(agent, world=self._world, step=self.step, ledger=self.ledger)
 
-    def view(self, agent: Agent) -> dict[str, Any]:
-        """The state that an agent may read; without roles, its own and all of the shared one."""
+    def view(self, agent: GovernedAgent) -> dict[str, Any]:
+        """Return a copy of the state that an agent may read; without roles, its own and the shared one."""
         roles = self.charter.roles
         if roles is None:
-            return {**kept_all(agent.state), WORLD: kept_all(self._world)}
+            return {**copied(agent.state), WORLD: copied(self._world)}
         return roles.view(agent, world=self._world)
 
-    def may_read(self, agent: Agent) -> May:
-        """Which keys an agent may read; without roles, all of them."""
+    def feedback(self, agent: GovernedAgent, skill_id: str, result: ValidationResult) -> str:
+        """Return the text that a model gets on a denial, without values that its role may not read."""
         roles, agent_type = self.charter.roles, agent.type
-        if roles is None:
-            return may_read_all
-        return lambda key: bool(roles.check_read(agent_type, key))
+        may = may_read_all if roles is None else lambda key: bool(roles.check_read(agent_type, key))
+        lines = [
+            f"'{skill_id}' was not done:",
+            *(f"- {reason.message}" for reason in result.reasons_for(may)),
+        ]
+        possible = [other for other in self.feasible(agent) if other != skill_id]
+        more = f" and {len(possible) - MAX_ALTERNATIVES} more" if len(possible) > MAX_ALTERNATIVES else ""
+        known = f"Possible now: {', '.join(possible[:MAX_ALTERNATIVES])}{more}."
+        return "\n".join([*lines, known if possible else "Nothing else is possible now."])
 
     def advance(self) -> int:
-        """Begin the next step. A charter that was adopted meanwhile holds from here on."""
+        """Begin the next step; an adopted charter is in force from here on."""
         with self.ledger.lock:
             self.step += 1
-            charter = self._next
-            if charter is None and self.charter.registry.revision != self.charter.revision:
-                charter = Charter(self.charter.registry, self.charter.roles)
-            if charter is not None:
+            if self._next is not None:
+                self._hold(self._next)
                 self._next = None
-                self._hold(charter)
+            self._refresh()
             if self._audit is not None:
                 self._audit.flush()
             return self.step
 
-    def _hold(self, charter: Charter, past: Ledger | None = None) -> None:
-        self.charter = charter
-        self._execution = Execution(Writable(charter), self._engine)
-        self._revision = self.ledger.revision
-        if self._audit is not None:
-            self._audit.charter(charter, past)
-
     def adopt(self, charter: Charter) -> None:
-        """Let another charter hold from the next step on."""
+        """Put another charter in force from the next step on."""
         with self.ledger.lock:
             self._next = charter
 
     def reload(self, path: str | Path) -> Charter:
-        """Adopt the charter of a file; a broken one is refused, and the one that holds stays."""
+        """Adopt the charter of a file, or raise ``CharterRefused`` and keep the present one."""
         charter = load_charter(path)
         self.adopt(charter)
         return charter
 
-    def _propose(self, agent: Agent, intent: Intent, act: Act | None) -> Outcome:
-        audit, said = self._audit, intent.parameters
-        if self.ledger.revision != self._revision:
-            self._catch_up()
-        if said or said is None:
-            # Kept as it is now; the engine gets what whoever proposed has given.
-            intent = Intent(intent.skill_id, kept(said or {}))
-        step, agent_id, agent_type = self.step, agent.id, agent.type
-        seen, done = EMPTY, NOT_DONE
-        program = self.charter.program(intent.skill_id)
-        if program is None:
-            result = not_found(intent.skill_id)
-            if type(intent.skill_id) is not str:  # a caller in Python may name anything
-                intent = Intent(shown(intent.skill_id), intent.parameters)
-        else:
-            ledger, world = self.ledger, self._world
-            past = ledger.agents.get(agent_id, NOTHING_DONE)
-            result = program.check(agent_type, agent.state, world, intent.parameters, past, step, ledger)
-            if audit is not None and program.reads:
-                seen = program.look(agent.state, world)
-            shadow = self.policy.shadow
-            if not result.bits or shadow:
-                done = self._execution.run(agent, intent, program, world, said or EMPTY, act, shadow=shadow)
-                if not done.undone and done.bit != COST:
-                    self._note(intent.skill_id, agent_id, agent_type, program)
-        if result.bits or done.bit:
-            outcome = self._refused(agent, (step, agent_id, agent_type, intent), result, program, done)
-        else:
-            outcome = Outcome(
-                step, agent_id, agent_type, intent, True, intent.skill_id, result, done.changes, done.output,  # noqa: FBT003
-                shadow=self.policy.shadow, charged=done.charged,
-            )  # fmt: skip
-        if audit is not None:
-            audit.outcome(outcome, seen)
-        if done.error is not None:
-            self._pass_on(done.error, by_caller=act is not None)
-        return outcome
+    def approve(self, agent: GovernedAgent, intent: Intent) -> CheckedIntent | ActionOutcome:
+        """Check an intent that the caller carries out itself: charge it and note it, without waiting for it.
 
-    def _pass_on(self, error: BaseException, *, by_caller: bool) -> None:
-        """Whoever acts says by itself what went wrong, and who interrupts goes on; the record comes first."""
-        if by_caller or not isinstance(error, Exception):
-            if self._audit is not None:
-                self._audit.flush()
-            raise error
+        Return a decision for ``settle``, or the outcome if it is denied. Other proposals are decided in the
+        meantime, with the cost paid and the cooldown begun.
+        """
+        ledger = self.ledger
+        with ledger.lock:
+            past = ledger.to_json()
+            decision = self._decide(agent, intent)
+            unpayable = None if decision.result.bits else self._charge(decision)
+            if unpayable is not None or decision.result.bits or decision.check is None:
+                return self._close(decision, words=unpayable, bit=COST if unpayable else 0)
+            decision.before = ledger.agents.get(decision.agent_id, NOTHING_DONE).get(intent.skill_id)
+            ledger.add(intent.skill_id, agent_id=decision.agent_id, step=decision.step)
+            decision.past, decision.revision = past, ledger.revision
+            return decision
 
-    def _catch_up(self) -> None:
-        """Tell of what others did who share the ledger."""
+    def settle(
+        self, decision: CheckedIntent, output: Any = None, error: BaseException | None = None
+    ) -> ActionOutcome:
+        """Record what came of an approved intent; with ``error``, give back its cost and its cooldown."""
+        ledger, charge, skill_id = self.ledger, decision.charge, decision.intent.skill_id
+        with ledger.lock:
+            if self._audit is not None and ledger.revision != decision.revision:
+                # Others acted since it was decided: the record says what was known then.
+                self._audit.charter(self.charter, decision.past)
+            # Replay notes the act with its outcome; the next proposal finds the ledger as it is now.
+            self._revision = ledger.revision if ledger.revision == decision.revision else -1
+            if error is None:
+                changes = () if charge is None else ((charge.path, charge.before, charge.left),)
+                return self._close(decision, changes, output, noted=True)
+            if charge is not None:
+                charge.purse[charge.key] += charge.cost
+            ledger.take_back(skill_id, agent_id=decision.agent_id, step=decision.step, before=decision.before)
+            self._revision = -1 if self._revision == -1 else ledger.revision
+            return self._close(decision, words=partial(_failed, decision, error), bit=ENGINE, undone=True)
+
+    def _hold(self, charter: Charter, past: Mapping[str, Any] | None = None) -> None:
+        self.charter = charter
+        self._writable = Writable(charter)
         self._revision = self.ledger.revision
         if self._audit is not None:
-            self._audit.charter(self.charter, self.ledger)
+            self._audit.charter(charter, past)
 
-    def _refused(
-        self,
-        agent: Agent,
-        about: tuple[int, str, str, Intent],
-        result: ValidationResult,
-        program: Program | None,
-        done: Done,
-    ) -> Outcome:
-        """The outcome where something speaks against it, before or after it was carried out."""
-        shadow = self.policy.shadow
-        approved = not result.bits and done.bit != COST
-        if done.words is not None:
-            result = ValidationResult(result.bits | done.bit, Together(result, done.words))
-        can_say = UNKNOWN if program is None else program.said_bits
-        return Outcome(
-            *about,
-            approved,
-            about[3].skill_id if (approved or shadow) and program and not done.undone else None,
-            result,
-            done.changes,
-            done.output,
-            feedback(self, agent, about[3], result) if self.policy.feedback else "",
-            not result.bits & ~can_say,
-            done.undone,
-            shadow,
+    def _refresh(self) -> None:
+        """Put a new charter in force if skills were registered."""
+        held = self.charter
+        if held.registry.revision != held.revision:
+            self._hold(Charter(held.registry, held.roles))
+
+    def _decide(self, agent: GovernedAgent, intent: Intent) -> CheckedIntent:
+        """Check an intent against the charter as it is now."""
+        ledger = self.ledger
+        self._refresh()
+        if ledger.revision != self._revision:  # another broker, or an act that was given back
+            self._revision = ledger.revision
+            if self._audit is not None:
+                self._audit.charter(self.charter, ledger.to_json())
+        skill_id, params = intent.skill_id, intent.parameters
+        if params or params is None:
+            intent = Intent(skill_id, copied(params or {}))
+        found = CheckedIntent(agent, self.step, agent.id, agent.type, agent.state, intent)
+        check = found.check = self.charter.skill_check(skill_id)
+        if check is None:
+            found.result = not_found(skill_id)
+            if type(skill_id) is not str:  # callers may pass anything
+                found.intent = Intent(shown(skill_id), intent.parameters)
+            return found
+        last = ledger.agents.get(found.agent_id, NOTHING_DONE)
+        found.result = check.check(
+            found.agent_type, found.state, self._world, intent.parameters, last, self.step
         )
+        if self._audit is not None and check.reads:
+            found.seen = check.look(found.state, self._world)
+        return found
 
-    def _note(self, skill_id: str, agent_id: str, agent_type: str, program: Program) -> None:
-        window = program.rules.constraints.limits.window(self.step) if program.is_limited else None
-        self.ledger.add(skill_id, agent_id=agent_id, agent_type=agent_type, step=self.step, window=window)
-        self._revision = self.ledger.revision
+    def _propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
+        intent = intent if isinstance(intent, Intent) else Intent(intent)
+        decision = self._decide(agent, intent)
+        check, shadow = decision.check, self.policy.shadow
+        if check is None or (decision.result.bits and not shadow):
+            return self._close(decision)
+        try:
+            before = Snapshot(decision.state, self._world)
+        except StateRefused as error:
+            return self._close(decision, words=partial(_failed, decision, error), bit=ENGINE, undone=True)
+        unpayable = None if shadow else self._charge(decision)
+        if unpayable is not None:
+            return self._close(decision, words=unpayable, bit=COST)
+        return self._carry_out(decision, check, before)
+
+    def _charge(self, decision: CheckedIntent) -> Words | None:
+        """Take the cost, or return the reason why it cannot be paid."""
+        assert decision.check is not None
+        found = charge_of(decision.check, decision.state, self._world, decision.intent.parameters)
+        if found is None or not isinstance(found, Charge):
+            return found
+        found.purse[found.key] = found.left
+        decision.charge = found
+        return None
+
+    def _carry_out(self, decision: CheckedIntent, check: SkillCheck, before: Snapshot) -> ActionOutcome:
+        """Let the engine act, compare the state with what it was before the charge, and commit or undo."""
+        charge = decision.charge
+        try:
+            output = self._call(check.mapping, decision.agent, copied(decision.intent.parameters))
+            changes = before.changes()
+            replaced = _replaced(decision)
+        except BaseException as error:
+            _undo(decision, before)
+            outcome = self._close(decision, words=partial(_failed, decision, error), bit=ENGINE, undone=True)
+            if not isinstance(error, Exception):
+                if self._audit is not None:
+                    self._audit.flush()
+                raise
+            return outcome
+        skill_id, agent_type = decision.intent.skill_id, decision.agent_type
+        by_engine = changes if charge is None else charge.without(changes)
+        wrong = self._writable.objections(agent_type, skill_id, by_engine) if by_engine else []
+        if charge is not None:
+            changes = charge.first(changes)
+        if not wrong and not replaced:
+            return self._close(decision, changes, output)
+        shadow = self.policy.shadow
+        if not shadow:
+            _undo(decision, before)
+        words = partial(self._objections, decision, tuple(wrong), replaced)
+        return self._close(decision, changes, output, words=words, bit=CHANGE, undone=not shadow)
+
+    def _call(self, mapping: str, agent: GovernedAgent, params: Mapping[str, Any]) -> Any:
+        execute = getattr(self._engine, "execute", None)
+        if execute is not None:
+            return execute(mapping, agent, params)
+        if params:
+            raise CharterRefused(
+                "The engine takes no parameters: give it execute(func_name, agent, parameters)."
+            )
+        return self._engine.call(mapping, agent)
+
+    def _objections(
+        self, decision: CheckedIntent, wrong: tuple[Change, ...], replaced: tuple[str, ...], may: MayRead
+    ) -> tuple[Reason, ...]:
+        type_, skill_id = decision.agent_type, decision.intent.skill_id
+        found = [self._writable.reason(type_, skill_id, change, may) for change in wrong]
+        for name in replaced:
+            text = f"The agent's {name} was replaced: it stays the same, only what is in the state may change"
+            found.append(Reason("replaced", "allowed_state_changes", name, None, text))
+        return tuple(found)
+
+    def _close(  # noqa: PLR0913 - everything that came of it
+        self,
+        decision: CheckedIntent,
+        changes: tuple[Change, ...] = (),
+        output: Any = None,
+        *,
+        words: Words | None = None,
+        bit: int = 0,
+        undone: bool = False,
+        noted: bool = False,
+    ) -> ActionOutcome:
+        """Note what was executed, and return and record the outcome."""
+        result, intent, shadow = decision.result, decision.intent, self.policy.shadow
+        approved = not result.bits and bit != COST
+        executed = None
+        if decision.check is not None and not undone and (approved or shadow):
+            executed = intent.skill_id
+            if not noted:
+                self.ledger.add(executed, agent_id=decision.agent_id, step=decision.step)
+                self._revision = self.ledger.revision
+        if words is not None:
+            result = ValidationResult(result.bits | bit, partial(_together, result, words))
+        feedback, correctable = "", False
+        if result.bits:
+            correctable = not result.bits & ~(UNKNOWN | self.charter.correctable(intent.skill_id))
+            if self.policy.feedback:
+                feedback = self.feedback(decision.agent, intent.skill_id, result)
+        outcome = ActionOutcome(
+            decision.step,
+            decision.agent_id,
+            decision.agent_type,
+            intent,
+            approved,
+            executed,
+            result,
+            changes,
+            output,
+            feedback,
+            correctable,
+            undone,
+            shadow,
+            None if decision.charge is None or executed is None else decision.charge.path,
+        )
+        if self._audit is not None:
+            self._audit.outcome(outcome, decision.seen)
+        return outcome
+
+
+def _replaced(decision: CheckedIntent) -> tuple[str, ...]:
+    """Return which of the agent's own attributes the engine replaced."""
+    agent, found = decision.agent, []
+    if agent.state is not decision.state:
+        found.append("state")
+    if agent.type != decision.agent_type:
+        found.append("type")
+    if agent.id != decision.agent_id:
+        found.append("id")
+    return tuple(found)
+
+
+def _undo(decision: CheckedIntent, before: Snapshot) -> None:
+    before.restore()
+    former = {"state": decision.state, "type": decision.agent_type, "id": decision.agent_id}
+    for name, value in former.items():
+        with suppress(Exception):  # an attribute that cannot be set has not been changed either
+            if getattr(decision.agent, name) is not value:
+                setattr(decision.agent, name, value)
+
+
+def _failed(decision: CheckedIntent, error: BaseException, may: MayRead) -> tuple[Reason, ...]:  # noqa: ARG001
+    assert decision.check is not None
+    mapping, kind = decision.check.mapping, type(error).__name__
+    clause = "implementation_mapping"
+    if isinstance(error, StateRefused):
+        text = f"The state cannot be compared: {error}"
+        return (Reason("state", "allowed_state_changes", None, "plain data", text),)
+    if not isinstance(error, Exception):
+        return (
+            Reason(
+                "interrupted", clause, kind, mapping, f"The engine was interrupted in {mapping!r} ({kind})"
+            ),
+        )
+    return (
+        Reason("engine", clause, kind, mapping, f"The engine failed in {mapping!r} ({kind}: {_text(error)})"),
+    )
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the text of an exception of the engine's own
+        return "without words"
+
+
+def _together(
+    before: ValidationResult, after: Words, _bits: int, _observed: tuple[Any, ...], may: MayRead
+) -> tuple[Reason, ...]:
+    return (*before.reasons_for(may), *after(may))

@@ -1,41 +1,136 @@
-"""The charter: a registry and roles as they were at one moment, compiled, with one hash for all of it."""
+"""Hold the skills of a charter and its roles, read them from a file, and decide by them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from vademecum.governance.clauses import PARAMETERS
-from vademecum.governance.evaluate import EMPTY
-from vademecum.governance.ledger import NOTHING_DONE, NOTHING_KNOWN, Ledger
-from vademecum.governance.model import Agent, SkillDefinition, ValidationResult
-from vademecum.governance.program import Program
-from vademecum.governance.registry import SkillRegistry, not_found
+from msgspec import Struct
+
+from vademecum.errors import CharterRefused, FileRefused
+from vademecum.files import read_capped
+from vademecum.governance.check import PARAMETERS, SkillCheck, not_found
+from vademecum.governance.definitions import EMPTY, GovernedAgent, SkillDefinition, ValidationResult
+from vademecum.governance.ledger import NOTHING_DONE, Ledger
+from vademecum.governance.lint import lint
+from vademecum.governance.reading import read_draft
 from vademecum.governance.roles import Role, RoleEnforcer
-from vademecum.governance.rules import ALL, rules_of
+from vademecum.governance.rules import ALL, Rules, eligible, rules_of
+from vademecum.skill.skill import Problem
 
 if TYPE_CHECKING:
     from vademecum.governance.guard import CharterGuard
 
+CHARTER_FILE = "skill_registry.yaml"
+MAX_CHARTER_BYTES = 64 * 1024 * 1024
+_NOTHING = Ledger()
+T = TypeVar("T")
 
-class CheckNow(Protocol):
-    """A charter's check at one moment."""
+CheckNow = Callable[..., ValidationResult]
 
-    def __call__(
-        self, skill_id: str, agent: Agent, parameters: Mapping[str, Any] = EMPTY, /
-    ) -> ValidationResult:
-        """Say whether an agent may do a skill."""
-        ...
+
+class SkillRegistry:
+    """Hold the definitions of all skills, and check eligibility and preconditions.
+
+    By default a field counts as true or false as in Python, and a missing field is false. With ``strict``
+    a missing field denies, and so does one that is neither a boolean nor a number.
+
+    >>> registry = SkillRegistry([SkillDefinition("relocate", "Move.", ["resident"], ["not is_flooded"])])
+    >>> registry.check_eligibility("relocate", "government").message
+    "Agent type 'government' not eligible for skill 'relocate'"
+    >>> registry.check_preconditions("relocate", {"is_flooded": True}).message
+    "Precondition failed: 'not is_flooded' (field is True)"
+    """
+
+    def __init__(
+        self,
+        skills: Iterable[SkillDefinition] = (),
+        *,
+        default_skill: str | None = None,
+        strict: bool = False,
+    ) -> None:
+        self.strict = strict
+        self.revision = 0
+        self._default = default_skill
+        self._skills: dict[str, SkillDefinition] = {}
+        self._eligibility: dict[str, SkillCheck] = {}
+        self._preconditions: dict[str, SkillCheck] = {}
+        for skill in skills:
+            self.register(skill)
+        if default_skill is not None and default_skill not in self._skills:
+            raise CharterRefused(
+                f"default_skill names {default_skill!r}, which is not a skill of this charter."
+            )
+
+    @classmethod
+    def load(cls, path: str | Path) -> SkillRegistry:
+        """Return the registry of a ``skill_registry.yaml``, or raise ``CharterRefused``.
+
+        Roles in the file are not part of it; ``load_charter`` returns both.
+
+        >>> rest = '{skill_id: rest, eligible_agent_types: ["*"], implementation_mapping: rest}'
+        >>> _ = Path("skill_registry.yaml").write_text(f"skills: [{rest}]")
+        >>> SkillRegistry.load("skill_registry.yaml").get_execution_mapping("rest")
+        'rest'
+        """
+        return load_charter(path).registry
+
+    @property
+    def skills(self) -> dict[str, SkillDefinition]:
+        """Return all definitions by id, in the order of registration."""
+        return dict(self._skills)
+
+    def register(self, skill: SkillDefinition) -> None:
+        """Add a skill, or raise ``CharterRefused`` if its id is taken or its definition is wrong."""
+        skill = skill.frozen()
+        if skill.skill_id in self._skills:
+            raise CharterRefused(f"The skill {skill.skill_id!r} is there already: choose another skill_id.")
+        rules = rules_of(skill)
+        self._skills[skill.skill_id] = skill
+        only = Rules(skill.skill_id, conditions=rules.conditions)
+        self._preconditions[skill.skill_id] = SkillCheck(only, strict=self.strict)
+        self._eligibility[skill.skill_id] = SkillCheck(Rules(skill.skill_id, types=eligible(skill)))
+        self.revision += 1
+
+    def get(self, skill_id: str) -> SkillDefinition | None:
+        """Return the definition of a skill, or ``None``."""
+        return self._skills.get(skill_id)
+
+    def check_eligibility(self, skill_id: str, agent_type: str) -> ValidationResult:
+        """Check whether a skill exists and is for an agent type."""
+        found = _named(self._eligibility, skill_id)
+        if found is None:
+            return not_found(skill_id)
+        return found.check(agent_type, EMPTY, EMPTY, EMPTY, NOTHING_DONE, 0)
+
+    def check_preconditions(self, skill_id: str, agent_state: Mapping[str, Any]) -> ValidationResult:
+        """Check whether a state meets a skill's preconditions; its key ``world`` is the shared state."""
+        found = _named(self._preconditions, skill_id)
+        if found is None:
+            return not_found(skill_id)
+        world = agent_state.get("world")
+        shared = world if isinstance(world, Mapping) else EMPTY
+        return found.check("", agent_state, shared, EMPTY, NOTHING_DONE, 0)
+
+    def get_execution_mapping(self, skill_id: str) -> str | None:
+        """Return what carries a skill out: a function of the engine, a script or a tool."""
+        skill = self._skills.get(skill_id)
+        return None if skill is None else skill.implementation_mapping
+
+    def get_default_skill(self) -> str | None:
+        """Return the skill for an agent that can do nothing else, or ``None``."""
+        return self._default
 
 
 class Charter:
-    """Decides. What is registered later is for the next charter.
+    """Decide by a registry and roles as they were when the charter was made.
 
-    Without roles there is no such layer, and eligibility alone says who may propose.
+    Without roles, eligibility alone says who may propose a skill.
 
     >>> from vademecum.governance import Actor
     >>> move = SkillDefinition("move", preconditions=["age < 70", "savings > 10"])
@@ -50,10 +145,10 @@ class Charter:
         self.registry = registry
         self.revision = registry.revision
         self.roles = roles
-        self.compat = registry.compat
+        self.strict = registry.strict
         self.default_skill = registry.get_default_skill()
         self.skills: Mapping[str, SkillDefinition] = MappingProxyType(registry.skills)
-        self._programs: dict[str, Program] = {}
+        self._checks: dict[str, SkillCheck] = {}
         self._by_type: dict[str, tuple[str, ...]] = {}
 
     def guard(
@@ -69,124 +164,191 @@ class Charter:
 
     @cached_property
     def digest(self) -> str:
-        """The hash of everything that decides."""
+        """Return the hash of everything that decides."""
         return digest_of(self.to_json())
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Charter:
-        """What ``to_json`` gave, read again as it is: it was good enough to decide by."""
+        """Return the charter that ``to_json`` wrote.
+
+        A document without ``strict`` is from a version in which strict was the default.
+        """
         skills = map(SkillDefinition.from_json, document["skills"])
-        default, compat = document.get("default_skill"), bool(document.get("compat"))
+        strict = bool(document.get("strict", not document.get("compat", False)))
         roles = document.get("roles")
         enforcer = (
             None if roles is None else RoleEnforcer({name: Role(**role) for name, role in roles.items()})
         )
-        return cls(SkillRegistry(skills, default_skill=default, compat=compat), enforcer)
+        return cls(
+            SkillRegistry(skills, default_skill=document.get("default_skill"), strict=strict), enforcer
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """The charter as a file has it."""
+        """Return the charter as a record keeps it."""
         whole: dict[str, Any] = {"skills": [skill.to_json() for skill in self.skills.values()]}
         if self.default_skill is not None:
             whole["default_skill"] = self.default_skill
-        if self.compat:
-            whole["compat"] = True
+        whole["strict"] = self.strict
         if self.roles is not None:
             whole["roles"] = self.roles.to_json()
         return whole
 
-    def program(self, skill_id: str) -> Program | None:
-        """A skill's compiled rules, made when they are first needed."""
-        try:
-            program = self._programs.get(skill_id)
-        except TypeError:  # a caller in Python may name anything
-            return None
-        if program is None and (skill := self.skills.get(skill_id)) is not None:
-            roles = ALL if self.roles is None else self.roles.proposers(skill_id)
-            rules = rules_of(skill, roles=roles, conflicts=self._conflicting.get(skill_id, ()))
-            program = self._programs[skill_id] = Program(
-                rules, compat=self.compat, mapping=skill.implementation_mapping
-            )
-        return program
-
-    @cached_property
-    def _conflicting(self) -> dict[str, tuple[str, ...]]:
-        """Who names a skill as a conflict: it holds both ways."""
-        found: dict[str, tuple[str, ...]] = {}
-        for skill in self.skills.values():
-            for other in skill.conflicts_with:
-                found[other] = (*found.get(other, ()), skill.skill_id)
+    def skill_check(self, skill_id: str) -> SkillCheck | None:
+        """Return the compiled rules of a skill, or ``None`` if there is no such skill."""
+        found = _named(self._checks, skill_id)
+        if found is None and (skill := _named(self.skills, skill_id)) is not None:
+            rules = rules_of(skill, roles=ALL if self.roles is None else self.roles.proposers(skill_id))
+            found = SkillCheck(rules, strict=self.strict, mapping=skill.implementation_mapping)
+            self._checks[skill_id] = found
         return found
 
     def check(  # noqa: PLR0913 - what a check depends on
         self,
         skill_id: str,
-        agent: Agent,
+        agent: GovernedAgent,
         parameters: Mapping[str, Any] = EMPTY,
         *,
         world: Mapping[str, Any] = EMPTY,
         step: int = 0,
-        ledger: Ledger = NOTHING_KNOWN,
+        ledger: Ledger = _NOTHING,
     ) -> ValidationResult:
-        """Everything that is asked before a skill is executed: existence, role, type, parameters,
-        preconditions, cost, cooldown and limits, conflicts and dependencies.
+        """Check everything that must hold before a skill is executed: existence, role, type, parameters,
+        preconditions, cost and cooldown.
         """
         return self.at(world=world, step=step, ledger=ledger)(skill_id, agent, parameters)
 
-    def at(
-        self, *, world: Mapping[str, Any] = EMPTY, step: int = 0, ledger: Ledger = NOTHING_KNOWN
-    ) -> CheckNow:
-        """The check at one moment, for many agents: what does not change within a step is given once."""
-        programs, compiled, histories = self._programs, self.program, ledger.agents
+    def at(self, *, world: Mapping[str, Any] = EMPTY, step: int = 0, ledger: Ledger = _NOTHING) -> CheckNow:
+        """Return ``check`` with the shared state, step and ledger given once, for many agents."""
+        checks, compiled, histories = self._checks, self.skill_check, ledger.agents
 
-        def check(skill_id: str, agent: Agent, parameters: Mapping[str, Any] = EMPTY) -> ValidationResult:
+        def check(
+            skill_id: str, agent: GovernedAgent, parameters: Mapping[str, Any] = EMPTY, /
+        ) -> ValidationResult:
             try:
-                program = programs[skill_id]
-            except (KeyError, TypeError):  # unknown, or nothing that could be a name
-                found = compiled(skill_id)
-                if found is None:
+                found = checks[skill_id]
+            except (KeyError, TypeError):  # not compiled yet, unknown, or not a name
+                compiling = compiled(skill_id)
+                if compiling is None:
                     return not_found(skill_id)
-                program = found
-            history = histories.get(agent.id, NOTHING_DONE)
-            return program.check(agent.type, agent.state, world, parameters, history, step, ledger)
+                found = compiling
+            last = histories.get(agent.id, NOTHING_DONE)
+            return found.check(agent.type, agent.state, world, parameters, last, step)
 
         return check
 
     def feasible(
         self,
-        agent: Agent,
+        agent: GovernedAgent,
         *,
         world: Mapping[str, Any] = EMPTY,
         step: int = 0,
-        ledger: Ledger = NOTHING_KNOWN,
+        ledger: Ledger = _NOTHING,
     ) -> list[str]:
-        """The skills that an agent could carry out now, whatever parameters they may need."""
-        found, check = [], self.at(world=world, step=step, ledger=ledger)
-        for skill_id in self.open_to(agent.type):
-            result = check(skill_id, agent)
-            if not result.bits or not result.bits & ~self._by_parameters(skill_id):
-                found.append(skill_id)
-        return found
+        """Return the skills that an agent can carry out now, with some parameters."""
+        check = self.at(world=world, step=step, ledger=ledger)
+        return [
+            skill_id
+            for skill_id in self.open_to(agent.type)
+            if not check(skill_id, agent).bits & ~self.correctable(skill_id)
+        ]
 
     def open_to(self, agent_type: str) -> tuple[str, ...]:
-        """The skills that a type may ever propose and is eligible for."""
+        """Return the skills that a type may propose and is eligible for."""
         found = self._by_type.get(agent_type)
         if found is None:
+            checks = ((skill_id, self.skill_check(skill_id)) for skill_id in self.skills)
             found = self._by_type[agent_type] = tuple(
-                filter(lambda name: self._is_open(name, agent_type), self.skills)
+                skill_id
+                for skill_id, each in checks
+                if each is not None and agent_type in each.rules.roles and agent_type in each.rules.types
             )
         return found
 
-    def _is_open(self, skill_id: str, agent_type: str) -> bool:
-        program = self.program(skill_id)
-        return program is not None and agent_type in program.rules.roles and agent_type in program.rules.types
+    def correctable(self, skill_id: str) -> int:
+        """Return the bits of a skill that depend on the intent's parameters."""
+        found = self.skill_check(skill_id)
+        return PARAMETERS if found is None else found.correctable
 
-    def _by_parameters(self, skill_id: str) -> int:
-        """The bits of a skill that depend on what the intent says."""
-        program = self.program(skill_id)
-        return PARAMETERS if program is None else program.said_bits
+
+def _named(known: Mapping[str, T], name: Any) -> T | None:
+    """Return what has a name; a model may say anything, also what cannot be a key."""
+    return known.get(name) if isinstance(name, str) else None
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    """The hash of a charter as a file has it."""
+    """Return the hash of a charter's JSON document."""
     text = json.dumps(document, ensure_ascii=False, sort_keys=True, default=str)
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
+
+
+class Linted(Struct, frozen=True):
+    """The result of reading a charter: the registry and roles if there is no error, and all problems.
+
+    >>> _ = Path("skill_registry.yaml").write_text("skills: [{skill_id: rest, eligible_agent_types: all}]")
+    >>> found = lint_charter("skill_registry.yaml")
+    >>> found.valid, found.skills, found.problems[0].message
+    (False, 1, 'eligible_agent_types is not a list: write each of its values after a dash.')
+    """
+
+    registry: SkillRegistry | None
+    roles: RoleEnforcer | None
+    problems: tuple[Problem, ...]
+    skills: int = 0
+
+    @property
+    def valid(self) -> bool:
+        """Return whether the charter can be used."""
+        return self.registry is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as ``vade govern lint`` prints it."""
+        problems = [problem.to_json() for problem in self.problems]
+        return {"valid": self.valid, "skills": self.skills, "problems": problems}
+
+
+def load_charter(path: str | Path) -> Charter:
+    """Return the charter of a file, or raise ``CharterRefused`` with the first error.
+
+    >>> rest = '{skill_id: rest, eligible_agent_types: ["*"], implementation_mapping: rest}'
+    >>> _ = Path("skill_registry.yaml").write_text(f"skills: [{rest}]")
+    >>> list(load_charter("skill_registry.yaml").skills)
+    ['rest']
+    """
+    linted = lint_charter(path)
+    if linted.registry is None:
+        first, *more = (problem for problem in linted.problems if problem.severity == "error")
+        rest = f" (and {len(more)} more: vade govern lint {path})" if more else ""
+        raise CharterRefused(f"{path}, line {first.line}: {first.message}{rest}")
+    return Charter(linted.registry, linted.roles)
+
+
+def lint_charter(path: str | Path) -> Linted:
+    """Read a charter file and return everything that is wrong with it.
+
+    >>> _ = Path("skill_registry.yaml").write_text("skills: [{skill_id: rest, colour: blue}]")
+    >>> [(problem.code, problem.severity) for problem in lint_charter("skill_registry.yaml").problems]
+    [('unknown-key', 'warning'), ('missing-key', 'warning'), ('missing-key', 'error')]
+    """
+    path = Path(path)
+    file = path / CHARTER_FILE if path.is_dir() else path
+    try:
+        text = read_capped(file, cap=MAX_CHARTER_BYTES).decode("utf-8")
+    except FileNotFoundError as error:
+        raise CharterRefused(
+            f"There is no charter at {file}: name a {CHARTER_FILE}.", code="no-charter"
+        ) from error
+    except (OSError, FileRefused, UnicodeDecodeError) as error:
+        raise CharterRefused(f"The charter {file} cannot be read ({error}): make it a text file.") from error
+    return lint_text(text)
+
+
+def lint_text(text: str) -> Linted:
+    """Read a charter's text and return everything that is wrong with it."""
+    draft = read_draft(text)
+    lint(draft)
+    if any(problem.severity == "error" for problem in draft.problems):
+        return Linted(None, None, tuple(draft.problems), len(draft.skills))
+    skills = (placed.definition for placed in draft.skills)
+    registry = SkillRegistry(skills, default_skill=draft.default_skill, strict=draft.strict)
+    roles = None if draft.roles is None else RoleEnforcer(draft.roles)
+    return Linted(registry, roles, tuple(draft.problems), len(draft.skills))

@@ -1,4 +1,4 @@
-"""Engines: functions of a simulation, scripts of skill directories, and both behind one charter."""
+"""Carry out approved intents: by functions of a simulation, or by scripts of skills."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from vademecum.errors import CharterRefused, Denied, FileRefused, ToolRefused
 from vademecum.files import read_capped
-from vademecum.governance.base import Engine
+from vademecum.governance.base import ParameterEngine
+from vademecum.governance.definitions import EMPTY, GovernedAgent
 from vademecum.governance.lint import FUNCTION, SCRIPT
-from vademecum.governance.model import Agent
 from vademecum.tools.calls import RunScript
 
 if TYPE_CHECKING:
@@ -27,12 +27,13 @@ _METHODS = (FunctionType, BuiltinFunctionType, MethodType, staticmethod, classme
 
 
 class Functions:
-    """An engine of Python functions by their names; each gets the agent, and the parameters by name.
+    """Call Python functions by name; each gets the agent, and the parameters as keyword arguments.
 
-    >>> engine = Functions({"rest": lambda agent: agent.id})
-    >>> from vademecum.governance.model import Actor
-    >>> engine.call("rest", Actor("a1", "resident"), {})
-    'a1'
+    >>> engine = Functions({"rest": lambda agent: agent.id, "pay": lambda agent, amount: amount})
+    >>> from vademecum.governance import Actor
+    >>> agent = Actor("a1", "resident")
+    >>> engine.call("rest", agent), engine.execute("pay", agent, {"amount": 3})
+    ('a1', 3)
     """
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
@@ -40,34 +41,38 @@ class Functions:
 
     @classmethod
     def of(cls, model: object) -> Functions:
-        """The public methods of an object, such as a simulation's model."""
-        # Looked up without calling anything: a property is no function, and asking for it may do things.
+        """Return an engine of the public methods of an object, such as a simulation's model."""
+        # Looked up without running any code of the object, such as a property.
         names = [name for name in dir(model) if FUNCTION.fullmatch(name)]
         methods = [name for name in names if isinstance(getattr_static(model, name, None), _METHODS)]
         return cls({name: getattr(model, name) for name in methods})
 
-    def call(self, mapping: str, agent: Agent, parameters: Mapping[str, Any]) -> Any:
+    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
+        """Carry out what has no parameters."""
+        return self.execute(func_name, agent, EMPTY)
+
+    def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
         """Call the function of that name."""
-        function = self._functions.get(mapping)
+        function = self._functions.get(func_name)
         if function is None:
             known = ", ".join(sorted(self._functions)[:20]) or "none"
-            raise CharterRefused(f"The engine has no function {mapping!r}: there are {known}.")
+            raise CharterRefused(f"The engine has no function {func_name!r}: there are {known}.")
         return function(agent, **parameters)
 
 
 class Scripts:
-    """An engine of skills' scripts: ``skill:NAME/scripts/x.py`` runs through a session, in the sandbox.
+    """Run scripts of skills through a session, in the sandbox: ``skill:NAME/scripts/x.py``.
 
-    The parameter ``arguments`` is the script's command line and ``files`` are what it may read; every other
-    parameter becomes ``--name value``. A last line of output that is a JSON object with ``state_changes``
-    changes the agent's state; the charter checks these changes as any others.
+    The parameter ``arguments`` is the script's command line, and ``files`` are the files that it may read;
+    every other parameter becomes ``--name value``. If the last line of output is a JSON object with
+    ``state_changes``, the agent's state is changed, and the charter checks these changes as any others.
 
     >>> import vademecum as vm
     >>> from vademecum.governance import Actor
     >>> from vademecum.session.session import Session
     >>> index = vm.build_index(vm.BUILTIN_ROOT, vm.IndexOptions())
-    >>> scripts = Scripts(Session(index))  # without an approver, so that nobody says yes
-    >>> scripts.call("skill:file-diff/scripts/compare.py", Actor("a1", "clerk"), {})
+    >>> scripts = Scripts(Session(index))  # without an approver, nothing is approved
+    >>> scripts.call("skill:file-diff/scripts/compare.py", Actor("a1", "clerk"))
     Traceback (most recent call last):
     ...
     vademecum.errors.Denied: ask script 'file-diff/scripts/compare.py' (nobody is there to ask).
@@ -76,11 +81,15 @@ class Scripts:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def call(self, mapping: str, agent: Agent, parameters: Mapping[str, Any]) -> Any:
-        """Run the script, or raise with what went wrong."""
-        found = SCRIPT.fullmatch(mapping)
+    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
+        """Carry out what has no parameters."""
+        return self.execute(func_name, agent, EMPTY)
+
+    def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
+        """Run the script, or raise what went wrong."""
+        found = SCRIPT.fullmatch(func_name)
         if found is None:
-            raise CharterRefused(f"{mapping!r} names no script: write skill:NAME/scripts/FILE.")
+            raise CharterRefused(f"{func_name!r} is not a script: write skill:NAME/scripts/FILE.")
         skill = self._session.activate(found["skill"])
         files = [str(path) for path in parameters.get("files", ())]
         call = RunScript(skill.skill_id, found["script"], arguments_of(parameters), files)
@@ -94,29 +103,32 @@ class Scripts:
 
 
 class Engines:
-    """Two engines as one: mappings that begin with ``skill:`` are scripts, all others functions.
+    """Join two engines: a mapping that begins with ``skill:`` is a script, any other a function.
 
     >>> from vademecum.governance import Actor
-    >>> class Printed:  # in place of `Scripts`, which runs them
-    ...     def call(self, mapping, agent, parameters):
-    ...         return f"ran {mapping}"
-    >>> engines = Engines(Functions({"rest": lambda agent: "rested"}), Printed())
-    >>> [engines.call(mapping, Actor("a1", "clerk"), {}) for mapping in ("rest", "skill:tidy/scripts/a.py")]
-    ['rested', 'ran skill:tidy/scripts/a.py']
+    >>> tidy = "skill:tidy/scripts/a.py"
+    >>> printed = Functions({tidy: lambda agent: "ran it"})  # in place of `Scripts`
+    >>> engines = Engines(Functions({"rest": lambda agent: "rested"}), printed)
+    >>> [engines.call(mapping, Actor("a1", "clerk")) for mapping in ("rest", tidy)]
+    ['rested', 'ran it']
     """
 
-    def __init__(self, functions: Engine, scripts: Engine) -> None:
+    def __init__(self, functions: ParameterEngine, scripts: ParameterEngine) -> None:
         self._functions = functions
         self._scripts = scripts
 
-    def call(self, mapping: str, agent: Agent, parameters: Mapping[str, Any]) -> Any:
-        """Call the one that the mapping is for."""
-        engine = self._scripts if mapping.startswith("skill:") else self._functions
-        return engine.call(mapping, agent, parameters)
+    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
+        """Carry out what has no parameters."""
+        return self.execute(func_name, agent, EMPTY)
+
+    def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
+        """Pass it on to the engine that the mapping is for."""
+        engine = self._scripts if func_name.startswith("skill:") else self._functions
+        return engine.execute(func_name, agent, parameters)
 
 
 def arguments_of(parameters: Mapping[str, Any]) -> list[str]:
-    """The command line that parameters become.
+    """Return the command line for parameters.
 
     >>> arguments_of({"arguments": ["a.csv"], "limit": 5, "title": "--force", "files": []})
     ['a.csv', '--limit', '5', '--title=--force']
@@ -125,13 +137,13 @@ def arguments_of(parameters: Mapping[str, Any]) -> list[str]:
     for name, value in parameters.items():
         if name not in {"arguments", "files"}:
             text = str(value)
-            # What begins like an option is tied to its own, or it would be one.
+            # A value that begins with a dash would be taken for an option.
             words += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
     return words
 
 
 def _printed(seen: Result) -> str:
-    """What the script printed, where it is not too much to be a few changes."""
+    """Return what the script printed, or nothing if that is too much."""
     try:
         return read_capped(seen.files[0], cap=MAX_PRINTED_BYTES).decode("utf-8", "replace")
     except (IndexError, OSError, FileRefused):

@@ -1,319 +1,361 @@
-"""A charter file's text → definitions and roles, with everything that is wrong with it and the lines."""
+"""Read a charter file's text into definitions and roles, with every problem and its line.
+
+The YAML becomes plain data, and a table of the line of every path, such as ``skills[0].preconditions[1]``.
+Anchors, aliases and tags are refused; depth and size are capped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any, get_args
 
-from vademecum.governance import yaml_tree as yt
-from vademecum.governance.model import EVERYBODY, MAX_CONDITIONS, Kind, Parameter, SkillDefinition
-from vademecum.governance.parameters import objection
+import yaml
+from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
+
+from vademecum.governance.definitions import EVERYBODY, Kind, Parameter, SkillDefinition
 from vademecum.governance.roles import Role
-from vademecum.governance.rules import conditions_of, constraints_of
+from vademecum.governance.rules import CONSTRAINTS, conditions_of, constraints_of, misspelled, objection
 from vademecum.skill.skill import Problem, Severity
 
-TOP_KEYS = ("skills", "default_skill", "compat", "roles")
-SKILL_KEYS = (
-    "skill_id",
-    "description",
-    "eligible_agent_types",
-    "preconditions",
-    "institutional_constraints",
-    "allowed_state_changes",
-    "implementation_mapping",
-    "output_schema",
-    "conflicts_with",
-    "depends_on",
-)
-REQUIRED = ("skill_id", "eligible_agent_types", "implementation_mapping")
+MAX_DEPTH = 16
+MAX_NODES = 2_000_000
+TOP_KEYS = ("skills", "default_skill", "strict", "roles")
+TEXTS = ("skill_id", "description", "implementation_mapping")
+LISTS = ("eligible_agent_types", "preconditions", "allowed_state_changes")
+SKILL_KEYS = (*TEXTS, *LISTS, "institutional_constraints", "output_schema")
 ROLE_KEYS = ("skills", "reads", "writes")
 PARAMETER_KEYS = ("type", "min", "max", "enum", "required")
+
+# A PyYAML without LibYAML is slower and gives the same nodes.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,39})")
+_FLOAT = re.compile(
+    r"[-+]?(?:(?:0|[1-9][0-9]{0,39})(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,3})?"
+)
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A definition, and the line of each of its keys; ``preconditions[0]`` has one of its own."""
+    """A definition, and where it is: ``skills[0]``."""
 
     definition: SkillDefinition
-    lines: dict[str, int]
-
-    def line(self, key: str) -> int:
-        """The line of a key, or of the definition where the key is not there."""
-        return self.lines.get(key, self.lines["skill_id"])
+    place: str
 
 
 @dataclass(slots=True)
 class Draft:
-    """What a file says, as far as it could be read, and what is wrong with it."""
+    """The content of a charter file, as far as it could be read, with the line of every path."""
 
     skills: list[Placed] = field(default_factory=list)
     default_skill: str | None = None
-    default_line: int = 1
-    compat: bool = False
+    strict: bool = False
     roles: dict[str, Role] | None = None
-    role_lines: dict[str, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)  # numbers and booleans as they are written
 
-    def wrong(self, code: str, message: str, line: int, *, severity: Severity = "error") -> None:
-        """Note a problem."""
+    def wrong(self, code: str, message: str, place: str, *, severity: Severity = "error") -> None:
+        """Add a problem at a path; what is not in the file has the line of what should contain it."""
+        while place not in self.lines and place:
+            place = place[: max(place.rfind("."), place.rfind("["), 0)]
+        line = self.lines.get(place, 1)
         self.problems.append(Problem(code=code, severity=severity, message=message, line=line))
 
 
 def read_draft(text: str) -> Draft:
     r"""Read a charter file.
 
-    >>> draft = read_draft("skills:\n  - skill_id: rest\n    costs: 5\n")
-    >>> [(problem.line, problem.code) for problem in draft.problems]
-    [(3, 'unknown-key'), (2, 'missing-key'), (2, 'missing-key')]
+    >>> draft = read_draft("skills:\n  - skill_id: rest\n    season: dry\n")
+    >>> [(problem.line, problem.code, problem.severity) for problem in draft.problems][:2]
+    [(3, 'unknown-key', 'warning'), (2, 'missing-key', 'warning')]
     """
     draft = Draft()
-    tree = yt.read_tree(text)
-    draft.problems += tree.problems
-    if isinstance(tree.root, yt.Mapping):
-        _read_top(tree.root, draft)
-    elif not tree.problems:
-        draft.wrong("not-a-mapping", "A charter is a mapping: begin it with skills:", 1)
+    try:
+        _refuse(text, draft)
+        document = None if draft.problems else _plain(yaml.compose(text, Loader=_Loader), "", draft)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        draft.lines[""] = mark.line + 1 if mark is not None else 1
+        draft.wrong("invalid-yaml", f"This is not YAML: {error.problem}. Correct this line.", "")
+        return draft
+    except (yaml.YAMLError, UnicodeError):
+        text = "This is not YAML: it contains a character that is not allowed. Remove it."
+        draft.wrong("invalid-yaml", text, "")
+        return draft
+    if isinstance(document, dict):
+        _read_top(document, draft)
+    elif not draft.problems:
+        draft.wrong("not-a-mapping", "A charter is a mapping: begin it with skills:", "")
     return draft
 
 
-def read_definition(text: str) -> tuple[Placed | None, list[Problem]]:
-    """Read a file with one definition, as a skill directory has it in ``governance.yaml``."""
-    draft = Draft()
-    tree = yt.read_tree(text)
-    draft.problems += tree.problems
-    if isinstance(tree.root, yt.Mapping):
-        _read_skill(tree.root, draft)
-    elif not tree.problems:
-        draft.wrong("not-a-mapping", "governance.yaml is a mapping: begin it with skill_id:", 1)
-    return (draft.skills[0] if draft.skills else None), draft.problems
+def _refuse(text: str, draft: Draft) -> None:
+    """Note each anchor, alias and tag; raise if the text is too deep or too large."""
+    depth, left = 0, MAX_NODES
+    events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
+    for event in events:
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        left -= isinstance(event, NodeEvent)
+        if depth > MAX_DEPTH or left < 0:
+            raise yaml.MarkedYAMLError(problem="it is too deep or too large", problem_mark=event.start_mark)
+        if isinstance(event, AliasEvent) or getattr(event, "anchor", None) or getattr(event, "tag", None):
+            draft.lines[""] = event.start_mark.line + 1
+            draft.wrong("invalid-yaml", "Anchors, aliases and tags are not used: write the value itself.", "")
 
 
-def _read_top(root: yt.Mapping, draft: Draft) -> None:
-    _known(root, TOP_KEYS, draft)
-    for entry in root.entries:
-        match entry.key:
+def _plain(node: Any, place: str, draft: Draft) -> Any:
+    """Return a node as plain data, and note the line of everything in it."""
+    if node is None:
+        return None
+    draft.lines.setdefault(place, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            name = str(key.value)
+            inner = f"{place}.{name}" if place else name
+            draft.lines[inner] = key.start_mark.line + 1
+            if name in found:
+                text = f"The key {name!r} is there twice: remove one of them."
+                draft.wrong("duplicate-key", text, inner)
+            found[name] = _plain(value, inner, draft)
+        return found
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, f"{place}[{number}]", draft) for number, item in enumerate(node.value)]
+    value = node.value if node.style else _typed(node.value)
+    if not isinstance(value, str):
+        draft.words[place] = node.value
+    return value
+
+
+def _typed(text: str) -> str | int | float | bool | None:
+    """Return the value of a word without quotes; ``08`` and numbers that are too large are texts.
+
+    >>> _typed("8"), _typed("1e3"), _typed("08"), _typed("True"), _typed("1e999")
+    (8, 1000.0, '08', True, '1e999')
+    """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _FLOAT.fullmatch(text) and isfinite(float(text)) else text
+
+
+def _read_top(document: dict[str, Any], draft: Draft) -> None:
+    for key, value in document.items():
+        match key:
             case "skills":
-                if isinstance(entry.value, yt.Sequence) and not entry.value.items:
-                    draft.wrong("value", "skills is empty: a charter has at least one skill.", entry.line)
-                for item in _list(entry, draft):
-                    if isinstance(item, yt.Mapping):
-                        _read_skill(item, draft)
-                    else:
-                        draft.wrong(
-                            "value", "A skill is a mapping: write - skill_id: and its keys.", item.line
-                        )
+                _read_skills(value, draft)
             case "default_skill":
-                draft.default_skill, draft.default_line = _text(entry, draft), entry.line
-            case "compat":
-                draft.compat = _boolean(entry, draft)
+                draft.default_skill = _text(value, key, draft)
+            case "strict":
+                draft.strict = _is_a(bool, value, key, draft, "true or false") or False
             case "roles":
-                draft.roles = dict(_roles(entry, draft))
-    if root.get("skills") is None:
-        draft.wrong(
-            "missing-key", "The key 'skills' is missing: a charter has at least one skill.", root.line
-        )
+                draft.roles = dict(_roles(value, draft))
+            case _:
+                _unknown(key, key, TOP_KEYS, draft)
+    if "skills" not in document:
+        draft.wrong("missing-key", "The key 'skills' is missing: a charter has at least one skill.", "")
 
 
-def _read_skill(node: yt.Mapping, draft: Draft) -> None:
-    _known(node, SKILL_KEYS, draft)
-    lines = {entry.key: entry.line for entry in node.entries}
-    lines.setdefault("skill_id", node.line)
-    for key in REQUIRED:
-        if node.get(key) is None:
-            hint = f': write {key}: ["*"] for everybody' if key == "eligible_agent_types" else ""
-            draft.wrong("missing-key", f"The key {key!r} is missing{hint}.", node.line)
+def _read_skills(written: Any, draft: Draft) -> None:
+    if written == []:
+        draft.wrong("value", "skills is empty: a charter has at least one skill.", "skills")
+    for number, skill in enumerate(_list(written, "skills", draft)):
+        place = f"skills[{number}]"
+        if isinstance(skill, dict):
+            _read_skill(skill, place, draft)
+        else:
+            draft.wrong("value", "A skill is a mapping: write - skill_id: and its keys.", place)
+
+
+def _read_skill(written: dict[str, Any], place: str, draft: Draft) -> None:
     values: dict[str, Any] = {"skill_id": "", "eligible_agent_types": (EVERYBODY,)}
-    for entry in node.entries:
-        match entry.key:
-            case "skill_id" | "description" | "implementation_mapping":
-                values[entry.key] = _text(entry, draft)
-            case "institutional_constraints":
-                values[entry.key] = _plain_mapping(entry, draft, lines)
-            case "output_schema":
-                values[entry.key] = dict(_schema(entry, draft))
-            case key if key in SKILL_KEYS:
-                values[key] = tuple(_texts(entry, draft, lines))
-    placed = Placed(SkillDefinition(**values), lines)
-    _check_words(placed, draft)
-    if values["skill_id"]:
-        draft.skills.append(placed)
+    extra: dict[str, Any] = {}
+    for key, value in written.items():
+        inner = f"{place}.{key}"
+        if key in TEXTS:
+            values[key] = _text(value, inner, draft)
+        elif key in LISTS:
+            listed = tuple(_texts(value, inner, draft))
+            values |= {key: listed} if isinstance(value, list) else {}
+        elif key == "institutional_constraints":
+            values[key] = _constraints(value, inner, draft)
+        elif key == "output_schema" and _is_json_schema(value):
+            text = "output_schema is a JSON Schema and is kept aside: write NAME: {type, min, max, enum}."
+            draft.wrong("unknown-key", text, inner, severity="warning")
+            extra["json_schema"] = value
+        elif key == "output_schema":
+            values[key] = dict(_schema(value, inner, draft))
+        else:
+            _unknown(key, inner, (*SKILL_KEYS, *CONSTRAINTS), draft)
+            extra[key] = value
+    _missing(written, values, place, draft)
+    found = SkillDefinition(**values, extra=extra)
+    constraints = f"{place}.institutional_constraints"
+    # Conditions and constraints are parsed here, so that their problems have lines.
+    conditions_of(found, lambda key, code, text: draft.wrong(code, text, f"{place}.{key}"))
+    constraints_of(
+        found.institutional_constraints,
+        lambda key, code, text: draft.wrong(code, text, f"{constraints}.{key}"),
+    )
+    if found.skill_id:
+        draft.skills.append(Placed(found, place))
 
 
-def _check_words(placed: Placed, draft: Draft) -> None:
-    """Conditions and constraints are read to the end here, so that their problems have lines."""
-
-    def note(key: str, code: str, text: str) -> None:
-        draft.wrong(code, text, placed.line(key))
-
-    conditions_of(placed.definition, note)
-    constraints_of(placed.definition.institutional_constraints, note)
-    if len(placed.definition.preconditions) > MAX_CONDITIONS:
-        draft.wrong(
-            "value",
-            f"There are more than {MAX_CONDITIONS} preconditions: join some with and.",
-            placed.line("preconditions"),
-        )
+def _missing(written: dict[str, Any], values: dict[str, Any], place: str, draft: Draft) -> None:
+    """Note required keys that are missing; without a mapping the engine is asked for the skill's id."""
+    if "implementation_mapping" not in written:
+        name = values["implementation_mapping"] = values["skill_id"]
+        text = f"implementation_mapping is missing: the engine is asked for {name!r}."
+        draft.wrong("missing-key", text, place, severity="warning")
+    if "skill_id" not in written:
+        draft.wrong("missing-key", "The key 'skill_id' is missing.", place)
+    if "eligible_agent_types" not in written:
+        text = "The key 'eligible_agent_types' is missing: write eligible_agent_types: [\"*\"] for everybody."
+        draft.wrong("missing-key", text, place)
 
 
-def _schema(entry: yt.Entry, draft: Draft) -> Iterator[tuple[str, Parameter]]:
-    for parameter in _mapping(entry, draft):
-        if not isinstance(parameter.value, yt.Mapping):
-            draft.wrong(
-                "value",
-                f"The parameter {parameter.key!r} is a mapping: write type: below it.",
-                parameter.line,
-            )
+def _unknown(key: str, place: str, known: Iterable[str], draft: Draft) -> None:
+    """Refuse a misspelled key; keep any other unknown key aside, with a remark."""
+    if key in CONSTRAINTS:
+        draft.wrong("unknown-key", f"{key} belongs under institutional_constraints: move it.", place)
+    elif near := misspelled(key, known):
+        draft.wrong("unknown-key", f"There is no key {key!r}: did you mean {near!r}?", place)
+    else:
+        text = f"The key {key!r} is not known: it is kept aside and enforces nothing."
+        draft.wrong("unknown-key", text, place, severity="warning")
+
+
+def _constraints(written: Any, place: str, draft: Draft) -> dict[str, Any]:
+    found = {}
+    for key, value in _mapping(written, place, draft).items():
+        if key not in CONSTRAINTS:
+            _unknown(key, f"{place}.{key}", CONSTRAINTS, draft)
+        elif isinstance(value, list | dict):
+            draft.wrong("value", f"{key} is a list or a mapping: write one value.", f"{place}.{key}")
             continue
-        _known(parameter.value, PARAMETER_KEYS, draft)
-        yield parameter.key, _parameter(parameter.value, draft)
-
-
-def _parameter(node: yt.Mapping, draft: Draft) -> Parameter:
-    values: dict[str, Any] = {}
-    for entry in node.entries:
-        match entry.key:
-            case "type":
-                values["type"] = _choice(entry, draft, get_args(Kind))
-            case "min" | "max":
-                values[entry.key] = _number(entry, draft)
-            case "required":
-                values["required"] = _boolean(entry, draft)
-            case "enum":
-                values["enum"] = tuple(_choices(entry, draft))
-    if node.get("type") is None:
-        text = f"The key 'type' is missing: write one of {', '.join(get_args(Kind))}."
-        draft.wrong("missing-key", text, node.line)
-        return Parameter(**values)
-    found = Parameter(**values)
-    if found.min is not None and found.max is not None and found.min > found.max:
-        draft.wrong(
-            "contradiction", f"min {found.min:g} is more than max {found.max:g}: nothing fits.", node.line
-        )
-    for choice in found.enum:
-        required = objection(replace(found, enum=()), choice)
-        if required is not None:
-            text = f"enum has {choice!r}, which must be {required}: nobody could ever say it."
-            draft.wrong("contradiction", text, node.line)
+        found[key] = value
     return found
 
 
-def _choices(entry: yt.Entry, draft: Draft) -> Iterator[Any]:
-    items = _list(entry, draft)
-    if not items and isinstance(entry.value, yt.Sequence):
-        draft.wrong("value", "enum is empty: write what may be said, or leave it out.", entry.line)
-    for item in items:
-        if isinstance(item, yt.Scalar) and item.value is not None:
-            yield item.value
+def _is_json_schema(written: Any) -> bool:
+    return isinstance(written, dict) and (
+        "properties" in written or ("type" in written and not isinstance(written["type"], dict | list))
+    )
+
+
+def _schema(written: Any, place: str, draft: Draft) -> Iterator[tuple[str, Parameter]]:
+    for name, value in _mapping(written, place, draft).items():
+        inner = f"{place}.{name}"
+        if isinstance(value, dict):
+            yield name, _parameter(value, inner, draft)
         else:
-            draft.wrong("value", "enum is a list of texts and numbers: this is none.", item.line)
+            draft.wrong("value", f"The parameter {name!r} is a mapping: write type: below it.", inner)
 
 
-def _roles(entry: yt.Entry, draft: Draft) -> Iterator[tuple[str, Role]]:
-    for role in _mapping(entry, draft):
-        draft.role_lines[role.key] = role.line
-        if not isinstance(role.value, yt.Mapping):
-            draft.wrong(
-                "value",
-                f"The role {role.key!r} is a mapping: write skills, reads, writes below it.",
-                role.line,
-            )
+def _parameter(written: dict[str, Any], place: str, draft: Draft) -> Parameter:
+    values: dict[str, Any] = {}
+    for key, value in written.items():
+        inner = f"{place}.{key}"
+        match key:
+            case "type":
+                known = ", ".join(get_args(Kind))
+                values["type"] = value if value in get_args(Kind) else "string"
+                if value not in get_args(Kind):
+                    draft.wrong("value", f"type is {value!r}: write one of {known}.", inner)
+            case "min" | "max":
+                values[key] = _is_a(int | float, value, inner, draft, "a number")
+            case "required":
+                values[key] = _is_a(bool, value, inner, draft, "true or false") or False
+            case "enum":
+                values[key] = tuple(_choices(value, inner, draft))
+            case _:
+                _unknown(key, inner, PARAMETER_KEYS, draft)
+    found = Parameter(**values)
+    if "type" not in values:
+        text = f"The key 'type' is missing: write one of {', '.join(get_args(Kind))}."
+        draft.wrong("missing-key", text, place)
+        return found
+    if found.min is not None and found.max is not None and found.min > found.max:
+        text = f"min {found.min:g} is more than max {found.max:g}: nothing fits."
+        draft.wrong("contradiction", text, place)
+    for choice in found.enum:
+        if (required := objection(replace(found, enum=()), choice)) is not None:
+            text = f"enum has {choice!r}, which must be {required}: no intent could say it."
+            draft.wrong("contradiction", text, place)
+    return found
+
+
+def _choices(written: Any, place: str, draft: Draft) -> Iterator[Any]:
+    if written == []:
+        draft.wrong("value", "enum is empty: write the choices, or leave it out.", place)
+    for number, value in enumerate(_list(written, place, draft)):
+        if value is None or isinstance(value, list | dict):
+            text = "enum is a list of texts and numbers: this is neither."
+            draft.wrong("value", text, f"{place}[{number}]")
+        else:
+            yield value
+
+
+def _roles(written: Any, draft: Draft) -> Iterator[tuple[str, Role]]:
+    for name, role in _mapping(written, "roles", draft).items():
+        place = f"roles.{name}"
+        if not isinstance(role, dict):
+            text = f"The role {name!r} is a mapping: write skills, reads, writes below it."
+            draft.wrong("value", text, place)
             continue
-        _known(role.value, ROLE_KEYS, draft)
         lists: dict[str, tuple[str, ...]] = {}
-        for key in role.value.entries:
-            if key.key in ROLE_KEYS:
-                lines: dict[str, int] = {}
-                lists[key.key] = tuple(_texts(key, draft, lines))
-                draft.role_lines |= {f"{role.key}.{name}": line for name, line in lines.items()}
-        yield role.key, Role(**lists)
+        for key, value in role.items():
+            if key in ROLE_KEYS:
+                lists[key] = tuple(_texts(value, f"{place}.{key}", draft))
+            else:
+                _unknown(key, f"{place}.{key}", ROLE_KEYS, draft)
+        yield name, Role(**lists)
 
 
-def _known(node: yt.Mapping, keys: tuple[str, ...], draft: Draft) -> None:
-    for entry in node.entries:
-        if entry.key not in keys:
-            text = f"There is no key {entry.key!r} here: there are {', '.join(keys)}."
-            draft.wrong("unknown-key", text, entry.line)
+def _name_of(place: str) -> str:
+    return place.rpartition(".")[2]
 
 
-def _text(entry: yt.Entry, draft: Draft) -> str:
-    if (
-        isinstance(entry.value, yt.Scalar)
-        and isinstance(entry.value.value, str)
-        and entry.value.value.strip()
-    ):
-        return entry.value.value
-    if isinstance(entry.value, yt.Scalar) and isinstance(entry.value.value, int | float):
-        return entry.value.written
-    draft.wrong("value", f"{entry.key} is not a text: write one.", entry.line)
+def _text(value: Any, place: str, draft: Draft) -> str:
+    if isinstance(value, str | int | float) and str(value).strip():
+        return draft.words.get(place, str(value))
+    draft.wrong("value", f"{_name_of(place)} is not a text: write one.", place)
     return ""
 
 
-def _texts(entry: yt.Entry, draft: Draft, lines: dict[str, int]) -> Iterator[str]:
-    for number, item in enumerate(_list(entry, draft)):
-        lines[f"{entry.key}[{number}]"] = item.line
-        if isinstance(item, yt.Scalar) and item.value is not None:
-            yield item.written
+def _texts(written: Any, place: str, draft: Draft) -> Iterator[str]:
+    for number, value in enumerate(_list(written, place, draft)):
+        if isinstance(value, str | int | float):
+            yield draft.words.get(f"{place}[{number}]", str(value))
         else:
-            draft.wrong("value", f"{entry.key} is a list of texts: this is none.", item.line)
+            text = f"{_name_of(place)} is a list of texts: this is not a text."
+            draft.wrong("value", text, f"{place}[{number}]")
 
 
-def _list(entry: yt.Entry, draft: Draft) -> tuple[yt.Node, ...]:
-    if isinstance(entry.value, yt.Sequence):
-        return entry.value.items
-    draft.wrong("value", f"{entry.key} is not a list: write each of its values after a dash.", entry.line)
-    return ()
+def _list(written: Any, place: str, draft: Draft) -> list[Any]:
+    if isinstance(written, list):
+        return written
+    text = f"{_name_of(place)} is not a list: write each of its values after a dash."
+    draft.wrong("value", text, place)
+    return []
 
 
-def _mapping(entry: yt.Entry, draft: Draft) -> tuple[yt.Entry, ...]:
-    if isinstance(entry.value, yt.Mapping):
-        return entry.value.entries
-    draft.wrong("value", f"{entry.key} is not a mapping: write keys with values below it.", entry.line)
-    return ()
+def _mapping(written: Any, place: str, draft: Draft) -> dict[str, Any]:
+    if isinstance(written, dict):
+        return written
+    text = f"{_name_of(place)} is not a mapping: write keys with values below it."
+    draft.wrong("value", text, place)
+    return {}
 
 
-def _plain_mapping(entry: yt.Entry, draft: Draft, lines: dict[str, int]) -> dict[str, Any]:
-    """Constraints as they are written: numbers, texts, and one mapping of numbers."""
-    found: dict[str, Any] = {}
-    for each in _mapping(entry, draft):
-        lines[each.key] = each.line
-        match each.value:
-            case yt.Scalar(value=value):
-                found[each.key] = value
-            case yt.Mapping(entries=entries):
-                lines |= {item.key: item.line for item in entries}
-                found[each.key] = dict(_plain_values(entries, draft))
-            case yt.Sequence():
-                draft.wrong("value", f"{each.key} is a list: write one value.", each.line)
-    return found
-
-
-def _plain_values(entries: tuple[yt.Entry, ...], draft: Draft) -> Iterator[tuple[str, Any]]:
-    for entry in entries:
-        if isinstance(entry.value, yt.Scalar):
-            yield entry.key, entry.value.value
-        else:
-            draft.wrong("value", f"{entry.key} is a list or a mapping: write one value.", entry.line)
-
-
-def _boolean(entry: yt.Entry, draft: Draft) -> bool:
-    if isinstance(entry.value, yt.Scalar) and isinstance(entry.value.value, bool):
-        return entry.value.value
-    draft.wrong("value", f"{entry.key} is neither true nor false: write one of them.", entry.line)
-    return False
-
-
-def _number(entry: yt.Entry, draft: Draft) -> float | None:
-    value = entry.value.value if isinstance(entry.value, yt.Scalar) else None
-    if isinstance(value, int | float) and not isinstance(value, bool):
+def _is_a(kind: Any, value: Any, place: str, draft: Draft, what: str) -> Any:
+    """Return a value of a kind, or note that it is not one."""
+    if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
-    draft.wrong("value", f"{entry.key} is not a number: write one.", entry.line)
+    draft.wrong("value", f"{_name_of(place)} is not {what}: write {what}.", place)
     return None
-
-
-def _choice(entry: yt.Entry, draft: Draft, choices: tuple[str, ...]) -> str:
-    value = entry.value.value if isinstance(entry.value, yt.Scalar) else None
-    if isinstance(value, str) and value in choices:
-        return value
-    draft.wrong("value", f"{entry.key} is {value!r}: write one of {', '.join(choices)}.", entry.line)
-    return choices[0]

@@ -1,9 +1,9 @@
-"""A record of outcomes → whether the same charter and states give the same outcomes again."""
+"""Decide recorded intents again, and compare the outcomes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +11,23 @@ from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
 from vademecum.files import read_capped
-from vademecum.governance.changes import Change
-from vademecum.governance.charging import Charge, Unpayable, charge_of
-from vademecum.governance.charter import Charter, digest_of
-from vademecum.governance.clauses import Seen, facts_of
-from vademecum.governance.evaluate import EMPTY, Facts
+from vademecum.governance.audit import from_json
+from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
+from vademecum.governance.check import SkillCheck, facts_of, not_found
+from vademecum.governance.definitions import EMPTY, MISSING, ValidationResult
+from vademecum.governance.enforcement import Charge, Writable, charge_of
 from vademecum.governance.ledger import NOTHING_DONE, Ledger
-from vademecum.governance.loading import MAX_CHARTER_BYTES
-from vademecum.governance.model import MISSING, ValidationResult
-from vademecum.governance.program import Program
-from vademecum.governance.recorded import from_json
-from vademecum.governance.registry import not_found
-from vademecum.governance.writable import Writable
+from vademecum.governance.state import Change
 from vademecum.paths import contained
 from vademecum.runs.reading import Difference, PastRun, Replayed
 from vademecum.runs.record import Event
 
-# What only the engine knows: that it failed, was interrupted, or put something else in the agent's place.
-BY_ENGINE = ("engine", "interrupted", "replaced")
+# What only the engine and the state tell: it failed, was interrupted, replaced the agent's own attributes, or
+# the state was not plain data.
+BY_ENGINE = ("engine", "interrupted", "replaced", "state")
+
+# The agent's state, the shared state and the parameters, as far as the record has them.
+Facts = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
 
 
 def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed:
@@ -71,7 +70,7 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
 def facts_in_event(
     charter: Charter, run: PastRun, number: int
 ) -> tuple[Mapping[str, Any], Facts, Ledger] | None:
-    """What a recorded outcome was decided on: the event, the state it saw, and what was done before it."""
+    """Return what a recorded outcome was decided on: the event, the observed state, and the ledger."""
     replaying = _Replaying(Path(run.place), charter)
     for event in run.events:
         if event.type == "charter":
@@ -79,33 +78,34 @@ def facts_in_event(
         if event.type != "outcome":
             continue
         if event.number == number:
-            program = charter.program(event.data["proposed"])
-            facts = Facts({}) if program is None else _facts(event.data, program)
+            check = charter.skill_check(event.data["proposed"])
+            facts = (EMPTY, EMPTY, EMPTY) if check is None else _facts(event.data, check)
             return event.data, facts, replaying.ledger
         replaying.again(event)
     return None
 
 
 class _Replaying:
-    """Goes through the events in order, with a ledger that fills as the first one did."""
+    """Go through the events in order, with a ledger that fills as it did then."""
 
     def __init__(self, place: Path, charter: Charter | None) -> None:
         self._place = place
         self._given = charter
         self._charter: Charter | None = charter
+        self._recorded: Charter | None = None
         self._writable = None if charter is None else Writable(charter)
         self.ledger = Ledger()
 
     def take(self, event: Event) -> Difference | None:
-        """Let the recorded charter hold from here on, if it still has its hash."""
+        """Put the recorded charter in force; return a difference if its hash is another."""
         if "past" in event.data:
             self.ledger = Ledger.from_json(event.data["past"])
+        document = self._kept(str(event.data["kept"]))
+        self._recorded = Charter.from_json(document)
         if self._given is not None:
             return None
-        document = self._kept(str(event.data["kept"]))
-        self._charter = Charter.from_json(document)
-        self._writable = Writable(self._charter)
-        # A charter with a secret in it was kept without, and has two hashes.
+        self._charter, self._writable = self._recorded, Writable(self._recorded)
+        # A charter that contained a secret was kept without it, and has two hashes.
         then, now = str(event.data.get("masked") or event.data["digest"]), digest_of(document)
         return None if then == now else Difference(event.number, "the charter", then, now)
 
@@ -125,34 +125,32 @@ class _Replaying:
         data = event.data
         if self._charter is None or self._writable is None:
             raise RecordDamaged("The record has outcomes before its charter.")
-        program = self._charter.program(data["proposed"])
+        check = self._charter.skill_check(data["proposed"])
         decided = _Verdict(_codes(not_found(data["proposed"])))
-        if program is not None:
-            decided = self._decided(data, program, self._writable)
+        if check is not None:
+            decided = self._decided(data, check, self._writable)
             if data["executed"] == data["proposed"]:
-                self._note(data, program)
+                self.ledger.add(data["executed"], agent_id=data["agent"], step=data["step"])
         found = _compared(_Verdict.recorded(data), decided)
         what = f"{data['agent']} proposes {data['proposed']} at step {data['step']}"
         return None if found is None else Difference(event.number, what, *found)
 
-    def _decided(self, data: Mapping[str, Any], program: Program, writable: Writable) -> _Verdict:
-        facts, shadow = _facts(data, program), bool(data.get("shadow"))
-        history = self.ledger.agents.get(data["agent"], NOTHING_DONE)
-        result = program.check(
-            data["agent_type"], facts.state, facts.world, facts.params, history, data["step"], self.ledger
-        )
-        codes, charge = _codes(result), None
+    def _decided(self, data: Mapping[str, Any], check: SkillCheck, writable: Writable) -> _Verdict:
+        (state, world, params), shadow = _facts(data, check), bool(data.get("shadow"))
+        last = self.ledger.agents.get(data["agent"], NOTHING_DONE)
+        codes = _codes(check.check(data["agent_type"], state, world, params, last, data["step"]))
+        charge = None
         if not codes and not shadow:
-            found = charge_of(program, dict(facts.state), dict(facts.world), facts.params)
-            if isinstance(found, Unpayable):
-                codes = ("cost",)
-            else:
+            found = charge_of(check, dict(state), dict(world), params)
+            if found is None or isinstance(found, Charge):
                 charge = found
+            else:
+                codes = ("cost",)
         if codes and not shadow:
             return _Verdict(codes)
         by_engine = {*BY_ENGINE} & {*_recorded_codes(data)}
-        failed, skill_id = bool(by_engine - {"replaced"}), program.rules.skill_id
-        changes = [] if failed else _by_engine(data, charge)
+        failed, skill_id = bool(by_engine - {"replaced"}), check.rules.skill_id
+        changes = () if failed else self._by_engine(data)
         wrong = writable.objections(data["agent_type"], skill_id, changes)
         after = tuple(writable.reason(data["agent_type"], skill_id, change).code for change in wrong)
         undone = failed or (bool(after or by_engine) and not shadow)
@@ -164,19 +162,20 @@ class _Replaying:
             charged=None if undone or charge is None else charge.path,
         )
 
-    def _note(self, data: Mapping[str, Any], program: Program) -> None:
-        window = program.rules.constraints.limits.window(data["step"])
-        self.ledger.add(
-            data["executed"],
-            agent_id=data["agent"],
-            agent_type=data["agent_type"],
-            step=data["step"],
-            window=window,
-        )
+    def _by_engine(self, data: Mapping[str, Any]) -> Sequence[Change]:
+        """Return the recorded changes without what the charter of that time charged."""
+        written = data.get("changes", {}).items()
+        found = [(key, from_json(old), from_json(new)) for key, (old, new) in written]
+        check = None if self._recorded is None else self._recorded.skill_check(data["proposed"])
+        if check is None or data.get("shadow"):
+            return found
+        state, world, params = _facts(data, check)
+        charge = charge_of(check, dict(state), dict(world), params)
+        return charge.without(found) if isinstance(charge, Charge) else found
 
 
 class _Verdict(Struct, frozen=True):
-    """What came of an intent, as far as a charter decides it."""
+    """An outcome, as far as a charter decides it."""
 
     codes: tuple[str, ...]
     approved: bool = False
@@ -186,7 +185,7 @@ class _Verdict(Struct, frozen=True):
 
     @classmethod
     def recorded(cls, data: Mapping[str, Any]) -> _Verdict:
-        """As the record has it; a failure of the engine is nothing that a charter decides."""
+        """Return a recorded outcome without what only the engine knows."""
         codes = tuple(code for code in _recorded_codes(data) if code not in BY_ENGINE)
         return cls(
             codes, data["approved"], data["executed"], data.get("rolled_back", False), data.get("charged")
@@ -194,12 +193,12 @@ class _Verdict(Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """The verdict in words."""
+        """Return the verdict in words."""
         return f"denied: {', '.join(self.codes)}" if self.codes else "approved"
 
 
 def _compared(then: _Verdict, now: _Verdict) -> tuple[str, str] | None:
-    """What a verdict was and would be, where they differ."""
+    """Return what a verdict was and what it would be now, if they differ."""
     if then.said != now.said:
         return then.said, now.said
     for name in ("approved", "executed", "rolled_back", "charged"):
@@ -209,24 +208,10 @@ def _compared(then: _Verdict, now: _Verdict) -> tuple[str, str] | None:
     return None
 
 
-def _by_engine(data: Mapping[str, Any], charge: Charge | None) -> list[Change]:
-    """The changes that are not the charter's own: of the purse, only what is not the charge."""
-    found = {key: (from_json(old), from_json(new)) for key, (old, new) in data.get("changes", {}).items()}
-    if charge is not None:
-        # A purse that is what it was has been filled again.
-        before, after = found.get(charge.path, (charge.before, charge.before))
-        found[charge.path] = (charge.left, after)
-        if (before, after) == (charge.before, charge.left):
-            del found[charge.path]
-    return [(key, *pair) for key, pair in found.items()]
-
-
-def _facts(data: Mapping[str, Any], program: Program) -> Facts:
+def _facts(data: Mapping[str, Any], check: SkillCheck) -> Facts:
     state = data.get("state", EMPTY)
-    values = tuple(from_json(state[str(path)]) if str(path) in state else MISSING for path in program.reads)
-    params = from_json(data.get("parameters", {}))
-    seen = Seen(data["agent_type"], params, data["step"], 0, None, (0, 0, 0), (), (), values)
-    return facts_of(program.reads, seen, compat=False)
+    values = tuple(from_json(state[str(path)]) if str(path) in state else MISSING for path in check.reads)
+    return facts_of(check.reads, values, from_json(data.get("parameters", {})))
 
 
 def _recorded_codes(data: Mapping[str, Any]) -> list[str]:

@@ -1,213 +1,261 @@
-"""A definition's words → typed rules: conditions as trees, constraints as numbers."""
+"""Turn a definition's words into typed rules: conditions as trees, cost and cooldown as numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import difflib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from vademecum.errors import CharterRefused, ConditionWrong
-from vademecum.governance import expression as ex
-from vademecum.governance.evaluate import FAILURES, NO_FACTS, evaluate
-from vademecum.governance.model import DEFAULT_PURSE, EVERYBODY, Parameter, SkillDefinition, plain
+from vademecum.governance import grammar as g
+from vademecum.governance.conditions import FAILURES, number_of
+from vademecum.governance.definitions import (
+    EMPTY,
+    EVERYBODY,
+    MISSING,
+    Parameter,
+    Reason,
+    SkillDefinition,
+    plain,
+    shown,
+    texts,
+)
+from vademecum.nearest import nearest
 
+DEFAULT_PURSE = "budget"
+MAX_CONDITIONS = 48  # each has one of the 64 bits of a result, and the other checks have sixteen
 MAX_STEPS = 2**31
-CONSTRAINTS = ("cost", "pays_with", "cooldown", "limits")
-LIMITS = ("agent", "type", "population", "every")
+CONSTRAINTS = ("cost", "pays_with", "cooldown")
+# What YAML 1.1 takes for true or false; here it would be the name of a field.
+_YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
+_LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
-# A problem: the key it is about, its code, what is wrong.
+# Takes the key that a problem is about, the problem's code and a sentence.
 Note = Callable[[str, str, str], None]
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One precondition: as it is written, its tree, and its place among the others."""
+    """One condition or cost: its text and its tree."""
 
     text: str
-    tree: ex.Tree
-    number: int = 0
+    tree: g.Tree
 
     @cached_property
-    def paths(self) -> tuple[tuple[str, ex.Path], ...]:
-        """What it reads, by name."""
-        return tuple((str(path), path) for path in ex.paths_of(self.tree))
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How often a skill may be used in so many steps: by one agent, by one type, by all together."""
-
-    agent: int | None = None
-    type: int | None = None
-    population: int | None = None
-    every: int | None = None
-
-    @property
-    def span(self) -> str:
-        """The window in words."""
-        return "" if self.every is None else " in a step" if self.every == 1 else f" in {self.every} steps"
-
-    def window(self, step: int) -> int | None:
-        """The window that a step lies in; without ``every`` there is only one, without limits none."""
-        if self.agent is None and self.type is None and self.population is None:
-            return None
-        return step // self.every if self.every else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Constraints:
-    """The institution's rules of a skill: what it costs, out of what, and how often it may be used."""
-
-    cost: Condition | None = None
-    purse: ex.Path = ex.Path((DEFAULT_PURSE,))
-    cooldown: int = 0
-    limits: Limits = Limits()
+    def paths(self) -> tuple[g.Path, ...]:
+        """Return the paths that it reads."""
+        return tuple(g.paths_of(self.tree))
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Whose types something is for: those named, or all but those named."""
+    """The agent types that something is for: those named, or all except those named."""
 
     types: frozenset[str] = frozenset()
-    everybody_but: bool = False
+    all_except: bool = False
 
     def __contains__(self, agent_type: str) -> bool:
-        """Whether a type is among them."""
-        return (agent_type in self.types) is not self.everybody_but
+        """Return whether a type is allowed."""
+        return (agent_type in self.types) is not self.all_except
 
     def __bool__(self) -> bool:
-        """Whether there is anybody; of those who are named by nobody there always is one."""
-        return self.everybody_but or bool(self.types)
+        """Return whether any type can be allowed."""
+        return self.all_except or bool(self.types)
 
     def __and__(self, other: Allowed) -> Allowed:
-        """Those who are among both."""
-        if self.everybody_but and other.everybody_but:
-            return Allowed(self.types | other.types, everybody_but=True)
-        few, many = (other, self) if self.everybody_but else (self, other)
+        """Return the types that both allow."""
+        if self.all_except and other.all_except:
+            return Allowed(self.types | other.types, all_except=True)
+        few, many = (other, self) if self.all_except else (self, other)
         return Allowed(frozenset(name for name in few.types if name in many))
 
+    def to_json(self) -> list[str]:
+        """Return the types as reasons list them."""
+        return [f"all but {name}" if self.all_except else name for name in sorted(self.types)]
 
-ALL = Allowed(everybody_but=True)
+
+ALL = Allowed(all_except=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Everything that is asked before a skill is executed. ``roles`` are the types that may propose it."""
+    """Everything that is checked before a skill is executed; ``roles`` are the types that may propose it."""
 
     skill_id: str
     roles: Allowed = ALL
     types: Allowed = ALL
     parameters: Mapping[str, Parameter] | None = None
     conditions: tuple[Condition, ...] = ()
-    constraints: Constraints = field(default_factory=Constraints)
-    conflicts: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
+    cost: Condition | None = None
+    purse: g.Path = g.Path((DEFAULT_PURSE,))
+    cooldown: int = 0
 
 
-def rules_of(definition: SkillDefinition, *, roles: Allowed = ALL, conflicts: tuple[str, ...] = ()) -> Rules:
-    """The rules of a definition, or ``CharterRefused`` with everything that is wrong with it."""
+def rules_of(definition: SkillDefinition, *, roles: Allowed = ALL) -> Rules:
+    """Return the rules of a definition, or raise ``CharterRefused`` with everything that is wrong."""
     wrong: list[str] = []
 
     def note(_key: str, _code: str, text: str) -> None:
         wrong.append(text)
 
-    rules = Rules(
-        definition.skill_id,
-        roles,
-        eligible(definition),
-        definition.output_schema,
-        tuple(conditions_of(definition, note)),
-        constraints_of(definition.institutional_constraints, note),
-        tuple(dict.fromkeys([*definition.conflicts_with, *conflicts])),
-        tuple(definition.depends_on),
-    )
+    conditions = conditions_of(definition, note)
+    cost, purse, cooldown = constraints_of(definition.institutional_constraints, note)
+    for key in definition.institutional_constraints:
+        if near := misspelled(key, CONSTRAINTS):
+            wrong.append(f"There is no constraint {key!r}: did you mean {near!r}?")
     if wrong:
         raise CharterRefused(f"The definition of {definition.skill_id!r} is wrong: {' '.join(wrong)}")
-    return rules
+    types, schema = eligible(definition), definition.output_schema
+    return Rules(definition.skill_id, roles, types, schema, tuple(conditions), cost, purse, cooldown)
 
 
 def eligible(definition: SkillDefinition) -> Allowed:
-    """The types that a skill is for."""
-    types = frozenset(definition.eligible_agent_types)
+    """Return the types that a skill is for."""
+    types = frozenset(texts("eligible_agent_types", definition.eligible_agent_types))
     return ALL if EVERYBODY in types else Allowed(types)
 
 
+def misspelled(key: str, known: Iterable[str]) -> str | None:
+    """Return the known key that an unknown one is a misspelling of, if it is one.
+
+    >>> misspelled("costs", CONSTRAINTS), misspelled("season", CONSTRAINTS), misspelled("cost", CONSTRAINTS)
+    ('cost', None, None)
+    """
+    near = nearest(key, known)
+    if near is None or near == key or difflib.SequenceMatcher(None, key, near).ratio() < _LIKE:
+        return None
+    return near
+
+
 def conditions_of(definition: SkillDefinition, note: Note) -> list[Condition]:
-    """The preconditions as trees."""
+    """Return the preconditions as trees."""
     found = []
-    for number, text in enumerate(definition.preconditions):
+    written = texts("preconditions", definition.preconditions)
+    for number, text in enumerate(written):
         try:
-            found.append(Condition(text, ex.parse(text), number))
+            found.append(Condition(text, g.parse(text)))
         except ConditionWrong as error:
             note(f"preconditions[{number}]", error.code, str(error))
+    if len(written) > MAX_CONDITIONS:
+        note(
+            "preconditions",
+            "value",
+            f"There are more than {MAX_CONDITIONS} preconditions: join some with and.",
+        )
     return found
 
 
-def constraints_of(written: Mapping[str, Any], note: Note) -> Constraints:
-    """The constraints as numbers; a cost may be an expression."""
-    for key in written:
-        if key not in CONSTRAINTS:
-            note(key, "unknown-key", f"There is no constraint {key!r}: there are {', '.join(CONSTRAINTS)}.")
-    purse = _purse(written.get("pays_with", DEFAULT_PURSE), note)
-    cooldown = _count("cooldown", written, note)
-    return Constraints(_cost(written.get("cost", 0), note), purse, cooldown or 0, _limits(written, note))
+def constraints_of(written: Mapping[str, Any], note: Note) -> tuple[Condition | None, g.Path, int]:
+    """Return the cost, the field that it is paid with, and the cooldown."""
+    cost = _cost(written.get("cost", 0), note)
+    return cost, _purse(written.get("pays_with", DEFAULT_PURSE), note), _cooldown(written, note)
 
 
 def _cost(written: Any, note: Note) -> Condition | None:
     number = plain(written)
     if isinstance(written, str):
         try:
-            tree = ex.parse(written)
+            tree = g.parse(written)
         except ConditionWrong as error:
             note("cost", error.code, str(error))
             return None
-        if isinstance(tree, ex.Path | ex.Compute) and ex.paths_of(tree):
+        if isinstance(tree, g.Path | g.Compute) and g.paths_of(tree) and written.lower() not in _YES_OR_NO:
             return Condition(written, tree)
         number = _constant(tree)
-    if type(number) not in {int, float} or not 0 <= number < float("inf"):
-        note("cost", "value", f"The cost is {written!r}: write a number that is not negative.")
+    if type(number) not in {int, float} or not 0 <= number <= 2**1000:
+        note(
+            "cost", "value", f"The cost is {shown(written)}: write a number of at least 0, or an expression."
+        )
         return None
-    return Condition(f"{number:g}", ex.Constant(number)) if number else None
+    return Condition(f"{number:g}", g.Constant(number)) if number else None
 
 
-def _constant(tree: ex.Tree) -> Any:
-    """What an expression without fields comes to; ``None`` where that is nothing."""
+def _constant(tree: g.Tree) -> Any:
+    """Return the value of an expression without fields, or ``None``."""
     try:
-        return None if ex.paths_of(tree) else evaluate(tree, NO_FACTS)
+        return None if g.paths_of(tree) else number_of(tree)(EMPTY, EMPTY, EMPTY)
     except FAILURES:
         return None
 
 
-def _purse(written: Any, note: Note) -> ex.Path:
+def _purse(written: Any, note: Note) -> g.Path:
     try:
-        tree = ex.parse(written if isinstance(written, str) else "")
+        tree = g.parse(written if isinstance(written, str) else "")
     except ConditionWrong:
-        tree = ex.Constant(value=False)
-    if isinstance(tree, ex.Path) and (
+        tree = g.Constant(value=False)
+    if isinstance(tree, g.Path) and (
         len(tree.parts) == 1 or (len(tree.parts), tree.parts[0]) == (2, "world")
     ):
         return tree
-    note("pays_with", "value", f"pays_with is {written!r}: write a field, or world. and a field.")
-    return ex.Path((DEFAULT_PURSE,))
+    note("pays_with", "value", f"pays_with is {shown(written)}: write a field, or world. and a field.")
+    return g.Path((DEFAULT_PURSE,))
 
 
-def _limits(written: Mapping[str, Any], note: Note) -> Limits:
-    limits = written.get("limits", {})
-    if not isinstance(limits, Mapping):
-        note("limits", "value", "limits is not a mapping: write agent, type, population and every below it.")
-        return Limits()
-    for key in limits:
-        if key not in LIMITS:
-            note("limits", "unknown-key", f"There is no limit {key!r}: there are {', '.join(LIMITS)}.")
-    return Limits(**{key: _count(key, limits, note, least=1) for key in LIMITS})
+def _cooldown(written: Mapping[str, Any], note: Note) -> int:
+    number = plain(written.get("cooldown", 0))
+    if type(number) is int and 0 <= number < MAX_STEPS:
+        return number
+    note("cooldown", "value", f"cooldown is {shown(number)}: write a whole number of steps, at least 0.")
+    return 0
 
 
-def _count(key: str, written: Mapping[str, Any], note: Note, *, least: int = 0) -> int | None:
-    if key not in written:
-        return None
-    number = plain(written[key])
-    if type(number) is not int or not least <= number < MAX_STEPS:
-        note(key, "value", f"{key} is {written[key]!r}: write a whole number of at least {least}.")
-        return None
-    return number
+_TYPES: dict[str, tuple[type, ...]] = {
+    "number": (int, float),
+    "integer": (int,),
+    "string": (str,),
+    "boolean": (bool,),
+    "list": (list, tuple),
+}
+
+
+def fit(schema: Mapping[str, Parameter], given: Mapping[str, Any]) -> bool:
+    """Return whether parameters are what a schema allows."""
+    return next(wrong_parameters(schema, given), None) is None
+
+
+def wrong_parameters(schema: Mapping[str, Parameter], given: Any) -> Iterator[Reason]:
+    """Yield a reason for every parameter that is not allowed.
+
+    >>> schema = {"amount": Parameter("number", min=0, required=True)}
+    >>> [reason.message for reason in wrong_parameters(schema, {"amount": -1})]
+    ["Parameter 'amount' must be at least 0 (it is -1)"]
+    """
+    if not isinstance(given, Mapping):
+        text = f"Parameters must be a mapping (it is {shown(given)})"
+        yield Reason("parameter", "parameters", given, "a mapping", text)
+        return
+    known = ", ".join(schema) or "none"
+    for name in given:
+        if name not in schema:
+            text = f"Parameter {name!r} is unknown (there are: {known})"
+            yield Reason("parameter", name, given[name], known, text)
+    for name, parameter in schema.items():
+        value = given.get(name, MISSING)
+        if value is MISSING:
+            if parameter.required:
+                yield Reason("parameter", name, MISSING, parameter.type, f"Parameter {name!r} is missing")
+        elif (required := objection(parameter, value)) is not None:
+            text = f"Parameter {name!r} must be {required} (it is {shown(value)})"
+            yield Reason("parameter", name, value, required, text)
+
+
+def objection(parameter: Parameter, value: Any) -> str | None:
+    """Return what a value must be and is not, or ``None`` if it is allowed."""
+    if not isinstance(value, _TYPES[parameter.type]) or (
+        isinstance(value, bool) and parameter.type != "boolean"
+    ):
+        return f"a {parameter.type}" if parameter.type != "integer" else "an integer"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "a finite number"
+    if parameter.enum and value not in parameter.enum:
+        return "one of " + ", ".join(map(repr, parameter.enum))
+    size: Any = len(value) if isinstance(value, str | list | tuple) else value
+    unit = " characters long" if isinstance(value, str) else " items long" if isinstance(value, list) else ""
+    if parameter.min is not None and size < parameter.min:
+        return f"at least {parameter.min:g}{unit}"
+    if parameter.max is not None and size > parameter.max:
+        return f"at most {parameter.max:g}{unit}"
+    return None

@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from google.adk.tools.base_tool import BaseTool
-from google.adk.tools.base_toolset import BaseToolset
-from google.genai import types
+from vademecum.integrations.extras import missing
 
-from vademecum.integrations.toolkit import Toolkit
+try:
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.base_toolset import BaseToolset
+    from google.genai import types
+except ImportError as error:
+    raise missing("google-adk", error) from error
+
+from vademecum.integrations.deferral import answered, call_or_ask, shown
+from vademecum.integrations.toolkit import Toolkit, in_thread
+from vademecum.policy.approval import Question
+
+# Pictures and documents that the model of an invocation has not seen yet.
+_Seen = dict[str, list[tuple[str, types.Part]]]
 
 
 class SkillToolset(BaseToolset):
     """For ``Agent(tools=[SkillToolset()])``; the skills of this place by default.
 
-    What went wrong is told to the model as ``{"error": ...}``. A person's no ends the run.
+    A call that needs approval asks for a confirmation, unless the toolkit has an approver. What went wrong is
+    told to the model as ``{"error": ...}``. The no of an approver ends the run.
     """
 
     def __init__(self, kit: Toolkit | None = None) -> None:
         super().__init__()
         self.kit = kit or Toolkit(client="google-adk")
+        self._seen: _Seen = {}
 
     async def get_tools(self, readonly_context: Any = None) -> list[BaseTool]:  # noqa: ARG002
-        """The tools; the same for every invocation."""
-        return [_SkillTool(self.kit, schema) for schema in self.kit.schemas("anthropic")]
+        """Return the tools; they are the same for every invocation."""
+        return [
+            _SkillTool(self.kit, schema, self._seen) for schema in self.kit.schemas("anthropic", listed=False)
+        ]
 
-    async def process_llm_request(self, *, tool_context: Any, llm_request: Any) -> None:  # noqa: ARG002
-        """Tell the model which skills there are."""
+    async def process_llm_request(self, *, tool_context: Any, llm_request: Any) -> None:
+        """Tell the model which skills there are, and show it the pictures and documents of results."""
         if told := self.kit.system_prompt():
             llm_request.append_instructions([told])
+        for name, part in self._seen.pop(tool_context.invocation_id, ()):
+            about = types.Part.from_text(text=f"This is {name}:")
+            llm_request.contents.append(types.Content(role="user", parts=[about, part]))
 
     async def close(self) -> None:
         """End the record."""
@@ -36,9 +54,10 @@ class SkillToolset(BaseToolset):
 
 
 class _SkillTool(BaseTool):
-    def __init__(self, kit: Toolkit, schema: dict[str, Any]) -> None:
+    def __init__(self, kit: Toolkit, schema: dict[str, Any], seen: _Seen) -> None:
         super().__init__(name=schema["name"], description=schema["description"])
         self._kit = kit
+        self._seen = seen
         self._schema = schema["input_schema"]
 
     def _get_declaration(self) -> types.FunctionDeclaration:
@@ -46,7 +65,22 @@ class _SkillTool(BaseTool):
             name=self.name, description=self.description, parameters_json_schema=self._schema
         )
 
-    async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> dict[str, str]:  # noqa: ARG002
-        """Call it, in a thread."""
-        result = await self._kit.call_async(self.name, args)
+    async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> dict[str, str]:
+        """Call it, in a thread; ask for a confirmation if it needs approval."""
+        call_id = tool_context.function_call_id or ""
+        given = tool_context.tool_confirmation
+        if given is None:
+            work = partial(call_or_ask, self._kit, self.name, args, call_id)
+        else:
+            work = partial(answered, self._kit, self.name, args, call_id, approved=given.confirmed is True)
+        result = await in_thread(work)
+        if isinstance(result, Question):
+            tool_context.request_confirmation(
+                hint=f"{result.wanted}\n\n{result.about}", payload=shown(result)
+            )
+            tool_context.actions.skip_summarization = True
+            return {"error": "This call needs an approval, which was asked for."}
+        for each in result.content:
+            part = types.Part.from_bytes(data=each.data, mime_type=each.media_type)
+            self._seen.setdefault(tool_context.invocation_id, []).append((each.name, part))
         return {"result" if result.ok else "error": result.text}

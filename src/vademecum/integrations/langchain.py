@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
-from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-from langchain_core.messages import SystemMessage
-from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from vademecum.integrations.extras import missing
 
-from vademecum.integrations.toolkit import Toolkit
+try:
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain_core.messages import SystemMessage
+    from langchain_core.tools import BaseTool, StructuredTool, ToolException
+    from langgraph.config import get_config
+    from langgraph.types import interrupt
+except ImportError as error:
+    raise missing("langchain", error) from error
+
+from vademecum.integrations.deferral import answered, call_or_ask, shown
+from vademecum.integrations.toolkit import Toolkit, in_thread
+from vademecum.policy.approval import Question
 from vademecum.session.base import Result
+
+# Where a graph keeps its checkpointer.
+_CHECKPOINTER = "__pregel_checkpointer"
 
 
 def skill_tools(kit: Toolkit | None = None) -> list[BaseTool]:
-    """Tools for ``bind_tools``, ``ToolNode`` or ``create_agent``; say ``kit.system_prompt()`` in the prompt.
+    """Return tools for ``bind_tools``, ``ToolNode`` or ``create_agent``.
 
-    What went wrong is a message with the status "error". A person's no ends the run.
+    What went wrong is a message with the status "error". In a graph with a checkpointer, a call that needs
+    approval interrupts the graph, unless the toolkit has an approver; the no of an approver ends the run.
     """
-    kit = kit or Toolkit(client="langchain")
+    return _tools(kit or Toolkit(client="langchain"), listed=True)
+
+
+def _tools(kit: Toolkit, *, listed: bool) -> list[BaseTool]:
     return [
         StructuredTool.from_function(
             _function(kit, schema["name"]),
@@ -28,7 +45,7 @@ def skill_tools(kit: Toolkit | None = None) -> list[BaseTool]:
             args_schema=schema["input_schema"],
             handle_tool_error=True,
         )
-        for schema in kit.schemas("anthropic")
+        for schema in kit.schemas("anthropic", listed=listed)
     ]
 
 
@@ -38,7 +55,7 @@ class SkillsMiddleware(AgentMiddleware[Any, Any, Any]):
     def __init__(self, kit: Toolkit | None = None) -> None:
         super().__init__()
         self.kit = kit or Toolkit(client="langchain")
-        self.tools = skill_tools(self.kit)
+        self.tools = _tools(self.kit, listed=False)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -65,23 +82,60 @@ class SkillsMiddleware(AgentMiddleware[Any, Any, Any]):
         )
 
 
-def _function(kit: Toolkit, name: str) -> Callable[..., str]:
-    """A plain function: this framework looks at its type hints."""
+def _function(kit: Toolkit, name: str) -> Callable[..., Any]:
+    """Return a plain function: this framework looks at its type hints."""
 
-    def call(**arguments: Any) -> str:
-        return _text(kit.call(name, arguments))
+    def call(**arguments: Any) -> Any:
+        call_id = _call_id()
+        if call_id is None:
+            return _given(kit.call(name, arguments))
+        result = call_or_ask(kit, name, arguments, call_id)
+        while isinstance(result, Question):
+            approved, message = _answer(interrupt(shown(result)))
+            result = answered(kit, name, arguments, call_id, approved=approved, message=message)
+        return _given(result)
 
     return call
 
 
-def _coroutine(kit: Toolkit, name: str) -> Callable[..., Awaitable[str]]:
-    async def call(**arguments: Any) -> str:
-        return _text(await kit.call_async(name, arguments))
+def _coroutine(kit: Toolkit, name: str) -> Callable[..., Awaitable[Any]]:
+    async def call(**arguments: Any) -> Any:
+        call_id = _call_id()
+        if call_id is None:
+            return _given(await kit.call_async(name, arguments))
+        result = await in_thread(partial(call_or_ask, kit, name, arguments, call_id))
+        while isinstance(result, Question):
+            approved, message = _answer(interrupt(shown(result)))
+            work = partial(answered, kit, name, arguments, call_id, approved=approved, message=message)
+            result = await in_thread(work)
+        return _given(result)
 
     return call
 
 
-def _text(result: Result) -> str:
+def _call_id() -> str | None:
+    """Return the step of the graph, which is the same when it is resumed; none if it cannot be resumed."""
+    try:
+        found = get_config()["configurable"]
+    except (KeyError, RuntimeError):
+        return None
+    if found.get(_CHECKPOINTER) is None:
+        return None
+    return f"{found.get('thread_id')} {found.get('checkpoint_ns')}"
+
+
+def _answer(resumed: Any) -> tuple[bool, str]:
+    """Return what ``Command(resume=...)`` brought: yes only for ``True``; a text is a reason for a no."""
+    return resumed is True, resumed if isinstance(resumed, str) else ""
+
+
+def _given(result: Result) -> Any:
     if not result.ok:
         raise ToolException(result.text)
-    return result.text
+    if not result.content:
+        return result.text
+    blocks = [
+        {"type": "image" if each.is_image else "file", "base64": each.base64, "mime_type": each.media_type}
+        for each in result.content
+    ]
+    return [{"type": "text", "text": result.text}, *blocks]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from vademecum.context import Context
 from vademecum.errors import SkillNotFound, VademecumError
 from vademecum.files import write_atomic
+from vademecum.integrations.toolkit import index_here
 from vademecum.policy.approval import Consent
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
@@ -15,6 +17,7 @@ from vademecum.session.place import Place
 from vademecum.session.session import Session
 from vademecum.tools import calls
 
+ROOT_VARIABLE = "DOCUMENT_ROOT"
 README = """# Skills
 
 Each directory here with a `SKILL.md` is a skill, as the Agent Skills specification (agentskills.io) has it:
@@ -24,10 +27,12 @@ Files a skill needs lie in its `references/`, `assets/` and `scripts/`. `vade ne
 
 
 class SkillsManager:
-    """The skills below one directory, or of an index that exists already.
+    """The skills below one directory, of an index that exists already, or of this place.
 
-    A directory is looked at anew on every call, so that a skill dropped into it is found at once. Functions
-    return what was asked for, or a sentence that says why not.
+    Without an argument these are the skills below ``DOCUMENT_ROOT/skills`` if that environment variable is
+    set, else those that ``build_index()`` finds. The disk is looked at on every call, so that a new skill is
+    found at once. Functions return what was asked for, or a sentence that says why not. ``create`` makes a
+    directory that does not exist, with a README.
 
     >>> from vademecum import BUILTIN_ROOT
     >>> manager = SkillsManager(BUILTIN_ROOT)
@@ -37,11 +42,18 @@ class SkillsManager:
     'file-diff'
     """
 
-    def __init__(self, skills: Path | str | SkillIndex, *, create: bool = False) -> None:
-        self._given = skills
-        self._place = Place.at()
-        if create and not isinstance(skills, SkillIndex) and not Path(skills).exists():
-            write_atomic(Path(skills) / "README.md", README.encode())
+    def __init__(
+        self,
+        skills: Path | str | SkillIndex | None = None,
+        *,
+        create: bool = False,
+        context: Context | None = None,
+    ) -> None:
+        self._place = Place.at(context)
+        root = self._place.context.env.get(ROOT_VARIABLE)
+        self._given = Path(root, "skills") if skills is None and root else skills
+        if create and isinstance(self._given, Path | str) and not Path(self._given).exists():
+            write_atomic(Path(self._given) / "README.md", README.encode())
 
     def list_skills(self) -> list[str]:
         """Return the names of all skills; none if the directory does not exist."""
@@ -52,7 +64,7 @@ class SkillsManager:
         try:
             return self._session().show(name, whole=True).text
         except SkillNotFound as error:
-            return _not_found(name, error)
+            return self._not_found(name, error)
         except VademecumError as error:
             return str(error)
 
@@ -76,7 +88,7 @@ class SkillsManager:
 
     def _text(self, call: calls.Call, name: str) -> str:
         result = self._session().call(call)
-        return _not_found(name, result.text) if result.code == "skill-not-found" else result.text
+        return self._not_found(name, result.text) if result.code == "skill-not-found" else result.text
 
     def _session(self) -> Session:
         """The skills as they are now; what a rule denies stays denied, and no question is asked."""
@@ -85,9 +97,11 @@ class SkillsManager:
     def _index(self) -> SkillIndex:
         if isinstance(self._given, SkillIndex):
             return self._given
+        if self._given is None:
+            return index_here(self._place.context)
         options = IndexOptions(cache=self._place.context.cache_directory())
         return build_index([Root(self._given, explicit=False)], options)
 
-
-def _not_found(name: str, reason: object) -> str:
-    return f"未找到技能: {name} ({reason})"
+    def _not_found(self, name: str, reason: object) -> str:
+        said = "未找到技能" if self._place.context.speaks_chinese else "Skill not found"
+        return f"{said}: {name} ({reason})"

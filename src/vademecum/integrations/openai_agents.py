@@ -5,29 +5,70 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from agents import FunctionTool, Tool
+from vademecum.integrations.extras import missing
 
-from vademecum.integrations.toolkit import Toolkit
+try:
+    from agents import FunctionTool, Tool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
+except ImportError as error:
+    raise missing("openai-agents", error) from error
+
+from vademecum.integrations.deferral import answered, call_or_ask
+from vademecum.integrations.toolkit import Toolkit, in_thread
+from vademecum.policy.approval import Question
+from vademecum.session.base import Result
 
 
 def skill_tools(kit: Toolkit | None = None) -> list[Tool]:
-    """Tools for ``Agent(tools=skill_tools(kit), instructions=kit.system_prompt())``.
+    """Return tools for ``Agent(tools=skill_tools())``; the skills of this place by default.
 
-    What went wrong is told to the model. A person's no ends the run.
+    A call that needs approval interrupts the run, unless the toolkit has an approver. What went wrong is told
+    to the model. The no of an approver ends the run.
     """
     kit = kit or Toolkit(client="openai-agents")
-    return [
-        FunctionTool(
-            name=schema["name"],
-            description=schema["description"],
-            params_json_schema=schema["input_schema"],
-            on_invoke_tool=partial(_call, kit, schema["name"]),
-            strict_json_schema=False,
-        )
-        for schema in kit.schemas("anthropic")
-    ]
+    return [_tool(kit, schema) for schema in kit.schemas("anthropic")]
 
 
-async def _call(kit: Toolkit, name: str, _context: Any, arguments: str) -> str:
-    result = await kit.call_async(name, arguments or "{}")
-    return result.text if result.ok else f"Error: {result.text}"
+def _tool(kit: Toolkit, schema: dict[str, Any]) -> FunctionTool:
+    name = schema["name"]
+    # The SDK asks first whether a call needs approval. Only doing it can tell: if it does, nothing was done.
+    done: dict[str, Result] = {}
+
+    async def needs_approval(_context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+        result = await in_thread(partial(call_or_ask, kit, name, arguments, call_id))
+        if isinstance(result, Question):
+            return True
+        done[call_id] = result
+        return False
+
+    async def invoke(context: Any, arguments: str) -> Any:
+        result: Result | Question | None = done.pop(context.tool_call_id, None)
+        if result is None:
+            work = partial(answered, kit, name, arguments or "{}", context.tool_call_id, approved=True)
+            result = await in_thread(work)
+        if isinstance(result, Question):
+            return f"Error: {result.wanted} needs another approval."
+        return _given(result)
+
+    return FunctionTool(
+        name=name,
+        description=schema["description"],
+        params_json_schema=schema["input_schema"],
+        on_invoke_tool=invoke,
+        strict_json_schema=False,
+        needs_approval=needs_approval,
+    )
+
+
+def _given(result: Result) -> Any:
+    if not result.ok:
+        return f"Error: {result.text}"
+    if not result.content:
+        return result.text
+    found: list[Any] = [ToolOutputText(text=result.text)]
+    for each in result.content:
+        if each.is_image:
+            found.append(ToolOutputImage(image_url=each.url))
+        else:
+            name = each.name.rpartition("/")[2]
+            found.append(ToolOutputFileContent(file_data=each.url, filename=name))
+    return found

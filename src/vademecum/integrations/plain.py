@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from vademecum.integrations.toolkit import Toolkit
+from vademecum.session.base import Result
 
 if TYPE_CHECKING:
     from anthropic.types import Message, MessageParam
@@ -40,9 +41,18 @@ def answer_anthropic(kit: Toolkit, message: Message, *, others: Collection[str] 
                 {
                     "type": "tool_result",
                     "tool_use_id": block.id,
-                    "content": result.text,
+                    "content": _blocks(result),
                     "is_error": not result.ok,
                 }
             )
     said: Any = {"role": "assistant", "content": [block.model_dump() for block in message.content]}
     return [said, {"role": "user", "content": results}] if results else [said]
+
+
+def _blocks(result: Result) -> str | list[dict[str, Any]]:
+    """Return the text, followed by pictures and documents if there are any."""
+    found: list[dict[str, Any]] = [{"type": "text", "text": result.text}]
+    for each in result.content:
+        source = {"type": "base64", "media_type": each.media_type, "data": each.base64}
+        found.append({"type": "image" if each.is_image else "document", "source": source})
+    return found if result.content else result.text

@@ -5,33 +5,63 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pydantic_ai.exceptions import ModelRetry, ToolFailed
-from pydantic_ai.tools import Tool
-from pydantic_ai.toolsets import FunctionToolset
+from vademecum.integrations.extras import missing
 
-from vademecum.integrations.toolkit import Toolkit
+try:
+    from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
+    from pydantic_ai.messages import BinaryContent
+    from pydantic_ai.tools import DeferredToolRequests, RunContext, Tool
+    from pydantic_ai.toolsets import FunctionToolset
+except ImportError as error:
+    raise missing("pydantic-ai", error) from error
+
+from vademecum.integrations.deferral import answered, call_or_ask, shown
+from vademecum.integrations.toolkit import Toolkit, in_thread
+from vademecum.policy.approval import Question
 
 
 def skills_toolset(kit: Toolkit | None = None) -> FunctionToolset[Any]:
-    """A toolset for ``Agent(model, toolsets=[skills_toolset()])``; the skills of this place by default.
+    """Return a toolset for ``Agent(model, toolsets=[skills_toolset()])``.
 
-    What went wrong is told to the model as the framework does it: wrong arguments as something to correct,
-    everything else as a failure. A person's no ends the run.
+    If ``DeferredToolRequests`` is an output type of the agent and the toolkit has no approver, a call that
+    needs approval is a deferred tool. Wrong arguments are sent back to the model to be corrected, other
+    errors as a failure. The no of an approver ends the run.
     """
     kit = kit or Toolkit(client="pydantic-ai")
     tools = [
         Tool.from_schema(
-            partial(_call, kit, schema["name"]), schema["name"], schema["description"], schema["input_schema"]
+            partial(_call, kit, schema["name"]),
+            schema["name"],
+            schema["description"],
+            schema["input_schema"],
+            takes_ctx=True,
         )
-        for schema in kit.schemas("anthropic")
+        for schema in kit.schemas("anthropic", listed=False)
     ]
     return FunctionToolset(tools, instructions=kit.system_prompt() or None, id="vademecum")
 
 
-async def _call(kit: Toolkit, name: str, /, **arguments: Any) -> str:
-    result = await kit.call_async(name, arguments)
+async def _call(kit: Toolkit, name: str, context: RunContext[Any], /, **arguments: Any) -> Any:
+    call_id = context.tool_call_id or ""
+    if context.tool_call_approved:
+        result = await in_thread(partial(answered, kit, name, arguments, call_id, approved=True))
+    elif _can_defer(context):
+        result = await in_thread(partial(call_or_ask, kit, name, arguments, call_id))
+    else:
+        result = await kit.call_async(name, arguments)
+    if isinstance(result, Question):
+        raise ApprovalRequired(metadata=shown(result))
     if result.code == "arguments":
         raise ModelRetry(result.text)
     if not result.ok:
         raise ToolFailed(result.text)
-    return result.text
+    found = [BinaryContent(each.data, media_type=each.media_type) for each in result.content]
+    return [result.text, *found] if found else result.text
+
+
+def _can_defer(context: RunContext[Any]) -> bool:
+    """Return whether the run can end with a question; if the agent cannot be seen, assume it."""
+    if context.agent is None:
+        return True
+    outputs = context.agent.output_type
+    return DeferredToolRequests in (outputs if isinstance(outputs, list | tuple) else [outputs])

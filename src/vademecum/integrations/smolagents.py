@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from smolagents import Tool
+from vademecum.integrations.extras import missing
+
+try:
+    from smolagents import Tool
+except ImportError as error:
+    raise missing("smolagents", error) from error
 
 from vademecum.integrations.toolkit import Toolkit
 
 
 def skill_tools(kit: Toolkit | None = None) -> list[Tool]:
-    """Tools for ``ToolCallingAgent(tools=skill_tools(kit), model=…, instructions=kit.system_prompt())``.
+    """Return tools for ``ToolCallingAgent(tools=skill_tools(), model=…)``.
 
-    What went wrong is told to the model, and so is a person's no: this framework has no way to end a run
-    from inside a tool.
+    This framework cannot wait for an approval, so a toolkit without an approver refuses what needs one. What
+    went wrong is told to the model, and so is the no of an approver: a tool cannot end a run.
     """
     kit = kit or Toolkit(client="smolagents")
     return [_SkillTool(kit, schema) for schema in kit.schemas("anthropic")]

@@ -1,8 +1,8 @@
-"""Skills → the list a model chooses from: names always, descriptions as far as the budget goes."""
+"""Skills → the list a model chooses from, within a budget: descriptions, shorter ones, names, a count."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from html import escape
 from json.encoder import encode_basestring
 from typing import Literal
@@ -15,21 +15,26 @@ Form = Literal["list", "xml", "json"]
 
 # Enough for several hundred skills, and 2 % of a context window of a million tokens.
 DEFAULT_BUDGET = 80_000
+LEAST_DESCRIPTION = 20  # characters; below that, names are more useful
 _ELLIPSIS = "…"
 
 
 class Catalogue(Struct, frozen=True):
-    """The text, and how many descriptions had to be shortened for it."""
+    """The text, how many descriptions were shortened or left out for it, and how many skills it omits."""
 
     text: str
     shortened: int
+    unlisted: int = 0
 
 
 class _Layout(Struct, frozen=True):
-    """One form: what stands before, between and behind, one row, and how text is written in it."""
+    """One form: what stands before, between and after the rows, a row, a row without description, and how
+    text is written in it.
+    """
 
     head: str
     row: Callable[[str, str, str], str]
+    name: Callable[[str], str]
     between: str
     note: str
     tail: str
@@ -52,6 +57,7 @@ _LAYOUTS: dict[Form, _Layout] = {
     "list": _Layout(
         head="Available Skills:\n",
         row=lambda name, source, text: f"- name={name} | source={source} | description={text}",
+        name=lambda name: f"- name={name}",
         between="\n",
         note="\n({})",
         tail="",
@@ -63,6 +69,7 @@ _LAYOUTS: dict[Form, _Layout] = {
             f"<skill>\n<name>\n{name}\n</name>\n<description>\n{text}\n</description>\n"
             f"<source>\n{source}\n</source>\n</skill>"
         ),
+        name=lambda name: f"<skill>\n<name>\n{name}\n</name>\n</skill>",
         between="\n",
         note="\n<!-- {} -->",
         tail="\n</available_skills>",
@@ -71,6 +78,7 @@ _LAYOUTS: dict[Form, _Layout] = {
     "json": _Layout(
         head='{"available_skills":[',
         row=lambda name, source, text: f'{{"name":"{name}","description":"{text}","source":"{source}"}}',
+        name=lambda name: f'{{"name":"{name}"}}',
         between=",",
         note='],"note":"{}"}}',
         tail="]}",
@@ -80,44 +88,74 @@ _LAYOUTS: dict[Form, _Layout] = {
 
 
 def render_catalogue(
-    skills: Sequence[Skill], *, form: Form = "list", budget: int = DEFAULT_BUDGET
+    skills: Sequence[Skill],
+    *,
+    form: Form = "list",
+    budget: int = DEFAULT_BUDGET,
+    whole: Collection[str] = (),
 ) -> Catalogue:
-    """Render the catalogue in at most ``budget`` characters, names excepted; no skills, no catalogue.
+    """Render the catalogue in at most ``budget`` characters, sorted by name.
+
+    If the budget is short, descriptions are shortened; if that is not enough, they are left out, then skills
+    are. The catalogue says how many, and that search_skills finds them. The skills named in ``whole`` keep
+    their descriptions longest. Without skills the text is empty.
 
     >>> render_catalogue([])
-    Catalogue(text='', shortened=0)
+    Catalogue(text='', shortened=0, unlisted=0)
     """
     if not skills:
         return Catalogue("", 0)
     layout = _LAYOUTS[form]
-    around = len(layout.row("", "", "")) + len(layout.between)
-    names = sum(len(skill.name) + len(skill.source) for skill in skills)
-    room = budget - len(layout.head) - len(layout.tail) - names - around * len(skills)
-    # Room for the note is kept back; only where something is cut, it is needed.
-    note = len(_ending(layout, len(skills), len(skills))) - len(layout.tail)
-    shown, shortened = _fitted(
-        [skill.description for skill in skills], room, note=note, written=layout.written
+    ordered = sorted(skills, key=lambda skill: (skill.name, skill.source))
+    texts = [layout.written(_on_one_line(skill.description)) for skill in ordered]
+    rows = [layout.row(skill.name, skill.source, text) for skill, text in zip(ordered, texts, strict=True)]
+    between = len(layout.between)
+    frame = len(layout.head) + len(layout.tail)
+    if frame + sum(map(len, rows)) + between * (len(rows) - 1) <= budget:
+        return Catalogue(layout.head + layout.between.join(rows) + layout.tail, 0)
+    room = budget - len(layout.head) - len(_ending(layout, len(rows), len(rows), len(rows)))
+    first = [n for n, skill in enumerate(ordered) if skill.name in whole]
+    cost = sum(len(rows[n]) + between for n in first)
+    if cost > room:
+        first, cost = [], 0
+    others = sorted(set(range(len(rows))).difference(first))
+    shown = {n: rows[n] for n in first}
+    fitted = _shortened(layout, [ordered[n] for n in others], room - cost)
+    if fitted is None:
+        fitted = _names(layout, [ordered[n] for n in others], room - cost)
+    shown.update(zip(others, fitted, strict=False))
+    changed = sum(row != rows[n] for n, row in shown.items())
+    unlisted = len(rows) - len(shown)
+    text = layout.between.join(shown[n] for n in sorted(shown))
+    return Catalogue(
+        layout.head + text + _ending(layout, changed, unlisted, len(rows)), changed + unlisted, unlisted
     )
-    rows = [layout.row(skill.name, skill.source, text) for skill, text in zip(skills, shown, strict=True)]
-    text = layout.head + layout.between.join(rows) + _ending(layout, shortened, len(skills))
-    return Catalogue(text, shortened)
 
 
-def _fitted(
-    descriptions: list[str], room: int, *, note: int, written: Callable[[str], str]
-) -> tuple[list[str], int]:
-    """The descriptions as they are written, shortened to fit the room, and how many were."""
-    if room <= 0:
-        return [""] * len(descriptions), len(descriptions)
-    whole = [_on_one_line(text) for text in descriptions]
-    shown = [written(text) for text in whole]
-    shortened = 0
-    if sum(map(len, shown)) > room:
-        for place, share in enumerate(_shares([len(text) for text in shown], room - note)):
-            if share < len(shown[place]):
-                shown[place] = _cut(whole[place], share, written)
-                shortened += 1
-    return shown, shortened
+def _shortened(layout: _Layout, skills: Sequence[Skill], room: int) -> list[str] | None:
+    """Return rows with shortened descriptions, or nothing if hardly anything would be left of them."""
+    frames = sum(len(layout.row(skill.name, skill.source, "")) + len(layout.between) for skill in skills)
+    if room - frames < LEAST_DESCRIPTION * len(skills):
+        return None
+    whole = [_on_one_line(skill.description) for skill in skills]
+    costs = [len(layout.written(text)) for text in whole]
+    rows = []
+    for skill, text, cost, share in zip(skills, whole, costs, _shares(costs, room - frames), strict=True):
+        kept = layout.written(text) if cost <= share else _cut(text, share, layout.written)
+        rows.append(layout.row(skill.name, skill.source, kept))
+    return rows
+
+
+def _names(layout: _Layout, skills: Sequence[Skill], room: int) -> list[str]:
+    """Return rows with nothing but names, as many as there is room for."""
+    rows = []
+    for skill in skills:
+        row = layout.name(skill.name)
+        room -= len(row) + len(layout.between)
+        if room < 0:
+            break
+        rows.append(row)
+    return rows
 
 
 def _on_one_line(text: str) -> str:
@@ -140,7 +178,7 @@ def _shares(costs: list[int], budget: int) -> list[int]:
 
 
 def _cut(text: str, share: int, written: Callable[[str], str]) -> str:
-    """As much of a description as its share holds, ending in an ellipsis."""
+    """Cut a description to its share, ending in an ellipsis."""
     room = share - len(_ELLIPSIS)
     if room <= 0:
         return ""
@@ -150,10 +188,11 @@ def _cut(text: str, share: int, written: Callable[[str], str]) -> str:
     return f"{written(kept)}{_ELLIPSIS}" if kept else ""
 
 
-def _ending(layout: _Layout, shortened: int, count: int) -> str:
-    if not shortened:
-        return layout.tail
-    note = layout.note.format(
-        f"{shortened:,} of {count:,} descriptions are shortened; search_skills looks through all."
-    )
+def _ending(layout: _Layout, shortened: int, unlisted: int, count: int) -> str:
+    said = []
+    if shortened:
+        said.append(f"{shortened:,} of {count:,} descriptions are shortened or left out")
+    if unlisted:
+        said.append(f"{unlisted:,} of {count:,} skills are not listed")
+    note = layout.note.format(f"{'; '.join(said)}; search_skills looks through all.")
     return note if note.startswith("]") else note + layout.tail

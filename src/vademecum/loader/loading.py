@@ -26,13 +26,19 @@ MAX_FILE_BYTES = 10 * 1024 * 1024
 MAX_LISTED_HEADINGS = 20
 
 # What could pass for the frames that text is handed over in.
-_HEADING = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
+# Many who write without spaces between words leave out the one after the signs, too: `##标题`.
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:(?![^ \t])|(?<=##)(?=\w))")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_NO_PARAGRAPH = re.compile(r"\s*(?:[-*+>|]|\d{1,9}[.)]|$)")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
+# The sign of a folded block, as in `description: >`, is not part of a value.
+_VALUE_BRACKET = re.compile(r"<|(?<!: )>")
+_ESCAPES = {"<": "&lt;", ">": "&gt;"}
 _FRAME = re.compile(r"<(\s*/?\s*(?:skill_content|skill_resources|available_skills))", re.IGNORECASE)
 
 
 class LoadReport(Struct, frozen=True):
-    """What was read and what of it was handed over; ``path`` is where the full text is."""
+    """How much was read and how much was returned; ``path`` is where the full text is."""
 
     path: str
     sha256: str
@@ -42,7 +48,7 @@ class LoadReport(Struct, frozen=True):
     hidden_removed: int
 
     def to_json(self) -> dict[str, Any]:
-        """The report as the commands print it."""
+        """Return the report as the commands print it."""
         return structs.asdict(self)
 
 
@@ -63,7 +69,7 @@ class FileText(Struct, frozen=True):
     hidden_removed: int
 
     def handed_over(self, text: str, *, truncated: bool = False) -> Loaded:
-        """A part or a rendering of this file, with its report."""
+        """Return a part or a rendering of this file, with its report."""
         report = LoadReport(
             self.path, self.sha256, self.bytes_read, len(text), truncated, self.hidden_removed
         )
@@ -83,16 +89,28 @@ def load_body(
     *,
     limits: BodyLimits | None = None,
     section: str | None = None,
+    whole: bool = False,
     sees: Sees = everything,
 ) -> Loaded:
-    """The body with the skill's name, source, directory and files around it, or one section of it alone.
+    """Return the body with the skill's name, source, directory and files around it, or one section alone.
 
-    Of the files those are named that the reader ``sees``.
+    Of the files those are named that the reader ``sees``. The frontmatter comes before a ``whole`` document's
+    body; angle brackets in its values are escaped, because a model reads it.
     """
-    file = _read_document(skill, body_only=True)
-    body = find_section(file.text, section, where=skill.file) if section else file.text.strip("\n")
+    file = _read_document(skill, body_only=not whole)
+    head, body = _halves(file.text) if whole else ("", file.text)
+    body = find_section(body, section, where=skill.file) if section else body.strip("\n")
     shown, truncated = _within(skill, _without_frames(body), limits or BodyLimits())
+    if head:
+        shown = f"{_VALUE_BRACKET.sub(lambda found: _ESCAPES[found[0]], head)}\n{shown}"
     return file.handed_over(shown if section else _framed(skill, shown, sees), truncated=truncated)
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """Return the frontmatter of a whole document with its fences, and its body."""
+    data = text.encode()
+    start = body_start(data)
+    return data[:start].decode(), data[start:].decode()
 
 
 def load_document(skill: Skill) -> Loaded:
@@ -130,7 +148,7 @@ def _within(skill: Skill, body: str, limits: BodyLimits) -> tuple[str, bool]:
     size = f"{lines:,} lines and {len(body):,} characters"
     most = f"{limits.lines:,} lines and {limits.characters:,} characters"
     if limits.excess == "refuse":
-        advice = "move details to references/, or ask for it truncated"
+        advice = "move details to references/, or cut it with --truncate or BodyLimits(excess='truncate')"
         text = f"The body of skill {skill.name!r} has {size}, over {most}: {advice}."
         raise LoadRefused(text, code="body-too-long")
     kept = "\n".join(body.split("\n")[: limits.lines])[: limits.characters].rstrip()
@@ -152,7 +170,7 @@ def _framed(skill: Skill, body: str, sees: Sees) -> str:
 
 
 def _read_document(skill: Skill, *, body_only: bool = False) -> FileText:
-    """The skill's own document, with or without its frontmatter."""
+    """Read the skill's own document, with or without its frontmatter."""
     try:
         data = read_manifest(skill, cap=MAX_FILE_BYTES + 1)
     except (OSError, FileRefused) as error:
@@ -161,7 +179,7 @@ def _read_document(skill: Skill, *, body_only: bool = False) -> FileText:
 
 
 def _read_resource(skill: Skill, relative: str, *, sees: Sees = everything) -> FileText:
-    """One file of a skill; refused when it leads out, is too large, or is no text."""
+    """Read one file of a skill; refused if it leads out, is too large, or is not text."""
     try:
         descriptor = open_contained(skill.location, relative)
     except (OSError, FileRefused) as error:
@@ -174,7 +192,7 @@ def _read_resource(skill: Skill, relative: str, *, sees: Sees = everything) -> F
 
 
 def _without_frames(text: str) -> str:
-    """The text with whatever could pass for our own frames written so that it cannot."""
+    """Return the text with anything that looks like our own frames escaped."""
     lowered = text.lower()
     if "skill_content" in lowered or "skill_resources" in lowered or "available_skills" in lowered:
         return _FRAME.sub(r"&lt;\1", text)
@@ -214,7 +232,7 @@ def _unreadable(
 
 
 def _refused(skill: Skill, relative: str, code: str, reason: str) -> LoadRefused:
-    advice = "list_skill_assets names what can be loaded"
+    advice = "only text files of the skill can be loaded, list_skill_assets names its files"
     return LoadRefused(f"{relative[:200]!r} of skill {skill.name!r} {reason}: {advice}.", code=code)
 
 
@@ -227,7 +245,7 @@ class Heading(Struct, frozen=True):
 
 
 def find_section(text: str, hint: str, *, where: str) -> str:
-    r"""The section under the heading that ``hint`` names, up to the next one of its level or a higher one.
+    r"""Return the section under the heading that ``hint`` names, up to the next one of its level or higher.
 
     >>> find_section("# A\none\n## B\ntwo\n# C\nthree", "## b", where="x.md")
     '## B\ntwo'
@@ -245,17 +263,27 @@ def find_section(text: str, hint: str, *, where: str) -> str:
 
 
 def headings(lines: list[str]) -> Iterator[Heading]:
-    """The headings of a text; what stands in a code fence is none."""
+    """Yield the headings of a text, with ``#`` signs or underlined; not those in a code fence."""
     fence: str | None = None
+    paragraph: int | None = None  # where the lines begin that an underline would make a heading
     for number, line in enumerate(lines):
         mark = _FENCE.match(line)
         if fence is not None:
             if mark and mark[1].startswith(fence) and not mark[2].strip():
                 fence = None
         elif mark:
-            fence = mark[1]
+            fence, paragraph = mark[1], None
         elif heading := _HEADING.match(line):
             yield Heading(line[heading.end() :].strip().rstrip("#").rstrip(), len(heading[1]), number)
+            paragraph = None
+        elif paragraph is not None and (underline := _UNDERLINE.match(line)):
+            text = " ".join(part.strip() for part in lines[paragraph:number])
+            yield Heading(text, 1 if underline[1][0] == "=" else 2, paragraph)
+            paragraph = None
+        elif _NO_PARAGRAPH.match(line):
+            paragraph = None
+        elif paragraph is None:
+            paragraph = number
 
 
 def _comparable(heading: str) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vademecum.models.base import Model
-    from vademecum.models.by_script import Scripted, Turn
-    from vademecum.models.on_tape import Mode
+    from vademecum.models.recorded_model import Mode
+    from vademecum.models.scripted_model import Scripted, Turn
 
 __all__ = ["anthropic", "offline", "openai", "recorded", "scripted"]
 
@@ -25,7 +25,7 @@ def offline() -> Model:
     >>> offline().name
     'offline'
     """
-    from vademecum.models.by_rules import Offline  # noqa: PLC0415 - each when it is asked for
+    from vademecum.models.offline_model import Offline  # noqa: PLC0415 - each when it is asked for
 
     return Offline()
 
@@ -38,7 +38,7 @@ def scripted(turns: Sequence[Turn], *, piece: int = 0) -> Scripted:
     >>> [model.reply([Message("user", "Well?")], schema={}).text for _ in range(3)]
     ['first', 'second', 'second']
     """
-    from vademecum.models.by_script import Scripted  # noqa: PLC0415
+    from vademecum.models.scripted_model import Scripted  # noqa: PLC0415
 
     return Scripted(turns, piece=piece)
 
@@ -46,7 +46,8 @@ def scripted(turns: Sequence[Turn], *, piece: int = 0) -> Scripted:
 def openai(name: str, **params: Any) -> Model:
     """A model behind the OpenAI protocol; ``base_url`` names another server, ``timeout`` its patience.
 
-    Needs the extra ``openai``. The key is read from ``OPENAI_API_KEY``.
+    Needs the extra ``openai``. The key is that of ``OPENAI_API_KEY`` in the environment, or among the
+    secrets that ``vade secrets set OPENAI_API_KEY --models`` keeps.
 
     >>> import os
     >>> os.environ["OPENAI_API_KEY"] = "for a server of one's own, anything"
@@ -61,7 +62,8 @@ def openai(name: str, **params: Any) -> Model:
 def anthropic(name: str, **params: Any) -> Model:
     """One of Anthropic's models.
 
-    Needs the extra ``anthropic``. The key is read from ``ANTHROPIC_API_KEY``.
+    Needs the extra ``anthropic``. The key is that of ``ANTHROPIC_API_KEY`` in the environment, or among the
+    secrets that ``vade secrets set ANTHROPIC_API_KEY --models`` keeps.
 
     >>> import os
     >>> os.environ["ANTHROPIC_API_KEY"] = "..."
@@ -83,6 +85,6 @@ def recorded(tape: Path | str, inner: Model | None = None, *, mode: Mode = "repl
     >>> recorded("tape.jsonl").reply(asked, schema={}).text  # without a model: from the file
     'first'
     """
-    from vademecum.models.on_tape import Recorded  # noqa: PLC0415
+    from vademecum.models.recorded_model import Recorded  # noqa: PLC0415
 
     return Recorded(Path(tape), inner, mode=mode)

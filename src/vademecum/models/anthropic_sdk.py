@@ -2,87 +2,199 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import anthropic
+from msgspec import structs
 
-from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
-from vademecum.models.base import Message, OnText, Reply, Usage
-from vademecum.models.wire import count, said, translated
+from vademecum.errors import ModelRefused, ModelUnavailable
+from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
+from vademecum.models.wire import Remembered, context_length, count, objects_in, said, translated
 
-MAX_TOKENS = 8192
-OVERLOADED = 529
-# The reply is the input of this one tool, so that it is an object and not prose.
-_TOOL = "turn"
+MAX_TOKENS = 16_000
+_CACHED = {"cache_control": {"type": "ephemeral"}}
+_MOST_TOKENS = re.compile(r"max_tokens: \d+ > (\d+)")
 
 
 class AnthropicModel:
-    """One of Anthropic's models. The SDK reads the key from the environment; it is written nowhere."""
+    """One of Anthropic's models. The key is the environment's or a kept secret; it is written nowhere."""
 
-    def __init__(self, model: str, client: Any, **params: Any) -> None:
+    def __init__(
+        self,
+        model: str,
+        client: Any,
+        *,
+        protocol: Literal["auto", "tools", "json"] = "auto",
+        remembered: Remembered | None = None,
+        **params: Any,
+    ) -> None:
         self.name = f"anthropic:{model}"
+        self.wire: Wire = "json" if protocol == "json" else "tools"
         self._model = model
         self._client = client.with_options(max_retries=0)  # the loop waits and asks again, on the record
-        self._params = {"max_tokens": MAX_TOKENS, **params}
+        self._remembered = remembered or Remembered(None)
+        self._server = f"{client.base_url} {model}"
+        self._habits = self._remembered.get(self._server)
+        self._params = params
+        self.streamed = False
+
+    def context_length(self) -> int | None:
+        """Return how many tokens the model reads, if its server tells."""
+        return context_length(self._client, "/v1/models", self._model)
 
     def reply(
-        self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, Any],  # noqa: ARG002 - tools or text
+        on_text: OnText | None = None,
     ) -> Reply:
-        """Ask once."""
-        with translated(anthropic, self._client):
-            return self._streamed(messages, schema, on_text)
+        """Ask once; if the limit of the reply is more than the model can write, ask with its own."""
+        while True:
+            try:
+                with translated(anthropic, self._client):
+                    return self._asked(messages, on_text)
+            except ModelRefused as error:
+                most = _MOST_TOKENS.search(str(error))
+                if most is None or "max_tokens" in self._params or self._habits.max_tokens == int(most[1]):
+                    raise
+                self._habits = structs.replace(self._habits, max_tokens=int(most[1]))
+                self._remembered.keep(self._server, self._habits)
 
-    def _streamed(
-        self, messages: Sequence[Message], schema: Mapping[str, Any], on_text: OnText | None
-    ) -> Reply:
-        pieces: list[str] = []
-        spoken: list[str] = []
-        started, output, ended = 0, 0, None
-        tool = {"name": _TOOL, "description": "Answer with the next action.", "input_schema": dict(schema)}
+    def _asked(self, messages: Sequence[Message], on_text: OnText | None) -> Reply:
+        system, *rest = messages
+        sent: dict[str, Any] = {
+            "model": self._model,
+            "system": [{"type": "text", "text": system.content, **_CACHED}],
+            "messages": _messages(rest),
+            "max_tokens": self._habits.max_tokens or MAX_TOKENS,
+            "stream": True,
+        }
+        if system.tools:
+            sent["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+                for tool in system.tools
+            ]
+        raw = self._client.messages.with_raw_response.create(**{**sent, **self._params})
+        response = raw.http_response
+        self.streamed = "event-stream" in raw.http_response.headers.get("content-type", "")
+        heard = _Heard(on_text)
         try:
-            stream = self._client.messages.create(
-                model=self._model,
-                system="\n\n".join(m.content for m in messages if m.role == "system"),
-                messages=[{"role": m.role, "content": m.content} for m in messages if m.role != "system"],
-                tools=[tool],
-                tool_choice={"type": "tool", "name": _TOOL},
-                stream=True,
-                **self._params,
-            )
-        except TypeError as error:
-            raise ModelRefused(f"The model's settings do not fit: {said(error)}.") from error
-        with stream:
-            for event in stream:
-                match event.type:
-                    case "message_start":
-                        started = count(event.message.usage.input_tokens)
-                    case "content_block_delta" if event.delta.type == "input_json_delta":
-                        pieces.append(event.delta.partial_json)
-                        if on_text is not None:
-                            on_text(event.delta.partial_json)
-                    case "content_block_delta" if event.delta.type == "text_delta":
-                        spoken.append(event.delta.text)
-                    case "message_delta":
-                        ended = event.delta.stop_reason or ended
-                        output = count(event.usage.output_tokens)
-        text = "".join(pieces) or "".join(spoken)
-        return Reply(_whole(text, ended, self.name), Usage(started, output))
+            for event in objects_in(response, self._client):
+                heard.take(event)
+        finally:
+            response.close()
+        return heard.reply(self.name)
 
 
-def _whole(text: str, ended: str | None, name: str) -> str:
-    match ended:
-        case "tool_use" | "end_turn" | "stop_sequence":
-            return text
-        case "max_tokens":
-            raise ModelReplyWrong(f"The reply of {name} was cut at its length limit.")
-        case "refusal":
+@dataclass(slots=True)
+class _Heard:
+    """What came of a reply so far, block by block."""
+
+    on_text: OnText | None
+    blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
+    usage: dict[str, Any] = field(default_factory=dict)
+    ended: str = ""
+    is_over: bool = False
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take one event, or a whole reply of a server that does not stream."""
+        match event.get("type"):
+            case "message_start":
+                self.usage |= event.get("message", {}).get("usage") or {}
+            case "message":
+                for number, block in enumerate(event.get("content") or ()):
+                    self._begin(number, block)
+                self.usage |= event.get("usage") or {}
+                self.ended, self.is_over = str(event.get("stop_reason") or ""), True
+            case "content_block_start":
+                self._begin(event["index"], event["content_block"])
+            case "content_block_delta":
+                self._more(self.blocks.setdefault(event["index"], {"type": "text"}), event["delta"])
+            case "message_delta":
+                self.ended = str(event.get("delta", {}).get("stop_reason") or self.ended)
+                self.usage |= {key: value for key, value in (event.get("usage") or {}).items() if value}
+            case "message_stop":
+                self.is_over = True
+
+    def _begin(self, number: int, block: Mapping[str, Any]) -> None:
+        self.blocks[number] = dict(block)
+        if block.get("type") == "text" and block.get("text") and self.on_text:
+            self.on_text(block["text"])
+
+    def _more(self, block: dict[str, Any], delta: Mapping[str, Any]) -> None:
+        match delta.get("type"):
+            case "text_delta":
+                block["text"] = block.get("text", "") + delta["text"]
+                if self.on_text is not None:
+                    self.on_text(delta["text"])
+            case "input_json_delta":
+                block["written"] = block.get("written", "") + delta["partial_json"]
+            case "thinking_delta":
+                block["thinking"] = block.get("thinking", "") + delta["thinking"]
+            case "signature_delta":
+                block["signature"] = block.get("signature", "") + delta["signature"]
+
+    def reply(self, name: str) -> Reply:
+        """Return the whole reply, or raise what it says of itself."""
+        if self.ended == "refusal":
             raise ModelRefused(f"{name} refuses this request.")
-    raise ModelUnavailable(f"The reply of {name} broke off in the middle.")
+        if not self.is_over and not self.ended:
+            raise ModelUnavailable(f"The reply of {name} broke off in the middle.")
+        blocks = [self.blocks[number] for number in sorted(self.blocks)]
+        calls = tuple(
+            ToolCall(
+                str(block.get("id")),
+                str(block.get("name")),
+                block.get("written") or json.dumps(block.get("input") or {}),
+            )
+            for block in blocks
+            if block.get("type") == "tool_use"
+        )
+        thoughts = tuple(block for block in blocks if "thinking" in str(block.get("type")))
+        text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
+        usage = self.usage
+        cached = count(usage.get("cache_read_input_tokens"))
+        given = count(usage.get("input_tokens")) + cached + count(usage.get("cache_creation_input_tokens"))
+        cut = self.ended in {"max_tokens", "model_context_window_exceeded"}
+        return Reply(text, Usage(given, count(usage.get("output_tokens")), cached), calls, cut, thoughts)
+
+
+def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the messages in Anthropic's form, the last block marked as the end of what is worth caching."""
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        if not found or found[-1]["role"] != role:
+            found.append({"role": role, "content": []})
+        found[-1]["content"] += _blocks(message)
+    if found and found[-1]["content"]:
+        found[-1]["content"][-1] = {**found[-1]["content"][-1], **_CACHED}
+    return found
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        return [{"type": "tool_result", "tool_use_id": message.call_id, "content": message.content}]
+    blocks = list(message.blocks)
+    if message.content.strip():
+        blocks.append({"type": "text", "text": message.content})
+    for call in message.calls:
+        try:
+            given = json.loads(call.arguments or "{}")
+        except ValueError:
+            given = {}
+        arguments = given if isinstance(given, dict) else {}
+        blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": arguments})
+    return blocks
 
 
 def connect(model: str, *, make: Callable[..., Any] = anthropic.Anthropic, **params: Any) -> AnthropicModel:
-    """A model by name; ``base_url`` and ``timeout`` are the client's, the rest goes with each request."""
+    """Return a model by name; ``base_url`` and ``timeout`` are the client's, the rest goes along."""
     own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
     try:
         client = make(**own)

@@ -1,4 +1,4 @@
-"""What a model is to an agent: messages and a schema in, one reply out."""
+"""What a model is to an agent: a conversation in, one reply out."""
 
 from __future__ import annotations
 
@@ -7,42 +7,77 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
+# How actions are carried: as the provider's own tool calls, or as one JSON object in the text.
+Wire = Literal["tools", "json"]
 # Takes pieces of the reply as they come.
 OnText = Callable[[str], None]
 
 
-class Message(Struct, frozen=True):
-    """One message of a conversation."""
+class Tool(Struct, frozen=True):
+    """A tool that a model may call: its name, when to use it, and the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ToolCall(Struct, frozen=True):
+    """A call as a model wrote it; ``arguments`` is JSON, or what the model took for it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(Struct, frozen=True, omit_defaults=True):
+    """One message of a conversation.
+
+    ``tools`` belong to the system message, ``calls`` to the assistant's. ``call_id`` names the call that a
+    tool's message answers. ``blocks`` are parts of a reply that its provider wants back unchanged.
+    """
 
     role: Role
     content: str
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    tools: tuple[Tool, ...] = ()
+    blocks: tuple[dict[str, Any], ...] = ()
 
 
 class Usage(Struct, frozen=True):
-    """What a reply cost, in tokens; 0 where a model does not count."""
+    """What a reply cost, in tokens; 0 if a model does not count. ``cached`` is a part of the input."""
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """The two together."""
-        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
+        """Return the sum of two."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+        )
 
 
-class Reply(Struct, frozen=True):
-    """The whole text of a reply, and what it cost."""
+class Reply(Struct, frozen=True, omit_defaults=True):
+    """A reply: its text, the calls in it, and what it cost. ``cut`` says that its length limit ended it."""
 
     text: str
     usage: Usage = Usage()
+    calls: tuple[ToolCall, ...] = ()
+    cut: bool = False
+    blocks: tuple[dict[str, Any], ...] = ()
 
 
 class Model(Protocol):
     """Decides what to do next.
 
-    ``reply`` returns the whole reply, or raises ``ModelUnavailable``, ``ModelRefused`` or
-    ``ModelReplyWrong``. Where ``on_text`` is given it may be called with pieces on the way; joined, they are
-    the text of the reply.
+    ``reply`` returns the whole reply, or raises ``ModelUnavailable``, ``ModelRefused``, ``ModelOverflow`` or
+    ``ModelReplyWrong``. If ``on_text`` is given, it may be called with pieces on the way; joined, they are
+    the text of the reply. A model that takes native tool calls has an attribute ``wire`` with the value
+    ``"tools"``; it raises ``ToolsUnsupported`` if its server turns out not to know them.
     """
 
     name: str
@@ -50,5 +85,21 @@ class Model(Protocol):
     def reply(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
-        """Answer the last message with one JSON object of this schema."""
+        """Answer the last message: with calls of the tools, or with a JSON object of this schema."""
         ...
+
+
+def needs_ranking(model: Model) -> bool:
+    """Return whether a model chooses by what search found, and not by reading the catalogue."""
+    return bool(getattr(model, "needs_ranking", False))
+
+
+def wire_of(model: Model) -> Wire:
+    """Return how a model's actions are carried.
+
+    >>> from vademecum import models
+    >>> wire_of(models.offline())
+    'json'
+    """
+    found: Wire = getattr(model, "wire", "json")
+    return found

@@ -3,87 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused
 from vademecum.files import read_capped
 from vademecum.models.base import Model
-from vademecum.nearest import meant, nearest
 
 MAX_CASE_BYTES = 16 * 1024 * 1024
-KINDS = ("offline", "mock", "openai", "azure", "anthropic", "bedrock", "vertex", "scripted", "recorded")
 
 
-def choose_model(wanted: str, params: Mapping[str, Any] | None = None) -> Model:
-    """The model of that name.
+def choose_model(
+    wanted: str, params: Mapping[str, Any] | None = None, *, context: Context | None = None
+) -> Model:
+    """Return the model of that name.
 
     >>> choose_model("offline").name
     'offline'
     """
-    kind, name = kind_and_name(wanted)
     given = dict(params or {})
+    kind, _, name = wanted.partition(":")
     if kind == "mock" and (turns := given.get("turns")):
-        from vademecum.models.by_script import Scripted  # noqa: PLC0415
+        from vademecum.models.scripted_model import Scripted  # noqa: PLC0415
 
-        return Scripted(turns)
+        return Scripted(turns, wire=given.get("protocol", "json"))
     if kind in {"offline", "mock"}:
-        from vademecum.models.by_rules import Offline  # noqa: PLC0415 - each when it is asked for
+        from vademecum.models.offline_model import Offline  # noqa: PLC0415 - each when it is asked for
 
         return Offline()
-    if kind == "scripted":
+    if kind == "scripted" and name:
         return _scripted(Path(name))
-    if kind == "recorded":
-        from vademecum.models.on_tape import Recorded  # noqa: PLC0415
+    if kind == "recorded" and name:
+        from vademecum.models.recorded_model import Recorded  # noqa: PLC0415
 
         return Recorded(Path(name), mode="strict")
-    return _by_sdk(kind, name, given)
+    return _by_sdk(wanted, given, context or Context.current())
 
 
-def kind_and_name(wanted: str) -> tuple[str, str]:
-    """What was typed, taken apart.
+def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
+    from vademecum.models.services import kind_and_name, require_key, services_of  # noqa: PLC0415
+    from vademecum.models.wire import Remembered  # noqa: PLC0415
 
-    >>> kind_and_name("openai:gpt-5")
-    ('openai', 'gpt-5')
-    """
-    kind, _, name = wanted.partition(":")
-    if kind not in KINDS:
-        hint = meant(nearest(kind, KINDS), otherwise=f"there are {', '.join(KINDS)}.")
-        raise ConfigError(f"There is no kind of model {kind!r}: {hint}")
-    if not name and kind not in {"offline", "mock"}:
-        raise ConfigError(f"Which model of {kind!r}? Write it as {kind}:NAME.")
-    return kind, name
-
-
-def _by_sdk(kind: str, name: str, params: dict[str, Any]) -> Model:
-    extra = "openai" if kind in {"openai", "azure"} else "anthropic"
+    services = services_of(context)
+    kind, name = kind_and_name(wanted, services)
+    service = services[kind]
     try:
-        if extra == "openai":
-            import openai  # noqa: PLC0415
+        if service.package == "openai":
+            import openai as sdk  # noqa: PLC0415
 
             from vademecum.models import openai_sdk as ours  # noqa: PLC0415
+        else:
+            import anthropic as sdk  # type: ignore[no-redef]  # noqa: PLC0415
 
-            make = openai.AzureOpenAI if kind == "azure" else openai.OpenAI
-            return ours.connect(name, make=make, **params)
-        import anthropic  # noqa: PLC0415
-
-        from vademecum.models import anthropic_sdk as theirs  # noqa: PLC0415
-
-        clients = {"bedrock": "AnthropicBedrock", "vertex": "AnthropicVertex"}
-        return theirs.connect(name, make=getattr(anthropic, clients.get(kind, "Anthropic")), **params)
+            from vademecum.models import anthropic_sdk as ours  # type: ignore[no-redef]  # noqa: PLC0415
     except ImportError as error:
-        advice = f"pip install 'vademecum[{extra}]'"
-        raise ConfigError(f"The model {kind}:{name} needs a package that is not here: {advice}.") from error
+        advice = f"pip install 'vademecum[{service.package}]'"
+        raise ConfigError(f"The model {wanted} needs a package that is not here: {advice}.") from error
+    if service.package == "openai":
+        params.setdefault("name", wanted)
+        if service.structure:
+            params.setdefault("structure", service.structure)
+    address = service.address_in(context.env, params)
+    if address and kind not in {"azure", "bedrock", "vertex"}:
+        params["base_url"] = address
+    make = partial(getattr(sdk, service.client), **require_key(service, context))
+    return ours.connect(name, make=make, remembered=Remembered.at(context), **params)
 
 
 def _scripted(file: Path) -> Model:
-    from vademecum.models.by_script import Scripted  # noqa: PLC0415
+    from vademecum.models.scripted_model import Scripted  # noqa: PLC0415
 
     try:
         found = msgspec.json.decode(read_capped(file, cap=MAX_CASE_BYTES))
         turns = found if isinstance(found, list) else found.get("turns") or found["mock"]["turns"]
         return Scripted(turns)
     except (OSError, FileRefused, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ConfigError(f"{file} holds no turns for a scripted model ({error}): write a list.") from error
+        raise ConfigError(f"{file} has no turns for a scripted model ({error}): write a list.") from error

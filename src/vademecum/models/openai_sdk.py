@@ -1,100 +1,327 @@
-"""Models behind the OpenAI protocol, by the official SDK: OpenAI, Azure, vLLM, Ollama, llama.cpp."""
+"""Models behind the OpenAI protocol, by the official SDK: OpenAI, Azure, and every compatible server."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import openai
+from msgspec import structs
 
-from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
-from vademecum.models.base import Message, OnText, Reply, Usage
-from vademecum.models.wire import count, said, translated
+from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable, ToolsUnsupported
+from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
+from vademecum.models.wire import (
+    TOO_LONG,
+    Habits,
+    Remembered,
+    Structure,
+    context_length,
+    count,
+    objects_in,
+    said,
+    server_of,
+    translated,
+)
 
-Structure = Literal["auto", "json_schema", "json_object", "text"]
+Protocol = Literal["auto", "tools", "json"]
 
-# What a server offers is found out by asking: the most first, then less.
-_LADDER: tuple[Structure, ...] = ("json_schema", "json_object", "text")
+_OPEN, _CLOSE = "<think>", "</think>"
+_IN_TEXT = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+# What to give up if a server's refusal names it, and in which order if it names nothing.
+_NAMED = {
+    "usage": re.compile(r"stream_options|include_usage", re.IGNORECASE),
+    "strict": re.compile(r"strict", re.IGNORECASE),
+    "structure": re.compile(r"response_format|json_schema|json_object|grammar|structured", re.IGNORECASE),
+    "tools": re.compile(r"tool|function", re.IGNORECASE),
+    "system": re.compile(r"system role|role.{0,20}system|system message", re.IGNORECASE),
+    "stream": re.compile(r"stream", re.IGNORECASE),
+}
+_REFUSING = frozenset({400, 404, 405, 415, 422, 501})
+_UNNAMED = frozenset({400, 422})
 
 
 class OpenAIModel:
-    """One model of one server. The SDK reads the key from the environment; it is written nowhere."""
+    """One model of one server. The key is the environment's or a kept secret; it is written nowhere."""
 
-    def __init__(self, model: str, client: Any, *, structure: Structure = "auto", **params: Any) -> None:
-        self.name = f"openai:{model}"
+    def __init__(  # noqa: PLR0913 - what there is to say about a model
+        self,
+        model: str,
+        client: Any,
+        *,
+        name: str = "",
+        protocol: Protocol = "auto",
+        structure: Structure | Literal["auto"] = "auto",
+        remembered: Remembered | None = None,
+        **params: Any,
+    ) -> None:
+        self.name = name or f"openai:{model}"
         self._model = model
         self._client = client.with_options(max_retries=0)  # the loop waits and asks again, on the record
-        self._steps = list(_LADDER if structure == "auto" else (structure,))
+        self._remembered = remembered or Remembered(None)
+        self._server = f"{client.base_url} {model}"
+        self._habits = self._remembered.get(self._server)
+        if protocol != "auto":
+            self._habits = structs.replace(self._habits, tools=protocol == "tools")
+        if structure != "auto":
+            self._habits = structs.replace(self._habits, structure=structure)
+        self._may_drop_tools = protocol == "auto"
         self._params = params
+        self.streamed = False
+
+    def context_length(self) -> int | None:
+        """Return how many tokens the model reads, if its server tells."""
+        return context_length(self._client, "/models", self._model)
+
+    @property
+    def wire(self) -> Wire:
+        """How this server carries actions, as far as is known."""
+        return "tools" if self._habits.tools else "json"
 
     def reply(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
-        """Ask once; a server that does not know a form of structured output is asked without it."""
+        """Ask once; what the server does not know is left out, and it is asked in the next simpler way."""
+        first: Exception | None = None
+        habits = self._habits
         while True:
             try:
                 with translated(openai, self._client):
-                    return self._streamed(messages, schema, on_text or _nowhere)
-            except _StructureRefused:
-                self._steps.pop(0)
+                    found = self._asked(messages, schema, habits, on_text or _nowhere)
+            except _Refused as refusal:
+                first = first or refusal.error
+                simpler = self._simpler(habits, refusal.error, messages, schema)
+                if simpler is None:
+                    with translated(openai, self._client):
+                        raise first from None
+                if habits.tools and not simpler.tools:
+                    self._learn(simpler)
+                    words = said(refusal.error, self._client)
+                    raise ToolsUnsupported(f"{server_of(self._client)} takes no tools: {words}") from refusal
+                habits = simpler
+                continue
+            if habits != self._habits:
+                self._learn(habits)
+            return found
 
-    def _streamed(self, messages: Sequence[Message], schema: Mapping[str, Any], on_text: OnText) -> Reply:
-        pieces: list[str] = []
-        usage, ended = Usage(), None
+    def _learn(self, habits: Habits) -> None:
+        self._habits = habits
+        self._remembered.keep(self._server, habits)
+
+    def _simpler(
+        self, habits: Habits, error: Exception, messages: Sequence[Message], schema: Mapping[str, Any]
+    ) -> Habits | None:
+        """Return the next simpler way to ask after a refusal, or ``None`` if nothing is left to give up."""
+        native = bool(messages[0].tools) and habits.tools
+        used = {
+            "usage": habits.stream and habits.usage,
+            "strict": bool(schema) and habits.structure == "json_schema" and habits.strict,
+            "structure": bool(schema) and habits.structure != "text",
+            "tools": native and self._may_drop_tools,
+            "system": habits.system,
+            "stream": habits.stream,
+        }
+        words = str(error)
+        named = [part for part, sign in _NAMED.items() if used[part] and sign.search(words)]
+        if not named and getattr(error, "status_code", 0) in _UNNAMED:
+            named = [part for part in _NAMED if used[part] and part != "system"]
+        if not named:
+            return None
+        if named[0] == "structure":
+            less: Structure = "json_object" if habits.structure == "json_schema" else "text"
+            return structs.replace(habits, structure=less)
+        return structs.replace(habits, **{named[0]: False})
+
+    def _asked(
+        self, messages: Sequence[Message], schema: Mapping[str, Any], habits: Habits, on_text: OnText
+    ) -> Reply:
+        sent: dict[str, Any] = {"model": self._model, "messages": _messages(messages, habits)}
+        if habits.tools and messages[0].tools:
+            sent["tools"] = [_tool(tool) for tool in messages[0].tools]
+        elif schema:
+            sent |= _structured(schema, habits)
+        if habits.stream:
+            sent["stream"] = True
+            sent |= {"stream_options": {"include_usage": True}} if habits.usage else {}
         try:
-            stream = self._client.chat.completions.create(
-                model=self._model,
-                messages=[{"role": m.role, "content": m.content} for m in messages],
-                stream=True,
-                stream_options={"include_usage": True},
-                **self._structured(schema),
-                **self._params,
-            )
-        except TypeError as error:
-            raise ModelRefused(f"The model's settings do not fit: {said(error)}.") from error
-        except openai.BadRequestError as error:
-            if len(self._steps) > 1 and "response_format" in str(error):
-                raise _StructureRefused from error
+            raw = self._client.chat.completions.with_raw_response.create(**sent, **self._params)
+        except openai.APIStatusError as error:
+            if error.status_code in _REFUSING and not TOO_LONG.search(str(error)):
+                raise _Refused(error) from error
             raise
-        with stream:
-            for chunk in stream:
-                found = getattr(chunk, "usage", None)
-                if found is not None:
-                    usage = Usage(count(found.prompt_tokens), count(found.completion_tokens))
-                for choice in (getattr(chunk, "choices", None) or [])[:1]:
-                    delta = choice.delta
-                    if getattr(delta, "refusal", None):
-                        raise ModelRefused(f"{self.name} refuses: {delta.refusal}")
-                    text = getattr(delta, "content", None)
-                    if isinstance(text, str) and text:
-                        pieces.append(text)
-                        on_text(text)
-                    ended = choice.finish_reason or ended
-        return Reply(_whole("".join(pieces), ended, self.name), usage)
-
-    def _structured(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        match self._steps[0]:
-            case "json_schema":
-                wanted = {"name": "turn", "schema": dict(schema), "strict": False}
-                return {"response_format": {"type": "json_schema", "json_schema": wanted}}
-            case "json_object":
-                return {"response_format": {"type": "json_object"}}
-        return {}
+        self.streamed = "event-stream" in raw.http_response.headers.get("content-type", "")
+        heard = _Heard(on_text)
+        response = raw.http_response
+        try:
+            for each in objects_in(response, self._client):
+                heard.take(each)
+        finally:
+            response.close()
+        return heard.reply(self.name, native="tools" in sent)
 
 
-class _StructureRefused(Exception):
-    """The server does not know this form of structured output."""
+class _Refused(Exception):
+    """The server does not take a request of this form."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
-def _whole(text: str, ended: str | None, name: str) -> str:
-    match ended:
-        case "stop" | "tool_calls":
-            return text
-        case "length":
-            raise ModelReplyWrong(f"The reply of {name} was cut at its length limit.")
-        case "content_filter":
-            raise ModelRefused(f"{name} refuses: its content filter stopped the reply.")
-    raise ModelUnavailable(f"The reply of {name} broke off in the middle.")
+@dataclass(slots=True)
+class _Call:
+    id: str
+    name: str
+    arguments: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What came of a reply so far; thoughts in ``<think>`` are left out of its text."""
+
+    on_text: OnText
+    pieces: list[str] = field(default_factory=list)
+    calls: list[_Call] = field(default_factory=list)
+    by_index: dict[Any, _Call] = field(default_factory=dict)
+    usage: Usage = Usage()
+    ended: str = ""
+    refusal: str = ""
+    is_empty: bool = True
+    waiting: str | None = ""  # text that may yet be a thought; None once it is not
+
+    def take(self, chunk: Mapping[str, Any]) -> None:
+        """Take one event, or a whole reply."""
+        self.is_empty = False
+        usage = chunk.get("usage")
+        if isinstance(usage, dict):
+            details = usage.get("prompt_tokens_details") or {}
+            cached = count(details.get("cached_tokens")) or count(usage.get("prompt_cache_hit_tokens"))
+            self.usage = Usage(
+                count(usage.get("prompt_tokens")), count(usage.get("completion_tokens")), cached
+            )
+        choices = chunk.get("choices")
+        for choice in (choices if isinstance(choices, list) else [])[:1]:
+            said_ = choice.get("delta") or choice.get("message") or {}
+            self.refusal += str(said_.get("refusal") or "")
+            text = said_.get("content") or choice.get("text")
+            if isinstance(text, list):  # parts, as some servers have them
+                text = "".join(str(part.get("text") or "") for part in text if isinstance(part, dict))
+            if isinstance(text, str) and text:
+                self._text(text)
+            for place, call in enumerate(said_.get("tool_calls") or ()):
+                self._call(call.get("index", place), call.get("id"), call.get("function") or {})
+            if isinstance(said_.get("function_call"), dict):
+                self._call("function", None, said_["function_call"])
+            self.ended = str(choice.get("finish_reason") or self.ended)
+
+    def _call(self, index: Any, id_: Any, function: Mapping[str, Any]) -> None:
+        known = self.by_index.get(index)
+        name, arguments = function.get("name"), function.get("arguments")
+        if known is None or (id_ and name and known.id != id_):
+            known = _Call(str(id_ or f"call_{len(self.calls) + 1}"), "")
+            self.calls.append(known)
+            self.by_index[index] = known
+        known.name = known.name or str(name or "")
+        if arguments is not None:
+            known.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
+
+    def _text(self, text: str) -> None:
+        if self.waiting is None:
+            self._pass_on(text)
+            return
+        self.waiting += text
+        begun = self.waiting.lstrip()
+        if begun.startswith(_OPEN):
+            if _CLOSE in begun:
+                text, self.waiting = begun.partition(_CLOSE)[2].lstrip(), None
+                self._pass_on(text)
+        elif not _OPEN.startswith(begun):
+            text, self.waiting = self.waiting, None
+            self._pass_on(text)
+
+    def _pass_on(self, text: str) -> None:
+        if text:
+            self.pieces.append(text)
+            self.on_text(text)
+
+    def reply(self, name: str, *, native: bool) -> Reply:
+        """Return the whole reply, or raise what it says of itself."""
+        if self.is_empty:
+            raise ModelUnavailable(f"{name} sent an empty reply.")
+        if self.refusal or self.ended in {"content_filter", "sensitive"}:
+            raise ModelRefused(f"{name} refuses: {self.refusal or 'its content filter stopped the reply'}.")
+        if self.ended in {"error", "network_error", "abort"}:
+            raise ModelUnavailable(f"The reply of {name} broke off ({self.ended}).")
+        text = "".join(self.pieces)
+        if _CLOSE in text and _OPEN not in text:  # a template that opens the thought itself
+            text = text.rpartition(_CLOSE)[2].lstrip()
+        calls = tuple(ToolCall(call.id, call.name, "".join(call.arguments)) for call in self.calls)
+        cut = self.ended in {"length", "max_tokens", "model_length"}
+        if native and not calls and "<tool_call>" in text:
+            calls = _calls_in(text)
+            text = text.partition("<tool_call>")[0].rstrip() if calls else text
+        if not text and not calls and not cut and not self.ended and self.waiting is None:
+            raise ModelReplyWrong(f"The reply of {name} has neither text nor calls.")
+        return Reply(text, self.usage, calls, cut)
+
+
+def _calls_in(text: str) -> tuple[ToolCall, ...]:
+    """Return the calls that a model wrote into its text because its server did not translate them."""
+    found = []
+    for number, written in enumerate(_IN_TEXT.findall(text), 1):
+        try:
+            call = json.loads(written)
+            found.append(
+                ToolCall(f"call_{number}", str(call["name"]), json.dumps(call.get("arguments") or {}))
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return ()
+    return tuple(found)
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        match message.role:
+            case "assistant" if message.calls:
+                calls = [
+                    {
+                        "id": call.id,
+                        "type": "function",
+                        "function": {"name": call.name, "arguments": call.arguments or "{}"},
+                    }
+                    for call in message.calls
+                ]
+                found.append({"role": "assistant", "content": message.content or None, "tool_calls": calls})
+            case "tool":
+                found.append({"role": "tool", "tool_call_id": message.call_id, "content": message.content})
+            case role:
+                found.append({"role": role, "content": message.content})
+    if not habits.system and found[0]["role"] == "system":
+        first, *rest = found
+        if rest and rest[0]["role"] == "user":
+            rest[0] = {"role": "user", "content": f"{first['content']}\n\n{rest[0]['content']}"}
+            return rest
+        return [{**first, "role": "user"}, *rest]
+    return found
+
+
+def _structured(schema: Mapping[str, Any], habits: Habits) -> dict[str, Any]:
+    match habits.structure:
+        case "json_schema":
+            wanted: dict[str, Any] = {"name": "turn", "schema": dict(schema)}
+            wanted |= {"strict": False} if habits.strict else {}
+            return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+        case "json_object":
+            return {"response_format": {"type": "json_object"}}
+    return {}
 
 
 def _nowhere(text: str) -> None:
@@ -102,11 +329,10 @@ def _nowhere(text: str) -> None:
 
 
 def connect(model: str, *, make: Callable[..., Any] = openai.OpenAI, **params: Any) -> OpenAIModel:
-    """A model of a server; ``base_url`` and ``timeout`` are the client's, the rest goes with each request."""
-    own = {key: params.pop(key) for key in ("base_url", "timeout", "structure") if key in params}
-    structure = own.pop("structure", "auto")
+    """Return a model of a server; ``base_url`` and ``timeout`` are the client's, the rest goes along."""
+    own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
     try:
         client = make(**own)
     except openai.OpenAIError as error:
         raise ModelRefused(f"The model cannot be used: {said(error)}") from error
-    return OpenAIModel(model, client, structure=structure, **params)
+    return OpenAIModel(model, client, **params)

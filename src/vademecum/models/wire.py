@@ -1,19 +1,126 @@
-"""What both SDKs have in common: how long a server asks to wait, and errors of the line itself."""
+"""What both wires have in common: reading a reply as it comes, faults in our words, what a server takes."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
-from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
+import msgspec
+from msgspec import Struct
 
-TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
+from vademecum.context import Context
+from vademecum.errors import (
+    ModelFailed,
+    ModelOverflow,
+    ModelRefused,
+    ModelReplyWrong,
+    ModelUnavailable,
+    VademecumError,
+)
+from vademecum.files import read_capped, write_atomic
+from vademecum.masking import Secrets
+
+SERVER_ERROR = 500
+MAX_REMEMBERED_BYTES = 1024 * 1024
+REMEMBERED_SECONDS = 7 * 86_400  # servers are upgraded
+_BUSY_CODES = frozenset({408, 409, 425, 429})
+TOO_LONG = re.compile(
+    r"context.?(?:length|window|size)|maximum context|prompt is too long|input is too long|too many tokens"
+    r"|reduce the length|exceeds? the (?:available |model'?s? )?context|输入(?:长度)?(?:过|太|超)长|上下文",
+    re.IGNORECASE,
+)
+_BUSY = re.compile(
+    r"overload|rate.?limit|too many requests|try again|temporar|unavailable|capacity|timed? ?out"
+    r"|server.?error|api_error|internal error|busy|繁忙|限流",
+    re.IGNORECASE,
+)
+_NO_MONEY = re.compile(r"insufficient.?(?:quota|balance|credit)|billing|余额不足|欠费", re.IGNORECASE)
+
+Structure = Literal["json_schema", "json_object", "text"]
+
+
+class Habits(Struct, frozen=True):
+    """What one server takes for one model; found out by asking for the most first, then for less."""
+
+    tools: bool = True
+    stream: bool = True
+    usage: bool = True
+    strict: bool = True
+    structure: Structure = "json_schema"
+    system: bool = True
+    max_tokens: int = 0
+    seen: float = 0.0
+
+
+@dataclass(slots=True)
+class Remembered:
+    """What servers take, kept in the cache between processes."""
+
+    file: Path | None
+    _known: dict[str, Habits] | None = field(default=None, init=False)
+
+    @classmethod
+    def at(cls, context: Context) -> Remembered:
+        """Return what is remembered for this user."""
+        directory = context.cache_directory()
+        return cls(None if directory is None else directory / "models.json")
+
+    def get(self, server: str, clock: float | None = None) -> Habits:
+        """Return the habits of a server, the richest ones if it is not known."""
+        found = self._read().get(server)
+        now = time.time() if clock is None else clock
+        return found if found is not None and now - found.seen < REMEMBERED_SECONDS else Habits()
+
+    def keep(self, server: str, habits: Habits) -> None:
+        """Remember the habits of a server; a cache that cannot be written is no fault."""
+        known = self._read() | {server: msgspec.structs.replace(habits, seen=time.time())}
+        self._known = known
+        if self.file is not None:
+            with contextlib.suppress(OSError, VademecumError):
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(self.file, msgspec.json.encode(known))
+
+    def _read(self) -> dict[str, Habits]:
+        if self._known is None:
+            self._known = {}
+            if self.file is not None:
+                with contextlib.suppress(OSError, VademecumError, msgspec.DecodeError):
+                    data = read_capped(self.file, cap=MAX_REMEMBERED_BYTES)
+                    self._known = msgspec.json.decode(data, type=dict[str, Habits])
+        return self._known
+
+
+def fault(
+    words: str, *, server: str, status: int = 200, headers: Mapping[str, str] | None = None
+) -> ModelFailed:
+    """Return what a server's error means for a run.
+
+    >>> type(fault("prompt is too long: 9 > 8", server="s", status=400)).__name__
+    'ModelOverflow'
+    >>> type(fault("overloaded_error", server="s")).__name__
+    'ModelUnavailable'
+    """
+    told = f"{server} refuses ({status}): {words}"
+    if status == 413 or (status < SERVER_ERROR and status != 429 and TOO_LONG.search(words)):
+        return ModelOverflow(f"{told}. The conversation is too long for the model.")
+    if _NO_MONEY.search(words):
+        return ModelRefused(f"{told}. Check the account.")
+    if status in _BUSY_CODES or status >= SERVER_ERROR or (status == 200 and _BUSY.search(words)):
+        return ModelUnavailable(
+            f"{server} cannot answer now ({status}): {words}.", wait=asked_wait(headers or {})
+        )
+    return ModelRefused(f"{told}. Check key, model and address.")
 
 
 def asked_wait(headers: Mapping[str, str]) -> float | None:
-    """The seconds in ``Retry-After``, if it has any.
+    """Return the seconds in ``Retry-After``, if it has any.
 
     >>> asked_wait({"retry-after": "1.5"}), asked_wait({}), asked_wait({"retry-after": "soon"})
     (1.5, None, None)
@@ -23,49 +130,107 @@ def asked_wait(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def is_of_the_line(error: Exception) -> bool:
-    """Whether an error comes from the HTTP client below an SDK, which may bring its own.
-
-    >>> import httpx
-    >>> is_of_the_line(httpx.ReadError("cut")), is_of_the_line(ValueError())
-    (True, False)
-    """
-    return type(error).__module__.partition(".")[0].startswith(("httpx", "httpcore", "h11"))
-
-
 def count(tokens: object) -> int:
-    """A number of tokens as a server gave it; 0 where it is none."""
+    """Return a number of tokens as a server gave it, 0 if it is not a number."""
     return tokens if isinstance(tokens, int) else 0
 
 
-def said(error: Exception) -> str:
-    """An error's words on one line, not too many of them."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
+def said(error: Exception | str, client: Any = None) -> str:
+    """Return an error's words on one line, not too many of them, without the key of the client."""
+    secrets = Secrets({})
+    keys = (getattr(client, name, None) for name in ("api_key", "auth_token", "_azure_ad_token"))
+    secrets.add(key for key in keys if isinstance(key, str) and key)
+    words = " ".join(str(error).split())
+    return secrets.mask_values(words)[:400] or type(error).__name__
+
+
+def server_of(client: Any) -> str:
+    """Return how messages name the server of a client."""
+    return f"The model's server ({client.base_url})"
+
+
+def context_length(client: Any, path: str, model: str) -> int | None:
+    """Return how many tokens a model reads, if its server tells that in its list of models."""
+    try:
+        listed = client.get(path, cast_to=object)
+        rows = listed.get("data") or listed.get("models") or []
+        (row,) = [each for each in rows if model in (each.get("id"), each.get("name"))]
+    except Exception:  # noqa: BLE001 - a server that tells nothing is no fault, whatever it does instead
+        return None
+    known = ("context_length", "max_model_len", "max_context_length", "context_window", "max_input_tokens")
+    meta = row.get("meta") if isinstance(row.get("meta"), dict) else {}
+    found = [row.get(key) for key in known] + [meta.get("n_ctx"), meta.get("n_ctx_train")]
+    return next((each for each in found if isinstance(each, int) and each > 0), None)
+
+
+def objects_in(response: Any, client: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a reply: events as they come, or the one body of a server that does not stream."""
+    kind = response.headers.get("content-type", "")
+    if "event-stream" not in kind:
+        body = response.read()
+        try:
+            found = json.loads(body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            lines = body.decode("utf-8", "replace").splitlines()
+            if not any(line.startswith("data:") for line in lines):
+                raise ModelReplyWrong(
+                    f"The answer of {client.base_url} is not a reply of a model: check the address."
+                )
+            yield from _events(lines, client)
+            return
+        yield _faultless(found, client)
+        return
+    yield from _events(response.iter_lines(), client)
+
+
+def _events(lines: Any, client: Any) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        data = line.removeprefix("data:").strip()
+        if not line.startswith("data:") or not data:
+            continue
+        if data == "[DONE]":
+            return
+        try:
+            found = json.loads(data)
+        except ValueError as error:
+            raise ModelUnavailable(f"{server_of(client)} sent an event that is not JSON.") from error
+        if isinstance(found, dict):
+            yield _faultless(found, client)
+
+
+def _faultless(found: dict[str, Any], client: Any) -> dict[str, Any]:
+    """Return an object of a reply, or raise the error that it is."""
+    error = found.get("error")
+    if not error and found.get("type") != "error" and found.get("object") != "error":
+        return found
+    error = error or found
+    words = json.dumps(error, ensure_ascii=False) if isinstance(error, dict) else str(error)
+    code = error.get("code") if isinstance(error, dict) else None
+    status = code if isinstance(code, int) and code >= 400 else 200
+    raise fault(said(words, client), server=server_of(client), status=status)
 
 
 @contextmanager
 def translated(sdk: Any, client: Any) -> Iterator[None]:
     """Say in our words what one of the two SDKs raises; they have the same names for it."""
-    server = f"The model's server ({client.base_url})"
+    server = server_of(client)
     try:
         yield
-    except sdk.APIResponseValidationError as error:
-        raise ModelReplyWrong(f"The server's answer is no reply of a model: {said(error)}.") from error
+    except (VademecumError, KeyboardInterrupt):
+        raise
     except sdk.APIStatusError as error:
-        code = error.status_code
-        if code == TOO_MANY_REQUESTS or code >= SERVER_ERROR:
-            raise ModelUnavailable(
-                f"{server} cannot answer now ({code}): {said(error)}.",
-                wait=asked_wait(error.response.headers),
-            ) from error
-        raise ModelRefused(
-            f"{server} refuses ({code}): {said(error)}. Check key, model and address."
-        ) from error
+        headers = error.response.headers
+        raise fault(said(error, client), server=server, status=error.status_code, headers=headers) from error
     except sdk.APIConnectionError as error:
-        raise ModelUnavailable(f"{server} cannot be reached ({said(error)}).") from error
-    except (sdk.APIError, ValueError, TypeError, AttributeError) as error:
-        raise ModelReplyWrong(f"The server's answer is no reply of a model: {said(error)}.") from error
+        raise ModelUnavailable(f"{server} cannot be reached ({said(error, client)}).") from error
+    except TypeError as error:
+        raise ModelRefused(f"The model's settings do not fit: {said(error)}.") from error
+    except (sdk.APIError, ValueError, AttributeError) as error:
+        raise ModelReplyWrong(f"The answer is not a reply of a model: {said(error, client)}.") from error
     except Exception as error:
-        if not is_of_the_line(error):
+        # The HTTP client below an SDK may bring its own errors.
+        if not type(error).__module__.partition(".")[0].startswith(("httpx", "httpcore", "h11")):
             raise
-        raise ModelUnavailable(f"{server} broke off ({said(error)}).") from error
+        raise ModelUnavailable(f"{server} broke off ({said(error, client)}).") from error

@@ -1,1 +1,1 @@
-"""Archive ↔ root: skills that arrive whole, or not at all."""
+"""Skills between machines: fetch, check, install, lock, sign, publish and link them."""

@@ -1,23 +1,28 @@
-"""A skill's directory → its files as they are packed, installed and verified, and their digest."""
+"""A skill's directory → its files, their digest, and how they differ from others."""
 
 from __future__ import annotations
 
+import difflib
 import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, structs
 
 from vademecum.errors import PackRefused
-from vademecum.packs.names import objection
+from vademecum.packs.sources.entry_names import objection
 
 MAX_FILES = 10_000
 MAX_SKILL_BYTES = 512 * 1024 * 1024
+MAX_COMPARED_BYTES = 1024 * 1024
+MAX_DIFF_LINES = 400
 
+# What interpreters and desktops leave behind: not an edit that anybody made.
+_CACHES = frozenset({"__pycache__", ".DS_Store"})
 _JUNK_DIRECTORIES = frozenset({"__pycache__", "node_modules"})
 # Git runs commands that a repository's configuration names, and `.git` can be a file that leads to one.
 _GIT = frozenset({".git", "git~1"})
@@ -29,7 +34,7 @@ _CHUNK = 256 * 1024
 
 
 class SkillFile(Struct, frozen=True, order=True):
-    """One file of a skill: where, what, how large, and whether it can be executed."""
+    """One file of a skill: its path, digest and size, and whether it can be executed."""
 
     path: str
     sha256: str
@@ -37,12 +42,12 @@ class SkillFile(Struct, frozen=True, order=True):
     executable: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As manifests and lock files have it."""
+        """Return it as manifests and lock files have it."""
         return structs.asdict(self)
 
 
 def check_packable(directory: Path, files: Iterable[SkillFile]) -> None:
-    """Refuse what could be packed here and not be installed elsewhere."""
+    """Refuse files that could be packed here and not be installed elsewhere."""
     for file in files:
         reason = objection(file.path)
         if reason is not None:
@@ -50,7 +55,7 @@ def check_packable(directory: Path, files: Iterable[SkillFile]) -> None:
 
 
 def is_junk(path: str) -> bool:
-    """Whether a path in a skill is one that nobody would ship.
+    """Return whether a path in a skill is left out of packs.
 
     >>> [is_junk(path) for path in ("evals/a.json", "scripts/evals/a", "scripts/__pycache__/x.pyc")]
     [True, False, True]
@@ -66,13 +71,22 @@ def is_junk(path: str) -> bool:
     )
 
 
-def files_of(directory: Path) -> tuple[SkillFile, ...]:
-    """The files of a skill, sorted by the bytes of their paths, without what nobody would ship.
+def is_cache(path: str) -> bool:
+    """Return whether an interpreter or a desktop made a file by itself.
 
-    A link, a device or a name that is no text is refused: none of them arrives the same elsewhere.
+    >>> is_cache("scripts/__pycache__/x.pyc"), is_cache("evals/evals.json")
+    (True, False)
+    """
+    return not _CACHES.isdisjoint(path.split("/"))
+
+
+def files_of(directory: Path, *, every: bool = False) -> tuple[SkillFile, ...]:
+    """Return the files of a skill sorted by the bytes of their paths: those that are packed, or every one.
+
+    A link, a device or a name that is not text is refused: none of them arrives the same elsewhere.
     """
     base = str(directory)
-    found = [_described(base, relative) for relative in _walk(base, "")]
+    found = [_described(base, relative) for relative in _walk(base, "", every=every)]
     if len(found) > MAX_FILES or sum(file.size for file in found) > MAX_SKILL_BYTES:
         most = f"{MAX_FILES:,} files and {MAX_SKILL_BYTES:,} bytes"
         raise PackRefused(f"{directory} is too large for a skill: at most {most}.")
@@ -80,21 +94,67 @@ def files_of(directory: Path) -> tuple[SkillFile, ...]:
 
 
 def strays_in(directory: Path, known: Iterable[SkillFile]) -> list[str]:
-    """What lies in a skill's directory beside its files, and was not made by an interpreter or a desktop."""
+    """Return what is in a skill's directory beside these files, caches excepted."""
     files = {file.path for file in known}
-    found = []
-    for place, directories, names in os.walk(directory):
-        directories[:] = [name for name in directories if name != "__pycache__"]
-        links = [name for name in directories if os.path.islink(f"{place}/{name}")]
-        for name in (*names, *links):
-            relative = os.path.relpath(f"{place}/{name}", directory)
-            if relative not in files and name not in _JUNK_FILES:
-                found.append(relative)
-    return sorted(found)
+    walked = _walk(str(directory), "", every=True)
+    return sorted(path for path in walked if path not in files and not is_cache(path))
+
+
+def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> tuple[str, ...]:
+    """Return what was added, removed and changed, file by file.
+
+    >>> differences_of([SkillFile("a", "1", 1)], [SkillFile("a", "2", 1), SkillFile("b", "3", 1)])
+    ('added b', 'changed a')
+    """
+    old, new = ({file.path: file for file in files} for files in (then, now))
+    added = [f"added {path}" for path in new if path not in old]
+    removed = [f"removed {path}" for path in old if path not in new]
+    changed = [f"changed {path}" for path in new if path in old and new[path] != old[path]]
+    return tuple(sorted([*added, *removed, *changed]))
+
+
+def diff_of(old: Path, new: Path, *, signatures: Collection[str] = ()) -> list[str]:
+    """Return a unified diff of every file; what is not text, or too long, is only named."""
+    before, after = ({file.path: file for file in files_of(place, every=True)} for place in (old, new))
+    lines: list[str] = []
+    for path in sorted({*before, *after}):
+        was, now = before.get(path), after.get(path)
+        if was != now:
+            if was and now and path in signatures:
+                lines.append(f"{path} differs: it was signed again")
+                continue
+            lines += _file_diff(path, old if was else None, new if now else None)
+            if was and now and was.executable != now.executable:
+                lines.append(f"{path} {'became' if now.executable else 'is no longer'} executable")
+        if len(lines) > MAX_DIFF_LINES:
+            return [*lines[:MAX_DIFF_LINES], "… and more"]
+    return lines
+
+
+def _file_diff(path: str, old: Path | None, new: Path | None) -> Iterable[str]:
+    texts = [_lines(place / path) if place else [] for place in (old, new)]
+    if texts[0] is None or texts[1] is None or texts[0] == texts[1]:
+        verb = "differs" if old and new else "was added" if new else "was removed"
+        return (
+            []
+            if texts[0] == texts[1] != [] and old and new
+            else [f"{path} {verb}, and is not text or too long"]
+        )
+    names = [f"{side}/{path}" if place else "/dev/null" for side, place in (("a", old), ("b", new))]
+    return difflib.unified_diff(texts[0], texts[1], names[0], names[1], lineterm="", n=2)
+
+
+def _lines(file: Path) -> list[str] | None:
+    if file.stat().st_size > MAX_COMPARED_BYTES:
+        return None
+    try:
+        return file.read_bytes().decode().splitlines()
+    except UnicodeDecodeError:
+        return None
 
 
 def digest_of(files: Iterable[SkillFile]) -> str:
-    """The digest of a whole skill, as others compute it too; executable bits are outside of it.
+    """Return the digest of a whole skill, as other tools compute it; executable bits are not part of it.
 
     >>> digest_of([SkillFile("SKILL.md", "ab", 2)])[:19]
     'sha256:0f0567d026db'
@@ -105,15 +165,15 @@ def digest_of(files: Iterable[SkillFile]) -> str:
     return f"sha256:{whole.hexdigest()}"
 
 
-def _walk(base: str, place: str) -> Iterator[str]:
+def _walk(base: str, place: str, *, every: bool) -> Iterator[str]:
     with os.scandir(f"{base}/{place}") as listing:
         entries = list(listing)
     for entry in entries:
         relative = f"{place}{entry.name}"
         if entry.is_dir(follow_symlinks=False):
-            if not is_junk(f"{relative}/"):
-                yield from _walk(base, f"{relative}/")
-        elif not is_junk(relative):
+            if every or not is_junk(f"{relative}/"):
+                yield from _walk(base, f"{relative}/", every=every)
+        elif every or not is_junk(relative):
             yield relative
 
 
@@ -122,7 +182,7 @@ def _described(base: str, relative: str) -> SkillFile:
         relative.encode()
         descriptor = os.open(f"{base}/{relative}", _FLAGS)
     except UnicodeEncodeError as error:
-        raise PackRefused(f"{relative!r} in {base} has a name that is no text: rename it.") from error
+        raise PackRefused(f"{relative!r} in {base} has a name that is not text: rename it.") from error
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise PackRefused(
@@ -132,7 +192,7 @@ def _described(base: str, relative: str) -> SkillFile:
     try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
-            raise PackRefused(f"{relative!r} in {base} is no plain file: remove it.")
+            raise PackRefused(f"{relative!r} in {base} is not a plain file: remove it.")
         return SkillFile(relative, _digest(descriptor), about.st_size, bool(about.st_mode & stat.S_IXUSR))
     finally:
         os.close(descriptor)

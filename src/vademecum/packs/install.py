@@ -1,4 +1,4 @@
-"""Skills come to a shelf together or not at all; and the way back out."""
+"""Install skills together or not at all; uninstall and restore them."""
 
 from __future__ import annotations
 
@@ -7,114 +7,140 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from vademecum.errors import PackRefused
 from vademecum.nearest import meant, nearest
-from vademecum.packs.arrivals import Arrival, Change, Options, Reception, is_edited, refuse_edits
 from vademecum.packs.content import digest_of, files_of
-from vademecum.packs.fetching import Source
-from vademecum.packs.lock import HERE, Locked, read_lock, read_lock_file
-from vademecum.packs.shelf import Shelf, note_of
-from vademecum.packs.staging import Progress, silently
-from vademecum.packs.transaction import TRASH, is_plain_name
+from vademecum.packs.incoming import (
+    IncomingSkill,
+    Inspection,
+    Options,
+    SkillChange,
+    is_own_work,
+    refuse_edits,
+)
+from vademecum.packs.install_root import InstallRoot, note_of
+from vademecum.packs.lock import LOCAL, Locked, is_skill_path, read_lock, read_lock_file
+from vademecum.packs.sources.fetching import Source
+from vademecum.packs.transaction import TRASH
+from vademecum.packs.unpacking import Progress, silently
+from vademecum.packs.verifying import verdict_of
+
+
+class Installed(Struct, frozen=True):
+    """What an installation changed, or would change, and what of the sources it left out."""
+
+    changes: list[SkillChange]
+    left_out: list[str]
 
 
 def install(
-    sources: Source | Sequence[Source], shelf: Shelf, options: Options, *, progress: Progress = silently
-) -> list[Change]:
-    """Install the skills of all these sources, all or none; returns what changes, or would."""
+    sources: Source | Sequence[Source], where: InstallRoot, options: Options, *, progress: Progress = silently
+) -> Installed:
+    """Install the skills of all these sources, all or none."""
     listed = [sources] if isinstance(sources, Source) else list(sources)
     if options.dry_run:
-        with shelf.aside() as aside:
-            found = _arrivals(listed, Reception(shelf, options, read_lock(shelf.root), aside), progress)
-        return [arrival.change for arrival, _, _ in found]
-    with shelf.changing() as change:
-        found = _arrivals(listed, Reception(shelf, options, change.lock, change.staging), progress)
-        for arrival, source, staging in found:
-            name, locked = arrival.staged.name, arrival.locked(source)
-            if arrival.change.action == "same":
-                change.remember(name, locked)
+        with where.aside() as aside:
+            inspection = Inspection(where, options, read_lock(where.root), aside)
+            found, left_out = _inspected(listed, inspection, progress)
+        return Installed([skill.change for skill, _ in found], left_out)
+    with where.changing() as change:
+        inspection = Inspection(where, options, change.lock, change.staging)
+        found, left_out = _inspected(listed, inspection, progress)
+        for skill, source in found:
+            if skill.change.action == "same":
+                change.remember(skill.name, skill.locked(source))
             else:
-                edited = options.force and is_edited(name, shelf.root, change.lock)
-                change.put(name, locked, staging / name, keep_old=options.backup or edited)
+                edited = options.force and _is_somebodys(skill.name, where.root, inspection)
+                keep = options.backup or edited
+                change.put(skill.name, skill.locked(source), skill.place, keep_old=keep)
         change.commit()
-    for arrival, source, _ in found:
-        _keep(source, shelf, arrival)
-    return [arrival.change for arrival, _, _ in found]
+    for skill, source in found:
+        _keep(source, where, skill)
+    return Installed([skill.change for skill, _ in found], left_out)
 
 
-def _arrivals(
-    sources: list[Source], reception: Reception, progress: Progress
-) -> list[tuple[Arrival, Source, Path]]:
-    """All skills of all sources, each source staged in a place of its own."""
-    found: list[tuple[Arrival, Source, Path]] = []
+def _is_somebodys(name: str, root: Path, inspection: Inspection) -> bool:
+    lock = inspection.lock
+    return is_own_work(name, root, lock) or verdict_of(name, root, lock).is_edited
+
+
+def _inspected(
+    sources: list[Source], inspection: Inspection, progress: Progress
+) -> tuple[list[tuple[IncomingSkill, Source]], list[str]]:
+    """Inspect all skills of all sources, each source in a directory of its own."""
+    found: list[tuple[IncomingSkill, Source]] = []
+    left_out: list[str] = []
     seen: set[str] = set()
     for number, source in enumerate(sources):
-        staging = reception.staging / f".{number}"
-        for arrival in structs.replace(reception, staging=staging).arrivals(source, progress):
-            name = arrival.staged.name
-            if name in seen:
-                raise PackRefused(f"Two of these sources have a skill {name!r}: nothing was installed.")
-            seen.add(name)
-            found.append((arrival, source, staging))
-    return found
+        inside = structs.replace(inspection, staging=inspection.staging / f".{number}")
+        skills, remarks = inside.inspect(source, progress)
+        left_out += remarks
+        for skill in skills:
+            if skill.name in seen:
+                raise PackRefused(f"Two of these sources have a skill {skill.name!r}: nothing was installed.")
+            seen.add(skill.name)
+            found.append((skill, source))
+    return found, left_out
 
 
-def uninstall(names: Sequence[str], shelf: Shelf, *, purge: bool = False, force: bool = False) -> list[str]:
+def uninstall(
+    names: Sequence[str], where: InstallRoot, *, purge: bool = False, force: bool = False
+) -> list[str]:
     """Take skills out of a root: to the trash, or away."""
-    with shelf.changing() as change:
+    with where.changing() as change:
         for name in names:
-            shelf.place(name)
+            where.place(name)
             if not force:
-                refuse_edits(name, shelf.root, change.lock)
+                refuse_edits(name, where.root, change.lock)
             change.take_away(name, keep=not purge)
         change.commit()
     return list(names)
 
 
-def restore(name: str, shelf: Shelf) -> Path:
-    """Bring back the version of a skill that was put into the trash last, as it is to the last file."""
-    trash = shelf.root / TRASH / name
-    there = trash.iterdir() if is_plain_name(name) and trash.is_dir() else ()
+def restore(name: str, where: InstallRoot) -> Path:
+    """Bring back the version of a skill that was put into the trash last, with all its files."""
+    trash = where.root / TRASH / name
+    there = trash.iterdir() if is_skill_path(name) and trash.is_dir() else ()
     kept = sorted(place for place in there if place.is_dir() and not place.is_symlink())
     if not kept:
-        near = nearest(name, kept_names(shelf.root))
+        near = nearest(name, kept_names(where.root))
         hint = meant(near, otherwise="only what was uninstalled or replaced is.")
-        raise PackRefused(f"Nothing called {name!r} is kept in {shelf.root / TRASH}: {hint}", code="missing")
-    with shelf.changing() as change:
+        raise PackRefused(f"Nothing called {name!r} is kept in {where.root / TRASH}: {hint}", code="missing")
+    with where.changing() as change:
         copy = change.staging / ".back" / name
         shutil.copytree(kept[-1], copy, symlinks=True)
         change.put(name, _locked_then(kept[-1], name), copy, keep_old=True)
         change.commit()
-    shutil.rmtree(kept[-1])
+    shutil.rmtree(kept[-1], ignore_errors=True)
     note_of(kept[-1]).unlink(missing_ok=True)
     return kept[-1]
 
 
 def kept_names(root: Path) -> list[str]:
-    """The names of which something is in the trash."""
+    """Return the names of which something is in the trash."""
     try:
-        return sorted(name for name in os.listdir(root / TRASH) if is_plain_name(name))
+        return sorted(name for name in os.listdir(root / TRASH) if is_skill_path(name))
     except OSError:
         return []
 
 
 def _locked_then(place: Path, name: str) -> Locked:
-    """What the lock said of a skill in the trash; edited since, it has no source but keeps its signer."""
-    files = files_of(place)
+    """Return what the lock said of a skill in the trash; edited since, it is local but keeps its signer."""
+    files = files_of(place, every=True)
     digest = digest_of(files)
     before = read_lock_file(note_of(place)).skills.get(name)
     if before is None:
-        return Locked(HERE, digest, digest, files)
+        return Locked(LOCAL, digest, digest, files)
     if before.files == files:
         return before
-    return structs.replace(before, source=HERE, resolved=digest, digest=digest, files=files)
+    return structs.replace(before, source=LOCAL, resolved=digest, digest=digest, files=files, url=None)
 
 
-def _keep(source: Source, shelf: Shelf, arrival: Arrival) -> None:
+def _keep(source: Source, where: InstallRoot, skill: IncomingSkill) -> None:
     """Keep what was installed in the cache: an archive as it is, anything else skill by skill."""
-    if source.pack is not None and source.resolved:
-        shelf.store.keep_pack(source.pack, source.resolved, source.signature)
+    if source.pack is not None and source.origin.resolved:
+        where.cache.keep_pack(source.pack, source.origin.resolved, source.signature)
     else:
-        shelf.store.keep_skill(shelf.root / arrival.staged.name, arrival.change.digest)
+        where.cache.keep_skill(where.root / skill.name, skill.change.digest)

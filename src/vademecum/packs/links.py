@@ -1,59 +1,66 @@
-"""What ``vade link`` made for other agents, and where: the memory that ``vade unlink`` goes by.
+"""Skills where other agents look for them, as links or copies, and the way back.
 
-A project may bring such a memory along. So it can only name places that a link could have, and it is the disk
-that says whether what lies there is ours.
+``.agent/links.json`` records what was made, and the transaction of installations makes it. A project may
+bring such a record along. So it can only name places that a link could have, and the disk decides whether
+what is there is ours.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import os
 import re
-from collections.abc import Iterator
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.config import COMPATIBLE, Compatible
-from vademecum.errors import FileRefused, IntegrityFailed, PackRefused, PathRefused
-from vademecum.files import read_capped, write_atomic
-from vademecum.packs.names import MAX_NAME_BYTES
-from vademecum.packs.transaction import is_plain_name
-from vademecum.paths import MAX_PATH_CHARS, contained
-from vademecum.registry.roots import directory_of
+from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused, PathRefused
+from vademecum.files import read_capped
+from vademecum.packs.content import digest_of, files_of
+from vademecum.packs.lock import is_skill_path
+from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
+from vademecum.packs.transaction import LOCK, TRASH, Ground, Transaction, changing
+from vademecum.paths import MAX_PATH_CHARS, contained, open_contained
+from vademecum.registry.index import SkillIndex
+from vademecum.registry.roots import directory_of, needs_recovery
 from vademecum.skill.digest import directory_digest
+from vademecum.skill.skill import Skill
 
 LINKS_VERSION = 1
 MAX_LINKS_BYTES = 16 * 1024 * 1024
-
-_OURS, _LINKS_FILE, _LOCK = ".agent", ".agent/links.json", ".agent/.links.lock"
+MAX_NAMED = 5
+# What file systems without links answer: FAT, some network shares, some containers.
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
+_OURS, _LINKS_FILE = ".agent", ".agent/links.json"
 _DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64})?\Z")
 
-Kind = Literal["link", "copy"]
-# What lies at a place: nothing, what was made there, a copy that somebody changed, or something else.
+LinkKind = Literal["link", "copy"]
+# What is at a place: nothing, what was made there, a copy that was edited, or something else.
 State = Literal["free", "ours", "edited", "other"]
+Action = Literal["linked", "copied", "refreshed", "there", "removed", "kept", "gone", "other"]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PATH_CHARS)]
 
 
 class Link(Struct, frozen=True, omit_defaults=True):
     """One skill in the directory of one agent; ``digest`` and ``inode`` tell a copy of ours from all others.
 
-    ``place`` is relative to the project or the home directory, ``source`` too where it lies below.
+    ``place`` is relative to the project or the home directory, and ``source`` too if it is below.
     """
 
     name: Text
     agent: Compatible
     place: Text
-    kind: Kind
+    kind: LinkKind
     source: Text
     digest: str = ""
     inode: int = 0
-
-
-Sight = tuple[State, Link | None]
 
 
 class Links(Struct, frozen=True):
@@ -63,44 +70,87 @@ class Links(Struct, frozen=True):
     directories: tuple[str, ...] = ()
     version: int = LINKS_VERSION
 
-    def to_text(self) -> str:
-        """The file's content: the same links give the same bytes."""
-        ordered = sorted(self.links, key=lambda link: (link.place, link.kind, link.source))
-        links = Links(tuple(ordered), self.directories)
-        return msgspec.json.format(msgspec.json.encode(links), indent=2).decode() + "\n"
+    def to_text(self) -> str | None:
+        """Return the file's content, or None if there is nothing to record."""
+        if not self.links and not {*self.directories} - {_OURS}:
+            return None
+        ordered = tuple(sorted(self.links, key=lambda link: link.place))
+        data = msgspec.json.encode(Links(ordered, tuple(sorted({*self.directories}))))
+        return msgspec.json.format(data, indent=2).decode() + "\n"
+
+
+class LinkResult(Struct, frozen=True):
+    """What happened at one place; ``kept`` is where edits were put."""
+
+    name: str
+    agent: Compatible
+    place: Path
+    kind: LinkKind
+    source: str
+    action: Action
+    kept: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the commands print it."""
+        kept = None if self.kept is None else str(self.kept)
+        return {**structs.asdict(self), "place": str(self.place), "kept": kept}
 
 
 class Base(Struct, frozen=True):
-    """A project or the home directory: where the agents' directories lie below it, and the memory."""
+    """A project or the home directory: where the agents' directories are, and the record of links."""
 
     path: Path
     at_home: bool = False
 
     @property
     def real(self) -> Path:
-        """The directory itself, no link on the way to it."""
+        """Return the directory itself, with no link on the way to it."""
         return Path(os.path.realpath(self.path))
 
     @property
     def file(self) -> Path:
-        """Where the links are remembered."""
+        """Return where the links are recorded."""
         return self.path / _LINKS_FILE
 
     @property
-    def is_known(self) -> bool:
-        """Whether anything was linked here, or a command that would have done so was cut short."""
-        return os.path.lexists(self.file) or os.path.lexists(self.path / _LOCK)
+    def ground(self) -> Ground:
+        """Return what a change of links may touch."""
+        known = {_OURS, *(step for agent in COMPATIBLE for step in _steps_to(self.directory(agent)))}
+        return Ground(
+            self.real / _OURS,
+            self.real,
+            self._may_have_link,
+            lambda relative: relative == _LINKS_FILE or relative in known,
+            durable=False,
+        )
+
+    def _may_have_link(self, place: str) -> bool:
+        directory, _, name = place.rpartition("/")
+        known = directory in {self.directory(agent) for agent in COMPATIBLE}
+        return (
+            known
+            and is_skill_path(name)
+            and len(os.fsencode(name)) <= MAX_NAME_BYTES
+            and self.is_inside(place)
+        )
+
+    def is_inside(self, relative: str) -> bool:
+        """Return whether the directory of a place is in the base once links are followed."""
+        with contextlib.suppress(PackRefused):
+            self.inside(os.path.dirname(relative))
+            return True
+        return False
 
     def directory(self, agent: Compatible) -> str:
-        """The directory of an agent's skills, below the base."""
+        """Return the directory of an agent's skills, below the base."""
         return directory_of(agent, at_home=self.at_home)
 
     def place(self, agent: Compatible, name: str) -> str:
-        """Where a skill of that name belongs, below the base."""
+        """Return where a skill of that name belongs, below the base."""
         return f"{self.directory(agent)}/{name}"
 
     def inside(self, relative: str) -> Path:
-        """The real path of something below the base, refused where a link leads out of it."""
+        """Return the real path of something below the base; refuse it if a link leads out."""
         try:
             return Path(os.path.realpath(contained(self.real, relative)))
         except PathRefused as error:
@@ -109,7 +159,7 @@ class Base(Struct, frozen=True):
             ) from error
 
     def read(self) -> Links:
-        """What is remembered; nothing where nothing was linked yet."""
+        """Return what is recorded."""
         self.inside(_LINKS_FILE)
         try:
             found = msgspec.json.decode(read_capped(self.file, cap=MAX_LINKS_BYTES), type=Links)
@@ -117,85 +167,36 @@ class Base(Struct, frozen=True):
             return Links()
         except (OSError, FileRefused, msgspec.DecodeError, RecursionError) as error:
             raise IntegrityFailed(
-                f"{self.file} cannot be read ({error}): restore it, or remove it and the links by hand."
+                f"{self.file} cannot be read ({error}): restore it, or delete it and the links by hand."
             ) from error
         if found.version != LINKS_VERSION:
-            raise IntegrityFailed(
-                f"{self.file} has version {found.version}, which is not known here: update vademecum."
-            )
-        self._check(found)
-        return found
-
-    def _check(self, found: Links) -> None:
-        """Refuse what no command of ours could have written."""
-        known = {_OURS, *(step for agent in COMPATIBLE for step in steps_to(self.directory(agent)))}
+            raise IntegrityFailed(f"{self.file} has the unknown version {found.version}: update vademecum.")
         wrong = [link.place for link in found.links if not self._is_sound(link)]
-        wrong += [directory for directory in found.directories if directory not in known]
+        wrong += [one for one in found.directories if one == _LINKS_FILE or not self.ground.may_write(one)]
         if wrong:
             raise IntegrityFailed(
-                f"{self.file} has an entry {wrong[0][:100]!r} that cannot be right: look, then remove it."
+                f"{self.file} has an entry {wrong[0][:100]!r} that cannot be right: delete it."
             )
+        return found
 
     def _is_sound(self, link: Link) -> bool:
         return (
-            is_plain_name(link.name)
+            is_skill_path(link.name)
+            and "/" not in link.name
             and len(os.fsencode(link.name)) <= MAX_NAME_BYTES
             and link.place == self.place(link.agent, link.name)
             and _DIGEST.match(link.digest) is not None
         )
 
-
-def steps_to(directory: str) -> list[str]:
-    """A relative directory and those around it, the outermost first.
-
-    >>> steps_to(".claude/skills")
-    ['.claude', '.claude/skills']
-    """
-    around = [str(parent) for parent in PurePosixPath(directory).parents][-2::-1]
-    return [*around, directory]
-
-
-class View:
-    """A base as it is now: what is remembered of each place, and what the disk says of it."""
-
-    def __init__(self, base: Base, links: Links) -> None:
-        self.base = base
-        self.real = base.real
-        self._directories: dict[Compatible, Path] = {}
-        # Two at one place, where a command was killed while it replaced one by the other.
-        self._remembered: dict[str, list[Link]] = {}
-        for link in links.links:
-            self._remembered.setdefault(link.place, []).append(link)
-
-    def directory(self, agent: Compatible) -> Path:
-        """The real directory of an agent's skills, which need not exist yet."""
-        if agent not in self._directories:
-            relative = self.base.directory(agent)
-            found = self.base.inside(relative)
-            for step in (self.base.path / step for step in steps_to(relative)):
-                if os.path.lexists(step) and not step.is_dir():
-                    raise PackRefused(f"{step} is not a directory: move it away first.")
-            self._directories[agent] = found
-        return self._directories[agent]
-
-    def look(self, place: str) -> Sight:
-        """What lies at a place, and which of the remembered links it is."""
-        state: State = "free"
-        for link in self._remembered.get(place, ()):
-            state = self._state(link)
-            if state in {"ours", "edited"}:
-                return state, link
-        return state, None
-
-    def _state(self, link: Link) -> State:
-        try:
-            place = self.directory(link.agent) / link.name
-        except PackRefused:
+    def look(self, link: Link) -> State:
+        """Return what is at the place of a link."""
+        if not self.is_inside(link.place):
             return "other"
+        place = self.real / link.place
         if not os.path.lexists(place):
             return "free"
         if link.kind == "link":
-            return "ours" if place.is_symlink() and os.readlink(place) == self.leads(link) else "other"
+            return "ours" if place.is_symlink() and os.readlink(place) == self.target_of(link) else "other"
         if place.is_symlink() or not place.is_dir() or place.stat().st_ino != link.inode:
             return "other"
         try:
@@ -203,86 +204,260 @@ class View:
         except (OSError, FileRefused):
             return "edited"
 
-    def leads(self, link: Link) -> str:
-        """What a link says: the way from its own directory inside the base, so that the base can move."""
+    def target_of(self, link: Link) -> str:
+        """Return what a link says: a relative path inside the base, so that the base can move."""
         if os.path.isabs(link.source):
             return link.source
-        return os.path.relpath(self.real / link.source, self.directory(link.agent))
+        return os.path.relpath(self.real / link.source, self.inside(self.directory(link.agent)))
 
 
-class Memory:
-    """The links of one base, for the process that alone may change them."""
+def _steps_to(directory: str) -> list[str]:
+    """Return a relative directory and those around it, the outermost first.
 
-    def __init__(self, base: Base, *, made: bool) -> None:
-        self.base = base
-        self.links = base.read()
-        self.made = made or _OURS in self.links.directories
+    >>> _steps_to(".claude/skills")
+    ['.claude', '.claude/skills']
+    """
+    return [*[str(parent) for parent in PurePosixPath(directory).parents][-2::-1], directory]
 
-    def write(self, links: Links) -> None:
-        """Remember these links and no others; where there are none, there is no file."""
-        needed = {*links.directories, *([_OURS] if self.made else [])}
-        wanted = Links(links.links, tuple(sorted(needed)))
-        try:
-            if not links.links and needed <= {_OURS}:
-                self.base.file.unlink(missing_ok=True)
-            elif wanted != self.links:
-                write_atomic(self.base.file, wanted.to_text().encode())
-        except OSError as error:
-            raise PackRefused(
-                f"{self.base.file} could not be written ({error.strerror}): run the command again."
-            ) from error
-        self.links = wanted
+
+class _Wanted(Struct, frozen=True):
+    """One place: what is wanted there, and what is there now."""
+
+    link: Link
+    source: Path
+    state: State
+    found: Link | None = None
+
+    def is_there(self, base: Base) -> bool:
+        """Return whether nothing has to be done."""
+        place, found = base.real / self.link.place, self.found
+        if found is None:
+            return self.state == "other" and os.path.realpath(place) == str(self.source)
+        if found.kind == "link":
+            return (found.kind, found.source) == (self.link.kind, self.link.source)
+        if self.state == "edited":
+            return found.source == self.link.source and digest_of(files_of(self.source)) == found.digest
+        return files_of(self.source) == files_of(place)
 
 
 @contextlib.contextmanager
-def remembering(base: Base) -> Iterator[Memory]:
-    """Hold the links of a base, alone; afterwards nothing of ours is left where nothing is remembered."""
+def _changing(base: Base, clock: Callable[[], float]) -> Iterator[tuple[Transaction, Links, bool]]:
+    """Hold the lock and yield the record; remove what is ours if nothing is recorded afterwards."""
     base.inside(_LINKS_FILE)
     try:
-        held, made = _locked(base.path)
-    except OSError as error:
-        raise PackRefused(
-            f"{base.path / _OURS} cannot be changed ({error.strerror}): make it writable."
-        ) from error
-    try:
-        memory = Memory(base, made=made)
-        try:
-            yield memory
-        finally:
-            if not os.path.lexists(base.file):
-                _clear(base.path, made=memory.made)
-    finally:
-        os.close(held)
+        with changing(base.ground, clock=clock) as transaction:
+            made = transaction.made_control
+            try:
+                links = base.read()
+                made = made or _OURS in links.directories
+                yield transaction, links, made
+            finally:
+                if not os.path.lexists(base.file):
+                    _clear(base, made=made)
+    except (OSError, ConfigError) as error:
+        if isinstance(error, ConfigError):
+            raise PackRefused(str(error)) from error
+        begun = needs_recovery(base.path / _OURS)
+        outcome = "the next command finishes it" if begun else "nothing was changed"
+        where = error.filename2 or error.filename or base.path
+        raise PackRefused(f"{where} could not be changed ({error.strerror or error}): {outcome}.") from error
 
 
-def _clear(base: Path, *, made: bool) -> None:
-    """Take the lock away while it is held: whoever waits for it sees that, and makes a new one."""
+def _clear(base: Base, *, made: bool) -> None:
+    """Remove the lock while it is held: a process that waits for it notices, and makes a new one."""
     with contextlib.suppress(OSError):
-        os.unlink(base / _LOCK)
+        shutil.rmtree(base.real / _OURS / ".staging", ignore_errors=True)
+        os.unlink(base.real / _OURS / LOCK)
         if made:
-            os.rmdir(base / _OURS)
+            os.rmdir(base.real / _OURS)
 
 
-def _locked(base: Path) -> tuple[int, bool]:
-    """The lock, and whether its directory had to be made."""
-    made = False
-    while True:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(base / _OURS)
-            made = True
+def link(  # noqa: PLR0913 - one for each option
+    skills: Iterable[Skill],
+    base: Base,
+    *,
+    agents: Sequence[Compatible],
+    copy: bool = False,
+    force: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> list[LinkResult]:
+    """Put all these skills where all these agents look, or none of them anywhere."""
+    chosen = {skill.name: skill for skill in skills}
+    with _changing(base, clock) as (transaction, links, made):
+        kind: LinkKind = "copy" if copy else "link"
+        wanted = [
+            _wanted(s, agent, base, links, kind) for agent in dict.fromkeys(agents) for s in chosen.values()
+        ]
+        changes = _changes(wanted, base, force=force)
+        results = {place: _put(one, base, transaction) for place, one in changes.items()}
+        if changes:
+            kept = [one for one in links.links if one.place not in changes]
+            directories = {*links.directories, *_missing(changes, base), *([_OURS] if made else [])}
+            record = Links((*kept, *(one for _, one in results.values())), tuple(directories))
+            transaction.commit({_LINKS_FILE: record.to_text()})
+    there = {place: result for place, (result, _) in results.items()}
+    return [there.get(one.link.place) or _result(one.link, base, "there") for one in wanted]
+
+
+def unlink(
+    names: Sequence[str] | None,
+    base: Base,
+    *,
+    agents: Sequence[Compatible] = (),
+    force: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> list[LinkResult]:
+    """Take away what was linked under these names, or everything; what is not ours any more stays."""
+    if not os.path.lexists(base.file) and not os.path.lexists(base.path / _OURS / LOCK):
+        _refuse_unknown(names or (), base)
+        return []
+    with _changing(base, clock) as (transaction, links, _):
+        chosen = {
+            one.place: one
+            for one in links.links
+            if (names is None or one.name in names) and (not agents or one.agent in agents)
+        }
+        _refuse_unknown(sorted({*(names or ())} - {one.name for one in chosen.values()}), base)
+        states = {place: base.look(one) for place, one in chosen.items()}
+        if not force:
+            _refuse_edits(base.path / place for place, state in states.items() if state == "edited")
+        results = [_take(one, states[place], base, transaction) for place, one in chosen.items()]
+        left = tuple(one for one in links.links if one.place not in chosen)
+        needed = {step for one in left for step in _steps_to(base.directory(one.agent))}
+        gone = sorted({*links.directories} - needed - {_OURS}, key=len, reverse=True)
+        record = Links(left, tuple({*links.directories} - {*gone}))
+        if links != Links():
+            emptied = [directory for directory in gone if base.is_inside(f"{directory}/x")]
+            transaction.commit({_LINKS_FILE: record.to_text()}, emptied=emptied)
+    return results
+
+
+def origins_of(skills: Iterable[Skill], index: SkillIndex, base: Base) -> list[Skill]:
+    """Replace copies of ours that the index found first by the skills they were made of."""
+    # The record may have come with the project: only a copy that is there as it was made names its source.
+    copies = {
+        os.path.realpath(base.real / one.place): os.path.realpath(base.real / one.source)
+        for one in base.read().links
+        if one.kind == "copy" and base.look(one) in {"ours", "edited"}
+    }
+    everyone = (*index.shadowed, *index.skills) if copies else ()
+    there = {os.path.realpath(one.location): one for one in everyone}
+    found = []
+    for skill in skills:
+        origin = there.get(copies.get(os.path.realpath(skill.location), ""), skill)
+        found.append(origin if origin.name == skill.name else skill)
+    return found
+
+
+def _refuse_unknown(names: Sequence[str], base: Base) -> None:
+    if names:
+        raise PackRefused(
+            f"No link of {names[0]!r} is recorded in {base.file}: only what vade link made is taken away.",
+            code="missing",
+        )
+
+
+def _wanted(skill: Skill, agent: Compatible, base: Base, links: Links, kind: LinkKind) -> _Wanted:
+    """Look at one place, which must be inside the base, and at what is there."""
+    source = Path(os.path.realpath(skill.location))
+    directory = base.inside(base.directory(agent))
+    for step in (base.path / step for step in _steps_to(base.directory(agent))):
+        if os.path.lexists(step) and not step.is_dir():
+            raise PackRefused(f"{step} is not a directory: move it away first.")
+    if directory.is_relative_to(source):
+        raise PackRefused(f"{directory} lies inside the skill {skill.name!r} itself: nothing was linked.")
+    inside = source.is_relative_to(base.real)
+    relative = source.relative_to(base.real).as_posix() if inside else str(source)
+    wanted = Link(skill.name, agent, base.place(agent, skill.name), kind, relative)
+    found = next((one for one in links.links if one.place == wanted.place), None)
+    state = "free" if found is None else base.look(found)
+    if state not in {"ours", "edited"}:
+        found = None
+        state = "other" if os.path.lexists(base.real / wanted.place) else "free"
+    if found is not None and found.kind == "copy":
+        wanted = structs.replace(wanted, kind="copy")  # a copy stays one until it is unlinked
+    return _Wanted(wanted, source, state, found)
+
+
+def _changes(wanted: Sequence[_Wanted], base: Base, *, force: bool) -> dict[str, _Wanted]:
+    """Return the places where something has to be done; refuse if something is in the way."""
+    changes: dict[Path, _Wanted] = {}
+    for one in wanted:
+        if not one.is_there(base):
+            changes.setdefault(base.inside(os.path.dirname(one.link.place)) / one.link.name, one)
+    foreign = [base.path / one.link.place for one in changes.values() if one.state == "other"]
+    if foreign:
+        raise PackRefused(
+            f"{_named(foreign)} not made by vade link: move it away first; nothing was changed."
+        )
+    if not force:
+        _refuse_edits(base.path / one.link.place for one in changes.values() if one.state == "edited")
+    return {one.link.place: one for one in changes.values()}
+
+
+def _refuse_edits(places: Iterable[Path]) -> None:
+    edited = list(places)
+    if edited:
+        raise PackRefused(
+            f"{_named(edited)} changed since it was copied: say --force to take it away (it is kept in "
+            f"{_OURS}/{TRASH}); nothing was changed."
+        )
+
+
+def _named(places: Sequence[Path]) -> str:
+    shown = ", ".join(map(str, places[:MAX_NAMED]))
+    more = f" and {len(places) - MAX_NAMED:,} more" if len(places) > MAX_NAMED else ""
+    return f"{shown}{more} {'was' if len(places) == 1 else 'were'}"
+
+
+def _put(one: _Wanted, base: Base, transaction: Transaction) -> tuple[LinkResult, Link]:
+    """Stage a link or a copy, and say what becomes of the place."""
+    staged = _staged(one, base, transaction.staging / one.link.place)
+    kept = transaction.kept(one.link.place) if one.state == "edited" else None
+    transaction.put(one.link.place, keep_old=kept is not None)
+    same = one.found is not None and one.found.kind == staged.kind
+    action: Action = "refreshed" if same else "linked" if staged.kind == "link" else "copied"
+    return _result(staged, base, action, kept), staged
+
+
+def _take(one: Link, state: State, base: Base, transaction: Transaction) -> LinkResult:
+    """Take away what is ours; anything else is only reported."""
+    if state in {"free", "other"}:
+        return _result(one, base, "gone" if state == "free" else "other")
+    kept = transaction.kept(one.place) if state == "edited" else None
+    transaction.take_away(one.place, keep=kept is not None)
+    return _result(one, base, "kept" if kept else "removed", kept)
+
+
+def _missing(changes: Iterable[str], base: Base) -> list[str]:
+    """Return the directories that will be made."""
+    steps = {step for place in changes for step in _steps_to(os.path.dirname(place))}
+    return [step for step in steps if not os.path.lexists(base.real / step)]
+
+
+def _staged(one: _Wanted, base: Base, place: Path) -> Link:
+    """Make the link or the copy aside; a copy if the file system has no links."""
+    if not place.parent.is_dir():
+        place.parent.mkdir(parents=True)
+    if one.link.kind == "link":
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(base / _LOCK, flags, 0o644)
-        except FileNotFoundError:
-            if os.path.islink(base / _OURS):
-                raise  # it leads to nothing
-            continue  # another command just took the directory away
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), os.lstat(base / _LOCK)):
-                    return descriptor, made
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+            os.symlink(base.target_of(one.link), place, target_is_directory=True)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+        else:
+            return one.link
+    for file in files_of(one.source):
+        target = place / file.path
+        if not target.parent.is_dir():
+            target.parent.mkdir(parents=True)
+        made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755 if file.executable else 0o644)
+        with os.fdopen(open_contained(one.source, file.path), "rb") as given, os.fdopen(made, "wb") as out:
+            shutil.copyfileobj(given, out)
+    digest = directory_digest(str(place))
+    return structs.replace(one.link, kind="copy", digest=digest, inode=place.stat().st_ino)
+
+
+def _result(one: Link, base: Base, action: Action, kept: Path | None = None) -> LinkResult:
+    source = os.path.normpath(base.path / one.source)
+    return LinkResult(one.name, one.agent, base.path / one.place, one.kind, source, action, kept)

@@ -1,4 +1,7 @@
-"""The lock: what is installed, where it came from, and the digest of every file. Sorted, without times."""
+"""The lock: what is installed, where it came from, and the digest of every file. Sorted, without times.
+
+Beside it, a file in the root lists which skills vade put there itself: only those may be taken away.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,22 @@ import msgspec
 from vademecum.errors import FileRefused, IntegrityFailed
 from vademecum.files import read_capped
 from vademecum.packs.content import SkillFile, digest_of
-from vademecum.packs.names import MAX_NAME_BYTES
+from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
+from vademecum.packs.sources.fetching import Origin
 
 LOCK_FILE = "skills.lock.json"
 LOCK_VERSION = 1
-HERE = "here"  # the source of skills that live in the root itself
+INSTALLED_FILE = ".installed.json"
+LOCAL = "local"  # the source of skills that a person wrote in the root itself
+MAX_STEPS = 8
 MAX_LOCK_BYTES = 64 * 1024 * 1024
 
 
 class Locked(msgspec.Struct, frozen=True):
-    """One installed skill: its source, what the source resolved to, its digest and its files."""
+    """One installed skill: its source, what the source resolved to, its digest and its files.
+
+    ``url`` is where a site has the very bytes, whatever its list says by now.
+    """
 
     source: str
     resolved: str
@@ -26,68 +35,89 @@ class Locked(msgspec.Struct, frozen=True):
     files: tuple[SkillFile, ...]
     version: str | None = None
     signer: str | None = None
+    url: str | None = None
 
     @property
-    def is_kept_here(self) -> bool:
-        """Whether there is no other place that it comes from."""
-        return self.source == HERE
+    def is_local(self) -> bool:
+        """Return whether the skill was written in the root and has no other source."""
+        return self.source == LOCAL
+
+    @property
+    def origin(self) -> Origin:
+        """Return where the skill came from."""
+        return Origin(self.resolved, self.url or "")
 
 
 class LockFile(msgspec.Struct, frozen=True):
-    """All installed skills of one root, by name."""
+    """All installed skills of one root, by name; one below a group is called ``group/name``."""
 
     skills: dict[str, Locked] = {}
     version: int = LOCK_VERSION
 
-    def with_skill(self, name: str, locked: Locked) -> LockFile:
-        """The lock with one skill more, or another version of it."""
-        return LockFile({**self.skills, name: locked})
-
     def only(self, name: str) -> LockFile:
-        """The lock of one skill alone."""
+        """Return the lock of one skill alone."""
         return LockFile({name: self.skills[name]})
 
-    def without(self, name: str) -> LockFile:
-        """The lock with one skill less."""
-        return LockFile({key: value for key, value in self.skills.items() if key != name})
-
     def to_text(self) -> str:
-        """The file's content: the same skills give the same bytes."""
+        """Return the file's content: the same skills give the same bytes."""
         data = msgspec.json.encode(self, order="sorted")
         return msgspec.json.format(data, indent=2).decode() + "\n"
 
 
 def lock_path(root: Path) -> Path:
-    """Where the lock of a root lies: beside it."""
+    """Return where the lock of a root is: beside it."""
     return root.parent / LOCK_FILE
 
 
 def read_lock(root: Path) -> LockFile:
-    """The lock of a root; an empty one where nothing was installed yet."""
+    """Return the lock of a root, an empty one if there is none."""
     return read_lock_file(lock_path(root))
 
 
 def read_lock_file(file: Path) -> LockFile:
-    """A lock, wherever it lies."""
+    """Return the lock in a file, an empty one if there is none."""
     try:
         found = msgspec.json.decode(read_capped(file, cap=MAX_LOCK_BYTES), type=LockFile)
     except FileNotFoundError:
         return LockFile()
     except (OSError, FileRefused, msgspec.DecodeError, RecursionError) as error:
         raise IntegrityFailed(
-            f"{file} cannot be read ({error}): restore it, or remove it and install anew."
+            f"{file} cannot be read ({error}): restore it, or remove it and install again."
         ) from error
     wrong = next((name for name, locked in found.skills.items() if not _is_sound(name, locked)), None)
     if wrong is not None:
         raise IntegrityFailed(f"{file} has an entry {wrong[:100]!r} that cannot be right: restore it.")
     if found.version != LOCK_VERSION:
-        raise IntegrityFailed(
-            f"{file} has version {found.version}, which is not known here: update vademecum."
-        )
+        raise IntegrityFailed(f"{file} has the unknown version {found.version}: update vademecum.")
     return found
 
 
+def is_skill_path(name: str) -> bool:
+    """Return whether a name can be that of a skill in a root, or of one below a group.
+
+    >>> [is_skill_path(name) for name in ("pdf", "team/pdf", ".trash", "../pdf", "")]
+    [True, True, False, False, False]
+    """
+    steps = name.split("/")
+    return len(steps) <= MAX_STEPS and all(step and step[0] != "." and "\0" not in step for step in steps)
+
+
 def _is_sound(name: str, locked: Locked) -> bool:
-    """Whether a name is one that a directory can have, and the digest is that of the files."""
-    plain = bool(name) and name[0] != "." and not {"/", "\0"} & set(name)
-    return plain and len(name.encode()) <= MAX_NAME_BYTES and digest_of(locked.files) == locked.digest
+    """Return whether a name can be that of a skill, and the digest is that of the files."""
+    short = len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES
+    return is_skill_path(name) and short and digest_of(locked.files) == locked.digest
+
+
+def read_installed(root: Path) -> dict[str, str]:
+    """Return the digests of the skills that vade put into a root; unreadable means none."""
+    try:
+        return msgspec.json.decode(
+            read_capped(root / INSTALLED_FILE, cap=MAX_LOCK_BYTES), type=dict[str, str]
+        )
+    except (OSError, FileRefused, msgspec.DecodeError):
+        return {}
+
+
+def installed_text(installed: dict[str, str]) -> str:
+    """Return the content of that file."""
+    return msgspec.json.format(msgspec.json.encode(dict(sorted(installed.items()))), indent=2).decode() + "\n"

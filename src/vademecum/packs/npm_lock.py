@@ -1,98 +1,149 @@
-"""``skills-lock.json``, the lock of the npm tool ``skills``: kept in step where a project has one."""
+"""``skills-lock.json``, the lock of the npm tool ``skills``: kept up to date, and followed if it is alone."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from vademecum.errors import FileRefused, IntegrityFailed
 from vademecum.files import read_capped
 from vademecum.packs.content import files_of
-from vademecum.packs.lock import Locked
-from vademecum.packs.sources import GITHUB
+from vademecum.packs.lock import Locked, is_skill_path
+from vademecum.packs.sources.references import GITHUB
 
 NPM_LOCK = "skills-lock.json"
 MAX_BYTES = 16 * 1024 * 1024
 
-# How that tool sorts paths: punctuation, digits, letters; capitals count only where all else is equal.
+_LEFT_OUT = frozenset({".git", "node_modules"})
+# How that tool sorts paths: punctuation, digits, letters; capitals count only if all else is equal.
 _ORDER = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$0123456789abcdefghijklmnopqrstuvwxyz"
 _WEIGHTS = {char: number for number, char in enumerate(_ORDER)}
 
 
+class NpmEntry(Struct, frozen=True):
+    """One skill of that lock: a source that vade can install from, and the digest of the folder."""
+
+    source: str
+    folder_hash: str
+
+
 def npm_lock_path(root: Path) -> Path:
-    """Where the file lies: at the top of the project that a root belongs to."""
+    """Return where the file is: at the top of the project that a root belongs to."""
     return root.parent.parent / NPM_LOCK
+
+
+def read_npm_lock(root: Path) -> dict[str, NpmEntry]:
+    """Return the skills of that lock by name; empty if there is none."""
+    path = npm_lock_path(root)
+    found = {}
+    for name, entry in _read(path)["skills"].items():
+        if not is_skill_path(name) or not isinstance(entry.get("computedHash"), str):
+            raise IntegrityFailed(f"{path} has an entry {name[:100]!r} that cannot be right: restore it.")
+        found[name] = NpmEntry(_reference(entry), entry["computedHash"])
+    return found
 
 
 def npm_lock_text(
     path: Path, new: Mapping[str, tuple[Locked, Path]], *, removed: Collection[str] = ()
 ) -> str:
-    """The file with these skills in it, each with the directory it is read from; all else stays as it is."""
+    """Return the file with these skills, each with the directory it is read from; all else stays as it is."""
     document = _read(path)
     skills = {name: entry for name, entry in document["skills"].items() if name not in removed}
     for name, (locked, place) in new.items():
         digest = folder_hash(place)
         before = skills.get(name, {})
         if before.get("computedHash") != digest:
-            # What has no source of its own keeps the one that the other tool knows.
-            source = before if locked.is_kept_here and before else _source(locked, name)
+            # A skill without a source keeps the one that the other tool knows.
+            source = before if locked.is_local and before else _entry(locked, name)
             skills[name] = {**source, "computedHash": digest}
     document["skills"] = dict(sorted(skills.items()))
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
+def not_for_npm(skills: Mapping[str, Locked]) -> list[str]:
+    """Return the skills that the npm tool cannot restore: it takes repositories, sites and directories."""
+    return sorted(
+        name for name, locked in skills.items() if _entry(locked, name)["sourceType"] == "vademecum"
+    )
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_capped(path, cap=MAX_BYTES))
-        sound = found["version"] == 1 and all(isinstance(one, dict) for one in found["skills"].values())
-        if not sound:
-            raise ValueError("it has another version")  # noqa: TRY301 - told like any other fault
+        if found["version"] != 1 or not all(isinstance(one, dict) for one in found["skills"].values()):
+            raise ValueError("its version is unknown")  # noqa: TRY301 - reported like any other fault
     except FileNotFoundError:
         return {"version": 1, "skills": {}}
     except (OSError, FileRefused, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise IntegrityFailed(
-            f"{path} cannot be read ({error}): correct it, or remove it to do without."
-        ) from error
+        raise IntegrityFailed(f"{path} cannot be read ({error}): correct it, or delete it.") from error
     document: dict[str, Any] = found
     return document
 
 
-def _source(locked: Locked, name: str) -> dict[str, Any]:
-    if locked.is_kept_here:
+def _reference(entry: dict[str, Any]) -> str:
+    """Return an entry's source as ``vade install`` takes it."""
+    kind, source = str(entry.get("sourceType", "")), str(entry.get("sourceUrl") or entry.get("source", ""))
+    ref = f"@{entry['ref']}" if entry.get("ref") else ""
+    directory = str(entry.get("skillPath") or "").rpartition("/")[0]
+    below = f"#{directory}" if directory else ""
+    if kind == "github" and "://" not in source:
+        return f"git+{GITHUB}/{source}{ref}{below}"
+    if kind in {"github", "gitlab", "git"}:
+        return f"git+{source}{ref}{below}"
+    if kind == "well-known":
+        return source if source.endswith("/") else f"{source}/"
+    return source
+
+
+def _entry(locked: Locked, name: str) -> dict[str, Any]:
+    """Return how that tool describes a source; ``sourceType`` is our own name if it has no such kind."""
+    if locked.is_local:
         return {"source": f"./.agent/skills/{name}", "sourceType": "local"}
-    source, _, _ = locked.source.partition("#")
-    start, at, ref = source.rpartition("@")
-    if not at or "/" not in start.partition("://")[2 if "://" in start else 0]:
-        start, ref = source, ""
-    on_github = start.removeprefix(f"git+{GITHUB}/")
-    return {
-        "source": on_github.removeprefix("git+"),
-        **({"ref": ref} if ref else {}),
-        "sourceType": "github" if on_github != start else _kind(start),
-    }
-
-
-def _kind(source: str) -> str:
+    source, _, directory = locked.source.partition("#")
     if source.startswith("git+"):
-        return "git"
-    if source.startswith(("http://", "https://")):
-        return "well-known" if source.endswith("/") else "url"
-    return "local"
+        return _repository(source.removeprefix("git+"), directory)
+    if source.startswith(("http://", "https://")) and source.endswith(("/", "/index.json")):
+        host = urlsplit(source).netloc
+        digest = {"wellKnownDigest": locked.resolved} if locked.url else {}
+        return {"source": host, "sourceUrl": source, "sourceType": "well-known", **digest}
+    is_directory = not locked.resolved.startswith("sha256:") or locked.resolved == locked.digest
+    local = is_directory and source.startswith(("./", "/"))
+    return {"source": locked.source, "sourceType": "local" if local else "vademecum"}
+
+
+def _repository(address: str, directory: str) -> dict[str, Any]:
+    start, at, ref = address.rpartition("@")
+    if not at or "/" not in start.partition("://")[2]:
+        start, ref = address, ""
+    more: dict[str, Any] = {"ref": ref} if ref else {}
+    if start.startswith(f"{GITHUB}/"):
+        path = {"skillPath": f"{directory}/SKILL.md"} if directory else {}
+        return {"source": start.removeprefix(f"{GITHUB}/"), **more, "sourceType": "github", **path}
+    return {"source": start, "sourceUrl": start, **more, "sourceType": "git"}
 
 
 def folder_hash(place: Path) -> str:
-    """The digest that the npm tool computes of a skill's directory."""
+    """Return the digest that the npm tool computes of a skill's directory."""
+    paths = [file.path for file in files_of(place, every=True)]
+    return hash_of_contents((path, (place / path).read_bytes()) for path in paths)
+
+
+def hash_of_contents(contents: Iterable[tuple[str, bytes]]) -> str:
+    """Return that digest for files with their contents."""
     whole = hashlib.sha256()
-    for path in sorted((file.path for file in files_of(place)), key=_collated):
-        whole.update(path.encode())
-        whole.update((place / path).read_bytes())
+    for path, data in sorted(contents, key=lambda found: _collated(found[0])):
+        if _LEFT_OUT.isdisjoint(path.split("/")[:-1]):
+            whole.update(path.encode() + data)
     return whole.hexdigest()
 
 
 def _collated(path: str) -> tuple[list[tuple[int, str]], list[bool]]:
-    """Sorts as a browser's language-aware comparison does, for the names that skills have."""
+    """Return a key that sorts as a browser's language-aware comparison does, for usual names."""
     letters = [(_WEIGHTS.get(char.lower(), len(_ORDER)), char.lower()) for char in path]
     return letters, [char.isupper() for char in path]

@@ -21,7 +21,7 @@ _FILE, _EXECUTABLE = 0o100644, 0o100755
 
 
 class PackedSkill(Struct, frozen=True):
-    """A skill as it goes into a pack."""
+    """A skill that is packed: its name and version, its directory and its files."""
 
     name: str
     version: str | None
@@ -30,7 +30,7 @@ class PackedSkill(Struct, frozen=True):
 
 
 def manifest_of(skills: list[PackedSkill]) -> dict[str, Any]:
-    """What a pack says about itself."""
+    """Return what a pack says about itself."""
     return {
         "format_version": FORMAT_VERSION,
         "skills": [
@@ -47,7 +47,7 @@ def manifest_of(skills: list[PackedSkill]) -> dict[str, Any]:
 
 
 def pack_bytes(skills: list[PackedSkill]) -> Iterator[bytes]:
-    """A zip of skills, each in a folder of its name, with a manifest of all files."""
+    """Yield a zip of skills, each in a folder of its name, with a manifest of all files."""
     manifest = json.dumps(manifest_of(skills), ensure_ascii=False, indent=2, sort_keys=True) + "\n"
     files = [
         (f"{skill.name}/{file.path}", skill.place / file.path, file.executable)
@@ -58,7 +58,7 @@ def pack_bytes(skills: list[PackedSkill]) -> Iterator[bytes]:
 
 
 def bare_bytes(skill: PackedSkill) -> Iterator[bytes]:
-    """A zip of one skill with its document at the top, as sites offer them."""
+    """Yield a zip of one skill with its document at the top, as sites offer them."""
     return _zipped((file.path, skill.place / file.path, file.executable) for file in skill.files)
 
 
@@ -82,7 +82,7 @@ def _info(name: str, *, executable: bool) -> zipfile.ZipInfo:
 
 
 class _Pieces(io.RawIOBase):
-    """Takes what `zipfile` writes, so that it can be passed on piece by piece."""
+    """A file for `zipfile` whose content is passed on piece by piece."""
 
     def __init__(self) -> None:
         self._written: list[bytes] = []

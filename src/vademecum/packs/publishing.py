@@ -1,4 +1,4 @@
-"""Skills → a folder that any web server can hand out, with the lists that installers look for."""
+"""Skills → a folder for any web server, with the lists that installers look for."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from msgspec import Struct, structs
 from vademecum.errors import FileRefused
 from vademecum.files import read_capped, write_atomic
 from vademecum.packs.packing import PackedSkill, bare_bytes
-from vademecum.packs.sites import SCHEMA, WELL_KNOWN, WELL_KNOWN_BEFORE
+from vademecum.packs.sources.sites import SCHEMA, WELL_KNOWN, WELL_KNOWN_BEFORE
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 MAX_LISTING_BYTES = 16 * 1024 * 1024
-_ARCHIVE = re.compile(r"(?P<name>.+)-[0-9a-f]{12}\.zip\Z")
+_ARTIFACT = re.compile(r".+-[0-9a-f]{12}\.(?:zip|md)\Z")
 
 
 class Published(Struct, frozen=True):
@@ -32,12 +32,12 @@ class Published(Struct, frozen=True):
     digest: str
 
     def to_json(self) -> dict[str, Any]:
-        """As the list has it."""
+        """Return it as the list has it."""
         return structs.asdict(self)
 
 
 def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Published]:
-    """Write skills, each with its description, and both lists: these last, so that they are never ahead."""
+    """Write skills with their descriptions, and then both lists, which so are never ahead of the files."""
     ordered = sorted(skills, key=lambda pair: pair[0].name)
     newer, older = folder / WELL_KNOWN, folder / WELL_KNOWN_BEFORE
     before_this = _offered_in(newer)
@@ -58,12 +58,12 @@ def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Pub
 
 def _published(skill: PackedSkill, description: str, place: Path) -> Published:
     if [file.path for file in skill.files] == [SKILL_FILE]:
-        data, kind, url = (skill.place / SKILL_FILE).read_bytes(), "skill-md", f"{skill.name}/{SKILL_FILE}"
+        data, kind, suffix = (skill.place / SKILL_FILE).read_bytes(), "skill-md", "md"
     else:
-        data, kind, url = b"".join(bare_bytes(skill)), "archive", ""
+        data, kind, suffix = b"".join(bare_bytes(skill)), "archive", "zip"
     digest = hashlib.sha256(data).hexdigest()
-    # Named by its content: whoever read the old list still finds what it says.
-    url = url or f"{skill.name}-{digest[:12]}.zip"
+    # Named by its content: readers of the old list, and locks, still find what it says.
+    url = f"{skill.name}-{digest[:12]}.{suffix}"
     write_atomic(place / url, data)
     return Published(skill.name, kind, description, url, f"sha256:{digest}")
 
@@ -81,7 +81,7 @@ def _write_json(path: Path, document: dict[str, Any]) -> None:
 
 
 def _offered_in(listing: Path) -> set[str]:
-    """What the list that is there offers: whoever read it may still come for it."""
+    """Return what the present list offers: its readers may still fetch it."""
     try:
         skills = json.loads(read_capped(listing, cap=MAX_LISTING_BYTES))["skills"]
         return {str(skill["url"]) for skill in skills}
@@ -91,12 +91,9 @@ def _offered_in(listing: Path) -> set[str]:
 
 def _sweep(newer: Path, older: Path, offered: set[str], names: set[str]) -> None:
     """Remove what neither this list nor the one before it offers."""
-    documents = {url.partition("/")[0] for url in offered if url.endswith(f"/{SKILL_FILE}")}
     for entry in newer.iterdir():
-        if entry.is_file() and _ARCHIVE.match(entry.name) and entry.name not in offered:
+        if entry.is_file() and _ARTIFACT.match(entry.name) and entry.name not in offered:
             entry.unlink()
-        elif entry.is_dir() and (entry / SKILL_FILE).is_file() and entry.name not in documents:
-            shutil.rmtree(entry)
     for entry in older.iterdir():
         if entry.is_dir() and (entry / SKILL_FILE).is_file() and entry.name not in names:
             shutil.rmtree(entry)

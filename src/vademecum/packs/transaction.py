@@ -1,8 +1,8 @@
-"""Changes to a root that happen whole or not at all, even when the machine dies between two of them.
+"""Changes of directories that happen whole or not at all, even when the machine dies between two of them.
 
-New skills are prepared aside, in ``.staging/`` of the same root. Then one file, the journal, says what is to
-be moved where: once it is on disk, the change happens, now or when the next command finds it; before that, it
-never does. Whatever is replaced goes to ``.trash/``. One process at a time changes a root.
+What is new is prepared aside, in ``.staging/``. Then one file, the journal, says what is moved where: once it
+is on disk the change happens, now or when the next command finds it; before that, it never does. What is
+replaced goes to ``.trash/`` if it is kept. If a move fails, those before it are undone.
 """
 
 from __future__ import annotations
@@ -13,210 +13,260 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from vademecum.errors import ConfigError, FileRefused
-from vademecum.files import read_capped, write_atomic
-from vademecum.packs.installed import INSTALLED
-from vademecum.packs.lock import LOCK_FILE
-from vademecum.packs.npm_lock import NPM_LOCK
+from vademecum.files import read_capped
 from vademecum.registry.roots import JOURNAL, STAGING, needs_recovery
 
 TRASH, LOCK = ".trash", ".lock"
 MAX_JOURNAL_BYTES = 64 * 1024 * 1024
 _SYNC_ONE_BY_ONE = 100
 _MOMENT = re.compile(r"\d{8}T\d{6}\.\d{6}\Z")
-_NOTE = re.compile(rf"{re.escape(TRASH)}/[^/.][^/]*/[\dT.]+\.lock\.json\Z")
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """Where changes happen, and which: a journal may come with a cloned project and name anything.
+
+    ``control`` has the lock, the journal, what is staged and the trash; places and files are relative to
+    ``base``. ``may_move`` says which places, ``may_write`` which files and empty directories may be touched.
+    """
+
+    control: Path
+    base: Path
+    may_move: Callable[[str], bool]
+    may_write: Callable[[str], bool]
+    durable: bool = True
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One skill's place: whether something staged is put there, and whether what was there is kept."""
+    """One place: whether something staged is put there, and whether what was there is kept."""
 
-    name: str
+    place: str
     staged: bool
     kept: bool
     inode: int = 0
 
 
 class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change that will happen; ``files`` are those beside the skills that it writes, with their content.
-
-    A journal may come with a project that somebody cloned. So it names no path that is not known beforehand,
-    and the root that it is for.
-    """
+    """A change that will happen: moves, files with their content or none, directories to remove if empty."""
 
     moment: str
     root: int
     moves: tuple[Move, ...]
-    files: dict[str, str] = {}
+    files: dict[str, str | None] = {}
+    emptied: tuple[str, ...] = ()
 
-    def is_for(self, root: Path) -> bool:
-        """Whether it could be one of ours, and for this very root."""
+    def is_for(self, ground: Ground) -> bool:
+        """Return whether a command could have written it for this very directory."""
         return (
-            self.root == _inode(root)
+            self.root == _inode(ground.control)
             and _MOMENT.match(self.moment) is not None
-            and all(is_plain_name(move.name) for move in self.moves)
-            and all(_may_be_written(relative) for relative in self.files)
+            and all(ground.may_move(move.place) for move in self.moves)
+            and all(ground.may_write(relative) for relative in self.files)
+            and all(ground.may_write(directory) for directory in self.emptied)
         )
 
 
-class RootChange:
-    """One change of one root, made by the process that holds the root's lock."""
+class Transaction:
+    """One change, made by the process that has the lock."""
 
-    def __init__(self, root: Path, *, clock: Callable[[], float], durable: bool) -> None:
-        self._root = root
-        self._durable = durable
+    def __init__(self, ground: Ground, clock: Callable[[], float], *, made: bool) -> None:
+        self.ground = ground
+        self.made_control = made
         now = clock()
         self.moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now * 1e6) % 1_000_000:06}"
+        self.staging = ground.control / STAGING / self.moment
         self._moves: list[Move] = []
 
-    @property
-    def staging(self) -> Path:
-        """Where new skills are prepared."""
-        return self._root / STAGING / self.moment
+    def put(self, place: str, *, keep_old: bool = True) -> None:
+        """Put what is staged under this place there; what is there is kept or deleted."""
+        self._check_trash(place)
+        inode = _inode(self.staging / place)
+        self._moves.append(Move(place, staged=True, kept=keep_old, inode=inode))
 
-    def put(self, name: str, *, keep_old: bool = True) -> None:
-        """Put the staged skill of that name in its place; what is there is kept or deleted."""
-        self._check_trash(name)
-        inode = (self.staging / name).stat().st_ino
-        self._moves.append(Move(name, staged=True, kept=keep_old, inode=inode))
+    def take_away(self, place: str, *, keep: bool = True) -> None:
+        """Empty a place; what is there is kept or deleted."""
+        self._check_trash(place)
+        self._moves.append(Move(place, staged=False, kept=keep))
 
-    def take_away(self, name: str, *, keep: bool = True) -> None:
-        """Empty a skill's place; what is there is kept or deleted."""
-        self._check_trash(name)
-        self._moves.append(Move(name, staged=False, kept=keep))
+    def kept(self, place: str) -> Path:
+        """Return where what is at a place would be kept."""
+        return self.ground.control / TRASH / place / self.moment
 
-    def _check_trash(self, name: str) -> None:
-        place = self._root / TRASH / name
-        if os.path.islink(place):
-            raise ConfigError(f"{place} is a link, which could lead anywhere: remove it.")
+    def commit(self, files: Mapping[str, str | None], *, emptied: Sequence[str] = ()) -> None:
+        """Write the journal, which is the point of no return, and carry it out; undo it if that fails."""
+        ground = self.ground
+        staged = [self.staging / move.place for move in self._moves if move.staged]
+        if ground.durable:
+            _sync_trees(staged, ground.control)
+        journal = Journal(
+            self.moment, _inode(ground.control), tuple(self._moves), dict(files), tuple(emptied)
+        )
+        assert journal.is_for(ground)
+        _write(ground.control / JOURNAL, msgspec.json.encode(journal), durable=True)
+        undo: list[Callable[[], object]] = []
+        try:
+            _carry_out(ground, journal, undo)
+        except OSError:
+            with contextlib.suppress(OSError):
+                for step in reversed(undo):
+                    step()
+                (ground.control / JOURNAL).unlink()
+            raise
+        _finish(ground, journal)
 
-    def commit(self, files: Mapping[Path, str]) -> None:
-        """Write the journal, which is the point of no return, and carry it out."""
-        if self._durable:
-            _sync_trees([self.staging / move.name for move in self._moves if move.staged], self._root)
-        texts = {os.path.relpath(path, self._root): text for path, text in files.items()}
-        journal = Journal(self.moment, _inode(self._root), tuple(self._moves), texts)
-        assert journal.is_for(self._root)
-        _write_synced(self._root / JOURNAL, msgspec.json.encode(journal))
-        _carry_out(self._root, journal)
-
-    def kept(self, name: str) -> Path:
-        """Where what is in a skill's place would be kept."""
-        return self._root / TRASH / name / self.moment
+    def _check_trash(self, place: str) -> None:
+        for step in Path(place).parents:
+            _refuse_link(self.ground.control / TRASH / step)
+        _refuse_link(self.ground.control / TRASH / place)
 
 
 @contextlib.contextmanager
-def changing(
-    root: Path, *, clock: Callable[[], float] = time.time, durable: bool = True
-) -> Iterator[RootChange]:
-    """Hold a root's lock, finish what was begun before, and clean up afterwards.
-
-    What is not ``durable`` survives the death of a process, but perhaps not that of the machine.
-    """
+def changing(ground: Ground, *, clock: Callable[[], float] = time.time) -> Iterator[Transaction]:
+    """Hold the lock, finish what was begun before, and clean up afterwards."""
+    held, made = _locked(ground.control, fcntl.LOCK_EX)
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        held = _locked(root, fcntl.LOCK_EX)
-    except OSError as error:
-        raise ConfigError(f"{root} cannot be changed ({error.strerror}): make it writable.") from error
-    for name in (STAGING, TRASH, JOURNAL):
-        if os.path.islink(root / name):
-            os.close(held)
-            raise ConfigError(f"{root / name} is a link, which could lead anywhere: remove it.")
-    try:
-        recover(root)
-        change = RootChange(root, clock=clock, durable=durable)
+        for name in (STAGING, TRASH, JOURNAL):
+            _refuse_link(ground.control / name)
+        recover(ground)
         try:
-            yield change
+            yield Transaction(ground, clock, made=made)
         finally:
             # With a journal the change happens, if not now then next: what it moves must stay.
-            if not (root / JOURNAL).exists():
-                shutil.rmtree(root / STAGING, ignore_errors=True)
+            if not (ground.control / JOURNAL).exists():
+                shutil.rmtree(ground.control / STAGING, ignore_errors=True)
     finally:
         os.close(held)
 
 
-def tidied(root: Path) -> str | None:
-    """Finish or clean up what was cut short, unless somebody is at work there; says what was done."""
-    if not needs_recovery(root):
+def tidied(ground: Ground) -> str | None:
+    """Finish or clean up what was cut short, unless another process works there; return what was done."""
+    if not needs_recovery(ground.control):
         return None
     try:
-        held = _locked(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        held, _ = _locked(ground.control, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (OSError, ConfigError):
         return None
     try:
-        return recover(root)
+        return recover(ground)
     except OSError:
-        return None  # a place where we may only read
+        return None  # it may only be read
     finally:
         os.close(held)
 
 
-def _locked(root: Path, how: int) -> int:
-    descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, how)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def is_plain_name(name: str) -> bool:
-    """Whether a name is that of a directory right in a root, and not one of our own."""
-    return bool(name) and not name.startswith(".") and "/" not in name and "\0" not in name
-
-
-def recover(root: Path) -> str | None:
-    """Finish a change whose journal is there, and remove what was only prepared; says what was done."""
+def recover(ground: Ground) -> str | None:
+    """Finish a change whose journal is there, and remove what was only prepared; return what was done."""
     done = None
-    journal = _read(root / JOURNAL)
-    if journal is not None and not journal.is_for(root):
-        raise ConfigError(f"{root / JOURNAL} is none of this place: look at it, then remove it.")
+    journal = _read(ground.control / JOURNAL)
+    if journal is not None and not journal.is_for(ground):
+        raise ConfigError(
+            f"{ground.control / JOURNAL} belongs to another directory: inspect it, then delete it."
+        )
     if journal is not None:
-        _carry_out(root, journal)
-        names = ", ".join(move.name for move in journal.moves) or "the lock"
+        _carry_out(ground, journal, [])
+        _finish(ground, journal)
+        names = ", ".join(move.place for move in journal.moves) or "the lock"
         done = f"A change of {names} that was cut short was finished."
-    if (root / STAGING).exists():
-        shutil.rmtree(root / STAGING, ignore_errors=True)
+    if (ground.control / STAGING).exists():
+        shutil.rmtree(ground.control / STAGING, ignore_errors=True)
         done = done or "What an interrupted change had prepared was removed."
     return done
 
 
-def _carry_out(root: Path, journal: Journal) -> None:
-    """Do all moves, each of which may have happened already."""
+def _carry_out(ground: Ground, journal: Journal, undo: list[Callable[[], object]]) -> None:
+    """Do all moves and write all files; each may have happened already."""
     for move in journal.moves:
-        _move(root, move, journal.moment)
+        _move(ground, move, journal.moment, undo)
     for relative, text in journal.files.items():
-        write_atomic(Path(os.path.normpath(root / relative)), text.encode())
-    _sync(root)
-    (root / JOURNAL).unlink(missing_ok=True)
-    _sync(root)
+        file = Path(os.path.normpath(ground.base / relative))
+        before = file.read_bytes() if file.is_file() else None
+        undo.append(partial(_put_file, file, before, durable=False))
+        _put_file(file, None if text is None else text.encode(), durable=ground.durable)
 
 
-def _move(root: Path, move: Move, moment: str) -> None:
-    target, staged = root / move.name, root / STAGING / moment / move.name
-    if move.staged and (_inode(target) == move.inode or not staged.is_dir()):
-        return  # it is in its place already, or somebody took it away: what is there stays
+def _finish(ground: Ground, journal: Journal) -> None:
+    for directory in journal.emptied:
+        with contextlib.suppress(OSError):
+            os.rmdir(ground.base / directory)  # only if it is empty
+    if ground.durable:
+        for place in {(ground.base / move.place).parent for move in journal.moves}:
+            with contextlib.suppress(FileNotFoundError):
+                _sync(place)
+    (ground.control / JOURNAL).unlink(missing_ok=True)
+
+
+def _move(ground: Ground, move: Move, moment: str, undo: list[Callable[[], object]]) -> None:
+    target, staged = ground.base / move.place, ground.control / STAGING / moment / move.place
+    if move.staged and (_inode(target) == move.inode or not os.path.lexists(staged)):
+        return  # it is in its place already, or was taken away since: what is there stays
     if os.path.lexists(target):
-        gone = root / STAGING / f"gone-{os.urandom(6).hex()}"
-        _put_away(target, root / TRASH / move.name / moment if move.kept else gone)
+        place = ground.control / (
+            f"{TRASH}/{move.place}/{moment}" if move.kept else f"{STAGING}/gone/{move.place}"
+        )
+        if os.path.lexists(place):  # from the attempt that was cut short
+            place = place.with_name(f"{place.name}-{os.urandom(2).hex()}")
+        _rename(target, place, undo)
     if move.staged:
-        os.rename(staged, target)
+        _rename(staged, target, undo)
 
 
-def _put_away(target: Path, place: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if os.path.lexists(place):  # kept by the attempt that was cut short
-        place = place.with_name(f"{place.name}-{os.urandom(2).hex()}")
-    os.rename(target, place)
+def _rename(source: Path, target: Path, undo: list[Callable[[], object]]) -> None:
+    missing = []
+    parent = target.parent
+    while not parent.exists():
+        missing.append(parent)
+        parent = parent.parent
+    for directory in reversed(missing):
+        os.mkdir(directory)
+        undo.append(partial(os.rmdir, directory))
+    os.rename(source, target)
+    undo.append(partial(os.rename, target, source))
+
+
+def _locked(control: Path, how: int) -> tuple[int, bool]:
+    """Return the lock of a directory, and whether the directory had to be made.
+
+    A lock that another process removed meanwhile is taken again.
+    """
+    made = False
+    try:
+        while True:
+            if not os.path.isdir(control):
+                control.parent.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(control)
+                    made = True
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                descriptor = os.open(control / LOCK, flags, 0o644)
+            except FileNotFoundError:
+                continue  # another command just took the directory away
+            try:
+                fcntl.flock(descriptor, how)
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(descriptor), os.lstat(control / LOCK)):
+                        return descriptor, made
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+    except OSError as error:
+        raise ConfigError(f"{control} cannot be changed ({error.strerror}): make it writable.") from error
+
+
+def _refuse_link(place: Path) -> None:
+    if os.path.islink(place):
+        raise ConfigError(f"{place} is a link, which could lead anywhere: remove it.")
 
 
 def _inode(path: Path) -> int:
-    """What tells a directory from its copies, and stays the same when the machine starts again."""
+    """Return what tells an entry from its copies, also after the machine starts again."""
     try:
         return os.lstat(path).st_ino
     except OSError:
@@ -229,29 +279,38 @@ def _read(file: Path) -> Journal | None:
     except FileNotFoundError:
         return None
     except (OSError, FileRefused, msgspec.DecodeError, RecursionError) as error:
-        raise ConfigError(f"{file} cannot be read ({error}): look at it, then remove it.") from error
+        raise ConfigError(f"{file} cannot be read ({error}): inspect it, then delete it.") from error
 
 
-def _write_synced(file: Path, data: bytes) -> None:
-    temporary = file.with_name(f"{file.name}.{os.urandom(4).hex()}")
-    with open(temporary, "xb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(temporary, file)
-    _sync(file.parent)
+def _put_file(file: Path, data: bytes | None, *, durable: bool) -> None:
+    if data is None:
+        file.unlink(missing_ok=True)
+    else:
+        if not file.parent.is_dir():
+            file.parent.mkdir(parents=True)
+        _write(file, data, durable=durable)
 
 
-def _may_be_written(relative: str) -> bool:
-    """Whether a file beside the skills is one that a change writes."""
-    fixed = {f"../{LOCK_FILE}", f"../../{NPM_LOCK}", INSTALLED}
-    return relative in fixed or _NOTE.match(relative) is not None
+def _write(file: Path, data: bytes, *, durable: bool) -> None:
+    temporary = file.with_name(f".{file.name}.{os.urandom(4).hex()}")
+    try:
+        with open(temporary, "xb") as out:
+            out.write(data)
+            out.flush()
+            if durable:
+                os.fsync(out.fileno())
+        os.replace(temporary, file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync(file.parent)
 
 
-def _sync_trees(directories: list[Path], root: Path) -> None:
+def _sync_trees(directories: list[Path], control: Path) -> None:
     """Bring directories with all their files to disk; many of them with all else that waits there."""
     walked = [found for directory in directories for found in os.walk(directory)]
-    if sum(len(files) for _, _, files in walked) > _SYNC_ONE_BY_ONE and _synced_whole(root):
+    if sum(len(files) for _, _, files in walked) > _SYNC_ONE_BY_ONE and _synced_whole(control):
         return
     for place, _, files in walked:
         for name in files:
@@ -259,11 +318,11 @@ def _sync_trees(directories: list[Path], root: Path) -> None:
         _sync(Path(place))
 
 
-def _synced_whole(root: Path) -> bool:
-    """Bring the whole file system to disk, where the system can do that in one call."""
+def _synced_whole(control: Path) -> bool:
+    """Bring the whole file system to disk, if the system can do that in one call."""
     import ctypes  # noqa: PLC0415 - 5 ms, for this alone
 
-    descriptor = os.open(root, os.O_RDONLY)
+    descriptor = os.open(control, os.O_RDONLY)
     try:
         return int(ctypes.CDLL(None).syncfs(descriptor)) == 0
     except (AttributeError, OSError):

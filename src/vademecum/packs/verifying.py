@@ -1,4 +1,4 @@
-"""What is installed, compared with what the lock says."""
+"""What is installed, compared with what the lock says: every file, and every skill that the index finds."""
 
 from __future__ import annotations
 
@@ -9,54 +9,90 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from vademecum.errors import PackRefused
-from vademecum.packs.content import SkillFile, files_of, strays_in
-from vademecum.packs.lock import LockFile, read_lock
+from vademecum.packs.content import differences_of, digest_of, files_of, is_cache
+from vademecum.packs.install_root import InstallRoot
+from vademecum.packs.lock import INSTALLED_FILE, LockFile, lock_path, read_lock
+from vademecum.packs.npm_lock import folder_hash, npm_lock_path, read_npm_lock
 
 Status = Literal["ok", "missing", "changed", "not-locked"]
 
 
 class Verdict(Struct, frozen=True):
-    """Whether an installed skill is what the lock says, and what differs."""
+    """Whether an installed skill is what the lock says, its digest as it is now, and what differs."""
 
     name: str
     status: Status
+    digest: str = ""
     differences: tuple[str, ...] = ()
 
+    @property
+    def is_edited(self) -> bool:
+        """Return whether a person changed files; caches that interpreters leave do not count."""
+        edits = [text for text in self.differences if not is_cache(text.partition(" ")[2])]
+        return self.status == "changed" and bool(edits)
+
     def to_json(self) -> dict[str, Any]:
-        """As ``vade verify`` prints it."""
+        """Return it as ``vade verify`` prints it."""
         return structs.asdict(self)
 
 
-def verify(root: Path, names: Iterable[str] = ()) -> list[Verdict]:
-    """Compare every installed file with the lock."""
-    lock = read_lock(root)
-    return [verdict_of(name, root, lock) for name in list(names) or sorted(lock.skills)]
+def verify(where: InstallRoot, names: Iterable[str] = ()) -> tuple[list[Verdict], str]:
+    """Compare the root with the lock; return the verdicts, and what is wrong with the lock itself, or "".
+
+    Without a lock of our own, that of the npm tool is compared.
+    """
+    problem = missing_lock(where)
+    npm = {} if where.has_lock else read_npm_lock(where.root)
+    there = where.names()
+    if npm:
+        return [
+            _npm_verdict(name, where.root, npm[name].folder_hash if name in npm else "")
+            for name in list(names) or sorted({*npm, *there})
+        ], ""
+    lock = read_lock(where.root)
+    wanted = list(names) or sorted({*lock.skills, *there})
+    return [verdict_of(name, where.root, lock) for name in wanted], problem
+
+
+def missing_lock(where: InstallRoot) -> str:
+    """Return what to say about a lock that is missing although skills are, or were, in the root."""
+    if where.has_lock or npm_lock_path(where.root).is_file():
+        return ""
+    if not where.names() and not (where.root / INSTALLED_FILE).is_file():
+        return ""
+    return (
+        f"{lock_path(where.root)} is missing: take it from version control, or run vade lock to accept "
+        "the skills as they are"
+    )
 
 
 def verdict_of(name: str, root: Path, lock: LockFile) -> Verdict:
     """Compare one skill with the lock."""
     locked = lock.skills.get(name)
+    place = root / name
+    if not place.is_dir():
+        return Verdict(name, "missing" if locked else "not-locked")
+    try:
+        found = files_of(place, every=True)
+    except (PackRefused, OSError) as error:
+        return Verdict(name, "changed" if locked else "not-locked", "", (str(error),))
+    digest = digest_of(found)
     if locked is None:
-        return Verdict(name, "not-locked")
-    if not (root / name).is_dir():
+        return Verdict(name, "not-locked", digest)
+    differences = differences_of(locked.files, found)
+    return Verdict(name, "changed" if differences else "ok", digest, differences)
+
+
+def _npm_verdict(name: str, root: Path, wanted: str) -> Verdict:
+    place = root / name
+    if not place.is_dir():
         return Verdict(name, "missing")
     try:
-        found = files_of(root / name)
-    except PackRefused as error:
-        return Verdict(name, "changed", (str(error),))
-    strays = [f"added {path}" for path in strays_in(root / name, found)]
-    differences = (*differences_of(locked.files, found), *strays)
-    return Verdict(name, "changed" if differences else "ok", differences)
-
-
-def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> tuple[str, ...]:
-    """What was added, removed and changed, file by file.
-
-    >>> differences_of([SkillFile("a", "1", 1)], [SkillFile("a", "2", 1), SkillFile("b", "3", 1)])
-    ('added b', 'changed a')
-    """
-    old, new = ({file.path: file for file in files} for files in (then, now))
-    added = [f"added {path}" for path in new if path not in old]
-    removed = [f"removed {path}" for path in old if path not in new]
-    changed = [f"changed {path}" for path in new if path in old and new[path] != old[path]]
-    return tuple(sorted([*added, *removed, *changed]))
+        digest, found = digest_of(files_of(place, every=True)), folder_hash(place)
+    except (PackRefused, OSError) as error:
+        return Verdict(name, "changed", "", (str(error),))
+    if not wanted:
+        return Verdict(name, "not-locked", digest)
+    same = found == wanted
+    differences = () if same else (f"its folder has the hash {found}, not {wanted}",)
+    return Verdict(name, "ok" if same else "changed", digest, differences)

@@ -121,7 +121,7 @@ class Desk:
                 return False
             self._answers[question_id] = answer
             if answer.verdict == "always":
-                covered = _remembered(question)
+                covered = _wanted(question)
                 for other in self._waiting.values():
                     here = other.conversation == question.conversation or answer.scope != "run"
                     if here and _wanted(other) <= covered:
@@ -144,12 +144,4 @@ def _wanted(question: Question) -> set[_Exact]:
         (r.permission, r.skill, r.agent, resource, question.digest)
         for r in question.requests
         for resource in r.resources
-    }
-
-
-def _remembered(question: Question) -> set[_Exact]:
-    return {
-        (r.permission, r.skill, r.agent, resource, question.digest)
-        for r in question.requests
-        for resource in r.remember or r.resources
     }

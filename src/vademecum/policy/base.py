@@ -20,17 +20,13 @@ class Effect(IntEnum):
 
 
 class Request(Struct, frozen=True):
-    """What somebody wants: a permission such as ``skill`` or ``resource``, and what it is wanted for.
-
-    ``remember`` is what "always" would allow from then on; where it is empty, just these resources.
-    """
+    """What somebody wants: a permission such as ``skill`` or ``resource``, and what it is wanted for."""
 
     permission: str
     resources: tuple[str, ...]
     origin: Origin = "model"
     agent: str = "default"
     skill: str | None = None
-    remember: tuple[str, ...] = ()
 
 
 class Rule(Struct, frozen=True):
@@ -105,7 +101,10 @@ class Decision(Struct, frozen=True):
 
 
 class Decider(Protocol):
-    """Decides; the same request gets the same answer, without a file, a clock or a question."""
+    """Decides; the same request gets the same answer, without a file, a clock or a question.
+
+    An implementation that raises, or does not answer within ten seconds, has not allowed it.
+    """
 
     def decide(self, request: Request) -> Decision:
         """Say what may happen."""

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from vademecum.config import TOOLS
 from vademecum.policy.base import Decision, Effect, Rule
 from vademecum.wildcards import matches
 
@@ -24,15 +25,7 @@ class Risk(IntEnum):
     HIGH = 2
 
 
-RISKS = {
-    "read_file": Risk.LOW,
-    "list_dir": Risk.LOW,
-    "grep": Risk.LOW,
-    "run_script": Risk.MEDIUM,
-    "write_file": Risk.HIGH,
-    "delete_file": Risk.HIGH,
-    "network_request": Risk.HIGH,
-}
+RISKS = {tool: Risk[risk.upper()] for tool, (risk, _) in TOOLS.items()}
 
 
 def risk_of(tool: str) -> Risk:
@@ -58,8 +51,8 @@ def needs_approval(tool: str, *, careful: Iterable[str] = ()) -> Decision | None
 
 
 READING = ("read_file", "list_dir", "grep")
-_CHANGING = ("write_file", "edit_file")
-# What others call our tools. `run_command` is bounded here already.
+_CHANGING = ("write_file", "edit_file", "save_output")
+# What others call our tools.
 _WORDS = {
     "read": ("read_file",),
     "view": ("read_file",),
@@ -77,7 +70,8 @@ _WORDS = {
     "bash": ("run_command", "run_script"),
     "shell": ("run_command", "run_script"),
 }
-_OWN = {name.replace("_", ""): (name,) for name in (*RISKS, "edit_file", "run_command")}
+_OWN: dict[str, tuple[str, ...]] = {name.replace("_", ""): (name,) for name in RISKS}
+_OWN["writefile"] = ("write_file", "save_output")
 # The kinds of scripts that a command which is only an interpreter would run.
 _INTERPRETED = {
     "python": (".py",),
@@ -138,7 +132,10 @@ def bounded(
     layer = f"'allowed-tools' of skill {skill!r}"
     remedy = "let the skill's author add it to 'allowed-tools'"
     rule = Rule("tool", f"does not name {tool!r} for this", effect, layer, 0, remedy)
-    return Decision(effect, rule, "tool", tool)
+    # An answer about the tool is not one about this skill.
+    return Decision(
+        effect, rule, "tool", tool if effect is Effect.DENY else f"{tool}, which {skill} excludes"
+    )
 
 
 def _joined(entries: Iterable[str]) -> list[str]:

@@ -14,20 +14,31 @@ from vademecum.errors import ConfigError
 from vademecum.nearest import meant, nearest
 from vademecum.policy.base import Decision, Effect, Request, Rule
 from vademecum.policy.grants import Trust, grants_file
-from vademecum.wildcards import comparable, covers, is_plain, matches, matches_exactly
+from vademecum.wildcards import all_comparable, comparable, covers, matches, matches_exactly
 
-# Whoever may write here decides what is allowed, or what runs next: no rule, flag or answer opens these.
-_CLOSED = tuple(
-    (permission, f"{prefix}{name}{rest}")
-    for permission in ("write", "delete")
-    for name in (".git", ".agent")
-    for prefix in ("", "*/")
-    for rest in ("", "/*")
+# Whoever can write here decides what is allowed or what runs next; the kept secrets are never read. No rule,
+# flag or answer opens these. They are compared without case, because some file systems have none.
+_SKILL_ROOTS = tuple(
+    f".{tool}/skills" for tool in ("agents", "claude", "codex", "gemini", "github", "opencode")
 )
-# What a shell, an editor or a package manager runs by itself when somebody next works here.
+_CLOSED = (
+    *(
+        (permission, f"{prefix}{name}{rest}")
+        for permission in ("write", "delete")
+        for name in (".git", ".agent", *_SKILL_ROOTS)
+        for prefix in ("", "*/")
+        for rest in ("", "/*")
+    ),
+    ("read", ".agent/secrets.*"),
+    ("read", "*/.agent/secrets.*"),
+)
+# What a shell, an editor, an agent or a package manager runs by itself when somebody next works here. A file
+# HEAD makes a directory a repository, with settings that git obeys.
 _STARTUP = (
-    ".envrc", ".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv", ".zprofile", ".vscode/tasks.json",
-    ".vscode/settings.json", ".idea/*", "sitecustomize.py", "usercustomize.py", ".npmrc", ".pypirc",
+    ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
+    ".zprofile", ".zlogin", ".zlogout", ".vscode/*", ".idea/*", ".exrc", ".vimrc", ".nvimrc",
+    ".dir-locals.el", ".gdbinit", "sitecustomize.py", "usercustomize.py", "*.pth", ".npmrc", ".pypirc",
+    ".gitconfig", "HEAD", ".mcp.json", ".cursor/mcp.json", ".claude/settings*.json",
 )  # fmt: skip
 # Keys and passwords: reading them is asked about.
 _CREDENTIALS = (
@@ -52,6 +63,9 @@ _DEFAULTS = (
     ("tool", "list_dir", Effect.ALLOW),
     ("tool", "grep", Effect.ALLOW),
     ("tool", "run_script", Effect.ALLOW),  # which script is asked for by itself
+    ("tool", "run_command", Effect.ALLOW),  # and which command
+    ("command", "*", Effect.ASK),
+    ("packages", "*", Effect.ASK),
     ("read", "*", Effect.ALLOW),
     *(("read", pattern, Effect.ASK) for pattern in _anywhere(_CREDENTIALS)),
     ("read", "*.agent/runs/*", Effect.DENY),  # what other conversations saw
@@ -61,6 +75,7 @@ _DEFAULTS = (
     ("network", "*", Effect.ASK),
     ("private-network", "*", Effect.DENY),
     ("script-network", "*", Effect.ASK),
+    ("secret", "*", Effect.ASK),
 )
 FIXED = "the fixed rules"
 DEFAULTS = "the defaults"
@@ -98,15 +113,6 @@ def _remedy(layer: str, number: int) -> str:
 
 
 _ALLOWED = re.compile(r"(?P<tool>\w+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
-_FINER = {
-    "read_file": "read",
-    "list_dir": "read",
-    "grep": "read",
-    "run_script": "script",
-    "write_file": "write",
-    "delete_file": "delete",
-    "network_request": "network",
-}
 APPROVAL = "approval"
 
 
@@ -123,16 +129,23 @@ def allowing(words: Iterable[str]) -> list[Rule]:
         if tool not in TOOLS:
             hint = meant(nearest(tool, TOOLS), otherwise=f"there are {', '.join(TOOLS)}.")
             raise ConfigError(f"--allow {word}: there is no tool {tool!r}: {hint}")
-        wanted += [("tool", tool), (_FINER[tool], pattern), (APPROVAL, f"{tool} {pattern}")]
+        wanted += [("tool", tool), (TOOLS[tool][1], pattern), (APPROVAL, f"{tool} {pattern}")]
+    return [Rule(*rule, Effect.ALLOW, RUN, number) for number, rule in enumerate(wanted, 1)]
+
+
+def reaching(hosts: Sequence[str]) -> list[Rule]:
+    """Return the rules of a run with ``--network``: these hosts may be reached without a question."""
+    wanted = [("script-network", "*"), *(("network", host) for host in hosts)] if hosts else []
     return [Rule(*rule, Effect.ALLOW, RUN, number) for number, rule in enumerate(wanted, 1)]
 
 
 class _Test(NamedTuple):
-    """One pattern, and what can be told of it quickly: how a text must begin and end, its least length."""
+    """One pattern, and what a text must have to match it: a beginning, an end, a part, a least length."""
 
     place: int
     beginning: str
     ending: str
+    part: str
     least: int
     pattern: str | None
 
@@ -157,8 +170,8 @@ class RuleTable:
         self._by_start: dict[str, list[_Test]] = {}
         self._by_end: dict[str, list[_Test]] = {}
         self._short: list[_Test] = []
-        for place, rule in enumerate(self._rules):
-            self._add(comparable(rule.pattern), place)
+        for place, pattern in enumerate(all_comparable([rule.pattern for rule in self._rules])):
+            self._add(pattern, place)
         self._short.sort(key=_latest)
         for start, tests in self._by_start.items():
             others = [test for test in self._short if start.startswith(test.beginning)]
@@ -175,7 +188,7 @@ class RuleTable:
         return self._rules[found] if found >= 0 else None
 
     def _add(self, pattern: str, place: int, *, whole: bool = True) -> None:
-        if is_plain(pattern):
+        if "*" not in pattern and "?" not in pattern:
             self._plain[pattern] = place
             return
         if whole and pattern.endswith(" *"):  # which is optional, once
@@ -184,7 +197,8 @@ class RuleTable:
         beginning, ending = beginning.partition("?")[0], ending.rpartition("?")[2]
         simple = pattern.count("*") == 1 and "?" not in pattern
         least = len(pattern) - pattern.count("*")
-        test = _Test(place, beginning, ending, least, None if simple else pattern)
+        part = max(pattern.replace("?", "*").split("*"), key=len)
+        test = _Test(place, beginning, ending, part, least, None if simple else pattern)
         if len(beginning) >= _EDGE:
             self._by_start.setdefault(beginning[:_EDGE], []).append(test)
         elif len(ending) >= _EDGE:
@@ -196,11 +210,12 @@ class RuleTable:
 def _last_of(tests: list[_Test], resource: str, found: int) -> int:
     """The place of the first of these tests that holds, unless what was found stands behind it."""
     length = len(resource)
-    for place, beginning, ending, least, pattern in tests:
+    for place, beginning, ending, part, least, pattern in tests:
         if place < found:
             break
         if (
-            length >= least
+            part in resource
+            and length >= least
             and resource.startswith(beginning)
             and resource.endswith(ending)
             and (pattern is None or matches_exactly(pattern, resource))
@@ -300,6 +315,33 @@ class Policy:
         decisions = [Decision(*self._effect_on(each, tables), permission, each) for each in resources]
         return max(decisions, key=_effect_of, default=Decision(Effect.DENY, None, permission, ""))
 
+    def could_restrict(self, permission: str, agent: str, text: str) -> bool:
+        """Return whether a rule could ask about or deny any of the resources that a text contains.
+
+        If it returns false, all of them are allowed: many resources are decided at once.
+        """
+        layers = [
+            [rule for rule in layer if rule.permission == permission or _is_for(rule, permission)]
+            for layer in self._layers(agent)
+        ]
+        if not any(rule.pattern == "*" and rule.effect is Effect.ALLOW for rule in layers[1]):
+            return True
+        text = comparable(text)
+        restricting = (rule.pattern for layer in layers for rule in layer if rule.effect is not Effect.ALLOW)
+        parts = (
+            max(pattern.replace("?", "*").split("*"), key=len) for pattern in all_comparable(restricting)
+        )
+        return any(part in text for part in parts)
+
+    def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
+        """Return whether a rule besides the defaults denies something of these permissions."""
+        return any(
+            rule.effect is Effect.DENY and rule.layer != DEFAULTS and matches(rule.permission, permission)
+            for layer in self._layers(agent)
+            for rule in layer
+            for permission in permissions
+        )
+
     def unreachable(self) -> list[tuple[Rule, Rule]]:
         """Rules that can never win, each with the later one that always wins over it."""
         agents = sorted({"default", *self._user.agents, *self._project.agents})
@@ -336,7 +378,7 @@ class Policy:
         fixed, own, project, run = tables
         if not resource.isascii():
             resource = comparable(resource)
-        if fixed is not None and (rule := fixed.last_match(resource)) is not None:
+        if fixed is not None and (rule := fixed.last_match(resource.casefold())) is not None:
             return rule.effect, rule
         rule = own.last_match(resource) if own is not None else None
         effect = Effect.ASK if rule is None else rule.effect

@@ -10,11 +10,17 @@ from typing import Literal
 
 from msgspec import Struct
 
+from vademecum.config import TOOLS
 from vademecum.errors import Declined, Denied
 from vademecum.policy.approval import Answer, Approver, Nobody, Question
-from vademecum.policy.base import Decider, Decision, Effect, Request, Rule
-from vademecum.policy.engine import FIXED
+from vademecum.policy.base import AllowAll, Decider, Decision, Effect, Request, Rule
+from vademecum.policy.engine import FIXED, Policy
 from vademecum.policy.grants import Grants
+
+PATIENCE_SECONDS = 10.0
+
+# The fixed rules, and nothing else.
+_FIXED_ALONE = Policy([Rule("*", "*", Effect.ALLOW, FIXED, 0)])
 
 By = Literal["rule", "remembered", "once", "always"]
 Key = tuple[str, str, str, str]
@@ -47,8 +53,10 @@ class Gate:
         project: Path,
         grants: Grants | None = None,
         approver: Approver | None = None,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self.policy = policy
+        self._patience = patience
         self._id = uuid.uuid4().hex
         self._project = project
         self._grants = grants
@@ -58,12 +66,47 @@ class Gate:
         self._declined: dict[frozenset[tuple[str, str]], str] = {}
 
     def decide(self, request: Request) -> Decision:
-        """Return what the rules say, without asking anybody; a policy that fails has not allowed it."""
-        try:
+        """Return what the rules say, without asking anybody.
+
+        The fixed rules hold for a caller's own policy too. If it raises, hangs or returns something else,
+        it has not allowed it.
+        """
+        if isinstance(self.policy, Policy):
             return self.policy.decide(request)
-        except Exception as error:  # noqa: BLE001 - whatever a policy raises, it is not a yes
-            rule = Rule(request.permission, f"failed ({type(error).__name__})", Effect.DENY, "the policy", 0)
-            return Decision(Effect.DENY, rule, request.permission, ", ".join(request.resources))
+        fixed = _FIXED_ALONE.decide(request)
+        if fixed.effect is Effect.DENY:
+            return fixed
+        if isinstance(self.policy, AllowAll):
+            return self.policy.decide(request)
+        answers: list[Decision] = []
+        problems = ["did not answer in time"]
+
+        def answer() -> None:
+            try:
+                answers.append(self.policy.decide(request))
+            except Exception as error:  # noqa: BLE001 - whatever a policy raises, it is not a yes
+                problems[:] = [f"failed ({type(error).__name__})"]
+
+        deciding = threading.Thread(target=answer, daemon=True)
+        deciding.start()
+        deciding.join(self._patience)
+        if answers and isinstance(answers[0], Decision):
+            return answers[0]
+        rule = Rule(request.permission, problems[0], Effect.DENY, "the policy", 0)
+        return Decision(Effect.DENY, rule, request.permission, ", ".join(request.resources))
+
+    def could_restrict(self, permission: str, agent: str, text: str) -> bool:
+        """Return whether the rules could ask about or deny any of the resources that a text contains."""
+        policy = _FIXED_ALONE if isinstance(self.policy, AllowAll) else self.policy
+        return not isinstance(policy, Policy) or policy.could_restrict(permission, agent, text)
+
+    def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
+        """Return whether somebody wrote a rule that denies something; a policy of another kind may have."""
+        if isinstance(self.policy, Policy):
+            return self.policy.denies_some(permissions, agent)
+        return any(
+            self.decide(Request(each, ("*",), agent=agent)).effect is Effect.DENY for each in permissions
+        )
 
     def begin_run(self) -> None:
         """Forget the answers that were given, and refused, for one run."""
@@ -111,7 +154,8 @@ class Gate:
             number = uuid.uuid4().hex
             return ask(Question(number, tuple(asking), worst, about(), digest, exact(), self._id))
 
-        return self._ask(tuple(asking), worst, digest(), answered)
+        remedies = _remedies([decision for _, decision in decided], also)
+        return self._ask(tuple(asking), worst, digest(), answered, remedies)
 
     def _ask(
         self,
@@ -119,6 +163,7 @@ class Gate:
         decision: Decision,
         digest: str,
         answered: Callable[[str], Answer],
+        remedies: str,
     ) -> Passage:
         keys = {(r.permission, each, digest, r.agent) for r in asking for each in r.resources}
         with self._lock:
@@ -132,7 +177,7 @@ class Gate:
                 raise Declined(f"{_wanted(asking)} was declined before ({message}).")
         answer = answered(digest)
         if answer.verdict == "reject":
-            self._reject(asking, decision, answer, wanted)
+            self._reject(asking, decision, answer, wanted, remedies)
         if answer.verdict == "always":
             self._remember(asking, digest, answer)
         return Passage(decision, "once" if answer.verdict == "once" else "always", answer.seen)
@@ -143,10 +188,11 @@ class Gate:
         decision: Decision,
         answer: Answer,
         wanted: frozenset[tuple[str, str]],
+        remedies: str,
     ) -> None:
         message = f" ({answer.message})" if answer.message else ""
         if answer.absent:
-            raise refusal(asking, decision, answer.message, answer.advice)
+            raise refusal(asking, decision, answer.message, answer.advice, remedies)
         with self._lock:
             self._declined[wanted] = answer.message or "the answer was no"
         raise Declined(f"{_wanted(asking)} was declined{message}: it was not done.", told=answer.message)
@@ -158,15 +204,14 @@ class Gate:
 
     def _remember(self, asking: Sequence[Request], digest: str, answer: Answer) -> None:
         for request in asking:
-            exact = request.remember or request.resources
             if answer.scope == "run" or self._grants is None:
                 with self._lock:
                     self._for_this_run.update(
-                        (request.permission, each, digest, request.agent) for each in exact
+                        (request.permission, each, digest, request.agent) for each in request.resources
                     )
             else:
                 self._grants.add(
-                    Request(request.permission, exact, agent=request.agent),
+                    request,
                     digest=digest,
                     scope=answer.scope,
                     project=self._project,
@@ -178,23 +223,35 @@ def _wanted(requests: Sequence[Request]) -> str:
     return "; ".join(f"{r.permission} {', '.join(map(repr, r.resources))}" for r in requests)
 
 
+def _remedies(decided: Sequence[Decision], also: Sequence[Decision]) -> str:
+    """Return everything that is needed to allow it; approval of a tool answers for its use, too."""
+    asked = [each for each in (*also, *decided) if each.effect is Effect.ASK]
+    tools = [each.resource for each in also if each.permission == "tool" and each.resource in TOOLS]
+    answered = {permission for tool in tools for permission in ("tool", TOOLS[tool][1])}
+    needed = (each for each in asked if each in also or each.permission not in answered)
+    return ", and ".join(dict.fromkeys(each.remedy for each in needed))
+
+
 def refusal(
-    requests: Request | Sequence[Request], decision: Decision, message: str = "", more: str = ""
+    requests: Request | Sequence[Request],
+    decision: Decision,
+    message: str = "",
+    more: str = "",
+    remedies: str | None = None,
 ) -> Denied:
-    """Return the error for a refusal: for a model what is refused, for a person also why."""
+    """Return the error for a refusal: for a model what is refused, for a person also why, and what to do."""
     several = (requests,) if isinstance(requests, Request) else requests
     text = f"{decision.effect.name.lower()} {_wanted(several)}"
     if decision.rule is not None and not decision.rule.number:  # a bound of something that the model knows
         text += f", because {decision.reason}"
-    advice = said(requests, decision).removeprefix(text).lstrip(",; ")
+    advice = said(requests, decision, remedies).removeprefix(text).lstrip(",; ")
     advice = "; ".join(filter(None, (advice, more)))
     return Denied(f"{text} ({message})." if message else f"{text}.", advice=advice)
 
 
-def said(requests: Request | Sequence[Request], decision: Decision) -> str:
+def said(requests: Request | Sequence[Request], decision: Decision, remedies: str | None = None) -> str:
     """Return a decision as one sentence: what, because of which rule, and what would allow it."""
     several = (requests,) if isinstance(requests, Request) else requests
-    wanted = _wanted(several)
-    remedy = decision.remedy
+    remedy = decision.remedy if remedies is None else remedies
     remedy = f"; to allow it, {remedy}" if remedy and decision.layer != FIXED else remedy and f"; {remedy}"
-    return f"{decision.effect.name.lower()} {wanted}, because {decision.reason}{remedy}"
+    return f"{decision.effect.name.lower()} {_wanted(several)}, because {decision.reason}{remedy}"

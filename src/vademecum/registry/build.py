@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from vademecum.config import Config, LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import FileRefused
+from vademecum.registry.base import Fetch, Provider
 from vademecum.registry.cache import IndexCache, Remembered, signature_of, stamp_of, trusted
 from vademecum.registry.conflicts import Candidate, resolve
 from vademecum.registry.index import IndexOptions, SkillIndex
@@ -26,15 +25,18 @@ Progress = Callable[[int], None]
 _PROGRESS_STEP = 500
 
 
-def build_index(
+def build_index(  # noqa: PLR0913 - what an index is made of
     roots: Sequence[Root | str | Path] | Root | str | Path | None = None,
     options: IndexOptions | None = None,
     *,
+    providers: Sequence[Provider] = (),
     context: Context | None = None,
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SkillIndex:
     """Find all skills below ``roots``, or below the default roots of this place.
+
+    Skills of ``providers``, such as MCP servers, are added; they never replace a skill of a root.
 
     >>> from vademecum import BUILTIN_ROOT
     >>> index = build_index([BUILTIN_ROOT, Root("my-skills", "extra")], IndexOptions())
@@ -45,8 +47,7 @@ def build_index(
     config = load_config(context) if roots is None or options is None else LoadedConfig(Config())
     options = options or IndexOptions.of(config.settings, context)
     chosen = default_roots(context, config) if roots is None else _given(roots, context)
-    with _collector_paused():
-        return _Build(chosen, options, progress=progress, clock=clock).run()
+    return _Build(chosen, options, providers=providers, progress=progress, clock=clock).run()
 
 
 def refresh_index(
@@ -68,36 +69,33 @@ def refresh_index(
     def distrusted(location: str) -> bool:
         return changed is None or any(_overlap(location, change) for change in changed)
 
-    with _collector_paused():
-        return _Build(index.roots, index.options, distrusted=distrusted, progress=progress, clock=clock).run()
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from walking tens of thousands of new values that are all in use."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    return _Build(
+        [root for root in index.roots if not root.source.startswith("mcp:")],
+        index.options,
+        providers=index.providers,
+        distrusted=distrusted,
+        progress=progress,
+        clock=clock,
+    ).run()
 
 
 class _Build:
     """One scan of all roots."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an index is made of
         self,
         roots: Sequence[Root],
         options: IndexOptions,
         *,
+        providers: Sequence[Provider] = (),
         distrusted: Callable[[str], bool] | None = None,
         progress: Progress | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._roots = tuple(roots)
         self._options = options
+        self._providers = tuple(providers)
+        self._fetches: dict[str, Fetch] = {}
         self._distrusted = distrusted
         self._progress = progress
         self._clock = clock
@@ -111,10 +109,11 @@ class _Build:
     def run(self) -> SkillIndex:
         started = self._clock()
         self._now_ns = int(started * 1e9)
-        reports = tuple(self._scan(number, root) for number, root in enumerate(self._roots))
+        reports = [self._scan(number, root) for number, root in enumerate(self._roots)]
+        reports += map(self._ask, self._providers)
         resolution = resolve(self._candidates)
         report = Report(
-            roots=reports,
+            roots=tuple(reports),
             found=len(self._seen),
             valid=len(self._candidates),
             ignored=tuple(self._left_out),
@@ -124,7 +123,26 @@ class _Build:
             read=self._read,
             seconds=self._clock() - started,
         )
-        return SkillIndex(resolution.winners, resolution.shadowed, report, self._roots, self._options)
+        return SkillIndex(
+            resolution.winners,
+            resolution.shadowed,
+            report,
+            (*self._roots, *(provider.root for provider in self._providers)),
+            self._options,
+            self._providers,
+            self._fetches,
+        )
+
+    def _ask(self, provider: Provider) -> RootReport:
+        """Add what a provider announced."""
+        from vademecum.registry.provided import provided  # noqa: PLC0415 - for those who use a server
+
+        found, left_out = provided(provider)
+        self._left_out += left_out
+        for candidate, fetch in found:
+            self._candidates.append(candidate)
+            self._fetches[candidate[0].location] = fetch
+        return RootReport(provider.root, "searched", found=len(found) + len(left_out), valid=len(found))
 
     def _scan(self, number: int, root: Root) -> RootReport:
         status = _status(root)

@@ -1,4 +1,4 @@
-"""What earlier scans read ↔ a file: a document that did not change is not read again.
+"""Documents that earlier scans read ↔ a file: a document that did not change is not read again.
 
 The file belongs to one list of roots and one way of reading. It is written whole and atomically, so
 processes share it without a lock: the last one to write wins, and whatever is there is true.
@@ -21,7 +21,7 @@ from vademecum.skill.skill import Document, Problem
 from vademecum.version import VERSION
 
 # Another version may read documents by other rules, so it starts afresh.
-FORMAT = f"vademecum-index-1 {VERSION}"
+FORMAT = f"vademecum-index-3 {VERSION}"
 MAX_CACHE_BYTES = 1024 * 1024 * 1024
 MAX_CACHE_FILES = 64
 MAX_HALF_WRITTEN = 8
@@ -34,18 +34,18 @@ UNTRUSTED: Signature = (0, 0, 0, 0)
 
 
 def signature_of(about: os.stat_result) -> Signature:
-    """What tells that a file is still the one that was read: times, size and inode."""
+    """Return what identifies a version of a file: times, size and inode."""
     return (about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino)
 
 
 def trusted(signature: Signature, *, now_ns: int) -> Signature:
-    """The signature to remember: none for a file that changed just now, so that it is read once more."""
+    """Return the signature to remember: none for a file that changed just now, so it is read again."""
     changed = signature[1]  # no change of a file leaves this time behind, whatever its other times say
     return signature if changed < now_ns - CLOCK_RESOLUTION_NS else UNTRUSTED
 
 
 def stamp_of(signature: Signature) -> int:
-    """The signature as one number; 0 for a file that must be read again."""
+    """Return the signature as one number; 0 for a file that must be read again."""
     return hash(signature) if signature is not UNTRUSTED and signature[3] else 0
 
 
@@ -77,11 +77,11 @@ class IndexCache:
             self._load(self._path)
 
     def of_root(self, number: int) -> dict[str, Remembered]:
-        """What is remembered of one root, by directory."""
+        """Return what is remembered of one root, by directory."""
         return self._known[number]
 
     def save(self, documents: list[Remembered]) -> Problem | None:
-        """Write what a scan saw; returns why it could not."""
+        """Write what a scan saw; return the problem if that fails."""
         if self._path is None:
             return None
         data = _encoded(documents)

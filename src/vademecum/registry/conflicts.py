@@ -53,7 +53,7 @@ def resolve(candidates: Iterable[Candidate]) -> Resolution:
 
 
 def _links_among(claims: list[Candidate]) -> list[Candidate]:
-    """Those that only lead to the directory of another claim, from the root of another tool."""
+    """Return the claims that are links from another tool's root to the directory of another claim."""
     by_file: dict[tuple[int, int], list[Candidate]] = {}
     for claim in claims:
         by_file.setdefault((claim[2].st_dev, claim[2].st_ino), []).append(claim)

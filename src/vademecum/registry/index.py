@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import structs
 
@@ -14,6 +14,7 @@ from vademecum.config import Config, ScanSettings
 from vademecum.context import Context
 from vademecum.errors import SkillNotFound
 from vademecum.nearest import meant, nearest
+from vademecum.registry.base import Fetch, Provider
 from vademecum.registry.report import Report
 from vademecum.registry.roots import Root, Source
 from vademecum.skill.skill import Reading, Skill
@@ -36,7 +37,7 @@ class IndexOptions:
 
     @classmethod
     def of(cls, config: Config, context: Context) -> IndexOptions:
-        """The options that the configuration asks for."""
+        """Return the options that the configuration asks for."""
         reading = Reading(
             lenient=config.lenient,
             block_angle_brackets=config.security.block_angle_brackets_in_frontmatter,
@@ -65,11 +66,13 @@ class SkillIndex:
     report: Report
     roots: tuple[Root, ...]
     options: IndexOptions
+    providers: tuple[Provider, ...] = ()
+    _fetches: Mapping[str, Fetch] = field(default_factory=dict, repr=False, compare=False)
     _by_name: dict[str, list[Skill]] = field(default_factory=dict, repr=False, compare=False)
     _by_place: dict[str, Skill] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
-        """The number of usable skills."""
+        """Return the number of usable skills."""
         return len(self.skills)
 
     def __iter__(self) -> Iterator[Skill]:
@@ -82,18 +85,27 @@ class SkillIndex:
         return self.report.hash
 
     def get(self, name: str, *, source: str | None = None) -> Skill:
-        """The skill of that name, whatever its case.
+        """Return the skill of that name, whatever its case.
 
-        ``source``, ``group/name``, a skill's id or the absolute path of its directory pick among namesakes.
+        Of several skills with one name, ``source``, ``source:name``, ``group/name``, a skill's id or the
+        absolute path of its directory select one; ``mcp:server/name`` selects the skill of a server.
         """
         for skill in (*self.skills, *self.shadowed) if name[:1] == "/" or ":" in name else ():
-            if name in (skill.location, skill.skill_id):
+            if name in (skill.location, skill.skill_id) and source in {None, skill.source}:
                 return skill
         if name[:1] == "/" and "\0" not in name and (linked := self._places().get(os.path.realpath(name))):
             return linked
+        level, colon, rest = name.strip().partition(":")
+        if colon and level in get_args(Source) and source in {None, level}:
+            return self.get(rest, source=level)
+        if colon and level == "mcp" and source is None:
+            server, _, called = rest.partition("/")
+            return self.get(called, source=f"mcp:{server}")
         namespace, _, plain = name.strip().removeprefix("@").rpartition("/")
         wanted = comparable(plain)
         namesakes = self._names().get(wanted.casefold(), [])
+        if not namesakes and (written := self._written(name)):
+            namesakes, namespace = written, ""
         exact = [skill for skill in namesakes if skill.name == wanted]
         for skill in (*exact, *namesakes):
             if (source is None or skill.source == source) and (not namespace or _is_in(skill, namespace)):
@@ -114,27 +126,37 @@ class SkillIndex:
         return f": {meant(near, otherwise='')}" if near else "."
 
     def _names(self) -> dict[str, list[Skill]]:
-        """The look-up by name, made when it is first needed; winners come first."""
+        """Return the look-up by name, made when it is first needed; winners come first."""
         if not self._by_name:
             for skill in (*self.skills, *self.shadowed):
                 self._by_name.setdefault(skill.name.casefold(), []).append(skill)
         return self._by_name
 
+    def _written(self, name: str) -> list[Skill]:
+        """Return the skills whose name was written like this and then repaired."""
+        wanted = comparable(name.strip()).casefold()
+        return [s for s in (*self.skills, *self.shadowed) if s.alias and s.alias.casefold() == wanted]
+
     def at(self, path: Path) -> Skill | None:
-        """The skill whose directory holds a path, if one does."""
+        """Return the skill whose directory contains a path, or ``None``."""
         known = self._places()
         places = (str(place) for place in (path, *path.parents))
         return next((known[place] for place in places if place in known), None)
 
     def _places(self) -> dict[str, Skill]:
-        """The look-up by real directory, made when it is first needed."""
+        """Return the look-up by real directory, made when it is first needed."""
         if not self._by_place:
             for skill in (*self.shadowed, *self.skills):
                 self._by_place[os.path.realpath(skill.location)] = skill
         return self._by_place
 
+    def fetch(self, skill: Skill) -> None:
+        """Get the files of a skill that comes from a server, and verify them; others have theirs already."""
+        if (get := self._fetches.get(skill.location)) is not None:
+            get()
+
     def select(self, *, source: Source) -> tuple[Skill, ...]:
-        """The skills of one source, one a name, including those that another source overrides."""
+        """Return the skills of one source, one a name, including those that another source overrides."""
         chosen: dict[str, Skill] = {}
         for skill in (*self.skills, *self.shadowed):
             if skill.source == source:
@@ -142,20 +164,22 @@ class SkillIndex:
         return tuple(sorted(chosen.values(), key=lambda skill: skill.name))
 
     def for_model(self) -> tuple[Skill, ...]:
-        """The skills that a model may be told of."""
+        """Return the skills that a model may be told of."""
         return tuple(skill for skill in self.skills if not skill.controls.disable_model_invocation)
 
     def for_people(self) -> tuple[Skill, ...]:
-        """The skills that a person may call by name."""
+        """Return the skills that a person may call by name."""
         return tuple(skill for skill in self.skills if skill.controls.user_invocable)
 
     def restricted(self, skills: Iterable[Skill], shadowed: Iterable[Skill] = ()) -> SkillIndex:
-        """The index as somebody sees it who may know of these skills and of nothing else."""
+        """Return an index of these skills and no others, without a report of the rest."""
         report = structs.replace(self.report, ignored=(), conflicts=(), diagnostics=())
-        return SkillIndex(tuple(skills), tuple(shadowed), report, self.roots, self.options)
+        return SkillIndex(
+            tuple(skills), tuple(shadowed), report, self.roots, self.options, self.providers, self._fetches
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """The whole snapshot."""
+        """Return the whole snapshot."""
         return {
             "skills": [skill.to_json() for skill in self.skills],
             "report": self.report.to_json(),
@@ -164,5 +188,5 @@ class SkillIndex:
 
 
 def _is_in(skill: Skill, namespace: str) -> bool:
-    """Whether the groups around a skill end with ``namespace``."""
+    """Return whether the groups around a skill end with ``namespace``."""
     return f"/{skill.namespace}".casefold().endswith(f"/{namespace}".casefold())

@@ -1,4 +1,4 @@
-"""What a scan saw: roots, documents left out with their reasons, conflicts with their decisions."""
+"""The report of a scan: roots, documents left out with their reasons, conflicts with their decisions."""
 
 from __future__ import annotations
 

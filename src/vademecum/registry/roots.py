@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from vademecum.config import COMPATIBLE, Compatible, Config, LoadedConfig
+from vademecum.config import COMPATIBLE, LEVELS, Compatible, Config, Level, LoadedConfig
 from vademecum.context import Context
 
 # What installing keeps in a root while it goes on.
@@ -50,7 +50,7 @@ class Root:
 def default_roots(
     context: Context, config: LoadedConfig, *, extra: Iterable[str | Path] = (), defaults: bool = True
 ) -> list[Root]:
-    """All roots for these surroundings, highest first: named ones, project, user, packages, built-in.
+    """Return all roots of this place, highest first: named ones, then the levels in their order.
 
     >>> from vademecum.config import LoadedConfig
     >>> place = Context(cwd=Path("/nonexistent/app"), home=Path("/nonexistent/me"), env={})
@@ -60,10 +60,14 @@ def default_roots(
     named = [*extra, *_from_environment(context)]
     roots = [Root(context.expand(path)) for path in named]
     if defaults:
-        roots += _of_project(context, config)
-        roots += _of_user(context, config)
-        roots += _of_packages(config.settings)
-        roots.append(Root(BUILTIN_ROOT, "builtin", explicit=False))
+        levels: dict[Level, list[Root]] = {
+            "project": _of_project(context, config),
+            "user": _of_user(context, config),
+            "package": _of_packages(config.settings),
+            "builtin": [Root(BUILTIN_ROOT, "builtin", explicit=False)],
+        }
+        order = dict.fromkeys((*config.settings.precedence, *LEVELS))
+        roots += [root for level in order for root in levels[level]]
     return ordered(_without_repeats(roots))
 
 
@@ -121,7 +125,7 @@ def _of_packages(settings: Config) -> list[Root]:
     chosen = settings.package_skills
     if not chosen:
         return []
-    from vademecum.registry.packages import package_roots  # noqa: PLC0415 - 40 ms, only for those who turn it on
+    from vademecum.registry.package_roots import package_roots  # noqa: PLC0415 - 40 ms, only for those who turn it on
 
     wanted = chosen if isinstance(chosen, tuple) else None
     return [Root(path, "package", kind=name, explicit=False) for name, path in package_roots(wanted)]

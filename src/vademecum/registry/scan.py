@@ -32,7 +32,7 @@ class Obstacle(Struct, frozen=True):
 
 
 class Walk(Struct, frozen=True):
-    """What a walk through one root came upon, in the order of names."""
+    """The documents and obstacles found in one root, in the order of names."""
 
     documents: list[Found]
     obstacles: list[Obstacle]
@@ -55,6 +55,8 @@ class _Walker:
         self._stat = os.stat if settings.follow_links else os.lstat
         self._entered: set[tuple[int, int]] = set()
         self._directories_left = settings.max_directories
+        self._first_beyond: str | None = None
+        self._hidden = 0
         self.documents: list[Found] = []
         self.obstacles: list[Obstacle] = []
 
@@ -66,9 +68,21 @@ class _Walker:
         self._entered.add((about.st_dev, about.st_ino))
         if not self._holds_document(".", self._root):
             self._enter("", self._root, depth=0)
+        if self._first_beyond is not None:
+            self.obstacles.append(Obstacle(self._first_beyond, "too-many", self._beyond()))
+
+    def _beyond(self) -> str:
+        """Say what the limit on directories hid; those beyond it are counted up to as many again."""
+        most = self._settings.max_directories
+        least = "at least " if self._directories_left < -most else ""
+        hidden = f"{least}{self._hidden:,} {'skill was' if self._hidden == 1 else 'skills were'} not read"
+        return (
+            f"{self._root} contains more than {most:,} directories, so {hidden}: "
+            "split it, or raise scan.max_directories"
+        )
 
     def _enter(self, directory: str, path: str, *, depth: int) -> None:
-        """Look through a directory that holds no document of the usual name."""
+        """Look through a directory without a document of the usual name."""
         if depth > self._settings.max_depth:
             limit = f"lies deeper than {self._settings.max_depth} directories: raise scan.max_depth"
             self._object(path, "too-deep", f"{path} {limit}")
@@ -87,7 +101,7 @@ class _Walker:
             return
         prefix = f"{directory}/" if directory else ""
         for entry in entries:
-            if self._directories_left < 0:
+            if self._directories_left < -self._settings.max_directories:
                 return
             if entry.name[0] != "." and entry.name not in _PASSED_OVER and self._is_to_be_entered(entry):
                 below = prefix + entry.name
@@ -101,11 +115,9 @@ class _Walker:
         elif not entry.is_dir(follow_symlinks=False):
             return False
         self._directories_left -= 1
-        if self._directories_left < 0:
-            limit = f"more than {self._settings.max_directories:,} directories"
-            text = f"{self._root} holds {limit}: split it, or raise scan.max_directories"
-            self._object(entry.path, "too-many", text)
-        return self._directories_left >= 0
+        if self._directories_left < 0 and self._first_beyond is None:
+            self._first_beyond = entry.path
+        return self._directories_left >= -self._settings.max_directories
 
     def _holds_document(self, directory: str, path: str) -> bool:
         """Take the document of this directory, at the price of one ``stat`` where it is called SKILL.md."""
@@ -117,10 +129,7 @@ class _Walker:
         except OSError as error:
             self._object(manifest, *_unreachable(manifest, error))
             return True
-        if stat.S_ISREG(about.st_mode):
-            self.documents.append((directory, MANIFEST, about))
-        else:
-            self._object_to_kind(manifest, about)
+        self._take(directory, MANIFEST, manifest, about)
         return True
 
     def _look_at(self, directory: str, entry: os.DirEntry[str]) -> None:
@@ -128,11 +137,16 @@ class _Walker:
             about = self._stat(entry.path)
         except OSError as error:
             self._object(entry.path, *_unreachable(entry.path, error))
-            return
-        if stat.S_ISREG(about.st_mode):
-            self.documents.append((directory, entry.name, about))
         else:
-            self._object_to_kind(entry.path, about)
+            self._take(directory, entry.name, entry.path, about)
+
+    def _take(self, directory: str, file: str, path: str, about: os.stat_result) -> None:
+        if not stat.S_ISREG(about.st_mode):
+            self._object_to_kind(path, about)
+        elif self._directories_left >= 0:
+            self.documents.append((directory, file, about))
+        else:
+            self._hidden += 1
 
     def _object_to_kind(self, path: str, about: os.stat_result) -> None:
         if stat.S_ISLNK(about.st_mode):
@@ -144,7 +158,7 @@ class _Walker:
             self._object(path, "not-a-file", f"{path} is {kind}, not a file: replace it by one")
 
     def _leads_to_new_directory(self, entry: os.DirEntry[str]) -> bool:
-        """Whether a link is to be followed: to each directory once, so that loops and detours end."""
+        """Return whether to follow a link: to each directory once, so that loops and detours end."""
         path = entry.path
         try:
             about = entry.stat()
@@ -167,7 +181,7 @@ class _Walker:
         return self._settings.follow_links and not entered
 
     def _is_around(self, path: str, identity: tuple[int, int]) -> bool:
-        """Whether the directory of that identity is one of those that lead to ``path``."""
+        """Return whether the directory of that identity is one of those that lead to ``path``."""
         while len(path := os.path.dirname(path)) >= len(self._root):
             about = os.stat(path)
             if (about.st_dev, about.st_ino) == identity:
@@ -175,7 +189,8 @@ class _Walker:
         return False
 
     def _object(self, path: str, code: str, message: str) -> None:
-        self.obstacles.append(Obstacle(path, code, message))
+        if self._directories_left >= 0:
+            self.obstacles.append(Obstacle(path, code, message))
 
 
 _KINDS = {

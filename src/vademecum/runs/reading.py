@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from vademecum.errors import FileRefused, RecordDamaged
+from vademecum.errors import FileRefused, RecordDamaged, VademecumError
 from vademecum.files import read_capped
 from vademecum.paths import contained
 from vademecum.runs.record import EVENTS, Event, check_place
@@ -62,6 +63,30 @@ class PastRun(msgspec.Struct, frozen=True):
     def seconds(self) -> float:
         """From the first event to the last."""
         return self.events[-1].time - self.events[0].time if self.events else 0.0
+
+
+class RunOutput(msgspec.Struct, frozen=True):
+    """A file that a script or command left, as the record lists it."""
+
+    path: str
+    file: str
+    bytes: int
+    sha256: str
+    output: str = ""
+    secret: bool = False
+
+
+def outputs_of(event: Event, place: str) -> tuple[RunOutput, ...]:
+    """Return the outputs that an event lists, as far as they are in the record of that run."""
+    result = event.data.get("result")
+    listed = result.get("outputs", ()) if event.type == "tool_called" and isinstance(result, dict) else ()
+    found = []
+    for each in listed:
+        with contextlib.suppress(msgspec.ValidationError, VademecumError, OSError, ValueError):
+            output = msgspec.convert(each, type=RunOutput)
+            file = contained(Path(place), os.path.relpath(output.file, place))
+            found.append(msgspec.structs.replace(output, file=str(file)))
+    return tuple(found)
 
 
 class Difference(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A run's events → what a person reads: one entry for each thing that mattered."""
+"""Turn the events of a run into what a person reads: one entry for each thing that mattered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vademecum.runs.reading import PastRun
+from vademecum.runs.reading import PastRun, RunOutput, outputs_of
 from vademecum.runs.record import Event
 
 Mark = Literal["start", "model", "action", "ok", "refused", "failed", "asked", "plan", "end", "note"]
@@ -14,7 +14,10 @@ Mark = Literal["start", "model", "action", "ok", "refused", "failed", "asked", "
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the timeline: when, how it is marked, what it says, and what can be unfolded below it."""
+    """One line of the timeline: when, its mark, its title, and what can be unfolded below it.
+
+    ``rule`` says why it was allowed or refused.
+    """
 
     number: int
     seconds: float
@@ -22,13 +25,24 @@ class Entry:
     title: str
     detail: str = ""
     kept: str = ""
+    rule: str = ""
+    outputs: tuple[RunOutput, ...] = ()
 
 
 def timeline(run: PastRun) -> list[Entry]:
-    """The entries of a run, in order."""
+    """Return the entries of a run, in order."""
     start = run.events[0].time if run.events else 0.0
     return [
-        Entry(event.number, event.time - start, mark, title, detail, str(event.data.get("kept", "")))
+        Entry(
+            event.number,
+            event.time - start,
+            mark,
+            title,
+            detail,
+            str(event.data.get("kept", "")),
+            _rule(event),
+            outputs_of(event, run.place),
+        )
         for event in run.events
         for mark, title, detail in _shown(event)
     ]
@@ -38,7 +52,9 @@ def _shown(event: Event) -> list[tuple[Mark, str, str]]:
     try:
         return list(_entries(event))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return [("failed", f"event {event.number} ({event.type}) is damaged", repr(error))]
+        return [
+            ("failed", f"event {event.number} ({event.type}) is damaged", f"{type(error).__name__}: {error}")
+        ]
 
 
 def _entries(event: Event) -> Iterator[tuple[Mark, str, str]]:  # noqa: PLR0912 - one for each type
@@ -48,21 +64,21 @@ def _entries(event: Event) -> Iterator[tuple[Mark, str, str]]:  # noqa: PLR0912 
             yield "start", f"asked: {data['request']}", f"model {data['model']}, {data['skills']} skills"
         case "model_replied":
             tokens = f"{data.get('input_tokens', 0)} + {data.get('output_tokens', 0)} tokens"
-            detail = data.get("text") or f"sha256 {data.get('sha256', '')}"
-            yield "model", f"the model replied in {data['seconds']:.2f} s ({tokens})", str(detail)
+            yield "model", f"the model replied in {data['seconds']:.2f} s ({tokens})", ""
         case "reply_wrong" | "model_failed":
             yield "failed", str(data["problem"]).splitlines()[0], str(data["problem"])
         case "action":
-            yield "action", f"{data['action']} {_about(data)}", _written(data["payload"])
+            answered = data["action"] == "final_answer"
+            yield "action", f"{data['action']} {_about(data)}", "" if answered else written(data["payload"])
         case "plan":
             steps = data["plan"]["steps"]
             done = sum(step["status"] == "completed" for step in steps)
             lines = "\n".join(f"[{step['status']}] {step['title']}" for step in steps)
             yield "plan", f"plan: {data['plan']['goal']} ({done} of {len(steps)} steps done)", lines
         case "skill_loaded":
-            yield "ok", f"loaded skill {data['skill']}", _written(data["report"])
+            yield "ok", f"loaded skill {data['skill']}", written(data["report"])
         case "resource_loaded":
-            yield "ok", f"read {data['path']} of {data['skill']}", _written(data["report"])
+            yield "ok", f"read {data['path']} of {data['skill']}", written(data["report"])
         case "approval_asked":
             yield "asked", f"asked for approval: {data['wanted']}", f"{data['reason']}\n{data['about']}"
         case "approval_answered":
@@ -91,24 +107,31 @@ def _entries(event: Event) -> Iterator[tuple[Mark, str, str]]:  # noqa: PLR0912 
 
 
 def _called(data: dict[str, Any]) -> Iterator[tuple[Mark, str, str]]:
-    decision = data.get("decision") or {}
-    rule = f"{decision.get('effect', '?')}: {decision.get('reason', '')}"
     by = f", approved: {data['approved_by']}" if data.get("approved_by") else ""
     result = data["result"]
+    text, code = str(result["text"]), result.get("exit_code")
     if data["code"] in {"denied", "declined"}:
-        yield "refused", f"{data['tool']} was refused ({rule})", str(result["text"])
+        yield "refused", f"{data['tool']} was refused", text
     elif not data["ok"]:
-        yield "failed", f"{data['tool']} failed: {data['code']}", str(result["text"])
+        yield "failed", f"{data['tool']} failed: {data['code']}", text
     else:
-        code = f", exit code {result['exit_code']}" if "exit_code" in result else ""
-        title = f"{data['tool']} ran in {data['seconds']:.2f} s{code} (risk {data['risk']}{by})"
-        yield "ok", title, f"{rule}\n\n{result['text']}"
+        said = "" if code is None else f", exit code {code}"
+        title = f"{data['tool']} ran in {data['seconds']:.2f} s{said} (risk {data['risk']}{by})"
+        yield "failed" if code else "ok", title, text
+
+
+def _rule(event: Event) -> str:
+    """Return the rule behind a decision: what it says, and where it stands."""
+    decision = event.data.get("decision")
+    if not isinstance(decision, dict):
+        return ""
+    return f"{decision.get('effect', '?')}: {decision.get('reason', '')}"
 
 
 def _outcome(data: dict[str, Any]) -> tuple[Mark, str, str]:
     who = f"step {data['step']}: {data['agent']} ({data['agent_type']})"
     if data["executed"]:
-        return "ok", f"{who} did {data['executed']}", _written(data.get("changes", {}))
+        return "ok", f"{who} did {data['executed']}", written(data.get("changes", {}))
     verb = "was rolled back" if data.get("rolled_back") else "was denied"
     return "refused", f"{who} {verb}: {data['proposed']}", _reasons(data)
 
@@ -129,5 +152,29 @@ def _about(data: dict[str, Any]) -> str:
     return f"{names}{'/' if names and rest else ''}{rest}".strip()
 
 
-def _written(value: dict[str, Any]) -> str:
-    return "\n".join(f"{key}: {item}" for key, item in value.items())
+def written(value: object) -> str:
+    """Return a JSON value for people: one line for each field, no brackets and no quotes.
+
+    >>> print(written({"skill": {"name": "diff"}, "args": ["a.txt", "b c.txt"], "dry": True}))
+    skill: diff
+    args: a.txt, b c.txt
+    dry: yes
+    """
+    if isinstance(value, dict):
+        return "\n".join(f"{key}: {_inline(item)}" for key, item in value.items())
+    return _inline(value)
+
+
+def _inline(value: object) -> str:
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case {"name": str(name)}:
+            return name
+        case dict():
+            return "; ".join(f"{key} {_inline(item)}" for key, item in value.items())
+        case list() | tuple():
+            return ", ".join(map(_inline, value))
+    return str(value)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 # What a script may need of the system to run at all.
 SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -19,6 +22,7 @@ SYSTEM_FILES = (
     "/etc/localtime",
     "/etc/timezone",
     "/etc/locale.alias",
+    "/etc/fonts",
     "/etc/magic",
     "/etc/mime.types",
     "/etc/ssl/openssl.cnf",
@@ -40,43 +44,97 @@ NETWORK_FILES = (
     "/etc/ca-certificates",
 )
 
+PROXY_PORT = 3128
+_PROXY = f"http://127.0.0.1:{PROXY_PORT}"
+_PROXY_VARIABLES = {
+    **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), _PROXY),
+    "NODE_USE_ENV_PROXY": "1",
+    "GIT_CONFIG_NOSYSTEM": "1",  # it lies in a part of /etc that cannot be read
+}
+_ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a script may use: time, memory and processes in all, disk, and its printed output."""
+    """Limits of a command: time, memory, processes, disk, the size of one file, and printed output.
+
+    A command that prints more than ``output_bytes``, standard output and error together, is stopped.
+    """
 
     seconds: float = 60.0
     memory_bytes: int = 1024 * 1024 * 1024
     processes: int = 64
     disk_bytes: int = 512 * 1024 * 1024
     file_bytes: int = 256 * 1024 * 1024
+    output_bytes: int = 256 * 1024 * 1024
     open_files: int = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Jail:
-    """What is visible: ``readable`` and ``writable`` paths beside the system's own, and the network or not.
+class Mount:
+    """The directory ``source``, shown read-only at ``name``: below the working directory, or its own path."""
 
-    ``shared`` is a directory to stand in for ``/tmp`` and ``/dev/shm``, where a sandbox can do that.
+    source: Path
+    name: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ByProxy:
+    """A network in which only a proxy can be reached, over TCP.
+
+    The command gets a network of its own. ``serve`` is called once, in the thread that runs the command, with
+    a socket that listens inside that network; it must return at once, and owns the socket from then on. The
+    usual environment variables tell the command where the proxy is.
+    """
+
+    serve: Callable[[socket.socket], None]
+
+
+Network = Literal["none", "all"] | ByProxy
+
+
+@dataclass(frozen=True, slots=True)
+class Jail:
+    """What a command can see, change and reach.
+
+    - ``directory`` is the working directory.
+    - ``readable`` paths are shown where they are, beside the system's own. They should be directories that
+      nobody else writes to, such as copies: a FIFO in them could be used to talk to the outside.
+    - ``writable`` paths are shown where they are, and below the name of a mount that contains them. Files
+      that exist in them at the start do not count against the disk limit.
+    - ``mounted`` directories are shown read-only at another name. Sockets in them cannot be used. A FIFO in
+      them cannot be written to, or the start is refused: hide it.
+    - ``hidden`` are real paths of files and directories that the command cannot read or change, although they
+      are below another path. Their names and sizes may stay visible. They stay hidden if they are replaced
+      while the command runs. Beside a hidden path, files that appear later cannot be read, and nothing can be
+      created or removed, even in a writable directory. A hard link is another path: pass all of them. A path
+      that is given below a hidden directory is shown all the same. Check ``Sandbox.hides`` first.
+    - ``shared`` is a directory to use as ``/tmp`` and ``/dev/shm``, if the sandbox can do that.
+    - ``network`` is ``"none"``, ``"all"`` (whatever this machine reaches), or a ``ByProxy``.
     """
 
     directory: Path
     environment: dict[str, str]
     readable: tuple[Path, ...]
     writable: tuple[Path, ...]
+    mounted: tuple[Mount, ...] = ()
+    hidden: tuple[Path, ...] = ()
     shared: Path | None = None
-    network: bool = False
+    network: Network = "none"
     limits: Limits = Limits()
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start it: the words, the descriptors to hand on, and those to close once it was started.
+    """How to start a sandbox: its words, and the descriptors that it gets and that we keep.
 
-    ``status`` is the end of a pipe from which the sandbox's own words come: whether the command was started,
-    and its exit code. They never mix with the command's output. ``lifeline`` is held open as long as the
-    command may live, so that everything ends when we do. ``release`` is closed to let the sandbox go on, once
-    the limits of its first process are set. ``stdin`` is for the sandbox itself; a command gets none.
+    ``pass_on`` and ``stdin`` (its standard input; ``None`` is ``/dev/null``) are closed here once it was
+    started. ``status`` is the end of a pipe from which the sandbox's own words come: whether
+    the command was started, and its exit code. They never mix with the command's output. ``lifeline`` is held
+    open as long as the command may live, so that everything ends when we do. ``release`` is closed to let the
+    sandbox go on, once the limits of its first process are set. ``doorway`` is a socket that brings the
+    listening socket of a ``ByProxy``. ``check`` is called while the sandbox starts; if it raises, nothing
+    runs.
     """
 
     words: list[str]
@@ -86,19 +144,40 @@ class Launch:
     lifeline: int
     release: int | None = None
     stdin: int | None = None
+    doorway: int | None = None
+    check: Callable[[], None] | None = None
+
+    @property
+    def kept(self) -> list[int]:
+        """The descriptors that stay open here while the sandbox runs."""
+        found = (self.status, self.lifeline, self.release, self.doorway)
+        return [descriptor for descriptor in found if descriptor is not None]
 
 
 class Sandbox(Protocol):
     """Starts a command so that it reads only what it may, writes only where it may, and reaches nobody.
 
-    The command and everything it started are gone when the started process is.
+    The command and everything it started are gone when the started process is. ``hides`` says whether
+    ``Jail.hidden`` can be used; if not, copy what the command may read.
     """
 
     name: str
+    hides: bool
 
-    def launch(self, argv: list[str], jail: Jail, *, doors: tuple[str, ...] = ()) -> Launch:
-        """Prepare the start of ``argv`` in that jail; ``doors`` lead into control groups it is to be in."""
+    def launch(
+        self, argv: list[str], jail: Jail, *, doors: tuple[str, ...] = (), stdin: int | None = None
+    ) -> Launch:
+        """Prepare the start of ``argv`` in that jail.
+
+        ``doors`` are the files through which it enters its control groups. ``stdin`` is a descriptor for the
+        command's standard input, which becomes part of the launch.
+        """
         ...
+
+
+def environment_of(jail: Jail) -> dict[str, str]:
+    """Return the variables of a command, with those that name its proxy."""
+    return jail.environment | (_PROXY_VARIABLES if isinstance(jail.network, ByProxy) else {})
 
 
 def resource_limits(limits: Limits) -> list[tuple[int, int]]:
@@ -123,8 +202,11 @@ def _possible(number: int, most: int) -> int:
 
 
 def nameless(content: bytes) -> int:
-    """A descriptor from which this content can be read, of a file that has no name."""
-    descriptor = os.memfd_create("vademecum", 0)
-    os.write(descriptor, content)
+    """Return a descriptor to read this content from: a file without a name, which cannot be changed."""
+    descriptor = os.memfd_create("vademecum", os.MFD_ALLOW_SEALING)
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _ALL_SEALS)
     return descriptor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +11,7 @@ from typing import Literal
 
 from vademecum.config import SandboxName
 from vademecum.errors import SandboxFailed, VademecumError
-from vademecum.sandbox.base import Jail, Limits, Sandbox
+from vademecum.sandbox.base import ByProxy, Jail, Limits, Sandbox
 from vademecum.sandbox.process import Streams, run_command
 
 Real = Literal["bubblewrap", "landlock"]
@@ -30,6 +31,28 @@ class Probe:
     name: Real
     sandbox: Sandbox | None
     problem: str
+
+
+@cache
+def network_by_host_problem(name: Real) -> str:
+    """Return why a sandbox that works cannot give a command a network by host; nothing if it can."""
+    found = probe(name)
+    if found.sandbox is None:
+        return found.problem
+    served: list[socket.socket] = []
+    with tempfile.TemporaryDirectory(prefix="vade-probe-") as place:
+        work = Path(place, "work")
+        work.mkdir()
+        jail = Jail(work, {}, (), (work,), network=ByProxy(served.append), limits=Limits(seconds=10))
+        try:
+            run_command(
+                found.sandbox, ["/bin/true"], jail, streams=Streams(Path(place, "out"), Path(place, "err"))
+            )
+        except VademecumError as error:
+            return str(error)
+    for listener in served:
+        listener.close()
+    return "" if served else f"{name} handed out no listening socket."
 
 
 @cache

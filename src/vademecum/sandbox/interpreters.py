@@ -92,11 +92,11 @@ def _found(words: list[str], script: Path, path: str) -> Interpreter:
         raise ToolRefused(
             f"{script.name!r} needs {Path(name).name!r}, which is not installed here.", code="interpreter"
         )
-    return Interpreter((program, *words[1:]), _home_of(program))
+    return Interpreter((program, *words[1:]), home_of(program))
 
 
-def _home_of(program: str) -> tuple[Path, ...]:
-    """What a program that is not the system's own needs to see: itself, and what lies beside it."""
+def home_of(program: str) -> tuple[Path, ...]:
+    """Return what a program that is not the system's own needs to see: itself, and what lies beside it."""
     real = Path(os.path.realpath(program))
     if str(real).startswith(("/usr/", "/bin/", "/sbin/")):
         return ()

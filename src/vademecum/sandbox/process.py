@@ -1,14 +1,14 @@
-"""A command in a sandbox → how it ended. Output goes straight to files; nothing of it outlives its time."""
+"""A command in a sandbox → how it ended; nothing that it started is left afterwards."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import resource
 import select
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,24 +17,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vademecum.errors import SandboxFailed, ToolRefused
-from vademecum.sandbox.base import Jail, Launch, Sandbox, resource_limits
+from vademecum.sandbox.base import ByProxy, Jail, Launch, Sandbox, nameless, resource_limits
 from vademecum.sandbox.cgroup import ControlGroup, new_group
-from vademecum.sandbox.tree import descendants, memory_of
+from vademecum.sandbox.pump import OnOutput, Pump, Streams
+from vademecum.sandbox.rules import remove_mount_points
+from vademecum.sandbox.usage import OWN_PROCESSES, Usage
 
-# Why a command ended: by itself, because nobody wants it any more, or because it went beyond a limit.
-Reason = Literal["exited", "cancelled", "time", "memory", "processes", "disk"]
+__all__ = ["MAX_STDIN_BYTES", "Ended", "Reason", "Streams", "run_command"]
+
+# Why a command ended: by itself, because the caller cancelled it, or because it exceeded a limit.
+Reason = Literal["exited", "cancelled", "time", "memory", "processes", "disk", "output"]
 
 MAX_STATUS_BYTES = 64 * 1024
 MAX_COMPLAINT_BYTES = 2000
-MAX_ENTRIES = 100_000
+MAX_STDIN_BYTES = 64 * 1024 * 1024
 MAX_WORD_BYTES = 128 * 1024 - 1
-MIN_FREE_BYTES = 64 * 1024 * 1024
 
 _LOOK_SECONDS = 0.05
 _PATIENCE_SECONDS = 10.0
 _NICE = 10
 _WORD_OVERHEAD = 9
-_OWN_PROCESSES = 5  # those of the sandbox itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,38 +48,54 @@ class Ended:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """The files that take what a command prints."""
-
-    out: Path
-    err: Path
-
-
 def run_command(  # noqa: PLR0913 - what a command depends on
     sandbox: Sandbox,
     argv: list[str],
     jail: Jail,
     *,
     streams: Streams,
+    stdin: bytes | int | None = None,
+    on_output: OnOutput | None = None,
     cancelled: Callable[[], bool] = bool,
     clock: Callable[[], float] = time.monotonic,
 ) -> Ended:
-    """Run a command to its end, or to the end of its limits; afterwards nothing that it started is left.
+    """Run a command to its end, or stop it at its limits; afterwards nothing that it started is left.
 
-    ``cancelled`` is asked now and then whether anybody still wants it.
+    What it prints is appended to the files of ``streams`` while it runs, and given to ``on_output``, which is
+    called from a thread of its own with the stream (``"out"`` or ``"err"``) and the bytes. The command never
+    waits for ``on_output``; when the command has ended, ``on_output`` has a second to catch up.
+
+    ``stdin`` is the standard input of the command: at most ``MAX_STDIN_BYTES``, or a descriptor to read from;
+    ``None`` is ``/dev/null``.
+    ``cancelled`` is called at least every quarter of a second; when it returns true, the command is stopped.
+
+    Raises ``ToolRefused`` if the arguments or the standard input are too long, and ``SandboxFailed`` if the
+    sandbox could not start the command.
     """
     _check_length(argv, jail)
+    if isinstance(stdin, bytes) and len(stdin) > MAX_STDIN_BYTES:
+        raise ToolRefused(
+            f"The standard input is longer than {MAX_STDIN_BYTES:,} bytes: pass a file instead."
+        )
+    usage = Usage(jail)
     started = clock()
-    with _grouped(jail) as group, _started(sandbox, argv, jail, streams, group) as running:
+    with (
+        _mount_points_of(jail),
+        _grouped(jail) as group,
+        contextlib.closing(Pump(streams, jail.limits.output_bytes, on_output)) as pump,
+        _started(sandbox, argv, jail, pump=pump, stdin=stdin, group=group) as running,
+    ):
         running.admit(jail)
-        reason = running.watch(jail, started=started, cancelled=cancelled, clock=clock)
+        reason = running.watch(jail, usage, started=started, cancelled=cancelled, clock=clock)
         running.end(forced=reason != "exited")
         code = running.exit_code() if reason == "exited" else None
         if reason == "exited" and code is None and running.was_started():
             raise SandboxFailed(f"{sandbox.name} was lost while the command ran: what it did is not known.")
-        if reason == "exited" and code is None:
+        pump.finish()
+        if reason == "exited" and (code is None or running.complaint()):
             raise _not_started(sandbox, running.complaint(), streams)
+        if reason == "exited" and pump.stopped is not None:
+            reason, code = pump.stopped, None
         if code and group is not None and group.was_full():
             reason = "processes"
     return Ended(reason, code, clock() - started)
@@ -86,20 +104,29 @@ def run_command(  # noqa: PLR0913 - what a command depends on
 class _Running:
     """One started sandbox."""
 
-    def __init__(self, process: subprocess.Popen[bytes], launch: Launch, group: ControlGroup | None) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], launch: Launch, pump: Pump, group: ControlGroup | None
+    ) -> None:
         self._process = process
+        self._pump = pump
         self._group = group
         self._release = launch.release
+        self._check = launch.check
         self._status = launch.status
         self._lifeline: int | None = launch.lifeline
+        self._doorway: socket.socket | None = (
+            None if launch.doorway is None else socket.socket(fileno=launch.doorway)
+        )
         self._said = b""
         os.set_blocking(self._status, False)
 
     def admit(self, jail: Jail) -> None:
-        """Set the limits of the first process inside, where it waits for that, and let it begin."""
+        """Set the limits of the first process inside, if it waits for that, and let it begin."""
+        if self._check is not None:
+            self._check()
         if self._release is None:
             return
-        with _watched(self._process.pid, self._status) as poll:
+        with _watched(self._process.pid, self._status) as (poll, _):
             while (inside := self._word("child-pid")) is None and self._process.poll() is None:
                 poll.poll(1000)
         # It may be gone by now, which its status will say.
@@ -118,27 +145,57 @@ class _Running:
             self._release = None
 
     def watch(
-        self, jail: Jail, *, started: float, cancelled: Callable[[], bool], clock: Callable[[], float]
+        self,
+        jail: Jail,
+        usage: Usage,
+        *,
+        started: float,
+        cancelled: Callable[[], bool],
+        clock: Callable[[], float],
     ) -> Reason:
-        """Wait for the end, and look now and then whether it keeps to its limits."""
+        """Wait for the end; meanwhile pass its output on, and check its limits now and then."""
         if self._process.poll() is not None:
             return "exited"
-        with _watched(self._process.pid) as poll:
-            pause = _LOOK_SECONDS
+        ask = look = started
+        with _watched(self._process.pid) as (poll, process):
+            self._pump.register(poll)
+            if self._doorway is not None:
+                poll.register(self._doorway, select.POLLIN)
             while True:
                 left = started + jail.limits.seconds - clock()
-                if poll.poll(max(0.0, min(pause, left)) * 1000):
+                ready = dict(poll.poll(max(0.0, min(_LOOK_SECONDS, left)) * 1000))
+                self._pump.pass_on(poll)
+                if self._doorway is not None and self._doorway.fileno() in ready:
+                    poll.unregister(self._doorway)
+                    self._open_doorway(jail)
+                if self._pump.stopped is not None:
+                    return self._pump.stopped
+                if process in ready:
                     return "exited"
                 if left <= 0:
                     return "time"
+                if (now := clock()) < ask:
+                    continue
+                ask = now + _LOOK_SECONDS
                 if cancelled():
                     return "cancelled"
-                looked = clock()
-                beyond = _beyond(self._process.pid, jail)
-                if beyond is not None:
-                    return beyond
-                # Looking must never cost more than a tenth of the time.
-                pause = max(_LOOK_SECONDS, 10 * (clock() - looked))
+                if now < look:
+                    continue
+                exceeded = usage.exceeded(self._process.pid)
+                if exceeded is not None:
+                    return exceeded
+                # Checking must never cost more than a tenth of the time.
+                look = now + max(_LOOK_SECONDS, 10 * (clock() - now))
+
+    def _open_doorway(self, jail: Jail) -> None:
+        """Take the socket that listens inside, and give it to the proxy; it may be gone already."""
+        assert self._doorway is not None
+        assert isinstance(jail.network, ByProxy)
+        with self._doorway as way:
+            _, descriptors, _, _ = socket.recv_fds(way, 1, 1)
+        self._doorway = None
+        for descriptor in descriptors:
+            jail.network.serve(socket.socket(fileno=descriptor))
 
     def end(self, *, forced: bool) -> None:
         """Make sure that it is gone, with everything that it started."""
@@ -181,6 +238,8 @@ class _Running:
         """Let go of everything."""
         self.end(forced=True)
         self._let_go()
+        if self._doorway is not None:
+            self._doorway.close()
         os.close(self._status)
 
     def _word(self, key: str) -> Any:
@@ -204,9 +263,18 @@ def _check_length(argv: list[str], jail: Jail) -> None:
 
 
 @contextlib.contextmanager
+def _mount_points_of(jail: Jail) -> Iterator[None]:
+    """Remove the places at which directories were shown, when the command is over."""
+    try:
+        yield
+    finally:
+        remove_mount_points(jail)
+
+
+@contextlib.contextmanager
 def _grouped(jail: Jail) -> Iterator[ControlGroup | None]:
     """A control group for the command, where there can be one, until it is over."""
-    group = new_group(jail.limits.processes + _OWN_PROCESSES) if os.geteuid() == 0 else None
+    group = new_group(jail.limits.processes + OWN_PROCESSES) if os.geteuid() == 0 else None
     try:
         yield group
     finally:
@@ -215,31 +283,42 @@ def _grouped(jail: Jail) -> Iterator[ControlGroup | None]:
 
 
 @contextlib.contextmanager
-def _started(
-    sandbox: Sandbox, argv: list[str], jail: Jail, streams: Streams, group: ControlGroup | None
+def _started(  # noqa: PLR0913 - what a command depends on
+    sandbox: Sandbox,
+    argv: list[str],
+    jail: Jail,
+    *,
+    pump: Pump,
+    stdin: bytes | int | None,
+    group: ControlGroup | None,
 ) -> Iterator[_Running]:
-    launch = sandbox.launch(argv, jail, doors=() if group is None else (group.door,))
+    given = os.dup(stdin) if isinstance(stdin, int) else None if stdin is None else nameless(stdin)
     try:
-        with open(streams.out, "wb") as out, open(streams.err, "wb") as err:
-            process = subprocess.Popen(  # noqa: S603 - that is the purpose
-                launch.words,
-                env=launch.environment,
-                cwd="/",
-                stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
-                stdout=out,
-                stderr=err,
-                pass_fds=launch.pass_on,
-                start_new_session=True,
-            )
+        launch = sandbox.launch(argv, jail, doors=() if group is None else (group.door,), stdin=given)
+    except BaseException:
+        if given is not None:
+            os.close(given)
+        raise
+    try:
+        process = subprocess.Popen(  # noqa: S603 - that is the purpose
+            launch.words,
+            env=launch.environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
+            stdout=pump.writers[0],
+            stderr=pump.writers[1],
+            pass_fds=launch.pass_on,
+            start_new_session=True,
+        )
     except (OSError, ValueError) as error:
-        for descriptor in (launch.status, launch.lifeline, launch.release):
-            if descriptor is not None:
-                os.close(descriptor)
+        for descriptor in launch.kept:
+            os.close(descriptor)
         raise SandboxFailed(f"{sandbox.name} could not be started ({error}): nothing ran.") from error
     finally:
+        pump.close_writers()
         for descriptor in (*launch.pass_on, *([] if launch.stdin is None else [launch.stdin])):
             os.close(descriptor)
-    running = _Running(process, launch, group)
+    running = _Running(process, launch, pump, group)
     try:
         yield running
     finally:
@@ -247,86 +326,16 @@ def _started(
 
 
 @contextlib.contextmanager
-def _watched(pid: int, *descriptors: int) -> Iterator[select.poll]:
-    """Waits for the end of a process, or for something to read from the descriptors."""
+def _watched(pid: int, *descriptors: int) -> Iterator[tuple[select.poll, int]]:
+    """Return a poll for the end of a process and for something to read, and the process's descriptor."""
     process = os.pidfd_open(pid)
     try:
         poll = select.poll()
         for descriptor in (process, *descriptors):
             poll.register(descriptor, select.POLLIN)
-        yield poll
+        yield poll, process
     finally:
         os.close(process)
-
-
-def _beyond(pid: int, jail: Jail) -> Reason | None:
-    """Which limit is exceeded now, if any."""
-    most = jail.limits.processes + _OWN_PROCESSES
-    processes = list(itertools.islice(descendants(pid), most + 1))
-    if len(processes) > most:
-        return "processes"
-    if sum(map(memory_of, processes)) > jail.limits.memory_bytes:
-        return "memory"
-    if _disk_exceeded(jail, processes):
-        return "disk"
-    return None
-
-
-def _disk_exceeded(jail: Jail, processes: list[int]) -> bool:
-    """Whether it wrote too much, or the disk is nearly full, whoever filled it."""
-    try:
-        free = os.statvfs(jail.directory)
-    except FileNotFoundError:
-        return False  # the sandbox will say that it could not start there
-    if free.f_bavail * free.f_frsize < MIN_FREE_BYTES:
-        return True
-    places = [*jail.writable, *([] if jail.shared is None else [jail.shared])]
-    used = sum(_deleted_but_open(processes))
-    try:
-        for place in places:
-            if place.is_dir():
-                descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-                used += _size_below(descriptor, [MAX_ENTRIES])
-                os.close(descriptor)
-    except (PermissionError, RecursionError):
-        return True  # what cannot be looked at cannot be within bounds
-    return used > jail.limits.disk_bytes
-
-
-def _size_below(directory: int, left: list[int]) -> int:
-    """The bytes of all files below an open directory, however deep; too many files are too much."""
-    used = 0
-    with os.scandir(directory) as listing:
-        for entry in listing:
-            left[0] -= 1
-            if left[0] < 0:
-                raise PermissionError
-            try:
-                used += entry.stat(follow_symlinks=False).st_blocks * 512
-                if entry.is_dir(follow_symlinks=False):
-                    below = os.open(
-                        entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory
-                    )
-                    try:
-                        used += _size_below(below, left)
-                    finally:
-                        os.close(below)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-    return used
-
-
-def _deleted_but_open(processes: list[int]) -> Iterator[int]:
-    """The sizes of files that have no name any more but are still held open, each once."""
-    seen: set[tuple[int, int]] = set()
-    for process in processes:
-        with contextlib.suppress(OSError):
-            for name in os.listdir(f"/proc/{process}/fd"):
-                found = os.stat(f"/proc/{process}/fd/{name}")
-                key = (found.st_dev, found.st_ino)
-                if found.st_nlink == 0 and key not in seen:
-                    seen.add(key)
-                    yield found.st_blocks * 512
 
 
 def _not_started(sandbox: Sandbox, complaint: str, streams: Streams) -> SandboxFailed:

@@ -1,7 +1,7 @@
 """System calls that no script needs → a filter for the kernel (classic BPF), as bytes.
 
-The kernel runs the filter on every system call of the script: the number is compared with a list, and what
-is on it fails with an error, or does nothing and reports success.
+The kernel runs the filter on every system call of the script: the number, and for some calls the arguments,
+are compared with lists. A call that is not allowed fails with an error, or does nothing and reports success.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ from __future__ import annotations
 import errno
 import platform
 import struct
-from collections.abc import Iterable
+from dataclasses import dataclass
 
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
-_JUMP_EQUAL, _JUMP_GREATER, _JUMP_SET = 0x15, 0x25, 0x45
+_JUMP_EQUAL, _JUMP_GREATER = 0x15, 0x25
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER, _ARCHITECTURE, _ARGUMENT_0, _ARGUMENT_1 = 0, 4, 16, 24
+_REFUSE, _PRETEND, _LACK = _ERRNO | errno.EPERM, _ERRNO, _ERRNO | errno.ENOTSUP
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _ARGUMENT_BYTES = 0, 4, 16, 8
 _X32_BIT = 0x40000000
 _NAMESPACES = 0x7E020000  # all CLONE_NEW* flags
-AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+_ALL_BITS = 0xFFFFFFFF
+_AF_INET, _AF_INET6, _AF_NETLINK = 2, 10, 16
+_KIND_OF_SOCKET, _STREAM, _TCP = 0xF, 1, 6
 
 # The numbers of a system call on x86_64 and on aarch64; -1 where there is none.
 Calls = dict[str, tuple[int, int]]
@@ -74,6 +77,7 @@ ADMINISTRATION: Calls = {
     "ioperm": (173, -1),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
+    "vmsplice": (278, 75),
 }
 # What Landlock does not watch: modes, owners, times and attributes of any file of the user. Programs that
 # copy files set them, so they are told that it worked.
@@ -100,7 +104,26 @@ METADATA: Calls = {
     "removexattrat": (466, 466),
     "file_setattr": (469, 469),
 }
-# What is shared by all of a machine, outlives whoever made it, and Landlock does not watch.
+# Attributes of any file of the user could be read by its path. Programs that copy files expect this answer
+# of a file system without attributes.
+ATTRIBUTES: Calls = {
+    "getxattr": (191, 8),
+    "lgetxattr": (192, 9),
+    "fgetxattr": (193, 10),
+    "listxattr": (194, 11),
+    "llistxattr": (195, 12),
+    "flistxattr": (196, 13),
+    "getxattrat": (464, 464),
+    "listxattrat": (465, 465),
+}
+# Changes in any directory of the user could be watched, with the names of the files.
+WATCHING: Calls = {
+    "inotify_add_watch": (254, 27),
+    "fanotify_init": (300, 262),
+    "fanotify_mark": (301, 263),
+}
+# Memory that no process has to keep mapped, so that it is not counted; under Landlock also shared by all
+# processes of the machine.
 SHARED_MEMORY: Calls = {
     "shmget": (29, 194),
     "shmat": (30, 196),
@@ -115,7 +138,9 @@ SHARED_MEMORY: Calls = {
     "semtimedop": (220, 192),
     "mq_open": (240, 180),
 }
-# Where Landlock is too old to keep signals inside.
+# For commands that reach a proxy only: nothing to connect to but the proxy.
+SERVING: Calls = {"bind": (49, 200), "listen": (50, 201)}
+# For a Landlock that is too old to keep signals inside.
 SIGNALS: Calls = {
     "kill": (62, 129),
     "tkill": (200, 130),
@@ -124,23 +149,76 @@ SIGNALS: Calls = {
     "pidfd_send_signal": (424, 424),
     "tgkill": (234, 131),
 }
-_SOCKET, _SOCKETPAIR, _FCNTL = (41, 198), (53, 199), (72, 25)
-_CLONE, _CLONE3, _PRLIMIT64 = (56, 220), (435, 435), (302, 261)
-_OWNERSHIP = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: ways to have the kernel send a signal
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A condition on an argument of a call: its number from 0, and the values it may have under a mask."""
+
+    argument: int
+    values: tuple[int, ...]
+    mask: int = _ALL_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A call that is answered by its arguments: ``then`` if all bounds hold, ``otherwise`` if not."""
+
+    numbers: tuple[int, int]
+    bounds: tuple[Bound, ...]
+    then: int = _ALLOW
+    otherwise: int = _REFUSE
+
+
+_SOCKET = (41, 198)
+_ITSELF = (0,)
+ALWAYS: tuple[Check, ...] = (
+    Check((56, 220), (Bound(0, (0,), _NAMESPACES),)),  # clone
+    Check((302, 261), (Bound(0, _ITSELF),)),  # prlimit64
+    # A pair of streams stays a pair; a datagram socket of a pair can send to other sockets.
+    Check((53, 199), (Bound(1, (_STREAM,), _KIND_OF_SOCKET),)),  # socketpair
+    # Buffers of sockets are not in the memory of a process: with their usual size they can be counted.
+    Check((54, 208), (Bound(1, (1,)), Bound(2, (7, 8, 32, 33))), _PRETEND, _ALLOW),  # setsockopt, SO_*BUF*
+)
+# Landlock lets a process change the scheduling of all processes of the user, and that change lasts.
+SCHEDULING: tuple[Check, ...] = (
+    Check((141, 140), (Bound(0, (0,)), Bound(1, _ITSELF))),  # setpriority of a process
+    Check((251, 30), (Bound(0, (1,)), Bound(1, _ITSELF))),  # ioprio_set of a process
+    Check((142, 118), (Bound(0, _ITSELF),)),  # sched_setparam
+    Check((144, 119), (Bound(0, _ITSELF),)),  # sched_setscheduler
+    Check((203, 122), (Bound(0, _ITSELF),)),  # sched_setaffinity
+    Check((314, 274), (Bound(0, _ITSELF),)),  # sched_setattr
+)
+# F_SETOWN, F_SETSIG, F_SETOWN_EX: ways to have the kernel send a signal.
+OWNERSHIP: tuple[Check, ...] = (Check((72, 25), (Bound(1, (8, 10, 15)),), _REFUSE, _ALLOW),)  # fcntl
+NO_SOCKETS: tuple[Check, ...] = (Check(_SOCKET, (Bound(0, ()),)),)
+INTERNET: tuple[Check, ...] = (Check(_SOCKET, (Bound(0, (_AF_INET, _AF_INET6, _AF_NETLINK)),)),)
+TCP_ONLY: tuple[Check, ...] = (
+    Check(
+        _SOCKET,
+        (Bound(0, (_AF_INET, _AF_INET6)), Bound(1, (_STREAM,), _KIND_OF_SOCKET), Bound(2, (0, _TCP))),
+    ),
+)
+_CLONE3 = (435, 435)
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
 def supported() -> bool:
-    """Whether there is a filter for this machine."""
+    """Return whether there is a filter for this machine."""
     return platform.machine() in _ARCHITECTURES
 
 
 def filter_program(
-    *, refused: Calls, pretended: Calls | None = None, families: Iterable[int] | None = None
+    *,
+    refused: Calls,
+    pretended: Calls | None = None,
+    lacking: Calls | None = None,
+    checks: tuple[Check, ...] = (),
 ) -> bytes:
-    """The filter: ``refused`` calls fail, ``pretended`` ones do nothing and report success.
+    """Return the filter.
 
-    ``families`` are the kinds of sockets that may be made; ``None`` leaves sockets alone.
+    ``refused`` calls fail with "not permitted" and ``lacking`` ones with "not supported"; ``pretended`` ones
+    do nothing and report success. ``checks`` are made besides those that hold always.
     """
     column, architecture = _ARCHITECTURES[platform.machine()]
     code = [
@@ -151,65 +229,28 @@ def filter_program(
     ]
     if column == 0:  # the x32 numbers are another way to the same calls
         code += [_step(_JUMP_GREATER, _X32_BIT - 1, 0, 1), _step(_RETURN, _KILL)]
-    for calls, answer in ((refused, _ERRNO | errno.EPERM), (pretended or {}, _ERRNO)):
-        for numbers in calls.values():
+    for calls, answer in ((refused, _REFUSE), (pretended, _PRETEND), (lacking, _LACK)):
+        for numbers in (calls or {}).values():
             if numbers[column] >= 0:
                 code += [_step(_JUMP_EQUAL, numbers[column], 0, 1), _step(_RETURN, answer)]
     # The flags of clone3 lie in memory, where a filter cannot look: programs fall back to clone.
     code += [_step(_JUMP_EQUAL, _CLONE3[column], 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS)]
-    code += _if_called(_CLONE[column], _step(_JUMP_SET, _NAMESPACES, 0, 1))
-    code += _if_called(_PRLIMIT64[column], _step(_JUMP_EQUAL, 0, 1, 0))  # its own limits only
-    if "kill" in refused:
-        code += _without_ownership(_FCNTL[column])
-    if families is not None:
-        if AF_UNIX not in families:
-            code += _streams_only(_SOCKETPAIR[column])
-        code += _sockets(_SOCKET[column], tuple(families))
+    for check in (*ALWAYS, *checks):
+        code += _checked(check, column)
     return b"".join([*code, _step(_RETURN, _ALLOW)])
 
 
-def _if_called(number: int, test: bytes) -> list[bytes]:
-    """Refuse a call when ``test`` of its first argument does not jump over the refusal."""
-    refuse = _step(_RETURN, _ERRNO | errno.EPERM)
-    return [
-        _step(_JUMP_EQUAL, number, 0, 4),
-        _step(_LOAD, _ARGUMENT_0),
-        test,
-        refuse,
-        _step(_RETURN, _ALLOW),
-    ]
-
-
-def _streams_only(number: int) -> list[bytes]:
-    """A pair of streams is for ever a pair; a pair of datagram sockets can still turn to others."""
-    return [
-        _step(_JUMP_EQUAL, number, 0, 5),
-        _step(_LOAD, _ARGUMENT_1),
-        _step(_AND, 0xF),
-        _step(_JUMP_EQUAL, 1, 1, 0),
-        _step(_RETURN, _ERRNO | errno.EACCES),
-        _step(_RETURN, _ALLOW),
-    ]
-
-
-def _without_ownership(number: int) -> list[bytes]:
-    checks = [_step(_JUMP_EQUAL, which, len(_OWNERSHIP) - n, 0) for n, which in enumerate(_OWNERSHIP)]
-    refuse = _step(_RETURN, _ERRNO | errno.EPERM)
-    return [
-        _step(_JUMP_EQUAL, number, 0, len(checks) + 3),
-        _step(_LOAD, _ARGUMENT_1),
-        *checks,
-        _step(_RETURN, _ALLOW),
-        refuse,
-    ]
-
-
-def _sockets(number: int, families: tuple[int, ...]) -> list[bytes]:
-    checks = [
-        step for family in families for step in (_step(_JUMP_EQUAL, family, 0, 1), _step(_RETURN, _ALLOW))
-    ]
-    refuse = _step(_RETURN, _ERRNO | errno.EACCES)
-    return [_step(_JUMP_EQUAL, number, 0, len(checks) + 2), _step(_LOAD, _ARGUMENT_0), *checks, refuse]
+def _checked(check: Check, column: int) -> list[bytes]:
+    steps: list[bytes] = []
+    for bound in check.bounds:
+        steps.append(_step(_LOAD, _FIRST_ARGUMENT + _ARGUMENT_BYTES * bound.argument))
+        if bound.mask != _ALL_BITS:
+            steps.append(_step(_AND, bound.mask))
+        for left, value in zip(range(len(bound.values), 0, -1), bound.values, strict=True):
+            steps.append(_step(_JUMP_EQUAL, value, left, 0))
+        steps.append(_step(_RETURN, check.otherwise))
+    steps.append(_step(_RETURN, check.then))
+    return [_step(_JUMP_EQUAL, check.numbers[column], 0, len(steps)), *steps]
 
 
 def _step(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:

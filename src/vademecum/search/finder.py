@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.registry.index import SkillIndex
-from vademecum.search.engine import Engine, Text
-from vademecum.search.store import Entry, State, Store
+from vademecum.search.fitting import (
+    LEAST_AMONG_FEW,
+    LEAST_CONFIDENCE,
+    SMALL_LIBRARY,
+    Evidence,
+    Skilled,
+    confidence,
+    focused,
+    weigh,
+)
+from vademecum.search.index_files import IndexedSkill, IndexFiles, IndexState
+from vademecum.search.query_terms import Kind, Term
+from vademecum.search.text_index import WEIGHTS, Text, TextIndex
 from vademecum.skill.frontmatter import body_start, read_manifest
 from vademecum.skill.skill import Problem, Skill
 
@@ -22,6 +34,7 @@ DEAD_SHARE = 20
 _PROGRESS_STEP = 200
 
 Progress = Callable[[int], None]
+Answer = TypeVar("Answer")
 
 
 class Hit(Struct, frozen=True):
@@ -37,8 +50,38 @@ class Hit(Struct, frozen=True):
     score: float
 
     def to_json(self) -> dict[str, Any]:
-        """The hit as the commands print it."""
+        """Return the hit as the commands print it."""
         return structs.asdict(self)
+
+
+class Match(Struct, frozen=True):
+    """A word of a request that a hit contains: how, by which words there, and in which fields."""
+
+    word: str
+    kind: Kind
+    found: tuple[str, ...]
+    fields: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the match as the commands print it."""
+        return structs.asdict(self)
+
+
+class Findings(Struct, frozen=True):
+    """The result of a search: hits, best first, whether the first one fits the request, and how sure that is.
+
+    >>> Findings((), fits=False, confidence=0.0).to_json()
+    {'results': [], 'fits': False, 'confidence': 0.0}
+    """
+
+    hits: tuple[Hit, ...]
+    fits: bool
+    confidence: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the findings as the commands print them."""
+        results = [hit.to_json() for hit in self.hits]
+        return {"results": results, "fits": self.fits, "confidence": self.confidence}
 
 
 class Finder:
@@ -61,50 +104,131 @@ class Finder:
         self._progress = progress or (lambda _: None)
         self._bodies = index.options.index_bodies
         self._by_number: dict[int, Skill] = {}
+        self._numbers: dict[str, int] = {}
+        self._by_name = self._named()
         self.updated = 0
         self.problem: Problem | None = None
         self._engine = self._open()
 
     def search(self, query: str, n: int = 5) -> list[Hit]:
-        """The ``n`` skills that fit best; none when no word of the query is in any."""
+        """Return the ``n`` skills that fit best, an exact name first; none if no word is in any."""
+        return [_hit(*found) for found in self._ranked(query, self._terms(query), n)]
+
+    def find(self, query: str, n: int = 5) -> Findings:
+        """Return what ``search`` does, and whether the first hit fits the request."""
+        terms = self._terms(query)
+        ranked = self._ranked(query, terms, n)
+        if not ranked:
+            return Findings((), fits=False, confidence=0.0)
+        likely = self._confidence(query, terms, ranked[0][1])
+        least = LEAST_AMONG_FEW if len(self._skills) < SMALL_LIBRARY else LEAST_CONFIDENCE
+        return Findings(tuple(_hit(*found) for found in ranked), likely >= least, likely)
+
+    def _confidence(self, query: str, terms: list[Term], skill: Skill) -> float:
+        if self._by_name.get(_as_name(query)) is skill:
+            return 1.0
+        return confidence(self._evidence(terms, skill))
+
+    def evidence(self, query: str, hit: Hit) -> Evidence:
+        """Compare a request with a hit."""
+        return self._evidence(self._terms(query), self._skill_of(hit))
+
+    def _evidence(self, terms: list[Term], skill: Skill) -> Evidence:
+        words = self._words_of(skill)
+        terms = focused(terms, words)
+        scores = {self._by_number[number].location: score for score, number in self._best(terms, 2)}
+        own = scores.pop(skill.location, 0.0)
+        other, next_score = max(scores.items(), key=lambda item: item[1], default=("", 0.0))
+        count = len(self._skills)
+        margin = max(0.0, own - next_score) / (own or 1.0) * count / (count + SMALL_LIBRARY)
+        next_words = self._words_of(self._by_number[self._numbers[other]]) if other else None
+        return weigh(terms, words, next_words, margin=margin, size=count)
+
+    def explain(self, query: str, hit: Hit) -> list[Match]:
+        """Return the words of a query that the hit contains, with their corrections or translations."""
+        number = self._numbers[self._skill_of(hit).location]
+        matches = []
+        for term in self._terms(query):
+            words = dict.fromkeys(word for form in term.forms for word in form.terms)
+            places = {
+                word: [field for field in WEIGHTS if self._engine.in_field(number, field, word)]
+                for word in words
+            }
+            found = tuple(word for word in words if places[word])
+            if found:
+                fields = dict.fromkeys(field for word in found for field in places[word])
+                matches.append(Match(term.word, term.kind, found, tuple(fields)))
+        return matches
+
+    def _skill_of(self, hit: Hit) -> Skill:
+        return next(skill for skill in self._skills if (skill.name, skill.source) == (hit.name, hit.source))
+
+    def _words_of(self, skill: Skill) -> Skilled:
+        return Skilled(
+            frozenset(self._engine.words(skill.name)),
+            self._engine.words(skill.description),
+            partial(self._engine.in_field, self._numbers[skill.location], "body"),
+        )
+
+    def words(self, text: str) -> list[str]:
+        """Return the words that a text is searched by, with their corrections and translations."""
+        found = [word for term in self._terms(text) for form in term.forms for word in form.terms]
+        return list(dict.fromkeys(found))
+
+    def _ranked(self, query: str, terms: list[Term], n: int) -> list[tuple[float, Skill]]:
         if n < 0:
             raise VademecumError(f"n is {n}: ask for 0 or more skills.", code="wrong-value")
-        terms = self.words(query)
-        if not terms or not n or not self._by_number:
+        if not n or not self._by_number:
             return []
         order = self._precedence()
         found = [
-            (round(score, 5), skill)
-            for score, number in self._best(terms, min(n, len(self._by_number)))
-            if (skill := self._by_number.get(number)) is not None
+            (round(score, 5), self._by_number[number])
+            for score, number in (self._best(terms, min(n, len(self._by_number))) if terms else ())
         ]
         found.sort(key=lambda hit: (-hit[0], order.get(hit[1].root, 0), hit[1].name))
-        return [Hit(skill.name, skill.description, skill.source, score) for score, skill in found[:n]]
+        named = self._by_name.get(_as_name(query))
+        if named is not None:
+            others = [hit for hit in found if hit[1] is not named]
+            found = [(found[0][0] if found else 1.0, named), *others]
+        return found[:n]
 
-    def words(self, text: str) -> list[str]:
-        """The words of a text as they are searched for."""
-        return self._engine.terms(text)
+    def _terms(self, query: str) -> list[Term]:
+        return self._asked(lambda engine: engine.terms(query))
 
-    def _best(self, terms: list[str], n: int) -> list[tuple[float, int]]:
+    def _best(self, terms: list[Term], n: int) -> list[tuple[float, int]]:
+        found = self._asked(lambda engine: engine.best(terms, n))
+        return [(score, number) for score, number in found if number in self._by_number]
+
+    def _asked(self, ask: Callable[[TextIndex], Answer]) -> Answer:
+        """Ask the engine; if its files were damaged since they were written, ask one in memory."""
         try:
-            return self._engine.best(terms, n)
+            return ask(self._engine)
         except BaseException as error:
             if not is_engine_failure(error):
                 raise
-            # Files that were damaged since they were written: for this finder, everything anew in memory.
             self.problem = _not_kept(self._index.options.cache, error)
             self._engine = self._in_memory()
-            return self._engine.best(terms, n)
+            return ask(self._engine)
 
     def _precedence(self) -> dict[str, int]:
         return {str(root.path): -root.priority for root in self._index.roots}
 
-    def _open(self) -> Engine:
-        """The engine on disk brought up to date, or one in memory where the disk does not allow it."""
+    def _named(self) -> dict[str, Skill]:
+        """Return the skills by all that they are called; names count before aliases."""
+        found: dict[str, Skill] = {}
+        for skill in self._skills:
+            found[_as_name(skill.name)] = skill
+        for skill in self._skills:
+            for name in _names_of(skill):
+                found.setdefault(_as_name(name), skill)
+        return found
+
+    def _open(self) -> TextIndex:
+        """Return the engine on disk brought up to date, or one in memory if the disk does not allow it."""
         cache = self._index.options.cache
         if cache is None:
             return self._in_memory()
-        store = Store(cache / self._directory_name())
+        store = IndexFiles(cache / self._directory_name())
         try:
             return self._current(store) or self._updated(store)
         except BaseException as error:
@@ -113,30 +237,30 @@ class Finder:
             self.problem = _not_kept(cache, error)
             return self._in_memory()
 
-    def _in_memory(self) -> Engine:
-        engine = Engine(None)
-        self._bring_up_to_date(engine, State(documents={}))
+    def _in_memory(self) -> TextIndex:
+        engine = TextIndex(None)
+        self._bring_up_to_date(engine, IndexState(documents={}))
         return engine
 
-    def _current(self, store: Store) -> Engine | None:
-        """The engine as it is on disk, if it holds just what it should."""
+    def _current(self, store: IndexFiles) -> TextIndex | None:
+        """Return the engine on disk if it contains exactly these skills."""
         state = store.load()
         if state is None or not self._is_current(state):
             return None
-        engine = Engine(store.engine_directory)
+        engine = TextIndex(store.engine_directory)
         if not store.fits(state):  # somebody committed between the two looks
             return None
         self._take_numbers(state)
         return engine
 
-    def _updated(self, store: Store) -> Engine:
+    def _updated(self, store: IndexFiles) -> TextIndex:
         with store.locked():
             state = store.load()
             if state is None:
                 store.clear()
-                state = State(documents={})
+                state = IndexState(documents={})
             try:
-                engine = Engine(store.engine_directory)
+                engine = TextIndex(store.engine_directory)
                 state = self._bring_up_to_date(engine, state)
             except BaseException as error:
                 if not is_engine_failure(error):
@@ -150,12 +274,12 @@ class Finder:
             store.save(state)
         return engine
 
-    def _rebuilt(self, store: Store) -> tuple[Engine, State]:
+    def _rebuilt(self, store: IndexFiles) -> tuple[TextIndex, IndexState]:
         store.clear()
-        engine = Engine(store.engine_directory)
-        return engine, self._bring_up_to_date(engine, State(documents={}))
+        engine = TextIndex(store.engine_directory)
+        return engine, self._bring_up_to_date(engine, IndexState(documents={}))
 
-    def _is_current(self, state: State) -> bool:
+    def _is_current(self, state: IndexState) -> bool:
         known = state.documents
         return len(known) == len(self._skills) and all(
             skill.stamp and (entry := known.get(_key(skill))) and entry.stamp == skill.stamp
@@ -163,77 +287,61 @@ class Finder:
         )
 
     def _directory_name(self) -> str:
-        """One index for each set of roots and of hidden skills: what is hidden was never in it."""
+        """Return the name of the index for these roots and hidden skills: what is hidden was never in it."""
         shown = {skill.location for skill in self._skills}
         hidden = [skill.location for skill in self._index.skills if skill.location not in shown]
         places = [f"{root.source}\0{root.path}" for root in self._index.roots]
         key = "\0".join([str(self._bodies), repr(self._index.options.reading), *places, "", *sorted(hidden)])
         return f"search-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
 
-    def _bring_up_to_date(self, engine: Engine, state: State) -> State:
-        """Give the engine the difference between what it holds and what it should hold."""
-        texts: dict[str, Text] = {}
-        entries: dict[str, Entry] = {}
-        representative: dict[str, str] = {}
-        order = self._precedence()
-        for skill in sorted(self._skills, key=lambda skill: (order.get(skill.root, 0), skill.name)):
-            place, known = _key(skill), state.documents.get(_key(skill))
-            if known is None or not skill.stamp or known.stamp != skill.stamp:
-                texts[place] = _text_of(skill, bodies=self._bodies)
-                known = _entry(skill, texts[place], bodies=self._bodies)
-                self._progress_made(len(texts))
-            entries[place] = known
-            representative.setdefault(known.twin, place)
-        new_state = self._assigned(state, entries, representative)
-        kept = {entry.number for entry in new_state.documents.values()}
-        gone = [entry.number for entry in state.documents.values() if entry.number not in kept]
-        held = {entry.number for entry in state.documents.values()}
-        by_place = {_key(skill): skill for skill in self._skills}
-        add = [
-            (entry.number, texts.get(place) or _text_of(by_place[place], bodies=self._bodies))
-            for place, entry in new_state.documents.items()
-            if entry.number >= 0 and entry.number not in held
-        ]
-        self.updated = len(add) + len(gone)
-        if add or gone:
-            new_state.engine_stamp = engine.update(remove=[n for n in gone if n >= 0], add=add)
-        new_state.dead = state.dead + sum(number >= 0 for number in gone)
+    def _bring_up_to_date(self, engine: TextIndex, state: IndexState) -> IndexState:
+        """Give the engine the difference between what it contains and what it should contain."""
+        numbers = {entry.digest: entry.number for entry in state.documents.values()}
+        free = set(numbers.values())
+        new_state = IndexState(engine_stamp=state.engine_stamp, next_number=state.next_number, documents={})
+        add: list[tuple[int, Text]] = []
+        for skill in sorted(self._skills, key=_key):
+            entry = state.documents.get(_key(skill))
+            text = None
+            if entry is None or not skill.stamp or entry.stamp != skill.stamp:
+                text = _text_of(skill, bodies=self._bodies)
+                digest = _digest(skill, text)
+                entry = IndexedSkill(skill.stamp, digest, numbers.get(digest, -1))
+            if entry.number in free:
+                free.remove(entry.number)
+            else:
+                entry = IndexedSkill(entry.stamp, entry.digest, new_state.next_number)
+                new_state.next_number += 1
+                add.append((entry.number, text or _text_of(skill, bodies=self._bodies)))
+                self._progress_made(len(add))
+            new_state.documents[_key(skill)] = entry
+        self.updated = len(add) + len(free)
+        if add or free:
+            new_state.engine_stamp = engine.update(remove=sorted(free), add=add)
+        new_state.dead = state.dead + len(free)
         self._take_numbers(new_state)
         return new_state
 
-    def _assigned(self, old: State, entries: dict[str, Entry], representative: dict[str, str]) -> State:
-        """Number the documents: the same text keeps its number, and of identical copies one has it."""
-        numbers = {entry.digest: entry.number for entry in old.documents.values() if entry.number >= 0}
-        state = State(engine_stamp=old.engine_stamp, next_number=old.next_number, documents={})
-        for place, entry in entries.items():
-            number = -1
-            if representative[entry.twin] == place:
-                number = numbers.get(entry.digest, -1)
-                if number < 0:
-                    number = state.next_number
-                    state.next_number += 1
-            state.documents[place] = Entry(entry.stamp, entry.digest, entry.twin, number)
-        return state
-
-    def _take_numbers(self, state: State) -> None:
-        self._by_number = {
-            entry.number: skill
-            for skill in self._skills
-            if (entry := state.documents[_key(skill)]).number >= 0
-        }
+    def _take_numbers(self, state: IndexState) -> None:
+        self._by_number = {state.documents[_key(skill)].number: skill for skill in self._skills}
+        self._numbers = {skill.location: number for number, skill in self._by_number.items()}
 
     def _progress_made(self, read: int) -> None:
         if read % _PROGRESS_STEP == 0:
             self._progress(read)
 
 
+def _hit(score: float, skill: Skill) -> Hit:
+    return Hit(skill.name, skill.description, skill.source, score)
+
+
 def is_engine_failure(error: BaseException) -> bool:
-    """Whether the engine or its files failed; its panics are no ordinary exceptions."""
+    """Return whether the engine or its files failed; its panics are not ordinary exceptions."""
     return isinstance(error, OSError | ValueError | OverflowError) or type(error).__name__ == "PanicException"
 
 
-def _has_many_dead(state: State) -> bool:
-    """Whether so many documents were taken out, which still count in the statistics, that ranks suffer."""
+def _has_many_dead(state: IndexState) -> bool:
+    """Return whether so many removed documents still count in the statistics that ranks suffer."""
     return state.dead * DEAD_SHARE > len(state.documents)
 
 
@@ -243,7 +351,7 @@ def _not_kept(cache: Path | None, error: BaseException) -> Problem:
 
 
 def _key(skill: Skill) -> str:
-    """A skill's place as text that can be written, whatever bytes its path has."""
+    """Return a skill's place as text that can be written, whatever bytes its path has."""
     return skill.location.encode("utf-8", "backslashreplace").decode()
 
 
@@ -252,7 +360,7 @@ def _text_of(skill: Skill, *, bodies: bool) -> Text:
 
 
 def _body_of(skill: Skill) -> str:
-    """As much of the body as is indexed; nothing where it cannot be read, which loading will report."""
+    """Return the part of the body that is indexed; nothing if it cannot be read, which loading reports."""
     try:
         data = read_manifest(skill, cap=MAX_INDEXED_BYTES)
     except (OSError, FileRefused):
@@ -260,12 +368,17 @@ def _body_of(skill: Skill) -> str:
     return data[body_start(data) :].decode("utf-8", "replace")
 
 
-def _entry(skill: Skill, text: Text, *, bodies: bool) -> Entry:
-    """A document that has no number yet. Without bodies only the name tells two of them apart."""
-    content = f"{text.description}\0{text.body}"
-    digest = _digest(f"{text.name}\0{content}")
-    return Entry(skill.stamp, digest, _digest(content) if bodies else digest, -1)
-
-
-def _digest(content: str) -> str:
+def _digest(skill: Skill, text: Text) -> str:
+    content = "\0".join([_key(skill), text.name, text.description, text.body])
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _names_of(skill: Skill) -> list[str]:
+    """Return what a skill is called: its name, its name with namespace or source, and its aliases."""
+    more = skill.extra.get("aliases") or skill.meta.metadata.get("aliases") or ()
+    aliases = more.replace(",", " ").split() if isinstance(more, str) else more
+    return [skill.name, skill.reference, f"{skill.source}:{skill.name}", skill.skill_id, *aliases]
+
+
+def _as_name(text: str) -> str:
+    return "-".join(text.casefold().replace("_", " ").replace("-", " ").split())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vademecum.search.engine import analyzer
-from vademecum.skill.words import UNSPACED, prepared
+from vademecum.search.text_index import analyzer
+from vademecum.skill.words import UNSPACED, prepared, simplified
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -23,7 +23,7 @@ class Matches:
         self._analyzer = analyzer()
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """The start and end of each match, in order."""
+        """Yield the start and end of each match, in order."""
         for word in _WORD.finditer(text):
             if UNSPACED.search(word[0]):
                 yield from self._pairs(word)
@@ -32,5 +32,5 @@ class Matches:
 
     def _pairs(self, run: re.Match[str]) -> Iterator[tuple[int, int]]:
         for place in range(run.start(), run.end() - 1):
-            if run.string[place : place + 2] in self._terms:
+            if simplified(run.string[place : place + 2]) in self._terms:
                 yield place, place + 2

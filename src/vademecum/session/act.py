@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec import structs
 
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
+from vademecum.files import read_capped
 from vademecum.policy.base import Decision, Effect, Origin, Request, Rule
-from vademecum.policy.bounds import bounded, needs_approval, risk_of
+from vademecum.policy.bounds import bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Gate, Passage, refusal
-from vademecum.policy.grants import ApprovedTexts
 from vademecum.runs.record import OBSERVATIONS
 from vademecum.sandbox.base import Sandbox
-from vademecum.sandbox.interpreters import search_path
 from vademecum.session.asking import CallRecord
 from vademecum.session.base import Deferred
 from vademecum.session.place import Place
-from vademecum.session.recording import Run
+from vademecum.session.recording import Entry, Run, record_of
 from vademecum.session.view import SkillFiles, files_seen
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
-from vademecum.tools import calls, reading, script, writing
+from vademecum.tools import calls, reading, writing
 from vademecum.tools.calls import Observation
+from vademecum.tools.inputs import Inode, hidden_below, listed_below
+from vademecum.tools.outputs import PREFIX, Outputs
+from vademecum.tools.workspace import Located
 
 if TYPE_CHECKING:
-    from vademecum.tools.network import Hop
+    from vademecum.tools.hosts import Hop
 
 # A permission, what it is wanted for, and what a model calls that.
 Finer = tuple[str, tuple[str, ...], str]
@@ -42,9 +45,12 @@ Finer = tuple[str, tuple[str, ...], str]
 _HIDING = frozenset({"read", "skill", "resource", "script"})
 CLOSED_TO_AGENTS = "no rule, flag or answer allows it"
 # What stays closed after a model itself unloaded the skill that excludes it.
-_LASTING = frozenset({"write_file", "delete_file", "network_request"})
-
-_HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
+_LASTING = frozenset(
+    {"write_file", "edit_file", "save_output", "delete_file", "run_command", "network_request"}
+)
+_WRITING = frozenset({"edit_file", "save_output"})
+CHANGED = "What was asked about has changed since: nothing was done, ask again."
+MAX_SAVED_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +66,9 @@ class RunContext:
     # The skills whose `allowed-tools` bound every direct tool, and those that the model itself unloaded.
     active: tuple[Skill, ...] = ()
     unloaded: tuple[Skill, ...] = ()
-    # The records of this conversation, whose observations it may read again.
+    # The records of this conversation, whose observations it may read again, and what its scripts made.
     own: tuple[Path, ...] = ()
+    outputs: Outputs = field(default_factory=Outputs)
 
 
 @dataclass(slots=True)
@@ -84,18 +91,19 @@ class Act:
     hidden: bool = False
     closed: Decision | None = None
     asked: list[Decided] = field(default_factory=list)
+    wanted: list[tuple[Callable[[], Sequence[Finer]], list[Finer]]] = field(default_factory=list)
 
     @property
     def tool(self) -> str:
         """The name of the tool."""
         return calls.NAMES[type(self.call)]
 
-    def perform(self) -> Observation:
-        """Do it, and write it down, whatever comes of it."""
+    def perform(self, work: Callable[[], Observation] | None = None) -> Observation:
+        """Do it, or the ``work`` that starts a process, and write it down, whatever comes of it."""
         self.number = next(self.around.run.numbers)
         with self._recorded() as done:
             try:
-                observation = self._perform()
+                observation = (work or self._perform)()
             except Declined as error:
                 done(Observation(self.tool, str(error), code=error.code))
                 raise
@@ -110,131 +118,161 @@ class Act:
         return observation
 
     def _perform(self) -> Observation:
-        workspace = self.around.place.workspace
         match self.call:
             case calls.ReadFile(path=path):
-                self._require(self.reads(path))
-                return reading.read_file(self.call, workspace)
+                located = self.locate(path)
+                self._require(partial(self.reads, located))
+                return reading.read_file(self.call, located)
             case calls.ListDir(path=path):
-                self._require(self.reads(path))
-                return reading.list_dir(self.call, workspace, self._may_list)
+                located = self.locate(path)
+                self._require(partial(self.reads, located))
+                return reading.list_dir(located, self.may_list)
             case calls.Grep(path=path):
-                self._require(self.reads(path))
-                return reading.grep(self.call, workspace, self._may_read)
+                located = self.locate(path)
+                self._require(partial(self.reads, located))
+                return reading.grep(self.call, located, self._may_read)
             case calls.WriteFile(path=path, content=content):
-                about = partial(writing.planned_write, self.call, workspace)
-                self._require(self.writes(path), about=about, exact=self._content(path, content))
-                return writing.write_file(self.call, workspace, self._trash)
+                located = self.locate(path)
+                self.decide(partial(self.writes, located))
+                return self._replace(located, content.encode())
+            case calls.EditFile(path=path):
+                return self._edit(self.call, self.locate(path))
+            case calls.SaveOutput():
+                return self._save(self.call)
             case calls.DeleteFile(path=path):
+                located = self.locate(path)
                 about = partial("delete {}".format, path)
-                self._require(self.writes(path, "delete"), about=about, exact=self._content(path))
-                return writing.delete_file(self.call, workspace, self._trash)
+                self._require(
+                    partial(self.writes, located, "delete"), about=about, exact=self._content(located)
+                )
+                return writing.delete_file(located, self.trash)
             case calls.NetworkRequest():
                 return self._request(self.call)
-            case calls.RunScript():
-                return self._run_script(self.call)
+            case calls.RunScript() | calls.RunCommand():
+                raise AssertionError  # the session starts these itself
             case _:
                 assert_never(self.call)
 
-    def inputs(self, call: calls.RunScript) -> list[str]:
-        """Return the files that a script may read: those named for it, and those among its arguments.
+    def locate(self, path: str) -> Located:
+        """Return where a path from outside leads: in the project, or to an output of this conversation."""
+        if path.startswith(PREFIX):
+            return self.around.outputs.locate(path)
+        return self.around.place.workspace.locate(path)
 
-        What a model may not know of is a plain word among the arguments.
-        """
-        workspace = self.around.place.workspace
-        named = [word for word in call.args if workspace.is_file(word)]
-        if self.origin != "user":
-            named = [
-                word for word in named if self._may_list(Path(os.path.realpath(workspace.locate(word).path)))
-            ]
-        return list(dict.fromkeys([*call.files, *named]))
+    def _replace(self, located: Located, data: bytes) -> Observation:
+        """Write a file whose requests are decided, after asking about exactly this content."""
+        about = partial(writing.planned, located, data)
+        exact = self._content(located, data)
+        self.settle((located.rule,), about=about, exact=exact, digest=self._skill_digest())
+        real = Path(os.path.realpath(located.path))
+        seen = writing.replace_file(self.tool, located, data, self.trash)
+        if self._may_read(real):
+            return seen
+        return structs.replace(seen, facts={k: v for k, v in seen.facts.items() if k != "diff"})
 
-    def _run_script(self, call: calls.RunScript) -> Observation:
-        """Copy what it would run with, ask for exactly that, and run it."""
-        assert self.skill is not None
-        resource = (f"{self.skill.name}/{script_name(self.skill, call.relative_path)}",)
-        workspace = self.around.place.workspace
-        inputs = [(path, workspace.locate(path)) for path in call.files]
-        requests: list[Finer] = [("skill", (self.skill.name,), ""), ("script", resource, "")]
-        requests += [finer for _, located in inputs for finer in self.reads(located.name)]
-        requests += [("script-network", resource, "")] if call.network else []
-        self._decide(requests)
-        for request, decision in self.asked:  # before anything is copied
-            if decision.effect is Effect.DENY:
-                self.refused = decision
-                raise refusal(request, decision)
-        with script.inputs_kept(self._directory / "inputs"):
-            copies = script.copy_inputs(inputs, self._directory / "inputs")
-            snapshot = self.around.run.snapshots.take(self.skill)
-            path = search_path(self.around.place.context.env.get("PATH", ""))
-            plan = script.plan_script(call, self.skill, snapshot, copies, path=path, sees=self._sees)
-            return self._run_planned(plan)
-
-    def _run_planned(self, plan: script.Plan) -> Observation:
-        execution = self.around.place.config.execution
-        limits = script.limits_of(execution)
-        approved = ApprovedTexts(self.around.place.grants)
-
-        def about() -> str:
-            last = approved.last(plan.resource)
-            return script.about_script(plan, approved=last, sandbox=self.around.sandbox().name, limits=limits)
-
-        self._settle((plan.relative,), about=about, exact=plan.exact, digest=plan.snapshot.digest)
-        if self.passage is not None and self.passage.seen:
-            approved.keep(plan.resource, plan.text, plan.files)
-        env = self.around.place.context.env
-        return script.run_script(
-            plan,
-            self.around.sandbox(),
-            self._directory,
-            limits=limits,
-            environment={name: env[name] for name in execution.environment if name in env},
-            cancelled=self.cancelled,
-            mask=self.around.place.secrets.mask_file,
+    def _edit(self, call: calls.EditFile, located: Located) -> Observation:
+        """Replace a text in a file; if reading it is asked for, nothing is said of it before the answer."""
+        self.decide(lambda: [*self.reads(located), *self.writes(located)])
+        self.refuse_denied((located.rule,))
+        readable = all(
+            d.effect is Effect.ALLOW for r, d in self.asked if r.permission not in {"tool", "write"}
         )
+        if readable:
+            return self._replace(located, writing.edited(call, located))
+        about = partial(writing.difference, call.old, call.new, located.name)
+        exact = self._content(located, f"{call.old}\0{call.new}".encode())
+        self.settle((located.rule,), about=about, exact=exact, digest=self._skill_digest())
+        return writing.replace_file(self.tool, located, writing.edited(call, located), self.trash)
 
-    def _decide(self, finer: Sequence[Finer]) -> None:
+    def _save(self, call: calls.SaveOutput) -> Observation:
+        """Copy an output into the project, but not over a file that changed since its run began."""
+        output = self.around.outputs.find(call.output)
+        if output.secret:
+            raise ToolRefused(f"{call.output!r} contains a secret, so it is not copied.", code="secret")
+        located = self.around.place.workspace.locate(call.path or output.name)
+        self.decide(partial(self.writes, located))
+        self.refuse_denied()
+        data = read_capped(output.file, cap=MAX_SAVED_BYTES)
+        if self.around.outputs.overwrites_newer(output, located.path, writing.content_digest(located)):
+            raise ToolRefused(
+                f"{located.name!r} changed since the run began: save it under another name.", code="changed"
+            )
+        seen = self._replace(located, data)
+        self.around.outputs.saved(output)
+        text = f"Saved {call.output} as {located.name} ({len(data):,} bytes)."
+        return structs.replace(seen, text=text, facts={**seen.facts, "path": located.name})
+
+    def decide(self, finer: Callable[[], Sequence[Finer]], *, also: bool = False) -> None:
         """Find out what the rules say of the tool itself and of what it is used on.
 
-        What they deny to be read or run is hidden from a model: it gets the error of something missing.
+        With ``also``, this is added to what was decided before. What the rules deny to be read or run is
+        hidden from a model: it gets the error of something missing.
         """
         name = None if self.skill is None else self.skill.name
-        wanted = (("tool", (self.tool,), ""), *finer)
+        found = list(finer())
+        self.wanted = [*(self.wanted if also else []), (finer, found)]
+        wanted = found if also else [*self._of_tool(), *found]
         requests = [Request(each, names, self.origin, self.around.agent, name) for each, names, _ in wanted]
-        self.asked = [(request, self.around.gate.decide(request)) for request in requests]
-        for (request, decision), (_, _, shown) in zip(self.asked, wanted, strict=True):
+        decided = [(request, self.around.gate.decide(request)) for request in requests]
+        self.asked = [*self.asked, *decided] if also else decided
+        for (request, decision), (_, _, shown) in zip(decided, wanted, strict=True):
             hides = decision.effect is Effect.DENY and request.permission in _HIDING
             if hides and self.origin != "user":
                 self.refused, self.hidden = decision, True
                 raise self._not_there(request.permission, shown)
 
+    def _of_tool(self) -> list[Finer]:
+        """Return what the tool itself needs; a rule that denies writing denies every tool that writes."""
+        tools = [self.tool]
+        if self.tool in _WRITING or (isinstance(self.call, calls.RunCommand) and self.call.writes):
+            denied = self.around.gate.decide(Request("tool", ("write_file",), self.origin, self.around.agent))
+            tools += ["write_file"] if denied.effect is Effect.DENY else []
+        return [("tool", (tool,), "") for tool in tools]
+
+    def refuse_denied(self, used_on: tuple[str, ...] = ()) -> None:
+        """Raise if something that was decided is denied, before anything is read or copied for it.
+
+        If ``used_on`` says what the tool is used on, the bounds of active skills count too.
+        """
+        denied = [(request, decision) for request, decision in self.asked if decision.effect is Effect.DENY]
+        if used_on:
+            tool, _ = self.asked[0]
+            denied += [(tool, bound) for bound in self._bounds(used_on) if bound.effect is Effect.DENY]
+        for request, decision in denied:
+            self.refused = decision
+            raise refusal(request, decision)
+
     def _not_there(self, permission: str, shown: str) -> VademecumError:
         if isinstance(self.call, calls.RunScript) and not shown and self.skill is not None:
             if permission == "skill":
                 return SkillNotFound(f"No skill is called {self.call.skill!r}.")
-            return no_script(self.skill, self.call.relative_path, self._sees)
+            return no_script(self.skill, self.call.relative_path, self.sees)
         return ToolRefused(f"There is no {shown!r} here.", code="missing")
 
-    def _sees(self, relative: str) -> bool:
+    def sees(self, relative: str) -> bool:
+        """Return whether the caller may know of a file of the skill."""
         assert self.skill is not None
         sees = files_seen(self.around.gate, self.skill, agent=self.around.agent, origin=self.origin)
         return sees(relative)
 
     def _require(
         self,
-        finer: Sequence[Finer],
+        finer: Callable[[], Sequence[Finer]],
         *,
         about: Callable[[], str] = str,
         exact: Callable[[], str] = str,
         within: tuple[str, ...] = (),
     ) -> None:
         """Ask for the tool itself and for what it is used on, with everything that bounds it."""
-        self._decide(finer)
-        used_on = within or tuple(resource for _, resources, _ in finer for resource in resources)
-        digest = "" if self.skill is None else skill_digest(self.skill)
-        self._settle(used_on, about=about, exact=exact, digest=digest)
+        self.decide(finer)
+        found = self.wanted[-1][1]
+        used_on = within or tuple(resource for _, resources, _ in found for resource in resources)
+        self.settle(used_on, about=about, exact=exact, digest=self._skill_digest())
 
-    def _settle(
+    def _skill_digest(self) -> str:
+        return "" if self.skill is None else skill_digest(self.skill)
+
+    def settle(
         self,
         used_on: tuple[str, ...],
         *,
@@ -242,23 +280,35 @@ class Act:
         exact: Callable[[], str],
         digest: str,
     ) -> None:
+        """Go on only if the rules, the bounds and, if it is asked, a person let all that was decided pass."""
         worst, also = self._worst([decision for _, decision in self.asked], used_on)
         self.refused = worst if worst.effect is not Effect.ALLOW else None
         self.asked_of.check(lambda: digest, exact)
+        secrets = self.around.place.secrets
         self.passage = self.around.gate.settle(
-            self.asked, approver=self.asked_of, digest=lambda: digest, about=about, exact=exact, also=also
+            self.asked,
+            approver=self.asked_of,
+            digest=lambda: digest,
+            about=lambda: secrets.mask_values(about()),
+            exact=exact,
+            also=also,
         )
+        # While a person was asked, a path may have become a link to something else.
+        if self.passage.by != "rule" and any(list(finer()) != found for finer, found in self.wanted):
+            raise ToolRefused(CHANGED, code="changed")
 
     def foresee(self, finer: Sequence[Finer]) -> Decision:
         """Return what would be decided about a call that needs this, without doing or asking anything."""
-        self._decide(finer)
+        self.decide(lambda: finer)
         used_on = tuple(resource for _, resources, _ in finer for resource in resources)
         return self._worst([decision for _, decision in self.asked], used_on)[0]
 
     def _worst(self, decided: list[Decision], used_on: tuple[str, ...]) -> tuple[Decision, list[Decision]]:
         """The strictest decision about the call, and those that did not come from the rules."""
-        also = [*self._bounds(used_on), *self._risk(used_on), *([self.closed] if self.closed else [])]
-        return max((*decided, *also), key=lambda decision: decision.effect), also
+        also = [*self._bounds(used_on), *self._risk(used_on), *self._origin_risk()]
+        also += [self.closed] if self.closed else []
+        # Of equal ones, that of the risk says best what would allow it.
+        return max((*also, *decided), key=lambda decision: decision.effect), also
 
     def _bounds(self, used_on: tuple[str, ...]) -> list[Decision]:
         """Return what ``allowed-tools`` excludes.
@@ -277,16 +327,22 @@ class Act:
         if self.tool in _LASTING:
             excluding += [(skill, Effect.ASK) for skill in self.around.unloaded]
         found = [
-            bounded(
-                self.tool,
-                used_on,
-                skill=skill.name,
-                allowed_tools=skill.controls.allowed_tools,
-                effect=effect,
-            )
+            bounded(tool, names, skill=skill.name, allowed_tools=skill.controls.allowed_tools, effect=effect)
             for skill, effect in excluding
+            for tool, names in self._bounded_uses(used_on)
         ]
         return [decision for decision in found if decision is not None]
+
+    def _bounded_uses(self, used_on: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield what lists of tools are asked about: the tool, and what a command changes and reaches."""
+        if not isinstance(self.call, calls.RunCommand):
+            yield self.tool, used_on
+            return
+        yield self.tool, used_on[:1]
+        if self.call.writes:
+            yield "write_file", tuple(self.call.writes)
+        if self.call.network:
+            yield "network_request", tuple(self.call.network)
 
     def _risk(self, used_on: tuple[str, ...]) -> list[Decision]:
         """Return the approval that a risky tool needs, unless this run was started with it."""
@@ -297,6 +353,17 @@ class Act:
         decision = self.around.gate.decide(wanted)
         return [] if decision.effect is Effect.ALLOW and decision.layer == RUN else [needed]
 
+    def _origin_risk(self) -> list[Decision]:
+        """Return the approval that a script of a server needs, whatever the rules allow."""
+        if self.skill is None or not self.skill.source.startswith("mcp:"):
+            return []
+        if not isinstance(self.call, calls.RunScript):
+            return []
+        says = f"that comes from {self.skill.source} always needs approval"
+        rule = Rule("script", says, Effect.ASK, "a script", 0, "approve it, or install the skill")
+        resource = f"{self.skill.name}/{script_name(self.skill, self.call.relative_path)}"
+        return [Decision(Effect.ASK, rule, "script", resource)]
+
     def _request(self, call: calls.NetworkRequest) -> Observation:
         from vademecum.tools.network import about_request, network_request  # noqa: PLC0415 - for this tool alone
 
@@ -306,8 +373,8 @@ class Act:
         def permit(permission: str, hop: Hop) -> None:
             about = partial(about_request, call, hop) if permission == "network" else str
             try:
-                finer = [(permission, hop.resources, "")]
-                self._require(finer, about=about, exact=exact, within=(hop.host,))
+                finer: list[Finer] = [(permission, hop.resources, "")]
+                self._require(lambda: finer, about=about, exact=exact, within=(hop.host,))
             except Deferred as deferred:
                 if hop.url == call.url:
                     raise
@@ -317,48 +384,55 @@ class Act:
                 )
                 raise ToolRefused(text, code="redirects") from deferred
 
-        return network_request(call, permit=permit, keep=self._directory / "answer")
+        return network_request(call, permit=permit, keep=self.directory / "answer")
 
-    def reads(self, path: str) -> list[Finer]:
-        """Return what reading a file needs."""
-        workspace = self.around.place.workspace
-        located = workspace.locate(path)
+    def reads(self, located: Located) -> list[Finer]:
+        """Return what reading a file needs; what this conversation saw or made already needs nothing."""
+        if located.name.startswith(PREFIX):
+            return []
         real = Path(os.path.realpath(located.path))
         if any(real.is_relative_to(os.path.realpath(own / OBSERVATIONS)) for own in self.around.own):
-            return []  # what this conversation saw already
-        return [("read", workspace.names(located), located.name), *self._of_skill(real, located.name)]
+            return []
+        names = self.around.place.workspace.names(located)
+        return [("read", names, located.name), *self._of_skill(real, located.name)]
 
-    def writes(self, path: str, permission: str = "write") -> list[Finer]:
+    def writes(self, located: Located, permission: str = "write") -> list[Finer]:
         """Return what changing or deleting a file needs."""
-        workspace = self.around.place.workspace
-        located = workspace.locate(path)
         real = os.path.realpath(located.path)
         for root in self.around.skills.roots:
             if real == root or real.startswith(f"{root}/") or str(located.path).startswith(f"{root}/"):
                 rule = Rule(permission, "close the roots of skills", Effect.DENY, FIXED, 0, CLOSED_TO_AGENTS)
                 self.closed = Decision(Effect.DENY, rule, permission, located.name)
-        return [(permission, workspace.names(located), located.name)]
+        return [(permission, self.around.place.workspace.names(located), located.name)]
 
-    def _content(self, path: str, new: str = "") -> Callable[[], str]:
-        """What an answer about changing a file depends on: what is in it now, and what would be."""
-        return lambda: f"{writing.content_digest(path, self.around.place.workspace)} {new}"
+    def _content(self, located: Located, new: bytes = b"") -> Callable[[], str]:
+        """Return what an answer about changing a file depends on: what is in it now, and what would be."""
+        return lambda: f"{writing.content_digest(located)} {hashlib.sha256(new).hexdigest()}"
 
     def _of_skill(self, real: Path, shown: str) -> list[Finer]:
         """A file of a skill is the skill's, whichever tool reads it and by whatever name."""
-        owner = self.around.skills.owner(real)
-        if owner is None:
-            return []
-        skill, relative = owner
-        found: list[Finer] = [("skill", (skill.name,), shown)]
-        if relative not in {".", skill.file}:
-            found.append(("resource", (f"{skill.name}/{relative}",), shown))
+        found: list[Finer] = []
+        for skill, relative in self.around.skills.owners(real):
+            found.append(("skill", (skill.name,), shown))
+            if relative not in {".", skill.file}:
+                kinds = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
+                wanted = (kind for kind in kinds if self._asks(kind, skill, relative))
+                found += [(kind, (f"{skill.name}/{relative}",), shown) for kind in wanted]
         return found
+
+    def _asks(self, kind: str, skill: Skill, relative: str) -> bool:
+        """Return whether reading a file asks this: a script that is asked about to be run may be read."""
+        if kind == "resource":
+            return True
+        request = Request(kind, (f"{skill.name}/{relative}",), self.origin, self.around.agent, skill.name)
+        return self.around.gate.decide(request).effect is Effect.DENY
 
     def _may_read(self, real: Path) -> bool:
         """Return whether a path may be read without asking; what may not is not mentioned."""
         return self._effect_of_reading(real) is Effect.ALLOW
 
-    def _may_list(self, real: Path) -> bool:
+    def may_list(self, real: Path) -> bool:
+        """Return whether the caller may know of a path."""
         return self._effect_of_reading(real) is not Effect.DENY
 
     def _effect_of_reading(self, real: Path) -> Effect:
@@ -369,12 +443,48 @@ class Act:
             for permission, resources, _ in finer
         )
 
+    def knows(self, located: Located) -> bool:
+        """Return whether the caller may know of what is there."""
+        return self.may_list(Path(os.path.realpath(located.path)))
+
+    def hidden_in(self, located: Located) -> tuple[str, ...]:
+        """Return what below a directory may not be read without asking, relative to it."""
+        workspace, base = self.around.place.workspace, os.path.realpath(located.path)
+        prefixes = [
+            "" if name == "." else f"{name}/" for name in dict.fromkeys(workspace.rule_names(Path(base)))
+        ]
+        names, special = listed_below(base)
+        gate, agent, skills = self.around.gate, self.around.agent, self.around.skills
+        of_skills = skills.overlap(base)
+        written = "\n".join(f"{prefix}{name}" for prefix in prefixes for name in names)
+        restricted = gate.could_restrict("read", agent, written) or skills.restricted(gate, agent)
+        if not restricted and not of_skills:
+            return tuple(special)
+        linked = cache(skills.linked)
+
+        def may_show(relative: str, inode: Inode | None) -> bool:
+            resources = tuple(f"{prefix}{relative}" for prefix in prefixes)
+            if gate.decide(Request("read", resources, self.origin, agent)).effect is not Effect.ALLOW:
+                return False
+            return not (of_skills or (inode and inode in linked())) or self._may_read(Path(base, relative))
+
+        return tuple(sorted({*special, *hidden_below(base, names, may_show)}))
+
+    def is_closed(self, file: Path) -> bool:
+        """Return whether a file may not be changed, whatever a person answers."""
+        names = self.around.place.workspace.rule_names(file)
+        requests = (Request(each, names, self.origin, self.around.agent) for each in ("write", "delete"))
+        in_skills = any(str(file).startswith(f"{root}/") for root in self.around.skills.roots)
+        return in_skills or any(self.around.gate.decide(each).effect is Effect.DENY for each in requests)
+
     @property
-    def _trash(self) -> Path:
+    def trash(self) -> Path:
+        """Where the old content of files goes."""
         return self.around.run.record.place / "trash"
 
     @property
-    def _directory(self) -> Path:
+    def directory(self) -> Path:
+        """Where what belongs to this call is kept."""
         return self.around.run.record.place / "calls" / f"{self.number:04}"
 
     @contextmanager
@@ -399,48 +509,3 @@ class Act:
             last = structs.replace(seen[-1], code="denied") if self.hidden else seen[-1]
             written = record_of(entry, calls.said(self.call), last)
             self.around.run.record.add_bounded("tool_called", **written)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Who called, when, and what the rules said."""
-
-    number: int
-    agent: str
-    skill: Skill | None
-    started: float
-    seconds: float = 0.0
-    decision: Decision | None = None
-    asked: Sequence[Decided] = ()
-    approved_by: str | None = None
-
-
-def record_of(entry: Entry, parameters: Mapping[str, Any], seen: Observation) -> dict[str, Any]:
-    """Return the fields of the event for one call."""
-    facts = {key: value for key, value in seen.facts.items() if key not in _HASHES}
-    asked = [
-        {
-            "permission": request.permission,
-            "resources": list(request.resources),
-            "effect": decision.effect.name.lower(),
-        }
-        for request, decision in entry.asked
-    ]
-    return {
-        "call": entry.number,
-        "tool": seen.tool,
-        "risk": risk_of(seen.tool).name.lower(),
-        "agent": entry.agent,
-        "skill": None if entry.skill is None else entry.skill.name,
-        "skill_id": None if entry.skill is None else entry.skill.skill_id,
-        "parameters": dict(parameters),
-        "started": entry.started,
-        "seconds": entry.seconds,
-        "decision": None if entry.decision is None else entry.decision.to_json(),
-        "asked": asked,
-        "approved_by": entry.approved_by,
-        "ok": seen.ok,
-        "code": seen.code,
-        "result": {**facts, "text": seen.text, "files": list(seen.files)},
-        "hashes": {key: seen.facts[key] for key in _HASHES if key in seen.facts},
-    }

@@ -7,10 +7,10 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -18,12 +18,14 @@ from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_own, write_atomic
 from vademecum.policy.approval import Answer, Approver, Question
 from vademecum.policy.base import Origin
-from vademecum.session.base import Deferred
+from vademecum.session.base import Deferred, Guard, Kind
 from vademecum.session.recording import Run
 
 MAX_PENDING_BYTES = 64 * 1024 * 1024
 PENDING = "deferred"
 KEY_BYTES = 32
+
+T = TypeVar("T")
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -67,7 +69,7 @@ def keep(run: Path, question_id: str, pending: Pending, *, key: bytes) -> None:
 def find(runs: Path, question_id: str, *, key: bytes) -> tuple[Path, Pending]:
     """Return the call that waits for this answer, and its file; one that we did not write is none."""
     found = runs.glob(f"*/{PENDING}/{question_id}.json") if _ID.fullmatch(question_id) else iter(())
-    for file in found:
+    for file in sorted(found, reverse=True):  # the latest run first
         with contextlib.suppress(OSError, FileRefused, msgspec.MsgspecError, RecursionError):
             signed = msgspec.json.decode(read_own(file, cap=MAX_PENDING_BYTES), type=_Signed)
             data = bytes(signed.pending)
@@ -76,7 +78,17 @@ def find(runs: Path, question_id: str, *, key: bytes) -> tuple[Path, Pending]:
     raise VademecumError(f"No call waits for an answer to {question_id[:40]!r}.", code="no-question")
 
 
-def take(file: Path) -> bool:
+def claimed(runs: Path, question_id: str, *, agent: str, home: Path) -> Pending:
+    """Return the call that waits for this answer, which nobody can claim again."""
+    file, pending = find(runs, question_id, key=key_of(home))
+    if pending.agent != agent:
+        raise VademecumError("Another agent asked that question.", code="no-question")
+    if not _take(file):
+        raise VademecumError("That question was answered already.", code="no-question")
+    return pending
+
+
+def _take(file: Path) -> bool:
     """Take a call, so that nobody can take it again; of two who answer at once, one gets it."""
     taken = file.with_suffix(".taken")
     try:
@@ -90,12 +102,16 @@ def take(file: Path) -> bool:
 def key_of(directory: Path) -> bytes:
     """Return the key that proves what a session of this user wrote; it is made when it is first needed."""
     file = directory / "session.key"
-    with contextlib.suppress(FileExistsError):
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(os.urandom(KEY_BYTES))
-    key = read_own(file, cap=KEY_BYTES)
+    try:
+        with contextlib.suppress(FileExistsError):
+            directory.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "wb") as out:
+                out.write(os.urandom(KEY_BYTES))
+        key = read_own(file, cap=KEY_BYTES)
+    except OSError as error:
+        text = f"The key of the sessions in {directory} cannot be used ({error.strerror}): make it readable."
+        raise VademecumError(text, code="config") from error
     if len(key) < KEY_BYTES:
         raise VademecumError(f"{file} is damaged: remove it.", code="config")
     return key
@@ -134,9 +150,15 @@ class Answered:
 class CallRecord:
     """One call on the record: the run it belongs to from its first event to its end, and its questions."""
 
-    def __init__(self, approver: Approver, held: Callable[[], AbstractContextManager[Run]] | None) -> None:
+    def __init__(
+        self,
+        approver: Approver,
+        held: Callable[[], AbstractContextManager[Run]] | None,
+        guard: Guard | None = None,
+    ) -> None:
         self._approver = approver
         self._held = held
+        self._guard = guard
         self._stack = ExitStack()
         self._run: Run | None = None
         self.answers: dict[str, Answer] = {}
@@ -159,6 +181,12 @@ class CallRecord:
         """Add an event to the record of the run, if there is one."""
         if self._held is not None:
             self.run.record.add(type_, **data)
+
+    def guarded(self, kind: Kind, name: str, said: Mapping[str, object], do: Callable[[], T]) -> T:
+        """Do something with the leave of the guard, if there is one."""
+        if self._guard is None:
+            return do()
+        return self._guard.act(kind, name, said, do, record=self.run.record)
 
     def check(self, digest: Callable[[], str], exact: Callable[[], str] = str) -> None:
         """Raise if this is a call that was put off and what it is about has changed since."""

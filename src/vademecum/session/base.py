@@ -10,7 +10,9 @@ from vademecum.loader.loading import BodyLimits as BodyLimits  # noqa: PLC0414 -
 from vademecum.loader.loading import LoadReport
 from vademecum.policy.approval import Question
 from vademecum.runs.record import Record
+from vademecum.session.media import Content
 from vademecum.skill.skill import Skill
+from vademecum.tools.outputs import Output
 
 Kind = Literal["skill", "script", "tool"]
 TextKind = Literal["", "skill", "resource", "tool", "error"]
@@ -23,7 +25,8 @@ class Result:
 
     ``kind`` says what the text is: instructions of a skill, a file of one, the output of a tool, or an error.
     Text of our own has none. ``report`` says what was read, ``facts`` and ``files`` are for programs.
-    ``advice`` is for people only: why something was refused, and what would allow it.
+    ``advice`` is for people only: why something was refused, and what would allow it. ``outputs`` are the
+    files that a script or command left, ``content`` the pictures and documents that a model can look at.
     """
 
     text: str
@@ -34,6 +37,8 @@ class Result:
     facts: dict[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     advice: str = ""
+    outputs: tuple[Output, ...] = ()
+    content: tuple[Content, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vademecum.errors import VademecumError
+from vademecum.policy.base import Decision
+from vademecum.policy.bounds import risk_of
+from vademecum.policy.gate import Decided
 from vademecum.runs.record import Record
+from vademecum.skill.skill import Skill
+from vademecum.tools.calls import Observation
 from vademecum.tools.snapshot import Snapshots
 
+_HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
 CLOSED: Mapping[str, Any] = {"status": "done", "stop_reason": "closed", "answer": "", "stats": {}}
 
 
@@ -24,6 +32,7 @@ class Run:
         self.asked_for = asked_for  # by `begin`; any other run begins with the first thing to write down
         self.numbers = itertools.count(1)
         self.snapshots = Snapshots(record.place / "skills")
+        self.started = time.time()
         self.calls = 0
         self.summary = CLOSED
 
@@ -95,3 +104,48 @@ class Recording:
         if not run.record.is_closed:
             run.record.add("run_finished", **{key: run.summary[key] for key in CLOSED})
             run.record.finish({"run_id": run.record.run_id, **run.summary}, str(run.summary["answer"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Who called, when, and what the rules said."""
+
+    number: int
+    agent: str
+    skill: Skill | None
+    started: float
+    seconds: float = 0.0
+    decision: Decision | None = None
+    asked: Sequence[Decided] = ()
+    approved_by: str | None = None
+
+
+def record_of(entry: Entry, parameters: Mapping[str, Any], seen: Observation) -> dict[str, Any]:
+    """Return the fields of the event for one call."""
+    facts = {key: value for key, value in seen.facts.items() if key not in _HASHES}
+    asked = [
+        {
+            "permission": request.permission,
+            "resources": list(request.resources),
+            "effect": decision.effect.name.lower(),
+        }
+        for request, decision in entry.asked
+    ]
+    return {
+        "call": entry.number,
+        "tool": seen.tool,
+        "risk": risk_of(seen.tool).name.lower(),
+        "agent": entry.agent,
+        "skill": None if entry.skill is None else entry.skill.name,
+        "skill_id": None if entry.skill is None else entry.skill.skill_id,
+        "parameters": dict(parameters),
+        "started": entry.started,
+        "seconds": entry.seconds,
+        "decision": None if entry.decision is None else entry.decision.to_json(),
+        "asked": asked,
+        "approved_by": entry.approved_by,
+        "ok": seen.ok,
+        "code": seen.code,
+        "result": {**facts, "text": seen.text, "files": list(seen.files)},
+        "hashes": {key: seen.facts[key] for key in _HASHES if key in seen.facts},
+    }

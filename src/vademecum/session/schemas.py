@@ -22,23 +22,29 @@ SKILL_TOOLS = (
     "run_script",
 )
 ALL_TOOLS = (*SKILL_TOOLS, *DIRECT_TOOLS)
+# The most characters of the list of skills in a description: 2 % of a context window of 200,000 tokens.
+LISTED_BUDGET = 16_000
 
 
-def schemas(dialect: Dialect, *, names: Iterable[str] = SKILL_TOOLS) -> list[dict[str, Any]]:
+def schemas(
+    dialect: Dialect, *, names: Iterable[str] = SKILL_TOOLS, catalogue: str = ""
+) -> list[dict[str, Any]]:
     """Return the tools in the form that an API expects.
 
-    The descriptions stay the same while skills come and go, so that prompt caches hold; the catalogue says
-    which skills there are.
+    A ``catalogue`` is added to the description of the tool that loads a skill. It is the same for the same
+    skills, so that prompt caches hold.
 
     >>> [tool["name"] for tool in schemas("anthropic", names=["skill", "search_skills"])]
     ['skill', 'search_skills']
     """
-    return [_schema(name, dialect) for name in names]
+    return [_schema(name, dialect, catalogue) for name in names]
 
 
-def _schema(name: str, dialect: Dialect) -> dict[str, Any]:
+def _schema(name: str, dialect: Dialect, catalogue: str) -> dict[str, Any]:
     parameters = CALLS[name]
     description = " ".join((parameters.__doc__ or "").split())
+    if catalogue and name == "skill":
+        description = f"{description}\n\n{catalogue}"
     (schema,), components = json.schema_components([parameters])
     found = components[schema["$ref"].rpartition("/")[2]]
     accepted = {key: found[key] for key in ("type", "properties", "required", "additionalProperties")}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,40 +11,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, assert_never
 
-from msgspec import structs
-
 from vademecum.config import SandboxName
-from vademecum.errors import Declined, Denied, SkillNotFound, ToolRefused, VademecumError
-from vademecum.loader.loading import BodyLimits, Loaded, load_body, load_document, load_resource, no_file
+from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
+from vademecum.loader.loading import BodyLimits, Loaded, load_document
 from vademecum.policy.approval import Answer, Approver, Nobody, Question
-from vademecum.policy.base import Decider, Decision, Effect, Origin, Request
-from vademecum.policy.bounds import needs_approval
+from vademecum.policy.base import Decider, Decision, Origin, Request
 from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.sandbox.base import Sandbox
-from vademecum.sandbox.choose import choose_sandbox
 from vademecum.session import asking
-from vademecum.session.act import Act, Entry, RunContext, record_of
+from vademecum.session.act import Act, RunContext
 from vademecum.session.base import Deferred, Guard, Host, Kind, Result, TextKind
+from vademecum.session.media import contents_of
 from vademecum.session.place import Place
-from vademecum.session.recording import CLOSED, Recording, Run
-from vademecum.session.view import View, files_seen
-from vademecum.skill.assets import (
-    MAX_ASSETS,
-    Sees,
-    asset_path,
-    list_assets,
-    no_script,
-    script_name,
-    script_path,
-)
-from vademecum.skill.digest import skill_digest
+from vademecum.session.publishing import Publications, PublishedSkill
+from vademecum.session.recording import CLOSED, Entry, Recording, Run, record_of
+from vademecum.session.skill_act import SkillAct
+from vademecum.session.view import View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
+from vademecum.tools.outputs import Outputs
 
 T = TypeVar("T")
 
@@ -68,6 +56,7 @@ class Session:
         self,
         index: SkillIndex,
         *,
+        outputs: Outputs | None = None,
         place: Place | None = None,
         policy: Decider | None = None,
         view: View | None = None,
@@ -79,7 +68,7 @@ class Session:
         client: str = "Session",
         runs: Path | None = None,
         listener: Listener | None = None,
-        sandbox: Callable[[SandboxName], Sandbox] = choose_sandbox,
+        sandbox: Callable[[SandboxName], Sandbox] | None = None,
         recording: bool = True,
     ) -> None:
         self.place = place or Place.at()
@@ -97,6 +86,7 @@ class Session:
         self._lock = threading.RLock()
         self._active: dict[str, Skill] = {}
         self._unloaded: dict[str, Skill] = {}
+        self._outputs = outputs or Outputs()
         self._recording = Recording(self._start) if recording else None
         self._gate = Gate(
             policy or Policy.load(self.place.context),
@@ -108,7 +98,7 @@ class Session:
 
     # Calls
 
-    def call(
+    def call(  # noqa: PLR0913 - everything that a caller may say of a call
         self,
         call: calls.Call,
         *,
@@ -116,13 +106,15 @@ class Session:
         cancelled: Callable[[], bool] = bool,
         origin: Origin | None = None,
         for_skill: str | None = None,
+        stdin: int | None = None,
     ) -> Result:
         """Do one call; what goes wrong is a result that a model can act on.
 
         Two things are raised: a person's no, as ``Declined``, because the caller must not go on as if it had
         not been said; and ``Deferred``, if the approver puts the answer off. Then nothing was done, and
         ``resume`` does it. A script ends when ``cancelled`` returns true. ``for_skill`` is the active skill
-        that a direct tool is called for, if the caller names one.
+        that a direct tool is called for, if the caller names one. ``stdin`` is a descriptor that a script
+        gets as its standard input.
         """
         origin = origin or self._origin
         with self._asked(approver) as asked:
@@ -130,7 +122,9 @@ class Session:
                 if isinstance(call, calls.SkillCall):
                     result = self._about_skill(call, asked, origin)
                 else:
-                    result = self._tool(call, asked, cancelled, origin, for_skill)
+                    result = self._tool(
+                        call, asked, cancelled=cancelled, origin=origin, for_skill=for_skill, stdin=stdin
+                    )
             except Declined:
                 raise
             except Deferred as deferred:
@@ -141,7 +135,10 @@ class Session:
                 result = Result(str(error), error.code, "error", advice=error.advice)
                 if isinstance(call, calls.SkillCall) or error.code in {"not-loaded", "skill-not-found"}:
                     self._failed(calls.NAMES[type(call)], calls.said(call), result, asked)
-        return replace(result, text=self.place.secrets.mask_values(result.text))
+        secrets = self.place.secrets
+        return replace(
+            result, text=secrets.mask_values(result.text), facts=secrets.mask_values_in(result.facts)
+        )
 
     def call_named(
         self,
@@ -169,20 +166,23 @@ class Session:
             written = record_of(entry, said, Observation(name, result.text, code=result.code))
             run.record.add_bounded("tool_called", **written)
 
-    def resume(self, question_id: str, answer: Answer, *, approver: Approver | None = None) -> Result:
+    def resume(
+        self,
+        question_id: str,
+        answer: Answer,
+        *,
+        approver: Approver | None = None,
+        cancelled: Callable[[], bool] = bool,
+    ) -> Result:
         """Do a call whose question was put off, also in another process than the one that asked.
 
         Exactly that call is done, and only if what it is about is the same as when it was asked. ``approver``
         is for further questions of the same call.
         """
         try:
-            file, pending = asking.find(self._runs, question_id, key=self._key())
-            if pending.agent != self.agent:
-                raise VademecumError("Another agent asked that question.", code="no-question")  # noqa: TRY301
+            pending = asking.claimed(self._runs, question_id, agent=self.agent, home=self.place.grants.parent)
             call = calls.parse_call(pending.call, pending.arguments)
             active = {skill.location: skill for skill in map(self.index.get, pending.active)}
-            if not asking.take(file):
-                raise VademecumError("That question was answered already.", code="no-question")  # noqa: TRY301
         except VademecumError as error:
             return Result(str(error), error.code, "error")
         if answer.verdict == "reject":
@@ -194,43 +194,27 @@ class Session:
         if not isinstance(call, calls.SkillCall):  # as it was when the call was made, and nothing else of it
             session = copy.copy(self)
             session._active = {**active, **self._active}
-        return session.call(call, approver=answered, origin=pending.origin, for_skill=pending.for_skill)
+        return session.call(
+            call,
+            approver=answered,
+            cancelled=cancelled,
+            origin=pending.origin,
+            for_skill=pending.for_skill,
+        )
 
-    def _key(self) -> bytes:
-        try:
-            return asking.key_of(self.place.grants.parent)
-        except OSError as error:
-            text = f"The key of the sessions in {self.place.grants.parent} cannot be used ({error.strerror})."
-            raise VademecumError(text, code="config") from error
+    @property
+    def outputs(self) -> Outputs:
+        """The files that scripts and commands of this conversation left."""
+        return self._outputs
 
-    def explain(self, permission: str, resources: Sequence[str]) -> Decision:
-        """Return what would be decided about a request, by the code that decides when a call is made."""
-        request = Request(permission, tuple(resources), "user", self.agent)
-        first = resources[0] if resources else ""
-        context = self._context(Run.__new__(Run))  # nothing is written
-        with self._asked() as asked:
-            decisions = [self._gate.decide(request)]
-            match permission:
-                case "read":
-                    act = Act(context, calls.ReadFile(first), asked, origin="user")
-                    decisions.append(act.foresee(act.reads(first)))
-                case "write":
-                    act = Act(context, calls.WriteFile(first, ""), asked, origin="user")
-                    decisions.append(act.foresee(act.writes(first)))
-                case "delete":
-                    act = Act(context, calls.DeleteFile(first), asked, origin="user")
-                    decisions.append(act.foresee(act.writes(first, permission)))
-                case "network" | "script":
-                    call = (
-                        calls.NetworkRequest(first) if permission == "network" else calls.RunScript("", first)
-                    )
-                    act = Act(context, call, asked, origin="user")
-                    decisions.append(act.foresee([(permission, tuple(resources), "")]))
-                case "tool":
-                    careful = self.place.config.execution.require_approval_for
-                    needed = (needs_approval(tool, careful=careful) for tool in resources)
-                    decisions += filter(None, needed)
-        return max(decisions, key=lambda decision: decision.effect)
+    def decide(self, request: Request) -> Decision:
+        """Return what the rules say of a request."""
+        return self._gate.decide(request)
+
+    def foreseen(self, call: calls.ToolCall) -> Act:
+        """Return a call of the user that is not done, to see what would be decided about it."""
+        nothing_written = Run.__new__(Run)
+        return Act(self._context(nothing_written), call, self._asked(), origin="user")
 
     # Skills
 
@@ -248,6 +232,7 @@ class Session:
     def activate(self, name: str, *, source: str = "", origin: Origin = "user") -> Skill:
         """Make a skill active without loading its text, because the person or the one call named it."""
         skill = self.find(name, source, origin)
+        self.index.fetch(skill)
         with self._lock:
             self._active[skill.location] = skill
         return skill
@@ -265,90 +250,75 @@ class Session:
 
         What goes wrong is raised.
         """
-        origin = origin or self._origin
-        skill = self.find(name, source, origin)
         with self._asked() as asked:
-            effect = self._require_skill(skill, asked, origin)
-            loaded = load_document(skill) if whole else self._body(skill, origin, section)
-            self._write_load(skill, loaded, origin, effect, asked)
-        return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
+            act = self._skill_act(asked, origin or self._origin)
+            skill = act.find(name, source)
+            effect = act.require(skill)
+            loaded = load_document(skill) if whole else act.body(skill, section)
+            return self._loaded(skill, loaded, effect, act)
 
-    def _load(self, skill: Skill, asked: asking.CallRecord, origin: Origin, task: str) -> Result:
+    def publish(self, skill: Skill, known: Publications) -> PublishedSkill:
+        """Return a skill with every file that this agent may read without asking, for another program."""
+        return known.publish(skill, self._gate.policy, agent=self.agent)
+
+    def read_bytes(self, name: str, path: str) -> bytes:
+        """Return one file of a skill byte by byte, without making the skill active; raise what goes wrong."""
+        with self._asked() as asked:
+            act = self._skill_act(asked, self._origin)
+            return act.read_bytes(act.find(name), path, self.place.secrets)
+
+    def _load(self, skill: Skill, act: SkillAct, task: str, *, whole: bool) -> Result:
         """Load the instructions of a skill and make it active; loaded again, it gives its text again."""
-        effect = self._require_skill(skill, asked, origin)
+        effect = act.require(skill)
         if skill.controls.run_mode == "subagent" and self.host is not None:
             return self.host.run_subagent(skill, task, effect)
-        loaded = self._body(skill, origin)
+        loaded = act.body(skill, whole=whole)
         if self.host is not None and not self.host.has_room_for(loaded.text):
             raise VademecumError(f"The instructions of {skill.name} do not fit any more.", code="max-context")
-        return self._activated(skill, loaded, origin, effect, asked)
+        return self._activated(skill, loaded, effect, act)
 
     def nested_body(self, skill: Skill) -> Loaded:
         """Read the one skill of a child agent, which passed the gate of its parent already."""
-        return self._body(skill, "nested")
+        return self._skill_act(self._asked(), "nested").body(skill)
 
     def load_nested(self, skill: Skill, loaded: Loaded, effect: str) -> Result:
         """Make the one skill of a child agent active in its own run."""
         with self._asked() as asked:
-            return self._activated(skill, loaded, "nested", effect, asked)
+            return self._activated(skill, loaded, effect, self._skill_act(asked, "nested"))
 
-    def _require_skill(self, skill: Skill, asked: asking.CallRecord, origin: Origin) -> str:
-        request = Request("skill", (skill.name,), origin, self.agent, skill.name)
-        asked.check(partial(skill_digest, skill))
-        passage = self._gate.require(request, approver=asked, digest=partial(skill_digest, skill))
-        self._guarded("skill", skill.name, {}, lambda: None, asked)
-        return passage.decision.effect.name.lower()
-
-    def _body(self, skill: Skill, origin: Origin, section: str | None = None) -> Loaded:
-        return load_body(skill, limits=self._limits, section=section, sees=self._sees(skill, origin))
-
-    def _activated(
-        self, skill: Skill, loaded: Loaded, origin: Origin, effect: str, asked: asking.CallRecord
-    ) -> Result:
+    def _activated(self, skill: Skill, loaded: Loaded, effect: str, act: SkillAct) -> Result:
         with self._lock:
             self._unloaded.pop(skill.location, None)
             self._active.pop(skill.location, None)
             self._active[skill.location] = skill
-        self._write_load(skill, loaded, origin, effect, asked)
+        return self._loaded(skill, loaded, effect, act)
+
+    def _loaded(self, skill: Skill, loaded: Loaded, effect: str, act: SkillAct) -> Result:
+        report = loaded.report.to_json()
+        act.asked.write("skill_loaded", skill=skill.skill_id, origin=act.origin, effect=effect, report=report)
         return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
 
-    def _write_load(
-        self, skill: Skill, loaded: Loaded, origin: Origin, effect: str, asked: asking.CallRecord
-    ) -> None:
-        report = loaded.report.to_json()
-        asked.write("skill_loaded", skill=skill.skill_id, origin=origin, effect=effect, report=report)
-
     def _about_skill(self, call: calls.SkillCall, asked: asking.CallRecord, origin: Origin) -> Result:
+        act = self._skill_act(asked, origin)
         match call:
             case calls.UseSkill(name=name, source=source, task=task):
-                return self._load(self.find(name, source, origin), asked, origin, task)
+                whole = isinstance(call, calls.LoadSkill)
+                return self._load(act.find(name, source), act, task, whole=whole)
             case calls.UnloadSkill(skill=name, source=source):
-                return self._unload(self._chosen(name, source, origin), origin, asked)
-            case calls.SearchSkills(query=query, n=n):
-                hits = [
-                    {"name": hit.name, "description": hit.description} for hit in self.view.search(query, n)
-                ]
-                return Result(json.dumps(hits, ensure_ascii=False))
+                return self._unload(self._chosen(name, source, act), origin, asked)
+            case calls.SearchSkills():
+                return act.search(call)
             case calls.LoadSkillAsset():
-                return self._asset(call, asked, origin)
-            case calls.ListSkillAssets(skill=name, source=source):
-                skill = self.find(name, source, origin)
-                self._guarded("skill", skill.name, {}, lambda: None, asked)
-                names = list_assets(skill, sees=self._sees(skill, origin))
-                note = f"\n(only the first {MAX_ASSETS:,} are listed)" if len(names) == MAX_ASSETS else ""
-                return Result(json.dumps(names, ensure_ascii=False) + note)
-            case calls.GetSkillScriptPath(skill=name, relative_path=script, source=source):
-                skill = self.find(name, source, origin)
-                try:
-                    self._require_file("script", skill, script_name(skill, script), asked, origin)
-                except Declined:
-                    raise
-                except Denied as error:
-                    text = f"{error} run_script runs it in a sandbox."
-                    return Result(text, error.code, "error", advice=error.advice)
-                return Result(str(script_path(skill, script, sees=self._sees(skill, origin))))
+                return act.asset(call)
+            case calls.ListSkillAssets():
+                return act.assets(call)
+            case calls.GetSkillScriptPath():
+                return act.script_path(call)
             case _:
                 assert_never(call)
+
+    def _skill_act(self, asked: asking.CallRecord, origin: Origin) -> SkillAct:
+        return SkillAct(self._gate, self.view, self._limits, self.agent, origin, asked)
 
     def _unload(self, skill: Skill, origin: Origin, asked: asking.CallRecord) -> Result:
         """Make a skill inactive; what it kept a model from changing stays closed until a person says so."""
@@ -359,84 +329,68 @@ class Session:
         asked.write("skill_unloaded", skill=skill.skill_id)
         return Result(f"{skill.name} is not loaded any more.")
 
-    def _asset(self, call: calls.LoadSkillAsset, asked: asking.CallRecord, origin: Origin) -> Result:
-        skill = self.find(call.skill, call.source, origin)
-        sees = self._sees(skill, origin)
-        relative = asset_path(skill, call.relative_path, sees=sees)
-        self._require_file("resource", skill, relative, asked, origin)
-        loaded = load_resource(skill, relative, section_hint=call.section_hint or None, sees=sees)
-        asked.write("resource_loaded", skill=skill.skill_id, path=relative, report=loaded.report.to_json())
-        return Result(loaded.text, kind="resource", skill=skill, report=loaded.report)
-
-    def _require_file(
-        self, permission: str, skill: Skill, relative: str, asked: asking.CallRecord, origin: Origin
-    ) -> None:
-        """Ask for a file of a skill by its one spelling, and for what it is if it is a link."""
-        real = os.path.relpath(
-            os.path.realpath(f"{skill.location}/{relative}"), os.path.realpath(skill.location)
-        )
-        names = tuple(dict.fromkeys(f"{skill.name}/{path}" for path in (relative, real)))
-        request = Request(permission, names, origin, self.agent, skill.name)
-        if origin != "user" and self._gate.decide(request).effect is Effect.DENY:
-            # What a rule denies looks to a model like what does not exist.
-            missing = no_script if permission == "script" else no_file
-            raise missing(skill, relative, self._sees(skill, origin))
-        asked.check(partial(skill_digest, skill))
-        self._gate.require(request, approver=asked, digest=partial(skill_digest, skill))
-        self._guarded("skill", skill.name, {}, lambda: None, asked)
-
-    def _sees(self, skill: Skill, origin: Origin) -> Sees:
-        return files_seen(self._gate, skill, agent=self.agent, origin=origin)
-
     def find(self, name: str, source: str = "", origin: Origin | None = None) -> Skill:
         """Return the skill of that name that may be known: for a model, one of those it was offered."""
-        origin = origin or self._origin
-        index = self.index if origin == "user" else self.view.offered
-        try:
-            return index.get(name, source=source or None)
-        except SkillNotFound as error:
-            if origin == "user":
-                raise
-            raise SkillNotFound(f"{error} search_skills finds skills by what they do.") from error
+        return self._skill_act(self._asked(), origin or self._origin).find(name, source)
 
-    def _chosen(self, name: str, source: str, origin: Origin) -> Skill:
-        """The active skill of that name, of namesakes the one loaded last."""
+    def _chosen(self, name: str, source: str, act: SkillAct) -> Skill:
+        """Return the active skill of that name, of namesakes the one loaded last."""
         active = self.index.restricted(reversed(self.active))
         try:
             return active.get(name, source=source or None)
         except SkillNotFound:
-            found = self.find(name, source, origin)
+            found = act.find(name, source)
         raise VademecumError(f"The skill {found.name!r} is not loaded: load it first.", code="not-loaded")
 
     # Tools
 
-    def _tool(
+    def _tool(  # noqa: PLR0913
         self,
         call: calls.ToolCall,
         asked: asking.CallRecord,
+        *,
         cancelled: Callable[[], bool],
         origin: Origin,
         for_skill: str | None,
+        stdin: int | None,
     ) -> Result:
-        skill = None if for_skill is None else self._chosen(*_reference(for_skill), origin)
+        about = self._skill_act(asked, origin)
+        skill = None
         if isinstance(call, calls.RunScript):
-            skill = self._chosen(call.skill, call.source, origin)
+            skill = self._chosen(call.skill, call.source, about)
+        elif for_skill is not None:
+            source, _, name = for_skill.rpartition(":")
+            skill = self._chosen(name, source, about)
         act = Act(self._context(asked.run), call, asked, skill, origin, cancelled)
-        kind: Kind = "tool"
-        name, said = act.tool, calls.said(call)
-        if isinstance(act.call, calls.RunScript) and skill is not None:
-            act.call = run = structs.replace(act.call, files=act.inputs(act.call))
-            kind, name = "script", f"{skill.name}/{script_name(skill, run.relative_path)}"
-            # A charter knows a script by its mapping, and what is said to it by these names.
-            said = {"arguments": run.args, "files": run.files, "network": run.network}
-            said = {key: value for key, value in said.items() if value}
+        kind: Kind = "script" if isinstance(call, calls.RunScript) else "tool"
+        name, said, work = act.tool, calls.said(call), None
+        if isinstance(call, calls.RunScript):
+            from vademecum.session import launch  # noqa: PLC0415 - for scripts alone
+
+            assert skill is not None
+            name, said, work = launch.prepared(act, call, skill, stdin)
+        elif isinstance(call, calls.RunCommand):
+            from vademecum.session.command import run_command  # noqa: PLC0415 - for commands alone
+
+            work = partial(run_command, act, call)
 
         def do() -> Result:
-            seen = act.perform()
+            seen = act.perform(work)
             came: TextKind = "error" if seen.code else "tool"
-            return Result(seen.text, seen.code, came, skill, None, seen.facts, seen.files, seen.advice)
+            return Result(
+                seen.text,
+                seen.code,
+                came,
+                skill,
+                None,
+                seen.facts,
+                seen.files,
+                seen.advice,
+                seen.outputs,
+                contents_of(seen.outputs),
+            )
 
-        return self._guarded(kind, name, said, do, asked)
+        return asked.guarded(kind, name, said, do)
 
     def _context(self, run: Run) -> RunContext:
         return RunContext(
@@ -448,6 +402,7 @@ class Session:
             self.agent,
             *self._bounding(),
             () if self._recording is None else self._recording.places,
+            self._outputs,
         )
 
     def _bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
@@ -462,25 +417,16 @@ class Session:
     def _in_sandbox(self) -> Sandbox:
         """The sandbox of this session, chosen when the first script needs it."""
         if self._sandbox is None:
-            self._sandbox = self._choose_sandbox(self.place.config.execution.sandbox)
-        return self._sandbox
+            from vademecum.sandbox.choose import choose_sandbox  # noqa: PLC0415 - for processes alone
 
-    def _guarded(
-        self,
-        kind: Kind,
-        name: str,
-        said: Mapping[str, object],
-        do: Callable[[], T],
-        asked: asking.CallRecord,
-    ) -> T:
-        if self._guard is None:
-            return do()
-        return self._guard.act(kind, name, said, do, record=asked.run.record)
+            choose = self._choose_sandbox or choose_sandbox
+            self._sandbox = choose(self.place.config.execution.sandbox)
+        return self._sandbox
 
     def _asked(self, approver: Approver | None = None) -> asking.CallRecord:
         """One call on the record, with whoever answers its questions."""
         held = None if self._recording is None else self._recording.held
-        return asking.CallRecord(approver or self._approver or Nobody(), held)
+        return asking.CallRecord(approver or self._approver or Nobody(), held, self._guard)
 
     def _defer(
         self,
@@ -503,7 +449,7 @@ class Session:
             tuple(skill.location for skill in self.active),
             asked.answers,
         )
-        asking.keep(asked.run.record.place, question.id, pending, key=self._key())
+        asking.keep(asked.run.record.place, question.id, pending, key=asking.key_of(self.place.grants.parent))
 
     # The record
 
@@ -532,6 +478,7 @@ class Session:
         """Go on with other rules, skills and settings; what was done so far stays as it was."""
         with self._lock:
             changed = view.index.hash != self.index.hash
+            place.secrets.add(self.place.secrets.added)
             self._gate.policy, self.view, self.place = policy, view, place
             self._sandbox = None
         if changed and self.run_id:
@@ -575,9 +522,3 @@ class Session:
             **more,
         )
         return record
-
-
-def _reference(written: str) -> tuple[str, str]:
-    """The name and the source of a skill that was written as ``source:name`` or only by its name."""
-    source, _, name = written.rpartition(":")
-    return name, source

@@ -7,14 +7,17 @@ import os
 import stat
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
 from vademecum.policy.base import AllowAll, Decider, Effect, Origin, Request
+from vademecum.policy.gate import Gate
 from vademecum.registry.index import SkillIndex
-from vademecum.search.finder import Finder, Hit
 from vademecum.skill.assets import Sees
 from vademecum.skill.skill import Skill
+
+if TYPE_CHECKING:
+    from vademecum.search.finder import Finder, Findings, Hit
 
 
 class View:
@@ -58,7 +61,9 @@ class View:
 
     @property
     def finder(self) -> Finder:
-        """The search over these skills, made when it is first needed."""
+        """Return the search over these skills, built on first use."""
+        from vademecum.search.finder import Finder  # noqa: PLC0415 - most sessions never search
+
         with self._lock:
             if self._finder is None:
                 self._finder = Finder(self.index, skills=self.offered.skills)
@@ -75,6 +80,10 @@ class View:
         """Return the skills that fit a query, best first."""
         return self.finder.search(query, n)
 
+    def find(self, query: str, n: int = 5) -> Findings:
+        """Return the skills that fit a query, best first, and whether the first one really fits."""
+        return self.finder.find(query, n)
+
     def catalogue(self, *, form: Form = "list", budget: int = DEFAULT_BUDGET) -> str:
         """Return the skills to choose from, by name, source and description."""
         return render_catalogue(self.offered.skills, form=form, budget=budget).text
@@ -87,30 +96,48 @@ class SkillFiles:
         self._index = index
         self.roots = tuple(dict.fromkeys(os.path.realpath(root.path) for root in index.roots))
 
-    def owner(self, real: Path) -> tuple[Skill, str] | None:
-        """Return the skill that a file belongs to and its path there, also if this is a second name of it."""
+    def overlap(self, base: str) -> bool:
+        """Return whether a directory contains skills or is part of one."""
+        return any(
+            place == base or place.startswith(f"{base.rstrip('/')}/") or base.startswith(f"{place}/")
+            for place in (*self.roots, *(skill.location for skill in self._index.skills))
+        )
+
+    def restricted(self, gate: Gate, agent: str) -> bool:
+        """Return whether a rule could keep an agent from a skill or from a file of one."""
+        names = "\n".join(skill.name for skill in (*self._index.skills, *self._index.shadowed))
+        return gate.could_restrict("skill", agent, names) or gate.could_restrict("resource", agent, names)
+
+    def owners(self, real: Path) -> list[tuple[Skill, str]]:
+        """Return the skills that a file belongs to, with its paths there, also by a second name of it."""
         skill = self._index.at(real)
         if skill is not None:
-            return skill, os.path.relpath(real, os.path.realpath(skill.location))
+            return [(skill, os.path.relpath(real, os.path.realpath(skill.location)))]
         try:
             about = os.stat(real)
         except (OSError, ValueError):
-            return None
+            return []
         if not stat.S_ISREG(about.st_mode) or about.st_nlink == 1:
-            return None
-        return self._linked().get((about.st_dev, about.st_ino))
+            return []
+        return self.linked().get((about.st_dev, about.st_ino), [])
 
-    def _linked(self) -> dict[tuple[int, int], tuple[Skill, str]]:
-        """All files of all skills by their inode: looked at anew, and only for a file with several names."""
-        found: dict[tuple[int, int], tuple[Skill, str]] = {}
+    def linked(self) -> dict[tuple[int, int], list[tuple[Skill, str]]]:
+        """Return all files of all skills by device and inode, as they are now."""
+        found: dict[tuple[int, int], list[tuple[Skill, str]]] = {}
         for skill in (*self._index.shadowed, *self._index.skills):
             for directory, _, files in os.walk(skill.location):
                 for file in files:
                     with contextlib.suppress(OSError):
-                        about = os.stat(f"{directory}/{file}")
+                        about = os.lstat(f"{directory}/{file}")
                         relative = os.path.relpath(f"{directory}/{file}", skill.location)
-                        found[about.st_dev, about.st_ino] = (skill, relative)
+                        found.setdefault((about.st_dev, about.st_ino), []).append((skill, relative))
         return found
+
+
+def file_names(skill: Skill, relative: str) -> tuple[str, ...]:
+    """Return the names of a file of a skill in rules: its one spelling, and what it is if it is a link."""
+    real = os.path.relpath(os.path.realpath(f"{skill.location}/{relative}"), os.path.realpath(skill.location))
+    return tuple(dict.fromkeys(f"{skill.name}/{each}" for each in (relative, real)))
 
 
 def files_seen(gate: Decider, skill: Skill, *, agent: str, origin: Origin) -> Sees:

@@ -12,7 +12,7 @@ from vademecum.nearest import meant, nearest_file
 from vademecum.paths import check_relative, contained, leads_out, open_contained
 from vademecum.skill.skill import Skill
 
-# Whether somebody may know of a file, by its relative path.
+# Whether the caller may know of a file, by its relative path.
 Sees = Callable[[str], bool]
 
 ASSET_DIRECTORIES = ("assets", "reference", "references", "scripts")
@@ -20,22 +20,21 @@ MAX_ASSETS = 1000
 MAX_VISITED = 20_000
 MAX_NAMED = 20
 
-_PASSED_OVER = frozenset({"__pycache__", "node_modules", ".git", ".DS_Store"})
+PASSED_OVER = frozenset({"__pycache__", "node_modules", ".git", ".DS_Store"})
 _OTHER_NAME = {"references": "reference", "reference": "references"}
 
 
 def everything(relative: str) -> bool:  # noqa: ARG001 - whatever it is
-    """What somebody sees who may see all files."""
+    """Return true for every file: the caller may see all of them."""
     return True
 
 
 def list_assets(
     skill: Skill, tops: tuple[str, ...] = ASSET_DIRECTORIES, *, sees: Sees = everything
 ) -> list[str]:
-    """The relative paths of a skill's references, assets and scripts, sorted; at most 1,000.
+    """Return the relative paths of a skill's references, assets and scripts, sorted; at most 1,000.
 
-    Only what can be loaded is named: plain files whose names are printable text, inside the skill, as far as
-    whoever asks ``sees`` them.
+    These are plain files inside the skill whose names are printable text, if the caller ``sees`` them.
     """
     try:
         present = os.listdir(skill.location)
@@ -50,9 +49,10 @@ def list_assets(
 
 
 def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> str:
-    """The one spelling of a resource's path, so that whoever decides about it decides about all of them.
+    """Return the one spelling of a resource's path, so that a decision covers all spellings.
 
-    Empty and ``.`` steps are dropped, and ``reference/`` is ``references/`` where only that one exists.
+    Empty and ``.`` steps are dropped. ``reference/`` and ``references/`` are one directory: a file that only
+    the other one has is found there.
     """
     check_relative(skill.location, relative_path)
     steps = [step for step in relative_path.split("/") if step not in {"", "."}]
@@ -61,22 +61,22 @@ def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> 
         hint = meant(
             nearest_file(relative_path, list_assets(skill, sees=sees)), otherwise="name a file that is."
         )
-        raise PathRefused(f"The path {relative_path[:200]!r} is not below {allowed}: {hint}")
-    other = _OTHER_NAME.get(steps[0])
-    if other and not os.path.lexists(f"{skill.location}/{steps[0]}"):
-        steps[0] = other
-    return "/".join(steps)
+        raise PathRefused(f"The path {relative_path[:200]!r} is not below {allowed}: {hint}", code="missing")
+    typed = "/".join(steps)
+    other = "/".join([_OTHER_NAME.get(steps[0], steps[0]), *steps[1:]])
+    there = os.path.lexists(f"{skill.location}/{typed}") or not os.path.lexists(f"{skill.location}/{other}")
+    return typed if there else other
 
 
 def script_name(skill: Skill, script: str) -> str:
-    """The one spelling of a script's path: below ``scripts/``, which may be left out."""
+    """Return the one spelling of a script's path: below ``scripts/``, which may be left out."""
     check_relative(skill.location, script)
     steps = [step for step in script.split("/") if step not in {"", "."}]
     return "/".join(steps if steps[:1] == ["scripts"] else ["scripts", *steps])
 
 
 def script_path(skill: Skill, script: str, *, sees: Sees = everything) -> Path:
-    """The absolute path of a script below ``scripts/``."""
+    """Return the absolute path of a script below ``scripts/``."""
     path = contained(skill.path, script_name(skill, script))
     try:
         there = path.is_file()
@@ -94,7 +94,7 @@ def no_script(skill: Skill, script: str, sees: Sees) -> LoadRefused:
 
 
 def hint_about(typed: str, known: list[str]) -> str:
-    """Which of a skill's files was probably meant, or which there are.
+    """Say which of a skill's files was probably meant, or which there are.
 
     >>> hint_about("fil.py", ["scripts/fill.py"]), hint_about("x", ["scripts/fill.py"]), hint_about("x", [])
     ("did you mean 'scripts/fill.py'?", "there are 'scripts/fill.py'.", 'it has none.')
@@ -124,7 +124,7 @@ class _Walk:
             if self._left < 0:
                 return
             name = entry.name
-            if name in _PASSED_OVER or name.endswith(".pyc") or not name.isprintable():
+            if name in PASSED_OVER or name.endswith(".pyc") or not name.isprintable():
                 continue
             relative = f"{top}/{name}"
             if entry.is_dir(follow_symlinks=False):
@@ -133,7 +133,7 @@ class _Walk:
                 yield relative
 
     def _can_be_opened(self, entry: os.DirEntry[str], relative: str) -> bool:
-        """Whether a link ends at a plain file inside the skill."""
+        """Return whether a link ends at a plain file inside the skill."""
         if not entry.is_symlink():
             return False
         try:

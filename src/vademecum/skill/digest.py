@@ -17,15 +17,15 @@ COMPILED = "__pycache__"
 
 
 def skill_digest(skill: Skill) -> str:
-    """The digest of all files of a skill."""
+    """Return the digest of all files of a skill."""
     return directory_digest(skill.location)
 
 
 def directory_digest(location: str) -> str:
     """SHA-256 over ``path NUL sha256(content) LF`` of every file, sorted by the bytes of the path.
 
-    What an interpreter compiled is no part of it. A link counts with where it leads, and what cannot be read
-    with that fact, so that either changes it.
+    Files that an interpreter compiled are left out. A link counts with its target, and what
+    cannot be read with that fact, so that either changes it.
     """
     whole = hashlib.sha256()
     for relative, content in file_digests(location).items():

@@ -9,9 +9,8 @@ from msgspec import structs
 
 from vademecum.skill.fields import interpret
 from vademecum.skill.frontmatter import find_block, read_opening
-from vademecum.skill.repair import quote_values
-from vademecum.skill.skill import MANIFEST, Document, Problem, Reading
-from vademecum.skill.yaml_subset import FIRST_LINE, Fields, read_fields
+from vademecum.skill.plain_lines import Field, Fields, read_plain_lines
+from vademecum.skill.skill import KNOWN_FIELDS, MANIFEST, Document, Problem, Reading
 
 DIGEST_CHARS = 32
 # A document with thousands of faults is told of the first ones.
@@ -39,25 +38,47 @@ def parse_document(head: bytes, *, directory: str, reading: Reading | None = Non
     block = find_block(head)
     if isinstance(block, Problem):
         return Document(problems=(block,))
-    fields = read_fields(block.text, lenient=reading.lenient)
-    if fields.broken and reading.lenient:
-        fields = _repaired(block.text, fields)
+    fields = read_plain_lines(block.text) or _parsed(block.text, lenient=reading.lenient)
+    if reading.lenient and not fields.by_name.keys() <= KNOWN_FIELDS:
+        fields = _in_lowercase(fields)
     if fields.broken:
         return Document(problems=fields.problems)
     digest = hashlib.sha256(block.text.encode()).hexdigest()[:DIGEST_CHARS]
-    document = interpret(fields, directory=directory, reading=reading, digest=digest)
+    # A bracket can also be written as an escape: "\\x3c".
+    bracketed = any(character in block.text for character in "<>\\")
+    document = interpret(fields, directory=directory, reading=reading, digest=digest, bracketed=bracketed)
     if len(document.problems) > MAX_PROBLEMS:
         errors = tuple(problem for problem in document.problems if problem.severity == "error")
         document = structs.replace(document, problems=(errors or document.problems)[:MAX_PROBLEMS])
     return document
 
 
-def _repaired(text: str, fields: Fields) -> Fields:
-    """The fields after quoting what lacked quotes, with a note for each; the old ones if that fails."""
-    quoted, changed = quote_values(text)
-    again = read_fields(quoted, lenient=True)
-    if again.broken:
-        return fields
-    message = "The value lacked quotes and was read as one text. Put it in quotes"
-    notes = tuple(Problem("unquoted-value", "warning", message, line=line + FIRST_LINE) for line in changed)
-    return structs.replace(again, problems=(*again.problems, *notes))
+def _parsed(text: str, *, lenient: bool) -> Fields:
+    """Return the fields that YAML finds; in lenient mode what can be repaired is, with a note each time."""
+    # YAML takes 20 ms to import, and most documents are plain lines.
+    from vademecum.skill.diagnosis import conflicted, lost_controls, repair  # noqa: PLC0415
+    from vademecum.skill.yaml_subset import read_fields  # noqa: PLC0415
+
+    fields = read_fields(text, lenient=lenient)
+    if lenient and fields.broken and not conflicted(text):
+        repaired, notes = repair(text)
+        again = read_fields(repaired, lenient=True)
+        # A repair must not lose a bound: then the document stays out.
+        if again.by_name and not again.broken and not lost_controls(text, again.by_name):
+            return structs.replace(again, problems=(*again.problems, *notes))
+    return fields
+
+
+def _in_lowercase(fields: Fields) -> Fields:
+    """Return the fields with those of the specification in lowercase, unless that one is there too."""
+    by_name: dict[str, Field] = {}
+    notes: list[Problem] = []
+    for key, field in fields.by_name.items():
+        plain = key.lower()
+        if plain == key or plain not in KNOWN_FIELDS or plain in fields.by_name:
+            by_name[key] = field
+        else:
+            text = f"Field {key!r} was read as {plain!r}. Write it in lowercase"
+            notes.append(Problem("field-repaired", "warning", text, plain, field.line))
+            by_name[plain] = field
+    return structs.replace(fields, by_name=by_name, problems=(*fields.problems, *notes))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from vademecum.skill import names
+from vademecum.skill.plain_lines import DROPPED, Dropped, Fields, Value
 from vademecum.skill.skill import (
+    CONTROL_FIELDS,
     DEFAULT_CONTROLS,
     EMPTY_META,
+    KNOWN_FIELDS,
     Controls,
     Document,
     Meta,
@@ -18,47 +23,53 @@ from vademecum.skill.skill import (
     Severity,
 )
 from vademecum.skill.text import without_hidden
-from vademecum.skill.yaml_subset import DROPPED, Fields
 from vademecum.wildcards import comparable
 
 MAX_DESCRIPTION_CHARS = 1024
 MAX_COMPATIBILITY_CHARS = 500
+MAX_SECRETS = 50
 
-SPECIFIED_FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
-OWN_FIELDS = ("version", "author", "disable-model-invocation", "user-invocable", "run-mode")
-KNOWN_FIELDS = frozenset(SPECIFIED_FIELDS + OWN_FIELDS)
-_CONTROL_FIELDS = frozenset({"disable-model-invocation", "user-invocable", "allowed-tools", "run-mode"})
 _META_FIELDS = frozenset({"version", "author", "license", "compatibility", "metadata"})
 
+# Models see these, so they may have no angle brackets; what other fields say is shown to no model.
+_SHOWN_FIELDS = frozenset({"name", "description", "compatibility"})
+
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_BETWEEN_NAMES = re.compile(r"[\s,]+")
 _ESCAPES = str.maketrans({"<": "&lt;", ">": "&gt;"})
 
 
-def interpret(fields: Fields, *, directory: str, reading: Reading, digest: str) -> Document:
-    """Turn raw fields into a document; every problem of every field is collected in one pass."""
+def interpret(fields: Fields, *, directory: str, reading: Reading, digest: str, bracketed: bool) -> Document:
+    """Turn raw fields into a document; every problem of every field is collected in one pass.
+
+    ``bracketed`` says whether there is an angle bracket anywhere in the frontmatter.
+    """
     reader = _Interpreter(fields, directory, reading)
     name = reader.name()
     description = reader.description()
     present = fields.by_name.keys()
-    controls = DEFAULT_CONTROLS if present.isdisjoint(_CONTROL_FIELDS) else reader.controls()
+    controls = DEFAULT_CONTROLS if present.isdisjoint(CONTROL_FIELDS) else reader.controls()
     meta = EMPTY_META if present.isdisjoint(_META_FIELDS) else reader.meta()
     extra = {} if present <= KNOWN_FIELDS else reader.extra()
-    return Document(name, description, controls, meta, extra, tuple(reader.problems), digest)
+    if bracketed and reading.block_angle_brackets:
+        reader.note_brackets()
+    return Document(name, description, controls, meta, extra, tuple(reader.problems), digest, reader.alias)
 
 
+@lru_cache(maxsize=1024)
 def _misspelt_control(key: str) -> str | None:
-    """The control that a field was probably meant to be: left unread, it would bound nothing.
+    """Return the control that a field was probably meant to be: left unread, it would bound nothing.
 
     >>> _misspelt_control("allowed_tools"), _misspelt_control("tools")
     ('allowed-tools', None)
     """
     plain = key.lower().replace("_", "-").replace(" ", "-")
-    near = difflib.get_close_matches(plain, _CONTROL_FIELDS, n=1, cutoff=0.85)
+    near = difflib.get_close_matches(plain, CONTROL_FIELDS, n=1, cutoff=0.85)
     return near[0] if near else None
 
 
 def _split_tools(text: str) -> tuple[tuple[str, ...], bool]:
-    """The tools of a list in one text, and whether commas stood between them.
+    """Return the tools of a list in one text, and whether commas separate them.
 
     >>> _split_tools("Bash(git:*, $(x)) Read,Grep")
     (('Bash(git:*, $(x))', 'Read', 'Grep'), True)
@@ -75,12 +86,21 @@ def _split_tools(text: str) -> tuple[tuple[str, ...], bool]:
     return tuple(filter(None, tools)), commas
 
 
+def _texts(value: Value) -> Iterable[str]:
+    """Return the texts in a value."""
+    if isinstance(value, Mapping):
+        return value.values()
+    return (value,) if isinstance(value, str) else () if isinstance(value, Dropped) else value
+
+
 class _Interpreter:
     def __init__(self, fields: Fields, directory: str, reading: Reading) -> None:
         self._fields = fields.by_name
+        self._secrets = fields.secrets
         self._directory = directory
         self._reading = reading
         self.problems: list[Problem] = list(fields.problems)
+        self.alias = ""
 
     def name(self) -> str:
         written = self._required("name")
@@ -94,7 +114,7 @@ class _Interpreter:
                     f"Skill name {name[:80]!r} is not valid and was read as {better!r}. Write: name: {better}"
                 )
                 faults = [Problem("name-repaired", "warning", text, "name", line)]
-                name = better
+                self.alias, name = name, better
         self.problems += faults
         if name and not faults and name != comparable(self._directory):
             text = (
@@ -140,6 +160,7 @@ class _Interpreter:
             license=self._optional("license"),
             compatibility=compatibility,
             metadata=metadata,
+            secrets=self._secret_names(metadata.get("secrets", "")),
         )
 
     def extra(self) -> dict[str, str | tuple[str, ...]]:
@@ -158,8 +179,15 @@ class _Interpreter:
                 self._add("nested-value", text, key, severity="warning")
         return kept
 
+    def note_brackets(self) -> None:
+        """Remark on angle brackets in fields that no model is shown: another tool may show them to one."""
+        for key, field in self._fields.items():
+            if key not in _SHOWN_FIELDS and any("<" in text or ">" in text for text in _texts(field.value)):
+                text = f"Field {key[:40]!r} contains an angle bracket (< or >). Use other words"
+                self._add("angle-bracket", f"{text}: some tools show it to a model", key, severity="warning")
+
     def _required(self, key: str) -> str:
-        """The text of a required field; in lenient mode a default where there is none."""
+        """Return the text of a required field; in lenient mode a default if there is none."""
         text = self._text(key)
         if text:
             return text
@@ -171,8 +199,11 @@ class _Interpreter:
             return default
         if key not in self._fields:
             example = "name: my-skill" if key == "name" else "description: What it does, and when to use it"
-            text = f"Missing required field in frontmatter: {key}. Add: {example}"
-            self._add("missing-field", text, key, severity="error")
+            other = next((other for other in self._fields if other.lower() == key), None)
+            fix = f"Write {other!r} in lowercase" if other else f"Add: {example}"
+            text = f"Missing required field in frontmatter: {key}. {fix}"
+            line = self._line(other) if other else None
+            self.problems.append(Problem("missing-field", "error", text, key, line))
         elif text is not None:
             text = f"Field {key!r} must be a non-empty string. Write one"
             self._add("empty-field", text, key, severity="error")
@@ -182,7 +213,7 @@ class _Interpreter:
         return self._text(key) or None
 
     def _text(self, key: str) -> str | None:
-        """The text of a field without what cannot be seen; ``None`` when it is missing or no text."""
+        """Return the visible text of a field; ``None`` if it is missing or not text."""
         field = self._fields.get(key)
         if field is None:
             return None
@@ -222,7 +253,7 @@ class _Interpreter:
         return "inline"
 
     def _word(self, key: str) -> str | None:
-        """What is written in a field that takes one of a few words; ``None`` where the field is missing."""
+        """Return the word in a field that takes one of a few; ``None`` if the field is missing."""
         field = self._fields.get(key)
         if field is None:
             return None
@@ -234,7 +265,7 @@ class _Interpreter:
         self._add("wrong-value", text, key, severity="error")
 
     def _tools(self) -> tuple[str, ...] | None:
-        """The upper bound on tools. What cannot be read bounds to nothing: a mistake must not widen it."""
+        """Return the upper bound on tools; nothing if it cannot be read: a mistake must not widen it."""
         field = self._fields.get("allowed-tools")
         if field is None:
             return None
@@ -262,6 +293,21 @@ class _Interpreter:
             self._wrong_shape("metadata", "a map of text to text", "metadata: {author: me}")
             return {}
         return {key: without_hidden(value)[0].strip() for key, value in field.value.items()}
+
+    def _secret_names(self, written: str) -> tuple[str, ...]:
+        """Return the names of the secrets that scripts want; a name that cannot be used is left out."""
+        words = (word for text in (written, *self._secrets) for word in _BETWEEN_NAMES.split(text))
+        names = list(dict.fromkeys(filter(None, words)))
+        if not names:
+            return ()
+        from vademecum.secrets import name_problem  # noqa: PLC0415 - for the few skills that name any
+
+        wrong = [name for name in names if name_problem(name)] or names[MAX_SECRETS:]
+        if wrong:
+            why = name_problem(wrong[0]) or f"there are more than {MAX_SECRETS}"
+            text = f"The secret {wrong[0][:40]!r} in 'metadata' was left out: {why}. Name another variable"
+            self._add("secret-name", text, "metadata", severity="warning")
+        return tuple(name for name in names if not name_problem(name))[:MAX_SECRETS]
 
     def _wrong_shape(self, key: str, wanted: str, example: str) -> None:
         value = self._fields[key].value

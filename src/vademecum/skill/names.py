@@ -1,4 +1,4 @@
-"""What a skill's name may be, and the nearest valid name to one that is not."""
+"""The rules for names of skills, and the nearest valid name to one that breaks them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name is valid at first sight: ASCII, short, nothing to normalise."""
+    """Return whether a name is plain ASCII, short and valid, so that nothing more must be checked."""
     return len(name) <= MAX_NAME_CHARS and _PLAIN.fullmatch(name) is not None
 
 
 def check(name: str, *, line: int | None = None) -> list[Problem]:
-    """Everything that is wrong with a name; the wording is the reference library's, plus what to write.
+    """Return all problems of a name; the wording is the reference library's, plus what to write.
 
     >>> [problem.message for problem in check("My-Skill")]
     ["Skill name 'My-Skill' must be lowercase. Write: name: my-skill"]
@@ -51,7 +51,7 @@ def check(name: str, *, line: int | None = None) -> list[Problem]:
 
 
 def slug(text: str) -> str:
-    """The nearest valid name to ``text``, or ``""`` when nothing of it can stay.
+    """Return the nearest valid name to ``text``, or ``""`` if nothing of it can stay.
 
     >>> slug("My Cool_Skill!"), slug("PDF处理"), slug("!!!")
     ('my-cool-skill', 'pdf处理', '')
@@ -66,6 +66,6 @@ def slug(text: str) -> str:
 
 
 def _is_name_character(char: str) -> bool:
-    """Letters of any script, the marks that belong to them, and digits."""
+    """Return whether a character is a letter of any script, a mark that belongs to one, or a digit."""
     category = unicodedata.category(char)
     return (category[0] in "LM" or category == "Nd") and not _INVISIBLE.match(char)

@@ -1,4 +1,4 @@
-"""A template → a new skill on disk, whole or not at all."""
+"""Write a new skill from a template, whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from vademecum.skill.document import parse_document
 from vademecum.skill.skill import MANIFEST
 from vademecum.wildcards import comparable
 
-DEFAULT_DESCRIPTION = "Describe what this skill does. Use when someone asks for it in these words."
+DEFAULT_DESCRIPTION = "TODO: what this skill does. Use when a request asks for it in these words."
 
 
 def write_skill(parent: Path, name: str, *, template: str, description: str | None = None) -> Path:
-    """Make ``parent/name`` from a template; refused when it exists or would not be valid."""
-    target = parent / _checked(name)
+    """Create ``parent/name`` from a template; raise `SkillRefused` if it exists or would not be valid."""
+    target = parent / checked_name(name)
     if os.path.lexists(target):
         raise SkillRefused(f"{target} exists already: choose another name, or edit it.", code="exists")
     try:
@@ -44,7 +44,12 @@ def write_skill(parent: Path, name: str, *, template: str, description: str | No
     return target
 
 
-def _checked(name: str) -> str:
+def checked_name(name: str) -> str:
+    """Return a name for a new skill; raise `SkillRefused` if it is not valid.
+
+    >>> checked_name("pdf-forms")
+    'pdf-forms'
+    """
     problems = names.check(name) if name else []
     if not name or problems or comparable(name) != name:
         reason = problems[0].message if problems else "A skill needs a name such as pdf-forms"

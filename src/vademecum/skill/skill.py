@@ -15,6 +15,10 @@ RunMode = Literal["inline", "subagent"]
 Severity = Literal["error", "warning"]
 
 MANIFEST = "SKILL.md"
+SPECIFIED_FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+OWN_FIELDS = ("version", "author", "disable-model-invocation", "user-invocable", "run-mode")
+KNOWN_FIELDS = frozenset(SPECIFIED_FIELDS + OWN_FIELDS)
+CONTROL_FIELDS = frozenset({"disable-model-invocation", "user-invocable", "allowed-tools", "run-mode"})
 
 
 class Reading(Struct, frozen=True):
@@ -43,7 +47,7 @@ class Problem(Struct, frozen=True, gc=False, omit_defaults=True):
     line: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The problem as the commands print it."""
+        """Return the problem as the commands print it."""
         return {
             "code": self.code,
             "severity": self.severity,
@@ -54,7 +58,7 @@ class Problem(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Controls(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What the author asks of whoever runs the skill; enforced elsewhere."""
+    """The limits that the author sets for running the skill; enforced elsewhere."""
 
     disable_model_invocation: bool = False
     user_invocable: bool = True
@@ -62,21 +66,26 @@ class Controls(Struct, frozen=True, gc=False, omit_defaults=True):
     run_mode: RunMode = "inline"
 
     def to_json(self) -> dict[str, Any]:
-        """The controls as the commands print them; ``null`` tools means that the skill sets no bound."""
+        """Return the controls as the commands print them; ``null`` tools means no bound."""
         return structs.asdict(self)
 
 
 class Meta(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What the author says about the skill that no program acts on."""
+    """Information from the author about the skill.
+
+    ``secrets`` are the names of variables that its scripts want: ``metadata.secrets``, or ``requires.env`` of
+    other runtimes. A script gets one only if the user keeps a value for this skill and allows it.
+    """
 
     version: str | None = None
     author: str | None = None
     license: str | None = None
     compatibility: str | None = None
     metadata: dict[str, str] = {}
+    secrets: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The metadata as the commands print it."""
+        """Return the metadata as the commands print it."""
         return structs.asdict(self)
 
 
@@ -85,7 +94,7 @@ EMPTY_META = Meta()
 
 
 class Document(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What one frontmatter says: its values, everything that is wrong with it, and its digest."""
+    """The content of one frontmatter: its values, its problems, and its digest."""
 
     name: str = ""
     description: str = ""
@@ -94,10 +103,12 @@ class Document(Struct, frozen=True, gc=False, omit_defaults=True):
     extra: dict[str, str | tuple[str, ...]] = {}
     problems: tuple[Problem, ...] = ()
     digest: str = ""
+    # The name as it was written, if lenient reading repaired it: the skill is found by it too.
+    alias: str = ""
 
     @property
     def valid(self) -> bool:
-        """Whether nothing is wrong that would keep the skill out of the index."""
+        """True if no error keeps the skill out of the index."""
         return not self.problems or all(problem.severity != "error" for problem in self.problems)
 
 
@@ -128,12 +139,13 @@ class Skill(Document, frozen=True, gc=False):
             found.extra,
             found.problems,
             found.digest,
+            found.alias,
             *place,
         )
 
     @property
     def diagnostics(self) -> tuple[Problem, ...]:
-        """What is wrong with the document without keeping it from being used."""
+        """The problems of the document that do not keep it from being used."""
         return self.problems
 
     @property
@@ -163,7 +175,7 @@ class Skill(Document, frozen=True, gc=False):
         return Path(self.location)
 
     def to_json(self) -> dict[str, Any]:
-        """The skill as every command prints it."""
+        """Return the skill as every command prints it."""
         return {
             "skill_id": self.skill_id,
             "name": self.name,

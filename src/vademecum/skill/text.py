@@ -20,7 +20,7 @@ _ASCII_CONTROLS = bytes([*range(9), *range(11, 32), 127])
 
 
 def without_hidden(text: str) -> tuple[str, int]:
-    r"""The text without hidden characters, and how many there were.
+    r"""Return the text without hidden characters, and how many there were.
 
     >>> without_hidden("safe\u200b text\U000e0041")
     ('safe text', 2)
@@ -34,7 +34,7 @@ def without_hidden(text: str) -> tuple[str, int]:
 
 
 def visible(text: str) -> str:
-    r"""The text on one line, with everything unprintable written as an escape: safe for a terminal.
+    r"""Return the text on one line, with everything unprintable written as an escape: safe for a terminal.
 
     >>> visible("a\x1b[2Jb\nc")
     'a\\x1b[2Jb c'
@@ -43,7 +43,7 @@ def visible(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""The text as it is, with everything unprintable written as an escape.
+    r"""Return the text as it is, with everything unprintable written as an escape.
 
     >>> escaped("  a\x1b[2J")
     '  a\\x1b[2J'

@@ -18,10 +18,18 @@ from vademecum.errors import FileRefused, PathRefused
 from vademecum.files import read_capped
 from vademecum.paths import contained, leads_out
 from vademecum.skill.document import parse_document
-from vademecum.skill.fields import KNOWN_FIELDS, OWN_FIELDS
 from vademecum.skill.frontmatter import Block, body_start, find_block
-from vademecum.skill.skill import MANIFEST, Document, Problem, Reading
-from vademecum.skill.yaml_subset import Fields, read_fields
+from vademecum.skill.plain_lines import Fields
+from vademecum.skill.skill import (
+    KNOWN_FIELDS,
+    MANIFEST,
+    OWN_FIELDS,
+    SPECIFIED_FIELDS,
+    Document,
+    Problem,
+    Reading,
+)
+from vademecum.skill.yaml_subset import read_fields
 
 MAX_DOCUMENT_BYTES = 10 * 1024 * 1024
 MAX_BODY_LINES = 500
@@ -35,6 +43,8 @@ _LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^)<>\s]+))")
 _CODE = re.compile(r"`[^`]+`")
 _MENTION = re.compile(r"`((?:scripts|references?|assets)/[^`\s*<>{}$]+)`")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*(.*)$")
+# The marks of a template; a mention in the middle of a sentence does not count.
+_UNFILLED = re.compile(r"^[\s>*\d.)-]*(?:[\w ]+: )?\[?TODO: ")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|#|//|/")
 
 
@@ -54,11 +64,11 @@ class Validation(Struct, frozen=True):
 
     @property
     def valid(self) -> bool:
-        """Whether there is no error; warnings do not count."""
+        """True if there is no error; warnings do not count."""
         return all(problem.severity != "error" for problem in self.problems)
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict as ``vade validate`` prints it."""
+        """Return the verdict as ``vade validate`` prints it."""
         return {
             "path": self.path,
             "valid": self.valid,
@@ -98,6 +108,7 @@ def _verdict(place: Path, manifest: Path, data: bytes, reading: Reading, max_bod
         *_unknown_fields(data),
         *_entry(place, document),
         *(_body(place, data, max_body_lines) if document.digest else ()),
+        *_unfilled(data, document),
         *_links(place),
     ]
     problems.sort(key=lambda problem: (problem.severity != "error", problem.line or 0))
@@ -151,8 +162,10 @@ def _unknown_fields(data: bytes) -> Iterator[Problem]:
         )
     for key in OWN_FIELDS:
         if key in fields.by_name:
-            advice = "move it under metadata" if key in {"version", "author"} else "other tools may refuse it"
-            text = f"Field {key!r} is read here but is not in the specification: {advice}"
+            text = f"Unexpected fields in frontmatter: {key}. Only {sorted(SPECIFIED_FIELDS)} are allowed."
+            moved = f"The specification's place for it is metadata: write metadata: {{{key}: …}}"
+            advice = moved if key in {"version", "author"} else "It is read here; other tools may refuse it"
+            text = f"{text} {advice}"
             yield Problem("extension-field", "warning", text, key, fields.by_name[key].line)
 
 
@@ -188,6 +201,20 @@ def _body(place: Path, data: bytes, max_lines: int) -> Iterator[Problem]:
         text = f"The body has {len(lines):,} lines, over the advised {max_lines}: move details to references/"
         yield Problem("body-too-long", "warning", text, line=first_line)
     yield from _missing_references(place, lines, first_line)
+
+
+def _unfilled(data: bytes, document: Document) -> Iterator[Problem]:
+    """Report the text of a template that was not replaced, once for the description and once for the body."""
+    if _UNFILLED.match(document.description):
+        text = "The description is still that of the template: say what the skill does and when to use it"
+        yield Problem("template", "warning", text, "description")
+    start = body_start(data)
+    first_line = data.count(b"\n", 0, start) + 1
+    lines = data[start:].decode("utf-8", "replace").splitlines()
+    found = [first_line + number for number, line in _prose(lines) if _UNFILLED.match(line)]
+    if found:
+        text = f"The body still has {len(found)} of the template's TODO lines: write what each asks for"
+        yield Problem("template", "warning", text, line=found[0])
 
 
 def _missing_references(place: Path, lines: list[str], first_line: int) -> Iterator[Problem]:

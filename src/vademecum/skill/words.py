@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
+from pathlib import Path
 
 from vademecum.skill.text import without_hidden
 
@@ -25,8 +27,23 @@ def prepared(text: str) -> str:
     """
     if not text.isascii():
         whole = text.encode("utf-8", "replace").decode()  # half a character is no text to search for
-        text = UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", without_hidden(whole)[0]))
+        text = UNSPACED.sub(_pairs, simplified(unicodedata.normalize("NFKC", without_hidden(whole)[0])))
     return _MIXED.sub(_with_parts, text)
+
+
+def simplified(text: str) -> str:
+    """Return the text with simplified Chinese characters in place of traditional ones.
+
+    >>> simplified("簡歷 CV")
+    '简历 CV'
+    """
+    return text.translate(_simplified_characters())
+
+
+@cache
+def _simplified_characters() -> dict[int, str]:
+    pairs = Path(__file__).with_name("simplified.txt").read_text("utf-8")
+    return {ord(old): new for old, new in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
 def _pairs(run: re.Match[str]) -> str:

@@ -6,12 +6,10 @@ is never expanded, and every value has its line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
-from yaml import MarkedYAMLError, SafeLoader, YAMLError
+from yaml import MarkedYAMLError, YAMLError
 from yaml.events import (
     AliasEvent,
     CollectionEndEvent,
@@ -25,42 +23,16 @@ from yaml.events import (
     StreamEndEvent,
 )
 
+from vademecum.skill.diagnosis import INVALID, Parser, diagnose, misspelt_key
+from vademecum.skill.plain_lines import DROPPED, FIRST_LINE, NOTHING, Field, Fields, Value
 from vademecum.skill.skill import Problem, Severity
 
-try:
-    from yaml.cyaml import CParser as _Parser  # type: ignore[attr-defined]
-except ImportError:  # a PyYAML without LibYAML: slower, the same events
-    _Parser = SafeLoader  # type: ignore[assignment,misc]
-
 MAX_DEPTH = 32
-# The opening fence is line 1, and the parser's marks count from zero.
-FIRST_LINE = 2
-INVALID = "Invalid YAML in frontmatter"
-_WIDE_COLON = re.compile(r"\s*[\w-]+：")
-_NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-class Dropped(Struct, frozen=True):
-    """Stands for a value of a shape that is not read: something nested, or an alias."""
-
-
-DROPPED = Dropped()
-Value = str | tuple[str, ...] | Mapping[str, str] | Dropped
-
-
-class Field(Struct, frozen=True, gc=False):
-    """One key of the frontmatter: its value and its line."""
-
-    value: Value
-    line: int
-
-
-class Fields(Struct, frozen=True):
-    """All keys in their order, and what was met on the way."""
-
-    by_name: Mapping[str, Field]
-    problems: tuple[Problem, ...] = ()
-    broken: bool = False
+# Where `metadata` names the variables that scripts want: a list of our own, and what other runtimes have.
+_SECRETS_BELOW: Mapping[str, tuple[str, ...]] = {
+    "secrets": (),
+    **dict.fromkeys(("openclaw", "clawdbot", "moltbot"), ("requires", "env")),
+}
 
 
 def read_fields(text: str, *, lenient: bool = False) -> Fields:
@@ -71,21 +43,16 @@ def read_fields(text: str, *, lenient: bool = False) -> Fields:
     {'name': 'pdf', 'version': '1.10', 'tags': ('a', 'b')}
     """
     try:
-        reader = _Reader(_Parser(text).get_event, lenient=lenient)
+        reader = _Reader(Parser(text).get_event, lenient=lenient)
         reader.read()
     except MarkedYAMLError as error:
-        return _broken(_invalid(error, text))
+        return _broken(diagnose(error, text))
     except (YAMLError, UnicodeError):
         # The parser's reader gives neither line nor column; there is only one thing it objects to.
-        return _broken(_unreadable_character(text))
-    return Fields(reader.fields, tuple(reader.problems), broken=reader.broken)
-
-
-def _unreadable_character(text: str) -> Problem:
-    found = _NOT_YAML.search(text)
-    character = f"U+{ord(found[0]):04X}" if found else "a control character"
-    line = text.count("\n", 0, found.start()) + FIRST_LINE if found else None
-    return Problem("invalid-yaml", "error", f"{INVALID}: {character} is not allowed. Remove it", line=line)
+        return _broken(diagnose(None, text))
+    if reader.broken and not reader.fields and (problem := misspelt_key(text)):
+        return _broken(problem)
+    return Fields(reader.fields, tuple(reader.problems), reader.broken, tuple(reader.secrets))
 
 
 def _broken(problem: Problem) -> Fields:
@@ -101,6 +68,7 @@ class _Reader:
         self.fields: dict[str, Field] = {}
         self.problems: list[Problem] = []
         self.broken = False
+        self.secrets: list[str] = []
         self._seen_extras: set[tuple[str, int]] = set()
 
     def read(self) -> None:
@@ -146,7 +114,8 @@ class _Reader:
         if event.anchor is not None or event.tag is not None:
             self._inspect(event)
         if type(event) is ScalarEvent:
-            return str(event.value)
+            value: str = event.value
+            return "" if value in NOTHING and not event.style else value
         if type(event) is SequenceStartEvent:
             return self._list()
         if type(event) is MappingStartEvent:
@@ -178,13 +147,36 @@ class _Reader:
             if type(event) is ScalarEvent:
                 entries[name] = event.value
                 continue
-            self._skip(event)
-            if key == "metadata":
-                text = (
-                    f"'metadata.{name[:40]}' is nested and was left out: only text is kept, write one string"
-                )
+            if key != "metadata":
+                self._skip(event)
+                continue
+            found = self._texts_at(event, _SECRETS_BELOW.get(name))
+            self.secrets += found
+            if name != "secrets" or not found:
+                what = "only its 'requires.env' was read" if found else "was left out"
+                text = f"'metadata.{name[:40]}' is nested and {what}: only text is kept, write one string"
                 self._note("nested-value", line, text, field=key, severity="warning")
         return entries if key == "metadata" else DROPPED
+
+    def _texts_at(self, event: Any, path: tuple[str, ...] | None) -> tuple[str, ...]:
+        """Pass over a nested value, and return the text or the flat list of texts at a path of keys in it."""
+        if path == () and type(event) is ScalarEvent:
+            return (event.value,)
+        if path == () and type(event) is SequenceStartEvent:
+            found = self._list()
+            return found if isinstance(found, tuple) else ()
+        if not path or type(event) is not MappingStartEvent:
+            self._skip(event)
+            return ()
+        texts: tuple[str, ...] = ()
+        while type(key := self._next()) is not MappingEndEvent:
+            self._inspect(key)
+            self._skip(key)
+            value = self._next()
+            self._inspect(value)
+            here = type(key) is ScalarEvent and key.value == path[0]
+            texts += self._texts_at(value, path[1:] if here else None)
+        return texts
 
     def _skip(self, event: Any) -> None:
         """Pass over a whole value, however deep, without keeping any of it."""
@@ -227,30 +219,3 @@ class _Reader:
     def _fail(self, event: Any, code: str, text: str) -> None:
         self.broken = True
         self.problems.append(Problem(code, "error", text, line=event.start_mark.line + FIRST_LINE))
-
-
-def _invalid(error: MarkedYAMLError, text: str) -> Problem:
-    """The parser's complaint with the line it is about and what to do there."""
-    lines = text.split("\n")
-    conflict = next((n for n, line in enumerate(lines) if line.startswith("<<<<<<< ")), None)
-    # For these the parser gives up far behind the line that is to be corrected.
-    began_before = error.context in {"while scanning a simple key", "while scanning a quoted scalar"}
-    mark = error.context_mark if began_before else error.problem_mark or error.context_mark
-    number = conflict if conflict is not None else mark.line if mark is not None else 0
-    written = lines[number] if number < len(lines) else ""
-    hint = _hint(written, error.problem or "")
-    return Problem("invalid-yaml", "error", f"{INVALID}: {error.problem}. {hint}", line=number + FIRST_LINE)
-
-
-def _hint(written: str, problem: str) -> str:
-    if written.startswith("<<<<<<< "):
-        return "Resolve the merge conflict"
-    if _WIDE_COLON.match(written):
-        return "Write an ASCII colon and a space after the field's name"
-    if "\t" in written[: len(written) - len(written.lstrip())] or "\t" in problem:
-        return "Indent with spaces, not tabs"
-    if "mapping values" in problem:
-        return f'Put the value in quotes: {written.partition(":")[0].strip()[:40]}: "…"'
-    if "nested too deeply" in problem:
-        return "Flatten the value"
-    return "Correct this line, or put its value in quotes"

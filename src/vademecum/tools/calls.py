@@ -6,17 +6,22 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct, structs
 
+from vademecum.config import TOOLS
 from vademecum.errors import ToolRefused
 from vademecum.nearest import meant, nearest
+
+if TYPE_CHECKING:
+    from vademecum.tools.outputs import Output
 
 MAX_ARGUMENTS = 20_000
 MAX_ARGUMENT_CHARS = 200_000
 MAX_CONTENT_CHARS = 10 * 1024 * 1024
+MAX_STDIN_CHARS = 1024 * 1024
 
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -27,6 +32,11 @@ SkillName = Annotated[
     str, Meta(description="The name of a skill, as the catalogue or a search gives it.", max_length=300)
 ]
 
+Hosts = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=300)]],
+    Meta(description="Hosts it must reach, such as api.github.com or host:8080.", max_length=50),
+]
+Stdin = Annotated[str, Meta(description="Its standard input.", max_length=MAX_STDIN_CHARS)]
 Source = Annotated[str, Meta(description="Its source, if several skills have the same name.", max_length=64)]
 
 
@@ -42,6 +52,10 @@ class UseSkill(Parameters):
     task: Annotated[
         str, Meta(description="What it should do, for a skill that runs by itself.", max_length=20_000)
     ] = ""
+
+
+class LoadSkill(UseSkill):
+    """Load a skill with its frontmatter: ``load_skill``, as other documents call it."""
 
 
 class UnloadSkill(Parameters):
@@ -95,11 +109,43 @@ class RunScript(Parameters):
     relative_path: Annotated[str, Meta(description="Its path, such as scripts/compare.py.", max_length=4096)]
     args: Annotated[
         list[Argument],
-        Meta(description="Its arguments; it may read the files they name.", max_length=MAX_ARGUMENTS),
+        Meta(
+            description="Its arguments. Files they name are copied for it, directories are shown read-only.",
+            max_length=MAX_ARGUMENTS,
+        ),
     ] = []
-    files: Annotated[list[PathText], Meta(description="More files it may read.", max_length=1000)] = []
-    network: Annotated[bool, Meta(description="Whether it needs the network.")] = False
+    files: Annotated[
+        list[PathText], Meta(description="More files, directories or globs it needs.", max_length=1000)
+    ] = []
+    copy: Annotated[
+        list[PathText],
+        Meta(description="Directories to copy for it, so that it can change them.", max_length=100),
+    ] = []
+    network: Hosts = []
+    stdin: Stdin = ""
     source: Source = ""
+
+
+class RunCommand(Parameters):
+    """Run a program in a sandbox, in the project, and get its output. A person may have to approve it."""
+
+    argv: Annotated[
+        list[Argument],
+        Meta(
+            description='The program and its arguments, such as ["git", "log"].',
+            min_length=1,
+            max_length=1000,
+        ),
+    ]
+    reads: Annotated[
+        list[PathText],
+        Meta(description="Files or directories it reads; without them the whole project.", max_length=100),
+    ] = []
+    writes: Annotated[
+        list[PathText], Meta(description="Files or directories that it may change.", max_length=100)
+    ] = []
+    network: Hosts = []
+    stdin: Stdin = ""
 
 
 class ReadFile(Parameters):
@@ -131,6 +177,23 @@ class WriteFile(Parameters):
     content: Annotated[str, Meta(max_length=MAX_CONTENT_CHARS)]
 
 
+class EditFile(Parameters):
+    """Replace a text in a file by another. The old text must be in the file exactly once."""
+
+    path: PathText
+    old: Annotated[str, Meta(min_length=1, max_length=MAX_CONTENT_CHARS)]
+    new: Annotated[str, Meta(max_length=MAX_CONTENT_CHARS)]
+
+
+class SaveOutput(Parameters):
+    """Copy a file that a script made into the project."""
+
+    output: Annotated[str, Meta(description="Its name, such as output:1/chart.png.", max_length=4200)]
+    path: Annotated[
+        str, Meta(description="Where to put it; without it, under its own name.", max_length=4096)
+    ] = ""
+
+
 class DeleteFile(Parameters):
     """Delete a file. It is kept in the trash of the run."""
 
@@ -148,7 +211,18 @@ class NetworkRequest(Parameters):
 
 P = TypeVar("P", bound=Parameters)
 SkillCall = UseSkill | UnloadSkill | SearchSkills | LoadSkillAsset | GetSkillScriptPath | ListSkillAssets
-ToolCall = ReadFile | ListDir | Grep | RunScript | WriteFile | DeleteFile | NetworkRequest
+ToolCall = (
+    ReadFile
+    | ListDir
+    | Grep
+    | RunScript
+    | RunCommand
+    | WriteFile
+    | EditFile
+    | SaveOutput
+    | DeleteFile
+    | NetworkRequest
+)
 Call = SkillCall | ToolCall
 
 # Calls about skills, then the tools in the order of their risk.
@@ -163,13 +237,18 @@ CALLS: dict[str, type[Call]] = {
     "read_file": ReadFile,
     "list_dir": ListDir,
     "grep": Grep,
+    "run_command": RunCommand,
     "write_file": WriteFile,
+    "edit_file": EditFile,
+    "save_output": SaveOutput,
     "delete_file": DeleteFile,
     "network_request": NetworkRequest,
 }
-NAMES: dict[type[Call], str] = {parameters: name for name, parameters in CALLS.items()}
+# Calls that are understood but not offered, because a model needs one way to load a skill.
+_UNOFFERED: dict[str, type[Call]] = {"load_skill": LoadSkill}
+NAMES: dict[type[Call], str] = {parameters: name for name, parameters in (CALLS | _UNOFFERED).items()}
 # Tools that act on the project or the network by themselves, without a skill.
-DIRECT_TOOLS = ("read_file", "list_dir", "grep", "write_file", "delete_file", "network_request")
+DIRECT_TOOLS = tuple(tool for tool in TOOLS if tool != "run_script")
 # Names that other documents and protocols have for the same call or parameter.
 _OTHER_CALLS = {"load_skill": "skill", "load_resource": "load_skill_asset"}
 _OTHER_WORDS = {
@@ -195,6 +274,7 @@ class Observation(Struct, frozen=True):
     facts: dict[str, Any] = {}
     files: tuple[str, ...] = ()
     advice: str = ""
+    outputs: tuple[Output, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -221,7 +301,7 @@ def parse_call(
         shown = str(name)[:80]
         hint = meant(nearest(shown, offered), otherwise=f"there are {', '.join(offered)}.")
         raise ToolRefused(f"There is no tool {shown!r}: {hint}", code="no-tool")
-    parameters = CALLS[known]
+    parameters = _UNOFFERED.get(str(name), CALLS[known])
     problems: list[str] = []
     try:
         given = json.loads(arguments, object_pairs_hook=_once) if isinstance(arguments, str) else arguments
@@ -310,7 +390,7 @@ def _spelled(key: object, fields: Mapping[str, Any]) -> str | None:
 
 
 def _unfolded(word: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A skill may be given as an object with its name and source."""
+    """Yield the fields that a value stands for: a skill may be an object, the network yes or no."""
     if (
         word in {"skill", "name"}
         and isinstance(value, Mapping)
@@ -319,6 +399,8 @@ def _unfolded(word: str, value: Any) -> Iterator[tuple[str, Any]]:
     ):
         yield word, value["name"]
         yield from (("source", value["source"]) for _ in range(value.get("source") is not None))
+    elif word == "network" and isinstance(value, bool):
+        yield word, ["*"] if value else []
     else:
         yield word, value
 

@@ -7,19 +7,18 @@ checked: a name that changes its mind in between gains nothing. Each redirect is
 from __future__ import annotations
 
 import hashlib
-import ipaddress
-import socket
 import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-from urllib.parse import urljoin, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 from vademecum.errors import ToolRefused
 from vademecum.skill.text import without_hidden
 from vademecum.tools.calls import Method, NetworkRequest, Observation
+from vademecum.tools.hosts import Hop, Permit, Resolve, hop_to, permitted_address, resolved
 
 if TYPE_CHECKING:
     import httpx
@@ -29,85 +28,11 @@ MAX_ANSWER_BYTES = 10 * 1024 * 1024
 MAX_SHOWN_CHARS = 20_000
 MAX_SECONDS = 30.0
 
-# Ways to write an address of the old kind inside one of the new kind.
-_TRANSLATED = tuple(
-    ipaddress.IPv6Network(text)
-    for text in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96", "2001::/32")
-)
-_PORTS = {"http": 80, "https": 443}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _KEPT_HEADERS = ("content-type", "content-length", "last-modified", "etag", "location", "retry-after")
 # Headers that decide where a request goes or how it is framed are ours alone.
 _OWN_HEADERS = frozenset({"host", "connection", "transfer-encoding", "content-length", "upgrade", "te"})
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
-
-
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """One request on the way: where it goes, and what the rules are asked about."""
-
-    url: str
-    scheme: str
-    host: str
-    port: int
-
-    @property
-    def resource(self) -> str:
-        """The host, with its port where that is not the usual one."""
-        shown = f"[{self.host}]" if ":" in self.host else self.host
-        return shown if self.port == _PORTS[self.scheme] else f"{shown}:{self.port}"
-
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """What the rules are asked about: the host, so that no port gets around a rule, and the port."""
-        return tuple(dict.fromkeys((self.host, self.resource)))
-
-
-Resolve = Callable[[str, int], list[str]]
-# Raises where a hop is not allowed: for the host, and once more where its address is a private one.
-Permit = Callable[[Literal["network", "private-network"], Hop], None]
-
-
-def hop_to(url: str) -> Hop:
-    """Where an address leads, or why it cannot.
-
-    >>> hop_to("https://Example.org/a").resource, hop_to("http://localhost:8000").resource
-    ('example.org', 'localhost:8000')
-    """
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-        host = (parts.hostname or "").encode("idna").decode() if parts.hostname else ""
-    except ValueError as error:
-        raise ToolRefused(f"The address {url[:200]!r} is wrong ({error}): correct it.", code="url") from error
-    if parts.scheme not in _PORTS or not host:
-        raise ToolRefused(f"The address {url[:200]!r} is not http or https: name one that is.", code="url")
-    if parts.username or parts.password:
-        raise ToolRefused("An address must not hold a password: use a header.", code="url")
-    return Hop(url, parts.scheme, host.lower().rstrip("."), port or _PORTS[parts.scheme])
-
-
-def resolved(host: str, port: int) -> list[str]:
-    """All addresses of a host."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise ToolRefused(f"The host {host!r} cannot be found ({error}).", code="unreachable") from error
-    return list(dict.fromkeys(str(address[4][0]) for address in found))
-
-
-def is_private(address: str) -> bool:
-    """Whether an address is on this machine, in this network, or nowhere anybody may go.
-
-    >>> [is_private(a) for a in ("127.0.0.1", "::ffff:10.0.0.1", "169.254.169.254", "8.8.8.8")]
-    [True, True, True, False]
-    """
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        if any(found in network for network in _TRANSLATED):
-            return True
-        found = found.ipv4_mapped or found.sixtofour or found
-    return not found.is_global or found.is_multicast
 
 
 def network_request(
@@ -198,12 +123,8 @@ class _Way:
 
     def send(self, sent: _Sent) -> _Answer:
         hop = hop_to(sent.url)
-        # Whether the host is allowed comes first: looking a name up already tells somebody.
-        self.permit("network", hop)
-        addresses = self.resolve(hop.host, hop.port)
-        if any(map(is_private, addresses)):
-            self.permit("private-network", hop)
-        return self._sent_to(addresses[0], hop, sent)
+        address = permitted_address(hop, permit=self.permit, resolve=self.resolve)
+        return self._sent_to(address, hop, sent)
 
     def _sent_to(self, address: str, hop: Hop, sent: _Sent) -> _Answer:
         import httpx  # noqa: PLC0415 - imported already

@@ -13,8 +13,8 @@ from typing import Any
 from vademecum.errors import ToolRefused
 from vademecum.files import read_up_to
 from vademecum.skill.text import without_hidden
-from vademecum.tools.calls import Grep, ListDir, Observation, ReadFile
-from vademecum.tools.workspace import Workspace, files_below, open_directory, open_file
+from vademecum.tools.calls import Grep, Observation, ReadFile
+from vademecum.tools.workspace import Located, files_below, open_directory, open_file
 
 MAX_READ_BYTES = 10 * 1024 * 1024
 MAX_SHOWN_CHARS = 40_000
@@ -31,9 +31,8 @@ _PASSED_OVER = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 MayRead = Callable[[Path], bool]
 
 
-def read_file(call: ReadFile, workspace: Workspace) -> Observation:
-    """Some lines of a text file, and how many there are."""
-    located = workspace.locate(call.path)
+def read_file(call: ReadFile, located: Located) -> Observation:
+    """Return some lines of a text file, and how many there are."""
     descriptor = open_file(located)
     try:
         data = read_up_to(descriptor, MAX_READ_BYTES + 1)
@@ -55,9 +54,8 @@ def read_file(call: ReadFile, workspace: Workspace) -> Observation:
     return Observation("read_file", shown + note, facts=facts)
 
 
-def list_dir(call: ListDir, workspace: Workspace, may_read: MayRead) -> Observation:
-    """The names in a directory, sorted, with sizes; what may not be read is not there."""
-    located = workspace.locate(call.path)
+def list_dir(located: Located, may_read: MayRead) -> Observation:
+    """Return the names in a directory, sorted, with sizes; what may not be read is left out."""
     base = Path(os.path.realpath(located.path))
     descriptor = open_directory(located)
     try:
@@ -70,11 +68,10 @@ def list_dir(call: ListDir, workspace: Workspace, may_read: MayRead) -> Observat
 
 
 def grep(
-    call: Grep, workspace: Workspace, may_read: MayRead, clock: Callable[[], float] = time.monotonic
+    call: Grep, located: Located, may_read: MayRead, clock: Callable[[], float] = time.monotonic
 ) -> Observation:
-    """The lines that match, with file and number. RE2 matches in linear time, whatever the pattern."""
+    """Return the lines that match, with file and number. RE2 matches any pattern in linear time."""
     expression = _compiled(call)
-    located = workspace.locate(call.path)
     deadline = clock() + MAX_SEARCH_SECONDS
     matches: list[str] = []
     searched, note = 0, ""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from vademecum.errors import FileRefused, PathRefused, ToolRefused, VademecumErr
 from vademecum.paths import check_relative, leads_out, open_contained, open_contained_directory
 
 MAX_LOCATED = 10_000
+MAX_MATCHES = 1000
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
@@ -39,6 +41,7 @@ class Workspace:
     """The directories, the first of which is where relative paths begin; rules begin at the ``project``."""
 
     def __init__(self, *roots: Path, project: Path | None = None) -> None:
+        """Take the directories; a root after the first may also be a single file."""
         self._roots = tuple(Path(os.path.abspath(root)) for root in roots)
         base = os.path.abspath(project or roots[0])
         self._bases = tuple(dict.fromkeys((base, os.path.realpath(base))))
@@ -54,8 +57,12 @@ class Workspace:
         return found
 
     def _locate(self, path: str) -> Located:
+        up = ".." in path.split("/") and len(self._roots) > 1
+        wanted = os.path.normpath(self._roots[0] / path) if up else path
         for number, root in enumerate(self._roots):
-            relative = _below(root, path, relative_too=number == 0)
+            relative = _below(root, wanted, relative_too=number == 0)
+            if relative == "." and root.is_file():
+                return Located(root.parent, root.name, str(root), self._rule(root))
             if relative is not None:
                 check_relative(root, relative)
                 steps = [step for step in relative.split("/") if step not in {"", "."}]
@@ -67,14 +74,40 @@ class Workspace:
 
     def is_file(self, path: str) -> bool:
         """Return whether a word names a file that is there."""
+        return self._is(path, Path.is_file)
+
+    def is_directory(self, path: str) -> bool:
+        """Return whether a word names a directory that is there."""
+        return self._is(path, Path.is_dir)
+
+    def _is(self, path: str, kind: Callable[[Path], bool]) -> bool:
         try:
-            return self.locate(path).path.is_file()
+            return kind(self.locate(path).path)
         except (VademecumError, OSError, ValueError):
             return False
 
-    def named(self, words: Iterable[str], also: Iterable[str] = ()) -> list[str]:
-        """Return the files that are named among some words, after those named otherwise, each once."""
-        return list(dict.fromkeys([*also, *filter(self.is_file, words)]))
+    def matches(self, pattern: str) -> list[str]:
+        """Return the files that a glob matches, sorted; refuse more than ``MAX_MATCHES``."""
+        located = self.locate(pattern)
+        found = []
+        for name in glob.iglob(located.relative, root_dir=located.root, recursive=True):
+            if os.path.isfile(located.root / name):
+                found.append(str(located.root / name) if pattern.startswith("/") else name)
+            if len(found) > MAX_MATCHES:
+                raise ToolRefused(
+                    f"{pattern!r} matches more than {MAX_MATCHES:,} files: name the directory.",
+                    code="too-many",
+                )
+        return sorted(found)
+
+    def named(self, pattern: str) -> list[str]:
+        """Return the paths that a text stands for: itself, or the files it matches as a glob."""
+        if not glob.has_magic(pattern) or os.path.lexists(self.locate(pattern).path):
+            return [pattern]
+        found = self.matches(pattern)
+        if not found:
+            raise ToolRefused(f"No file matches {pattern!r} here.", code="missing")
+        return found
 
     def names(self, located: Located) -> tuple[str, ...]:
         """The names a path has in rules: its own, and where it is a link, that of what it leads to."""

@@ -1,4 +1,4 @@
-"""``write_file`` and ``delete_file``: changing things so that nothing is lost."""
+"""``write_file``, ``edit_file``, ``save_output``, ``delete_file``: change files so that nothing is lost."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from pathlib import Path
 
 from vademecum.errors import ToolRefused
 from vademecum.files import read_up_to
-from vademecum.tools.calls import DeleteFile, Observation, WriteFile
-from vademecum.tools.workspace import Located, Workspace, open_parent
+from vademecum.tools.calls import EditFile, Observation
+from vademecum.tools.workspace import Located, open_parent
 
 MAX_COMPARED_BYTES = 1024 * 1024
+MAX_EDITED_BYTES = 10 * 1024 * 1024
 MAX_DIFF_CHARS = 20_000
 
 
@@ -37,33 +38,52 @@ def difference(before: str, after: str, name: str) -> str:
     return text if len(text) <= MAX_DIFF_CHARS else f"{text[:MAX_DIFF_CHARS]}\n[the rest is left out]"
 
 
-def planned_write(call: WriteFile, workspace: Workspace) -> str:
-    """The difference that a write would make."""
-    located = workspace.locate(call.path)
-    before = _content(located)
+def planned(located: Located, after: bytes) -> str:
+    """Return the difference that new content would make to a file."""
+    before = content(located)
+    if (
+        b"\0" in after
+        or (before and b"\0" in before)
+        or max(len(after), len(before or b"")) > MAX_COMPARED_BYTES
+    ):
+        return f"replaces {len(before or b''):,} bytes by {len(after):,} that are not shown"
+    return difference(
+        (before or b"").decode("utf-8", "replace"), after.decode("utf-8", "replace"), located.name
+    )
+
+
+def edited(call: EditFile, located: Located) -> bytes:
+    """Return the content of a file with one text replaced, which must be there exactly once."""
+    before = content(located, cap=MAX_EDITED_BYTES)
     if before is None:
-        return difference("", call.content, located.name)
-    if len(before) > MAX_COMPARED_BYTES or b"\0" in before:
-        return f"replaces {len(before):,} bytes that are not shown"
-    return difference(before.decode("utf-8", "replace"), call.content, located.name)
+        raise ToolRefused(f"There is no {located.name!r} here.", code="missing")
+    if len(before) > MAX_EDITED_BYTES:
+        raise ToolRefused(f"{located.name!r} is larger than {MAX_EDITED_BYTES:,} bytes.", code="too-large")
+    old, new = call.old.encode(), call.new.encode()
+    if b"\r\n" in before and b"\r\n" not in old:  # a file of Windows, shown to the model with plain line ends
+        old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\n", b"\r\n")
+    count = before.count(old)
+    if count != 1:
+        often = "is not" if count == 0 else f"is {count} times"
+        hint = "read the file again" if count == 0 else "name a longer text"
+        raise ToolRefused(f"The text to replace {often} in {located.name!r}: {hint}.", code="not-unique")
+    return before.replace(old, new)
 
 
-def content_digest(path: str, workspace: Workspace) -> str:
+def content_digest(located: Located) -> str:
     """Return the digest of what a file contains now, or nothing if it is not there."""
     try:
-        with open_parent(workspace.locate(path)) as (directory, name):
+        with open_parent(located) as (directory, name):
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
             with os.fdopen(descriptor, "rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
-    except ToolRefused:
+    except (ToolRefused, OSError):
         return ""
 
 
-def write_file(call: WriteFile, workspace: Workspace, trash: Path) -> Observation:
-    """Put the whole content in place of what was there, in one step; the old content goes to the trash."""
-    located = workspace.locate(call.path)
-    shown = planned_write(call, workspace)
-    data = call.content.encode()
+def replace_file(tool: str, located: Located, data: bytes, trash: Path) -> Observation:
+    """Put new content in place of a file in one step; the old content goes to the trash."""
+    shown = planned(located, data)
     with open_parent(located, make=True) as (directory, name):
         mode = _mode(name, directory, located)
         temporary = f".vade-{os.urandom(6).hex()}"
@@ -82,12 +102,11 @@ def write_file(call: WriteFile, workspace: Workspace, trash: Path) -> Observatio
             raise
     facts = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "diff": shown}
     text = f"Wrote {located.name} ({len(data):,} bytes)."
-    return Observation("write_file", text, facts=facts, files=(str(kept),) if kept else ())
+    return Observation(tool, text, facts=facts, files=(str(kept),) if kept else ())
 
 
-def delete_file(call: DeleteFile, workspace: Workspace, trash: Path) -> Observation:
+def delete_file(located: Located, trash: Path) -> Observation:
     """Move a file to the trash of this run."""
-    located = workspace.locate(call.path)
     with open_parent(located) as (directory, name):
         if stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
             raise ToolRefused(f"{located.name!r} is a directory: name a file.", code="not-a-file")
@@ -122,12 +141,13 @@ def _numbered(trash: Path) -> Path:
         number += 1
 
 
-def _content(located: Located) -> bytes | None:
+def content(located: Located, *, cap: int = MAX_COMPARED_BYTES) -> bytes | None:
+    """Return what a file contains, at most one byte more than the cap, or ``None`` if it is not there."""
     try:
         with open_parent(located) as (directory, name):
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
             try:
-                return read_up_to(descriptor, MAX_COMPARED_BYTES + 1)
+                return read_up_to(descriptor, cap + 1)
             finally:
                 os.close(descriptor)
     except ToolRefused:

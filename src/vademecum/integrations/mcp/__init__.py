@@ -1,1 +1,3 @@
-"""The Model Context Protocol: skills as tools, resources and prompts for any client, on the official SDK."""
+"""Skills over the Model Context Protocol, both ways: the server, and servers as sources."""
+
+EXTENSION = "io.modelcontextprotocol/skills"

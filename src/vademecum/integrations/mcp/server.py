@@ -5,47 +5,54 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
-from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
     PromptsListChanged,
     ResourcesListChanged,
+    ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from vademecum.errors import SkillNotFound, VademecumError
+from vademecum.integrations.mcp import EXTENSION
 from vademecum.integrations.mcp.asking import Unanswered, WhenTheCallComesAgain, WhileTheCallWaits
 from vademecum.integrations.mcp.clients import Client, Clients
-from vademecum.integrations.toolkit import INSTRUCTIONS
-from vademecum.policy.approval import Approver, Nobody
+from vademecum.integrations.mcp.resources import (
+    SETTINGS,
+    DirectoryParams,
+    SkillResources,
+    SkillUriParams,
+    not_found,
+    page_of,
+    wrong_cursor,
+)
+from vademecum.integrations.toolkit import INSTRUCTIONS, Unattended
+from vademecum.policy.approval import Approver
 from vademecum.session import schemas
 from vademecum.session.base import Result
-from vademecum.skill.skill import Skill
+from vademecum.session.media import Content
+from vademecum.session.view import View
 from vademecum.tools import calls
 from vademecum.version import VERSION
 
-PAGE = 200
-MAX_COMPLETIONS = 100
-SKILL_FILE = "SKILL.md"
 _TICK_SECONDS, _TELL_SECONDS = 1.0, 5.0
-_URI = re.compile(r"skill://([^/]+)/(.+)")
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +80,8 @@ class SkillServer(Server[Any]):
         self._clients = clients
         self._agent = agent
         self._offered = tuple(tools)
+        self._resources = SkillResources(clients)
+        self._tools: WeakKeyDictionary[View, types.ListToolsResult] = WeakKeyDictionary()
         self._bus = InMemorySubscriptionBus()
         self._listeners: set[ServerSession] = set()
         self._running: dict[_Most, Counter[Client]] = {_SCRIPTS: Counter(), _OTHERS: Counter()}
@@ -93,18 +102,26 @@ class SkillServer(Server[Any]):
             on_subscriptions_listen=ListenHandler(self._bus),
         )
         self.add_notification_handler("notifications/initialized", types.NotificationParams, self._joined)
-        listed = [types.Tool.model_validate(schema) for schema in schemas.schemas("mcp", names=tools)]
-        self._tools = types.ListToolsResult(tools=listed)
+        self.add_request_handler("skills/list", types.PaginatedRequestParams, self._list_skills)
+        self.add_request_handler("skills/get", SkillUriParams, self._get_skill)
+        self.add_request_handler("resources/directory/read", DirectoryParams, self._read_directory)
+        self.extensions[EXTENSION] = SETTINGS
+        self.middleware.append(_with_extensions)
 
-    def create_initialization_options(
+    def get_capabilities(
         self,
-        notification_options: NotificationOptions | None = None,
+        notification_options: NotificationOptions | None = None,  # noqa: ARG002 - as the SDK calls it
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
-    ) -> InitializationOptions:
-        """As the SDK has it, with the promise to tell when skills come and go."""
-        told = notification_options or NotificationOptions(prompts_changed=True, resources_changed=True)
-        return super().create_initialization_options(told, experimental_capabilities, extensions)
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        """Declare what is kept: clients are told when the lists change, not when one resource does."""
+        told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        found = super().get_capabilities(
+            told, experimental_capabilities, extensions, protocol_version=protocol_version
+        )
+        return found.model_copy(update={"resources": types.ResourcesCapability(list_changed=True)})
 
     async def watch(self) -> None:
         """Look at the skills now and then, and tell the clients when they changed; until it is cancelled.
@@ -126,11 +143,13 @@ class SkillServer(Server[Any]):
     async def _tell(self) -> None:
         await self._bus.publish(ResourcesListChanged())
         await self._bus.publish(PromptsListChanged())
+        await self._bus.publish(ToolsListChanged())
         for session in list(self._listeners):
             with anyio.move_on_after(_TELL_SECONDS):  # one that does not listen holds up nobody
                 try:
                     await session.send_resource_list_changed()
                     await session.send_prompt_list_changed()
+                    await session.send_tool_list_changed()
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                     self._listeners.discard(session)
 
@@ -142,18 +161,33 @@ class SkillServer(Server[Any]):
         ending.callback(self._clients.leave, self._client(context))
         ending.callback(self._listeners.discard, session)
 
-    async def _list_tools(self, _context: Context, _params: object) -> types.ListToolsResult:
-        return self._tools
+    async def _list_tools(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        if params is not None and params.cursor is not None:
+            raise wrong_cursor(params.cursor)
+        client = self._client(context)
+
+        def listed() -> types.ListToolsResult:
+            with self._clients.session(client) as session:
+                view = session.view
+            if view not in self._tools:
+                catalogue = view.catalogue(budget=schemas.LISTED_BUDGET)
+                found = schemas.schemas("mcp", names=self._offered, catalogue=catalogue)
+                self._tools[view] = types.ListToolsResult(tools=[types.Tool.model_validate(t) for t in found])
+            return self._tools[view]
+
+        return await self._in_thread(listed)
 
     async def _call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         client = self._client(context)
-        call = await self._in_thread(
-            lambda: calls.parse_call(params.name, params.arguments or {}, offered=self._offered)
-        )
         approver = _approver(context, params)
         try:
+            call = await anyio.to_thread.run_sync(
+                lambda: calls.parse_call(params.name, params.arguments or {}, offered=self._offered)
+            )
             if isinstance(call, calls.SearchSkills | calls.ListSkillAssets | calls.UnloadSkill):
                 result = await anyio.to_thread.run_sync(lambda: self._again(client, call))  # never asks
             else:
@@ -162,16 +196,21 @@ class SkillServer(Server[Any]):
         except Unanswered as unanswered:
             return unanswered.result()
         except VademecumError as error:
+            if error.code == "no-tool":
+                raise MCPError(types.INVALID_PARAMS, str(error), {"code": error.code}) from error
             result = Result(str(error), error.code, "error")
-        text = types.TextContent(text=result.text)
-        return types.CallToolResult(content=[text], is_error=not result.ok)
+        if result.code == "denied" and result.advice:
+            logger.warning("%s was refused: %s", params.name, result.advice)
+        content: list[types.ContentBlock] = [types.TextContent(text=result.text)]
+        content += map(_block, result.content)
+        return types.CallToolResult(content=content, is_error=not result.ok)
 
     async def _waited_for(
         self,
         context: Context,
         client: Client,
         call: calls.Call,
-        approver: Approver | None,
+        approver: Approver,
         threads: anyio.CapacityLimiter,
     ) -> Result:
         """Do it in a thread, say every second that it goes on, and end it when the client is gone."""
@@ -230,27 +269,11 @@ class SkillServer(Server[Any]):
                     session.activate(call.skill, source=call.source, origin="model")
             return session.call(call, approver=approver, cancelled=cancelled)
 
-    def _offered_to(self, client: Client) -> Sequence[Skill]:
-        with self._clients.session(client) as session:
-            return session.view.offered.skills
-
     async def _list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        known = await self._in_thread(lambda: self._offered_to(self._client(context)))
-        page, rest = _page(known, params)
-        return types.ListResourcesResult(
-            resources=[
-                types.Resource(
-                    uri=_uri(skill.name, SKILL_FILE),
-                    name=skill.name,
-                    description=skill.description,
-                    mime_type="text/markdown",
-                )
-                for skill in page
-            ],
-            next_cursor=rest,
-        )
+        client = self._client(context)
+        return await self._in_thread(lambda: self._resources.list_resources(client, params))
 
     async def _list_templates(self, _context: Context, _params: object) -> types.ListResourceTemplatesResult:
         template = types.ResourceTemplate(
@@ -263,34 +286,32 @@ class SkillServer(Server[Any]):
     async def _read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        found = _URI.fullmatch(str(params.uri))
-        if found is None:
-            raise MCPError(types.INVALID_PARAMS, f"{str(params.uri)[:200]!r} is not skill://NAME/PATH.")
-        name, path = unquote(found[1]), unquote(found[2])
+        client, uri = self._client(context), str(params.uri)
+        try:
+            return await anyio.to_thread.run_sync(lambda: self._resources.read(client, uri))
+        except VademecumError as error:
+            modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+            raise not_found(uri, error, modern=modern) from error
+
+    async def _list_skills(self, context: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         client = self._client(context)
+        return await self._in_thread(lambda: self._resources.list_skills(client, params))
 
-        def read() -> str:
-            if path != SKILL_FILE:
-                return _text(self._again(client, calls.LoadSkillAsset(name, path), Nobody()))
-            for last in (False, True):
-                with self._clients.session(client) as session:
-                    try:
-                        return session.show(name).text
-                    except SkillNotFound:
-                        if last or not self._clients.look_if_old():
-                            raise
-            raise AssertionError  # the second try returned or raised
+    async def _get_skill(self, context: Context, params: SkillUriParams) -> dict[str, Any]:
+        client = self._client(context)
+        return await self._in_thread(lambda: self._resources.get_skill(client, params.uri))
 
-        text = await self._in_thread(read)
-        kind = "text/markdown" if path.endswith(".md") else "text/plain"
-        content = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
-        return types.ReadResourceResult(contents=[content])
+    async def _read_directory(self, context: Context, params: DirectoryParams) -> dict[str, Any]:
+        client = self._client(context)
+        return await self._in_thread(
+            lambda: self._resources.read_directory(client, params.uri, params.cursor)
+        )
 
     async def _list_prompts(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
         view = await self._in_thread(lambda: self._clients.for_people(self._client(context)))
-        page, rest = _page(view.offered.skills, params)
+        page, rest = page_of(view.offered.skills, params)
         request = types.PromptArgument(name="request", description="What is to be done.", required=False)
         return types.ListPromptsResult(
             prompts=[
@@ -316,15 +337,10 @@ class SkillServer(Server[Any]):
         return types.GetPromptResult(messages=[message])
 
     async def _complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """The names of skills that begin as what was typed, for the resource template."""
-        begun = params.argument.value if params.argument.name == "name" else None
-        known = await self._in_thread(lambda: self._offered_to(self._client(context)))
-        names = [skill.name for skill in known if begun is not None and skill.name.startswith(begun)]
-        shown = names[:MAX_COMPLETIONS]
-        more = len(names) > len(shown)
-        return types.CompleteResult(
-            completion=types.Completion(values=shown, total=len(names), has_more=more)
-        )
+        if params.argument.name != "name":
+            return types.CompleteResult(completion=types.Completion(values=[], total=0, has_more=False))
+        client = self._client(context)
+        return await self._in_thread(lambda: self._resources.completions(client, params.argument.value))
 
     def _client(self, context: Context) -> Client:
         """Whose rules hold, and for whom an answer counts that is given for a session."""
@@ -344,19 +360,37 @@ class SkillServer(Server[Any]):
             raise MCPError(types.INVALID_PARAMS, str(error), data) from error
 
 
+async def _with_extensions(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Declare the extension to clients of the handshake versions too; the SDK leaves it out for them."""
+    result = await call_next(ctx)
+    if ctx.method == "initialize" and isinstance(result, dict):
+        capabilities = {**result["capabilities"], "extensions": {EXTENSION: SETTINGS}}
+        return {**result, "capabilities": capabilities}
+    return result
+
+
+def _block(content: Content) -> types.ImageContent | types.EmbeddedResource:
+    """Return a picture or a document as the protocol has it."""
+    if content.is_image:
+        return types.ImageContent(data=content.base64, mime_type=content.media_type)
+    uri = f"output:{quote(content.name.removeprefix('output:'))}"
+    blob = types.BlobResourceContents(uri=uri, mime_type=content.media_type, blob=content.base64)
+    return types.EmbeddedResource(resource=blob)
+
+
 def _text(result: Result) -> str:
     if result.code:
         raise VademecumError(result.text, code=result.code)
     return result.text
 
 
-def _approver(context: Context, params: types.CallToolRequestParams) -> Approver | None:
-    """Whoever the client can ask; nobody where it cannot."""
+def _approver(context: Context, params: types.CallToolRequestParams) -> Approver:
+    """Return who answers questions: the person at the client, if it can show forms."""
     able = context.session.client_capabilities
     if able is None or able.elicitation is None:
-        return None
+        return Unattended("the client cannot ask its user")
     if able.elicitation.form is None and able.elicitation.url is not None:
-        return None  # it opens pages, and shows no forms
+        return Unattended("the client can open pages, but cannot show a form to its user")
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return WhenTheCallComesAgain(params)
     return WhileTheCallWaits(context.session, context.request_id)
@@ -387,17 +421,3 @@ def _kept(run: Callable[[], Found]) -> Callable[[], Found]:
 
         return again
     return lambda: result
-
-
-def _page(
-    skills: Sequence[Skill], params: types.PaginatedRequestParams | None
-) -> tuple[Sequence[Skill], str | None]:
-    """The skills behind the cursor, which is the last name of the page before, and the next cursor."""
-    cursor = params.cursor if params is not None else None
-    behind = [skill for skill in skills if cursor is None or skill.name > cursor]
-    page = behind[:PAGE]
-    return page, page[-1].name if len(behind) > PAGE else None
-
-
-def _uri(name: str, path: str) -> str:
-    return f"skill://{quote(name, safe='')}/{quote(path)}"

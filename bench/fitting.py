@@ -1,0 +1,234 @@
+"""How sure search is: `python -m bench.fitting [--write]` fits the model and prints what it reaches.
+
+Learned are requests with the skills that answer them, the same requests with those skills taken out of the
+library, and requests that no skill answers; each also with sentences around it that have nothing to do with
+it. Figures are cross-validated: a request is judged by a model that has not seen it, nor its neighbours.
+`--write` writes `search/rarity.txt` first, from the real skills, and prints the coefficients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from bench.library import DATA, library, queries, write_library
+from bench.measure import print_table
+from vademecum import Finder, IndexOptions, SkillIndex, build_index
+from vademecum.search.fitting import LEAST_CONFIDENCE, RAREST, inputs
+from vademecum.search.text_index import analyzer
+from vademecum.skill.words import prepared
+
+Numbers = NDArray[np.float64]
+
+FOLDS = 5
+STRENGTH = 5.0  # of the pull of the coefficients towards zero
+LEAST_SKILLS = 8
+SMALL = 12
+FILES = ("queries.jsonl", "queries-zh.jsonl", "queries-hard.jsonl", "queries-none.jsonl")
+AROUND = (
+    ("", ""),
+    ("Hello, I hope you are well. I am new in this company and my manager is away. ", ""),
+    ("", " Thanks in advance, this is urgent. We leave for the holidays on Friday."),
+)
+AROUND_CHINESE = (
+    ("", ""),
+    ("你好，我刚来公司，经理今天不在。", ""),
+    ("", "。谢谢，这件事很急，我们周五就放假了。"),
+)
+
+
+class Example(NamedTuple):
+    file: str
+    kind: str
+    fold: int
+    present: bool
+    around: int
+    right: bool
+    first: str
+    values: dict[str, float] | None
+
+
+def write_rarity() -> None:
+    found, words = library(), analyzer()
+    times: Counter[str] = Counter()
+    for skill in found:
+        text = f"{skill.name} {skill.description} {skill.body}"
+        times.update(word for word in set(words.analyze(prepared(text))) if word.isascii())
+    levels: dict[float, list[str]] = {}
+    for word, count in times.items():
+        if count >= LEAST_SKILLS and not word.isdigit():
+            levels.setdefault(round(4 * math.log((len(found) + 1) / (count + 1))) / 4, []).append(word)
+    path = Path(__file__).parent.parent / "src/vademecum/search/rarity.txt"
+    lines = [f"{level} {' '.join(sorted(levels[level]))}\n" for level in sorted(levels)]
+    path.write_text("".join(lines), "utf-8")
+    print(f"{sum(map(len, levels.values())):,} words, the others count {RAREST}")
+
+
+def examples(directory: Path) -> list[Example]:
+    names = write_library(directory)
+    asked = [(file, number, query) for file in FILES for number, query in enumerate(queries(file))]
+    gold = {names[each] for _, _, query in asked for each in query["gold"]}
+    index = build_index(directory, IndexOptions())
+    found = []
+    for present in (True, False):
+        finder = Finder(index, skills=[s for s in index.skills if present or s.name not in gold])
+        for file, number, query in asked:
+            if present or query["gold"]:
+                found += judged(finder, file, number, query, {names[each] for each in query["gold"]}, present)
+    return found + in_small_libraries(index, asked, names, sorted(gold))
+
+
+def in_small_libraries(
+    index: SkillIndex, asked: list[tuple[str, int, dict[str, Any]]], names: dict[str, str], gold: list[str]
+) -> list[Example]:
+    """Ask each request where its answer is one of a few skills, and where it is not."""
+    random.Random(5).shuffle(gold)
+    count = len(gold) // SMALL
+    parts = [set(gold[n::count]) for n in range(count)]
+    finders = [Finder(index, skills=[s for s in index.skills if s.name in part]) for part in parts]
+    found = []
+    for file, number, query in asked:
+        wanted = {names[each] for each in query["gold"]}
+        here = next((n for n, part in enumerate(parts) if wanted & part), number % count)
+        found += judged(finders[here], f"few {file}", number, query, wanted, bool(wanted))
+        if wanted:
+            away = (here + 1) % count
+            found += judged(finders[away], f"few {file}", number, query, wanted - parts[away], False)
+    return found
+
+
+def judged(
+    finder: Finder, file: str, number: int, query: dict[str, Any], gold: set[str], present: bool
+) -> list[Example]:
+    chinese = any("\u3400" <= sign <= "\u9fff" for sign in query["query"])
+    found = []
+    for around, (before, after) in enumerate(AROUND_CHINESE if chinese else AROUND):
+        text = before + query["query"] + after
+        hits = finder.search(text, 1)
+        values = None
+        if hits:
+            values = inputs(finder.evidence(text, hits[0]))
+        kind = "Chinese" if chinese else query.get("kind", "English") if query["gold"] else "English"
+        first = hits[0].name if hits else ""
+        right = present and first in gold
+        found.append(Example(file, kind, (number // 3) % FOLDS, present, around, right, first, values))
+    return found
+
+
+def matrix(found: list[Example]) -> tuple[list[str], Numbers]:
+    names = list(next(each.values for each in found if each.values))
+    rows = [[1.0, *((each.values or {}).get(name, 0.0) for name in names)] for each in found]
+    return names, np.array(rows)
+
+
+def fitted(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
+    scale = np.concatenate([[1.0], x[:, 1:].std(0) + 1e-9])
+    z = x / scale
+
+    def loss(b: Numbers) -> tuple[float, Numbers]:
+        raw = z @ b
+        pull = STRENGTH * b * np.concatenate([[0.0], np.ones(len(b) - 1)])
+        value = (weights * np.logaddexp(0, np.where(y > 0, -raw, raw))).sum() + (pull * b).sum() / 2
+        return float(value), z.T @ (weights * (1 / (1 + np.exp(-raw)) - y)) + pull
+
+    result = minimize(loss, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B")
+    return np.asarray(result.x / scale)
+
+
+def chances(x: Numbers, coefficients: Numbers) -> Numbers:
+    return np.asarray(1 / (1 + np.exp(-(x @ coefficients))))
+
+
+def report(found: list[Example], likely: Numbers, least: float) -> None:
+    def part(file: str, kind: str, present: bool) -> list[int]:
+        return [
+            n
+            for n, e in enumerate(found)
+            if e.file == file and e.present == present and e.around == 0 and kind in ("", e.kind)
+        ]
+
+    rows = []
+    for title, file, kind in (
+        ("English, 1,006", FILES[0], ""),
+        ("Chinese, 160", FILES[1], ""),
+        ("typos, 40", FILES[2], "typo"),
+        ("paraphrases, 80", FILES[2], "paraphrase"),
+        (f"English, among {SMALL} skills", f"few {FILES[0]}", ""),
+        (f"Chinese, among {SMALL} skills", f"few {FILES[1]}", ""),
+    ):
+        there, gone = part(file, kind, present=True), part(file, kind, present=False)
+        taken = [n for n in there if likely[n] >= least]
+        right = 100 * sum(found[n].right for n in taken) / max(1, len(taken))
+        refused = 100 * sum(likely[n] < least for n in gone) / len(gone)
+        rows.append([title, f"{100 * len(taken) / len(there):.1f}", f"{right:.1f}", f"{refused:.1f}"])
+    for title, kind in (("no skill, English, 100", "English"), ("no skill, Chinese, 50", "Chinese")):
+        none = part(FILES[3], kind, present=True)
+        refused = 100 * sum(likely[n] < least for n in none) / len(none)
+        rows.append([title, "", "", f"{refused:.1f}"])
+    head = ["", "said to fit %", "of these right %", "refused without the answer %"]
+    print_table(f"Does anything fit? (cross-validated, from {least:.2f} on)", head, rows)
+
+
+def reliability(found: list[Example], likely: Numbers) -> None:
+    rows = []
+    plain = [n for n, each in enumerate(found) if each.around == 0 and each.file in FILES]
+    for low in range(0, 100, 10):
+        inside = [n for n in plain if low <= 100 * likely[n] < low + 10]
+        if inside:
+            right = 100 * sum(found[n].right for n in inside) / len(inside)
+            rows.append([f"{low}-{low + 10} %", f"{len(inside)}", f"{right:.0f} %"])
+    print_table("Reliability (cross-validated)", ["confidence", "requests", "right"], rows)
+
+
+def around(found: list[Example], likely: Numbers) -> None:
+    answers = [
+        each.first if chance >= LEAST_CONFIDENCE else "" for each, chance in zip(found, likely, strict=True)
+    ]
+    plain = answers[:: len(AROUND)]
+    for n, (before, after) in enumerate(AROUND[1:], 1):
+        same = sum(one == other for one, other in zip(plain, answers[n :: len(AROUND)], strict=True))
+        print(f"{100 * same / len(plain):.1f} % of the answers are the same with {before or after!r}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    if not DATA.is_dir():
+        print(f"\nNo data: {DATA} is not there (set VADE_SHARED_DATA).")
+        return
+    if options.write:
+        write_rarity()
+    with tempfile.TemporaryDirectory(prefix="vade-fitting-") as name:
+        found = examples(Path(name))
+    names, x = matrix(found)
+    y = np.array([float(each.right) for each in found])
+    weights = np.array(
+        [2.0 if each.file == FILES[1] else 1.0 if each.file in FILES else 0.3 for each in found]
+    )
+    folds = np.array([each.fold for each in found])
+    likely = np.zeros(len(found))
+    for fold in range(FOLDS):
+        rest = folds != fold
+        likely[~rest] = chances(x[~rest], fitted(x[rest], y[rest], weights[rest]))
+    likely[[n for n, each in enumerate(found) if each.values is None]] = 0.0
+    for least in (0.4, LEAST_CONFIDENCE, 0.7):
+        report(found, likely, least)
+    reliability(found, likely)
+    around(found, likely)
+    if options.write:
+        final = fitted(x, y, weights)
+        print({name: round(float(value), 3) for name, value in zip(["", *names], final, strict=True)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""The conversation with a model: messages that are only ever appended, and shortened in one rare step.
+
+The system message has the rules, the tools and the catalogue. Each request follows, then what the model said
+and what came of it, in the provider's own roles. Text of a skill, a file or a script is marked as untrusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from vademecum.agent.native import offered_tools
+from vademecum.agent.plan import Plan
+from vademecum.agent.protocol import tools_in_words
+from vademecum.models import sections
+from vademecum.models.base import Message, Reply, Wire
+from vademecum.skill.skill import Skill
+
+COMPACT_AT = 0.8  # of the context, before the next request is sent
+TAIL_SHARE = 4  # of the context, at most a quarter for the exchange that is kept word for word
+MAX_OBSERVATION_CHARS = 24_000
+MAX_EARLIER = 10
+MAX_QUOTED_CHARS = 1000
+MAX_LINES = 300
+BYTES_A_TOKEN = 3  # of UTF-8: safe for English, and for Chinese, which has three bytes a character
+
+_ENTRY = re.compile(r"[\w./-]{1,200}")
+_FRAME = re.compile(r"<(/?)(untrusted)", re.IGNORECASE)
+_NATIVE = (
+    "Use the tools for everything you do; you may call several at once, and they are done in order. A text "
+    "without a call is your answer to the person and ends the task."
+)
+
+
+@cache
+def rules(wire: Wire) -> str:
+    """Return what every run tells its model first."""
+    here = Path(__file__).parent
+    protocol = _NATIVE
+    if wire == "json":
+        protocol = (here / "protocol.md").read_text("utf-8").strip().replace("{tools}", tools_in_words())
+    return (here / "rules.md").read_text("utf-8").replace("{protocol}", protocol)
+
+
+def estimate(text: str) -> int:
+    """Return about how many tokens a text has, rather too many than too few.
+
+    >>> estimate("word " * 30), estimate("你好世界")
+    (50, 4)
+    """
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return -(-size // BYTES_A_TOKEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The result of one action: a line that says it, and the path of its full text, if it has any."""
+
+    line: str
+    kept: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A compaction: the number of results that became lines, and the sizes before and after."""
+
+    observations: int
+    before: int
+    after: int
+    kept: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The messages of one conversation, and what has to survive their compaction.
+
+    ``limit`` is the size of a request in tokens; it sinks if the model's server accepts less.
+    """
+
+    wire: Wire
+    catalogue: str
+    limit: int
+    messages: list[Message] = field(default_factory=list)
+    request: str = ""
+    earlier: list[tuple[str, str]] = field(default_factory=list)
+    plan: Plan | None = None
+    skills: dict[str, str] = field(default_factory=dict)
+    observed: list[Observed] = field(default_factory=list)
+    characters: int = 0
+    _fixed: int = 0
+    _known: int = 0
+    _since: int = 0
+    _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+
+    def __post_init__(self) -> None:
+        """Begin with the system message."""
+        if not self.messages:
+            self._restart([])
+
+    # Appending
+
+    def ask(self, request: str, *, about: str = "", skills: Sequence[str] = ()) -> None:
+        """Append a request of the person, with the instructions of the skills that it names."""
+        self.request = request
+        more = {"about": about} if about else {}
+        if skills:
+            more["loaded skills"] = "\n\n".join(skills)
+        self._append(Message("user", sections.written({"request": request, **more})))
+
+    def said(self, reply: Reply) -> None:
+        """Append what the model said, and take over its count of tokens if it has one that can be true."""
+        self._append(Message("assistant", reply.text, reply.calls, blocks=reply.blocks))
+        total = reply.usage.input_tokens + reply.usage.output_tokens
+        if reply.usage.input_tokens and total * 8 >= self.tokens:
+            self._known, self._since = total, 0
+
+    def told(self, text: str, call_id: str = "") -> None:
+        """Append what came of an action, or what is wrong with a reply."""
+        self._append(Message("tool", text, call_id=call_id) if call_id else Message("user", text))
+
+    def answered(self, answer: str, why: str) -> None:
+        """Close a request: calls without a result get one, and the answer is the last word."""
+        for call_id in self._open_calls():
+            self.told(f"Not done: the run ended ({why}).", call_id)
+        if self.messages[-1].role != "assistant" or self.messages[-1].calls:
+            self._append(Message("assistant", answer or why))
+        self.earlier = [*self.earlier, (self.request, answer)][-MAX_EARLIER:]
+        self.observed = []
+
+    def keep(self, skill: Skill, text: str) -> str:
+        """Remember a skill's instructions, and return them as a message has them."""
+        entry = skill.meta.metadata.get("entry", "")
+        entry = f", entry {entry}" if _ENTRY.fullmatch(entry) else ""
+        head = f"skill {skill.name} (source {skill.source}){entry}"
+        self.skills[skill.skill_id] = f"{head}\n{untrusted(text, kind='skill')}"
+        return self.skills[skill.skill_id]
+
+    # Measuring
+
+    @property
+    def tokens(self) -> int:
+        """The size of the next request, by the provider's last count and an estimate of what came after."""
+        return self._known + self._since
+
+    @property
+    def digest(self) -> str:
+        """The hash of everything that the next request contains."""
+        return self._digest.hexdigest()
+
+    def has_room_for(self, text: str) -> bool:
+        """Return whether a skill's instructions fit beside everything that no compaction leaves out."""
+        kept = sum(map(estimate, (self.request, *self.skills.values(), text)))
+        return self._fixed + kept < self.limit * COMPACT_AT
+
+    @property
+    def is_long(self) -> bool:
+        """True if the conversation must be shortened before the next request."""
+        return self.tokens > self.limit * COMPACT_AT
+
+    # Compaction
+
+    def compact(self, active: Collection[str]) -> Shortened | None:
+        """Shorten everything before the last exchange in one step; return ``None`` if that saves nothing.
+
+        Active skills, request and plan stay whole. Every observation becomes a line that names the file
+        with its full text.
+        """
+        before = self.tokens
+        start = next((n for n in range(len(self.messages) - 1, 0, -1) if self.messages[n].calls), 0)
+        if not start and len(self.messages) > 3:
+            start = next(
+                (n for n in range(len(self.messages) - 1, 1, -1) if self.messages[n].role == "assistant"), 0
+            )
+        tail = self._fitted(self.messages[start:]) if start > 1 else []
+        self.skills = {name: text for name, text in self.skills.items() if name in active}
+        summary = Message("user", sections.written(self._summary()))
+        fresh = estimate(summary.content) + sum(estimate(message.content) for message in tail)
+        if fresh + self._fixed >= before * 0.9:
+            return None
+        self._restart([summary, *tail])
+        kept = tuple(seen.kept for seen in self.observed if seen.kept)
+        return Shortened(len(self.observed), before, self.tokens, kept)
+
+    def speak(self, wire: Wire, catalogue: str | None = None) -> None:
+        """Go on in another wire or with another catalogue; what was said before is summed up."""
+        self.wire = wire
+        self.catalogue = self.catalogue if catalogue is None else catalogue
+        said = self.request or self.earlier
+        self._restart([Message("user", sections.written(self._summary()))] if said else [])
+
+    def _fitted(self, tail: Sequence[Message]) -> list[Message]:
+        """Return the last exchange, its texts cut to their share of the context."""
+        share = self.limit * BYTES_A_TOKEN // TAIL_SHARE // max(1, len(tail))
+        return [structs.replace(each, content=shortened(each.content, "", most=share)) for each in tail]
+
+    def _summary(self) -> dict[str, str]:
+        found = {"request": self.request}
+        if self.earlier:
+            lines = [f"asked: {_quoted(asked)}\nanswered: {_quoted(said)}" for asked, said in self.earlier]
+            found["earlier in this conversation"] = untrusted("\n".join(lines), kind="conversation")
+        if self.plan is not None:
+            found["plan"] = sections.safe(msgspec.json.encode(self.plan).decode())
+        if self.skills:
+            found["loaded skills"] = "\n\n".join(self.skills.values())
+        if self.observed:
+            lines = [
+                f"{seen.line} (full text: {seen.kept})" if seen.kept else seen.line
+                for seen in self.observed[-MAX_LINES:]
+            ]
+            head = "The conversation was shortened. read_file gives back the full text of each line here."
+            found["done so far"] = "\n".join([head, *lines])
+        return found
+
+    # The messages themselves
+
+    def _append(self, message: Message) -> None:
+        self.messages.append(message)
+        texts = [message.content, *(call.name + call.arguments for call in message.calls)]
+        texts += [json.dumps(block) for block in message.blocks]
+        for text in texts:
+            self._digest.update(text.encode("utf-8", "replace") + b"\0")
+            self._since += estimate(text)
+            self.characters += len(text)
+
+    def _restart(self, messages: Sequence[Message]) -> None:
+        self.messages, self._digest = [], hashlib.sha256()
+        self._known = self._since = self.characters = 0
+        text = f"{rules(self.wire)}\n=== catalogue ===\n{self.catalogue or 'There are no skills.'}"
+        tools = offered_tools() if self.wire == "tools" else ()
+        self._append(Message("system", text, tools=tools))
+        self._since += estimate(msgspec.json.encode(tools).decode()) if tools else 0
+        self._fixed = self._since
+        for message in messages:
+            self._append(message)
+
+    def _open_calls(self) -> list[str]:
+        """Return the calls of the last reply that have no result yet."""
+        done = set()
+        for message in reversed(self.messages):
+            if message.role == "tool":
+                done.add(message.call_id)
+            elif message.calls:
+                return [call.id for call in message.calls if call.id not in done]
+        return []
+
+
+def _quoted(text: str) -> str:
+    return " ".join(text.split())[:MAX_QUOTED_CHARS]
+
+
+def untrusted(text: str, *, kind: str) -> str:
+    """Return text from outside in a frame that nothing inside of it can close.
+
+    >>> print(untrusted("a </untrusted> b", kind="file"))
+    <untrusted kind="file">
+    a &lt;/untrusted> b
+    </untrusted>
+    """
+    inside = sections.safe(_FRAME.sub(r"&lt;\1\2", text) if "ntrusted" in text.lower() else text)
+    return f'<untrusted kind="{kind}">\n{inside}\n</untrusted>'
+
+
+def shortened(text: str, kept: str, *, most: int = MAX_OBSERVATION_CHARS) -> str:
+    """Return a long text cut to its beginning and its end, with the file that has all of it."""
+    if len(text) <= most:
+        return text
+    head, tail = text[: most * 3 // 4], text[-most // 4 :]
+    place = f"; read_file {kept} has them" if kept else ""
+    return f"{head}\n[… {len(text) - most:,} characters left out{place} …]\n{tail}"
+
+
+def request_section(request: str, files: Sequence[str], absent: Sequence[str] = ()) -> str:
+    """Return a request with the files of the project that it names, and those that are not there."""
+    lines = [sections.safe(request)]
+    for head, names in (("files it names", files), ("files it names that are not here", absent)):
+        if names:
+            lines.append(f"{head}: {json.dumps(list(names), ensure_ascii=False)}")
+    return "\n".join(lines)

@@ -1,0 +1,97 @@
+"""Files and hosts that a person names for scripts, and the files that scripts made."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vademecum.cli.completing import complete_paths
+from vademecum.policy.approval import Consent
+from vademecum.session.session import Session
+from vademecum.skill.text import visible
+from vademecum.tools.calls import SaveOutput
+from vademecum.tools.outputs import Output
+
+out_option = click.option(
+    "--out",
+    "out",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    shell_complete=complete_paths,
+    help="Directory to copy the files to that scripts made.",
+)
+
+network_option = click.option(
+    "--network",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Host to reach; repeatable. '*' is the whole network, local hosts included.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """One output: where it was copied to, or why not."""
+
+    output: Output
+    path: str = ""
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` prints it."""
+        saved = {"saved": self.path} if self.path else {}
+        return {**self.output.to_json(), **saved, **({"problem": self.problem} if self.problem else {})}
+
+
+def elsewhere(words: Iterable[str]) -> Iterator[Path]:
+    """Yield what a person names outside the working directory: exactly that can be read."""
+    for word in words:
+        with contextlib.suppress(OSError, ValueError):
+            if word.startswith(("/", "../")) and Path(word).exists():
+                yield Path(os.path.abspath(word))
+
+
+def reachable_for(out: str | None) -> tuple[Path, ...]:
+    """Return the directory of ``--out`` if it is outside the working directory, made if it is missing."""
+    if out is None or Path(os.path.abspath(out)).is_relative_to(Path.cwd()):
+        return ()
+    Path(out).mkdir(parents=True, exist_ok=True)
+    return (Path(os.path.abspath(out)),)
+
+
+def save_outputs(session: Session, outputs: Sequence[Output], out: str | None) -> list[Saved]:
+    """Copy outputs into a directory through the rules for writing; ``--out`` is the approval.
+
+    Of two with one name, each goes to a directory with the number of its call.
+    """
+    if out is None:
+        return [Saved(output) for output in outputs]
+    names = Counter(output.name for output in outputs)
+    saved = []
+    for output in outputs:
+        name = output.name if names[output.name] == 1 else f"{output.number}/{output.name}"
+        result = session.call(
+            SaveOutput(output.reference, os.path.join(out, name)), approver=Consent(), origin="user"
+        )
+        problem = "; ".join(filter(None, (result.text, result.advice))) if result.code else ""
+        saved.append(Saved(output, "" if problem else str(result.facts["path"]), problem))
+    return saved
+
+
+def tell(saved: Sequence[Saved]) -> None:
+    """Say where each output is, on standard error."""
+    for each in saved:
+        name, size = visible(each.output.name), f"{each.output.bytes:,} bytes"
+        if each.problem:
+            click.echo(f"vade: {name} was not saved: {visible(each.problem)}", err=True)
+        elif each.path:
+            click.echo(f"vade: saved {visible(each.path)} ({size})", err=True)
+        else:
+            click.echo(f"vade: made {name} ({size}): {visible(str(each.output.file))}", err=True)

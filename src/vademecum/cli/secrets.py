@@ -1,0 +1,102 @@
+"""``vade secrets``: keep values for skills and models, list their names, and forget them."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from vademecum.cli.groups import Group
+from vademecum.cli.output import counted, json_option, print_json
+from vademecum.context import Context
+from vademecum.errors import ConfigError, SkillNotFound
+from vademecum.secrets import MAX_VALUE_CHARS, SecretStore, StoredSecret
+from vademecum.skill.names import check
+from vademecum.skill.text import visible
+
+
+@click.group("secrets", cls=Group, invoke_without_command=True)
+@click.pass_context
+def secrets_command(context: click.Context) -> None:
+    """Keep secrets for skills and models. Their values are never shown."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+skill_option = click.option("--skill", metavar="SKILL", help="For the scripts of this skill.")
+models_option = click.option("--models", is_flag=True, help="For the models, such as OPENAI_API_KEY.")
+
+
+@secrets_command.command("set", context_settings={"allow_extra_args": True})
+@click.argument("name")
+@skill_option
+@models_option
+@json_option
+@click.pass_context
+def set_command(context: click.Context, *, name: str, skill: str | None, models: bool, as_json: bool) -> None:
+    """Keep a value for a skill's scripts or for the models.
+
+    The value is typed at a prompt, without echo, or read from standard input. A script gets it as the
+    environment variable NAME, if its skill asks for NAME and you allow it.
+    """
+    if context.args:  # not repeated here: it is probably the value
+        raise click.UsageError("The value is not an argument: type it at the prompt, or pipe it in.")
+    if (skill is None) is not models:
+        raise click.UsageError("Say for whom it is: --skill SKILL or --models.")
+    if skill is not None and check(skill, line=None):
+        raise ConfigError(f"{skill!r} is not the name of a skill: `vade list` shows the names.")
+    stored = SecretStore(Context.current()).set(name, _value(name), skill=skill)
+    if as_json:
+        print_json(stored.to_json())
+    else:
+        where = "the system's keyring" if stored.place == "keyring" else "~/.agent/secrets.json"
+        click.echo(f"Kept {name} for {stored.purpose} in {where}")
+
+
+def _value(name: str) -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt(f"Value of {name}", hide_input=True, err=True))
+    try:
+        text = sys.stdin.buffer.read(4 * MAX_VALUE_CHARS + 2).decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"The value of {name} is not kept: it is not UTF-8 text.") from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+@secrets_command.command("list")
+@json_option
+def list_command(*, as_json: bool) -> None:
+    """List the names of the secrets and for whom they are kept; values are never shown."""
+    found = SecretStore(Context.current()).list()
+    if as_json:
+        print_json({"secrets": [secret.to_json() for secret in found]})
+        return
+    for secret in found:
+        click.echo(f"{visible(secret.name)}  for {visible(secret.purpose)}, in the {secret.place}")
+    click.echo(counted(len(found), "secret"))
+
+
+@secrets_command.command("remove")
+@click.argument("name")
+@skill_option
+@models_option
+@json_option
+def remove_command(*, name: str, skill: str | None, models: bool, as_json: bool) -> None:
+    """Forget a secret: for one skill, for the models, or for all it is kept for."""
+    if skill is not None and models:
+        raise click.UsageError("Choose one of --skill and --models; with neither, all are removed.")
+    store = SecretStore(Context.current())
+
+    def wanted(secret: StoredSecret) -> bool:
+        if secret.name != name:
+            return False
+        return secret.skill == skill if skill is not None or models else True
+
+    removed = [secret for secret in store.list() if wanted(secret) and store.remove(secret)]
+    if not removed:
+        raise SkillNotFound(f"There is no such secret {name!r}: `vade secrets list` shows them.")
+    if as_json:
+        print_json({"removed": [secret.to_json() for secret in removed]})
+        return
+    for secret in removed:
+        click.echo(f"Removed {visible(secret.name)} for {visible(secret.purpose)}")

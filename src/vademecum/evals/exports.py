@@ -1,0 +1,210 @@
+"""Write results for other programs: JUnit XML, and the files that viewers of skill evaluations open."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from vademecum.errors import PathRefused
+from vademecum.evals.markdown import notes
+from vademecum.evals.plan import WITH, WITHOUT
+from vademecum.evals.results import JUDGED, OUTPUTS, Check, Evaluation, Result
+from vademecum.evals.summary import summarise
+from vademecum.files import write_atomic
+from vademecum.paths import contained
+
+# What XML 1.0 cannot hold at all.
+_UNFIT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_of(evaluation: Evaluation) -> str:
+    """The document; malformed cases are errors of a suite of their own."""
+    suites = [
+        _suite(name, evaluation.of(name)) for name in (one.name for one in evaluation.header.configurations)
+    ]
+    wrong = evaluation.header.malformed
+    if wrong:
+        cases = [
+            f'  <testcase classname="malformed" name={_quoted(one.case)}>'
+            f'<error type="malformed" message={_quoted(str(one))}/></testcase>'
+            for one in wrong
+        ]
+        count = f'tests="{len(wrong)}" failures="0" errors="{len(wrong)}" skipped="0"'
+        head = f'<testsuite name="malformed" {count}>'
+        suites.append("\n".join([head, *cases, "</testsuite>"]))
+    told = notes(summarise(evaluation))
+    if told and suites:
+        text = f"<system-out>{escape(_fit(chr(10).join(told)))}</system-out>"
+        suites[0] = f"{suites[0].removesuffix('</testsuite>')}{text}\n</testsuite>"
+    inside = "\n".join(suites)
+    name = _quoted(evaluation.header.name)
+    head = f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name={name}>'
+    return f"{head}\n{inside}\n</testsuites>\n"
+
+
+def _suite(name: str, results: list[Result]) -> str:
+    failures = sum(result.outcome == "fail" for result in results)
+    errors = sum(result.outcome in {"error", "timeout", "unusable"} for result in results)
+    skipped = sum(result.outcome == "unjudged" for result in results)
+    seconds = sum(result.seconds for result in results)
+    head = (
+        f'<testsuite name={_quoted(name)} tests="{len(results)}" failures="{failures}" errors="{errors}" '
+        f'skipped="{skipped}" time="{seconds:.3f}">'
+    )
+    return "\n".join([head, *(_case(name, result) for result in results), "</testsuite>"])
+
+
+def _case(suite: str, result: Result) -> str:
+    name = result.case if result.repetition == 1 else f"{result.case} [{result.repetition}]"
+    head = f'  <testcase classname={_quoted(suite)} name={_quoted(name)} time="{result.seconds:.3f}">'
+    match result.outcome:
+        case "pass":
+            inside = ""
+        case "fail":
+            details = "\n".join(f"{check.name}: {check.detail}" for check in result.failed)
+            inside = f'<failure type="check" message={_quoted(result.why)}>{escape(_fit(details))}</failure>'
+        case "unjudged":
+            inside = f"<skipped message={_quoted(result.why)}/>"
+        case _:
+            inside = f"<error type={_quoted(result.outcome)} message={_quoted(result.why)}/>"
+    return f"{head}{inside}</testcase>"
+
+
+def _quoted(text: str) -> str:
+    return quoteattr(" ".join(_fit(text).split()))
+
+
+def _fit(text: str) -> str:
+    return _UNFIT.sub("\ufffd", text)
+
+
+_ITERATION = re.compile(r"iteration-(\d+)")
+
+
+def write_workspace(evaluation: Evaluation, base: Path) -> Path:
+    """Write ``<skill>-workspace/iteration-N`` below a directory, N one more than there is; gives its path."""
+    place = base / f"{_slug(evaluation.header.skill or evaluation.header.name)}-workspace"
+    known = [
+        int(found[1]) for path in place.glob("iteration-*") if (found := _ITERATION.fullmatch(path.name))
+    ]
+    iteration = place / f"iteration-{max(known, default=0) + 1}"
+    repeated = any(result.repetition > 1 for result in evaluation.results)
+    sides, cases = _sides(evaluation), _slugs(dict.fromkeys(result.case for result in evaluation.results))
+    for result in evaluation.results:
+        run = iteration / f"eval-{cases[result.case]}" / sides[result.configuration]
+        _write_run(run / f"run-{result.repetition}" if repeated else run, result, Path(evaluation.place))
+    _write(iteration / "benchmark.json", _benchmark(evaluation, sides))
+    return iteration
+
+
+def _write_run(place: Path, result: Result, evaluated: Path) -> None:
+    outputs = place / "outputs"
+    outputs.mkdir(parents=True, exist_ok=True)
+    write_atomic(outputs / "answer.md", result.answer.encode("utf-8", "replace"))
+    for name in result.files:
+        # Results may have come from elsewhere: what they name stays below where it belongs.
+        with suppress(PathRefused, FileNotFoundError):
+            kept = contained(evaluated / OUTPUTS, f"{result.key[:16]}/{name}")
+            target = contained(outputs, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(kept, target)
+    if result.outcome in JUDGED:
+        checked = [
+            {"text": check.name, "passed": check.holds == "pass", "evidence": check.detail or "it holds"}
+            for check in _graded(result)
+        ]
+        # Both names are in use, and each viewer reads one of them. A run without a verdict has no grades.
+        grading = {"assertion_results": checked, "expectations": checked, "summary": _counted(result)}
+        _write(place / "grading.json", grading)
+    tokens = result.input_tokens + result.output_tokens
+    _write(place / "timing.json", {"total_tokens": tokens, "duration_ms": round(result.seconds * 1000)})
+
+
+def _benchmark(evaluation: Evaluation, sides: Mapping[str, str]) -> dict[str, Any]:
+    header = evaluation.header
+    runs = [
+        {
+            "eval_id": result.case,
+            "configuration": sides[result.configuration],
+            "run_number": result.repetition,
+            "result": {
+                **_counted(result),
+                "time_seconds": result.seconds,
+                "tokens": result.input_tokens + result.output_tokens,
+                "tool_calls": result.tool_calls,
+                "errors": int(result.outcome in {"error", "timeout", "unusable"}),
+            },
+        }
+        for result in evaluation.results
+    ]
+    summary: dict[str, Any] = {
+        side: _means([run for run in runs if run["configuration"] == side]) for side in sides.values()
+    }
+    if WITH in summary and WITHOUT in summary:
+        keys = ("pass_rate", "time_seconds", "tokens")
+        summary["delta"] = {key: summary[WITH][key]["mean"] - summary[WITHOUT][key]["mean"] for key in keys}
+    metadata = {
+        "skill_name": header.skill or header.name,
+        "timestamp": header.started,
+        "evals_run": [case.id for case in header.cases],
+        "models": [one.model for one in header.configurations],
+    }
+    return {"metadata": metadata, "runs": runs, "run_summary": summary}
+
+
+def _means(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Over the runs that have a verdict: an error is no miss, and cost what it cost before it was one."""
+    found = {}
+    for key in ("pass_rate", "time_seconds", "tokens"):
+        values = [float(run["result"][key]) for run in runs if run["result"]["pass_rate"] is not None]
+        found[key] = {"mean": fmean(values) if values else 0.0, "stddev": pstdev(values) if values else 0.0}
+    return found
+
+
+def _counted(result: Result) -> dict[str, Any]:
+    """How many of its expectations hold; a run without a verdict has no rate."""
+    graded = _graded(result) if result.outcome in JUDGED else []
+    passed = sum(check.holds == "pass" for check in graded)
+    rate = passed / len(graded) if graded else 1.0
+    known = rate if result.outcome in JUDGED else None
+    return {"passed": passed, "failed": len(graded) - passed, "total": len(graded), "pass_rate": known}
+
+
+def _graded(result: Result) -> list[Check]:
+    """What the case expects; what must always hold is counted where it does not."""
+    judged = [check for check in result.checks if check.holds in {"pass", "fail"}]
+    return [check for check in judged if not check.always or check.holds == "fail"]
+
+
+def _sides(evaluation: Evaluation) -> dict[str, str]:
+    """Viewers know two sides; where there is one configuration, it is the one with the skill."""
+    names = [one.name for one in evaluation.header.configurations]
+    return {names[0]: WITH} if len(names) == 1 else _slugs(names)
+
+
+def _slugs(names: Iterable[str]) -> dict[str, str]:
+    """Names of directories, each its own."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        slug, number = _slug(name), 2
+        while slug.casefold() in taken:
+            slug, number = f"{_slug(name)}-{number}", number + 1
+        taken.add(slug.casefold())
+        found[name] = slug
+    return found
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w-]+", "-", text).strip("-")[:80] or "case"
+
+
+def _write(path: Path, document: Any) -> None:
+    write_atomic(path, json.dumps(document, ensure_ascii=False, indent=2).encode())

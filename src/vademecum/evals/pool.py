@@ -1,0 +1,283 @@
+"""Run units in warm processes of this machine, each with a deadline."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from types import FrameType
+from typing import Literal, Protocol
+
+from vademecum.evals.plan import Unit
+from vademecum.evals.results import Result
+from vademecum.evals.trial import CHECK_SECONDS, CHECKING, perform, without_run
+from vademecum.evals.workshop import Stock, Workshop
+from vademecum.models.base import Model
+
+# Seconds that a run has to end by itself after it was told to; then its process is killed.
+GRACE_SECONDS = 5.0
+_LOOK_SECONDS = 0.2
+_PREFIX = "vade-eval-"
+_MAX_SOCKET_DIRECTORY = 60
+
+Said = Result | Literal["ready", "checking"]
+
+
+class Engine(Protocol):
+    """Run units and yield one result for each, in any order; closing the iterator ends what is running."""
+
+    def run(self, units: Iterable[Unit], workshop: Workshop, models: Mapping[str, Model]) -> Iterator[Result]:
+        """Yield results as they come."""
+        ...
+
+
+class Processes:
+    """Run units in a number of processes.
+
+    ``models`` are handed to each process, so they must be picklable. A run that exceeds its time is
+    interrupted as by Ctrl-C; a process that does not end within ``grace`` seconds is killed and replaced.
+    """
+
+    def __init__(
+        self, workers: int, *, grace: float = GRACE_SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._workers = workers
+        self._grace = grace
+        self._clock = clock
+
+    def run(self, units: Iterable[Unit], workshop: Workshop, models: Mapping[str, Model]) -> Iterator[Result]:
+        """Yield results as they come; what runs when the caller stops is interrupted and has no result."""
+        waiting = deque(units)
+        crew = Crew(workshop, models, grace=self._grace, clock=self._clock)
+        try:
+            for _ in range(min(self._workers, len(waiting))):
+                crew.hire()
+            yield from crew.results(waiting)
+        finally:
+            crew.close()
+
+
+class Crew:
+    """The worker processes of one evaluation."""
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        models: Mapping[str, Model],
+        *,
+        grace: float = GRACE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._shared = (workshop, dict(models))
+        self._grace = grace
+        self._clock = clock
+        self._workers: list[Worker] = []
+        self._stopped = threading.Event()
+
+    def hire(self) -> None:
+        """Start one more process."""
+        self._workers.append(Worker(self._shared, self._grace, self._clock))
+
+    def results(self, waiting: deque[Unit]) -> Iterator[Result]:
+        """Give each process its next unit, and yield what comes back."""
+        while not self._stopped.is_set():
+            for worker in self._workers:
+                if waiting and worker.unit is None:
+                    worker.give(waiting.popleft())
+            busy = [worker for worker in self._workers if worker.unit is not None]
+            if not busy:
+                return
+            ready = wait([worker.connection for worker in busy], timeout=_LOOK_SECONDS)
+            for worker in busy:
+                result = worker.heard() if worker.connection in ready else worker.overdue()
+                if not worker.is_alive:
+                    self._replace(worker)
+                if result is not None:
+                    yield result
+
+    def stop(self) -> None:
+        """Make ``results`` end soon; may be called from another thread."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Interrupt what is running, wait until it has tidied up, and end the processes."""
+        for worker in self._workers:
+            worker.dismiss()
+        deadline = time.monotonic() + self._grace
+        for worker in self._workers:
+            worker.end(max(0.0, deadline - time.monotonic()))
+        self._workers.clear()
+
+    def _replace(self, worker: Worker) -> None:
+        worker.end(0.0)
+        self._workers.remove(worker)
+        self.hire()
+
+
+class Worker:
+    """One process as its parent sees it: the unit that it works on, until when, and its directory."""
+
+    def __init__(
+        self, shared: tuple[Workshop, dict[str, Model]], grace: float, clock: Callable[[], float]
+    ) -> None:
+        self._grace = grace
+        self._clock = clock
+        self._place = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        context = _context()
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs, shared, self._place), daemon=False)
+        self._process.start()
+        theirs.close()
+        self.unit: Unit | None = None
+        self.is_alive = True
+        self._deadline = 0.0
+        self._limit = 0.0
+        self._told = False
+
+    def give(self, unit: Unit) -> None:
+        """Start with a unit; its time begins when the process says so."""
+        self.unit = unit
+        self._told = False
+        self._limit = unit.seconds
+        self._deadline = self._clock() + unit.seconds
+        with suppress(BrokenPipeError):  # it ended meanwhile, which is found out when it is listened to
+            self.connection.send(unit)
+
+    def heard(self) -> Result | None:
+        """Take one message: a result, or that the run is over and its checks begin."""
+        assert self.unit is not None
+        try:
+            said: Said = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            return self._lost()
+        if isinstance(said, str):
+            self._told = False
+            if said == CHECKING:
+                self._limit = CHECK_SECONDS + self.unit.configuration.seconds
+            self._deadline = self._clock() + self._limit
+            return None
+        self.unit = None
+        return said
+
+    def overdue(self) -> Result | None:
+        """Interrupt a run whose time is over; return a result if it does not end even then."""
+        late = self._clock() - self._deadline
+        if self.unit is None or late <= 0:
+            return None
+        if self.connection.poll():  # it said something meanwhile
+            return self.heard()
+        if not self._told:
+            self._told = True
+            self._process.terminate()
+        elif late > self._grace:
+            self.is_alive = False
+            return without_run(self.unit, "timeout", seconds=self._limit)
+        return None
+
+    def dismiss(self) -> None:
+        """Tell the process to end, whatever it does."""
+        if self.unit is not None:
+            self._process.terminate()
+        self.connection.close()
+
+    def end(self, seconds: float) -> None:
+        """Wait so long for the end of the process, then kill it; remove what it left behind."""
+        self._process.join(seconds)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process.close()
+        self.connection.close()
+        shutil.rmtree(self._place, ignore_errors=True)
+
+    def _lost(self) -> Result:
+        assert self.unit is not None
+        self._process.join(self._grace)
+        code = self._process.exitcode or 0
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        self.is_alive = False
+        return without_run(self.unit, "error", error=f"Its process ended while it ran ({how}).")
+
+
+def _context() -> ForkServerContext:
+    """Start the process that forks our workers, unless it runs; it has imported this module already.
+
+    Its socket lies in the directory for temporary files, whose path may be too long for a socket.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    directory = tempfile.tempdir
+    if len(tempfile.gettempdir()) > _MAX_SOCKET_DIRECTORY:
+        tempfile.tempdir = "/tmp"  # noqa: S108 - multiprocessing makes a private directory in it
+    try:
+        forkserver.ensure_running()
+    finally:
+        tempfile.tempdir = directory
+    return context
+
+
+def _work(connection: Connection, shared: tuple[Workshop, dict[str, Model]], place: Path) -> None:
+    """Work on units in this process until the parent has no more of them, or is gone."""
+    interruption = _Interruption()
+    signal.signal(signal.SIGTERM, interruption)
+    signal.signal(signal.SIGINT, _ignore)  # Ctrl-C reaches the parent too, which decides what ends
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    stock = Stock(*shared)
+    with _removed(place), suppress(EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+        while True:
+            unit = connection.recv()
+            connection.send("ready")
+            try:
+                interruption.counts = True
+                result = perform(unit, stock, place, on_checks=lambda: connection.send(CHECKING))
+            except KeyboardInterrupt:
+                result = without_run(unit, "timeout", seconds=unit.seconds)
+            finally:
+                interruption.counts = False
+            connection.send(result)
+
+
+@contextmanager
+def _removed(place: Path) -> Iterator[None]:
+    """Remove the directory of this process in the end: if the parent was killed, nobody else would."""
+    try:
+        yield
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+class _Interruption:
+    """Turn the signal to end into what Ctrl-C is, while a unit runs, and into nothing between two."""
+
+    def __init__(self) -> None:
+        self.counts = False
+
+    def __call__(self, _: int, __: FrameType | None) -> None:
+        if self.counts:
+            self.counts = False
+            raise KeyboardInterrupt
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Do nothing; unlike ``SIG_IGN`` this is not inherited by scripts."""
+
+
+def _end_with_parent() -> None:
+    """Interrupt this process when the evaluation that it works for was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE_SECONDS)
+        os._exit(1)

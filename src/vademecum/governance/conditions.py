@@ -1,0 +1,224 @@
+"""Turn a condition's tree into a Python function of the agent's state, the shared state and the parameters.
+
+By default a field counts as true or false as in Python, and a missing field is ``None``. In strict mode only
+booleans and numbers are true or false, and a missing field makes the condition fail, also under ``not``.
+A function raises one of ``FAILURES`` if its condition has no value; such a condition does not hold.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, assert_never
+
+from vademecum.governance import grammar as g
+
+State = Mapping[str, Any]
+# Takes the agent's own state, the shared state and the intent's parameters.
+Function = Callable[[State, State, State], Any]
+
+FAILURES = (KeyError, TypeError, ValueError, ArithmeticError)
+ROOTS = {"world": 1, "params": 2}
+
+_COMPARE: dict[g.Comparator, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": lambda item, items: _inside(item, items),  # noqa: PLW0108 - defined below
+    "not in": lambda item, items: not _inside(item, items),
+}
+_COMPUTE: dict[g.Sign, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "%": operator.mod,
+}
+
+
+class NotThere(KeyError):
+    """A path leads to nothing."""
+
+    def __init__(self, path: g.Path) -> None:
+        super().__init__(str(path))
+        self.path = path
+
+
+def test_of(tree: g.Tree, *, strict: bool) -> Function:
+    """Return a function whose result is true exactly if the condition holds.
+
+    >>> test_of(g.parse("budget - 20 >= 100"), strict=False)({"budget": 150}, {}, {})
+    True
+    >>> bool(test_of(g.parse("not flooded"), strict=False)({}, {}, {}))
+    True
+    """
+    match tree:
+        case g.Not(value=value) if _is_field(value) and not strict:
+            name = str(value)
+            return lambda s, w, p: not s.get(name)  # noqa: ARG005 - without another call
+        case g.Not(value=value):
+            inner = test_of(value, strict=strict)
+            return lambda s, w, p: not inner(s, w, p)
+        case g.Both(left=left, right=right):
+            one, other = test_of(left, strict=strict), test_of(right, strict=strict)
+            return lambda s, w, p: one(s, w, p) and other(s, w, p)
+        case g.Either(left=left, right=right):
+            one, other = test_of(left, strict=strict), test_of(right, strict=strict)
+            return lambda s, w, p: one(s, w, p) or other(s, w, p)
+        case g.Compare() | g.Has():
+            return value_of(tree, strict=strict)
+        case g.Constant() | g.Path() | g.Items() | g.Compute():
+            found = value_of(tree, strict=strict)
+            return found if not strict else lambda s, w, p: _number(found(s, w, p)) != 0
+        case _:
+            assert_never(tree)
+
+
+def value_of(tree: g.Tree, *, strict: bool) -> Function:
+    """Return a function whose result is the tree's value."""
+    match tree:
+        case g.Constant(value=value):
+            return lambda s, w, p: value  # noqa: ARG005 - one signature for all
+        case g.Path():
+            return _path(tree, strict=strict)
+        case g.Has(path=path):
+            return _has(path, strict=strict)
+        case g.Items(values=values):
+            items = [value_of(each, strict=strict) for each in values]
+            return lambda s, w, p: [item(s, w, p) for item in items]
+        case g.Compare():
+            return _compare(tree, strict=strict)
+        case g.Compute():
+            return _compute(tree, strict=strict)
+        case g.Not() | g.Both() | g.Either():
+            test = test_of(tree, strict=strict)
+            return lambda s, w, p: bool(test(s, w, p))
+        case _:
+            assert_never(tree)
+
+
+def rooted(path: g.Path) -> tuple[int, tuple[str, ...]]:
+    """Return which of the three mappings a path begins in, and the parts from there."""
+    root = ROOTS.get(path.parts[0], 0) if len(path.parts) > 1 else 0
+    return root, path.parts[1:] if root else path.parts
+
+
+def _is_field(tree: g.Tree) -> bool:
+    """Return whether a tree is a single field of the agent's own."""
+    return isinstance(tree, g.Path) and len(tree.parts) == 1
+
+
+def _path(path: g.Path, *, strict: bool) -> Function:
+    root, parts = rooted(path)
+    if len(parts) == 1 and root < 2 and not strict:
+        (name,) = parts
+        return (lambda s, w, p: s.get(name)) if root == 0 else (lambda s, w, p: w.get(name))  # noqa: ARG005
+
+    def value_at(*facts: State) -> Any:
+        value: Any = facts[root]
+        for part in parts:
+            try:
+                value = value[part]
+            except (KeyError, TypeError):  # TypeError: the value before it is not a mapping
+                if strict:
+                    raise NotThere(path) from None
+                return None
+        return value
+
+    if len(parts) > 1 or root:
+        return value_at
+    return _own(path)
+
+
+def _own(path: g.Path) -> Function:
+    """Return the function of a single field of the agent's own, in strict mode."""
+    (name,) = path.parts
+
+    def field(s: State, w: State, p: State) -> Any:  # noqa: ARG001 - one signature for all
+        try:
+            return s[name]
+        except KeyError:
+            raise NotThere(path) from None
+
+    return field
+
+
+def _has(path: g.Path, *, strict: bool) -> Function:
+    value_at = _path(path, strict=True)
+
+    def has(*facts: State) -> bool:
+        try:
+            return value_at(*facts) is not None or strict
+        except FAILURES:
+            return False
+
+    return has
+
+
+def _compare(tree: g.Compare, *, strict: bool) -> Function:
+    compare, left = _COMPARE[tree.by], value_of(tree.left, strict=strict)
+    if isinstance(tree.right, g.Constant):
+        constant = tree.right.value
+        if _is_field(tree.left) and not strict:
+            name = str(tree.left)
+            return lambda s, w, p: compare(s.get(name), constant)  # noqa: ARG005 - without another call
+        return lambda s, w, p: compare(left(s, w, p), constant)
+    right = value_of(tree.right, strict=strict)
+    return lambda s, w, p: compare(left(s, w, p), right(s, w, p))
+
+
+def _inside(item: Any, items: Any) -> bool:
+    # Python finds the very same object in a list, also NaN, which is not equal to itself.
+    return item in items and bool(item == item)  # noqa: PLR0124
+
+
+def _compute(tree: g.Compute, *, strict: bool) -> Function:
+    compute = _COMPUTE[tree.by]
+    left, right = value_of(tree.left, strict=strict), value_of(tree.right, strict=strict)
+    return lambda s, w, p: compute(_number(left(s, w, p)), _number(right(s, w, p)))
+
+
+def number_of(tree: g.Tree) -> Function:
+    """Return a function with the tree's value in strict mode, which must be a number: a cost."""
+    value = value_of(tree, strict=True)
+    return lambda s, w, p: _number(value(s, w, p))
+
+
+def _number(value: Any) -> Any:
+    """Return a number or a boolean as it is; a text is not multiplied, and is neither true nor false."""
+    if isinstance(value, int | float):
+        return value
+    raise TypeError("not a number")
+
+
+def reads_parameters(tree: g.Tree) -> bool:
+    """Return whether a tree depends on what the intent says."""
+    return any(rooted(path)[0] == ROOTS["params"] for path in g.paths_of(tree))
+
+
+def strict_differs(tree: g.Tree) -> bool:
+    """Return whether strict mode could decide a condition differently; in doubt it could.
+
+    >>> [strict_differs(g.parse(text)) for text in ("age > 3", "insured", "not insured", "kind != 'farm'")]
+    [False, True, True, True]
+    """
+    match tree:
+        case g.Path() | g.Has() | g.Items():
+            return True
+        case g.Constant(value=value):
+            return isinstance(value, str)
+        case g.Not(value=value):
+            return strict_differs(value)
+        case g.Both() | g.Either():
+            return strict_differs(tree.left) or strict_differs(tree.right)
+        case g.Compare(by="==" | "!=" | "in" | "not in") if g.paths_of(tree):
+            return True
+        case g.Compare() | g.Compute():
+            # A missing operand denies in both modes; a condition inside of one is looked at.
+            operands = (tree.left, tree.right)
+            return any(strict_differs(each) for each in operands if not isinstance(each, g.Path | g.Constant))
+        case _:
+            assert_never(tree)

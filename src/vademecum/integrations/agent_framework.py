@@ -1,0 +1,87 @@
+"""Microsoft Agent Framework: skills as its own skills, which it loads, reads and runs after its approvals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vademecum.integrations.extras import missing
+
+try:
+    from agent_framework import Skill as FrameworkSkill
+    from agent_framework import SkillFrontmatter, SkillResource, SkillScript, SkillsProvider
+except ImportError as error:
+    raise missing("agent-framework", error) from error
+
+from vademecum.integrations.toolkit import Toolkit, in_thread
+from vademecum.policy.approval import Consent
+from vademecum.session.base import Result
+from vademecum.skill.names import is_plain
+from vademecum.skill.skill import Skill
+
+
+def skills_provider(kit: Toolkit | None = None) -> SkillsProvider:
+    """Return a provider for ``Agent(client, context_providers=[skills_provider()])``.
+
+    The framework asks for approval before every script. If the toolkit has an approver, it is asked as well.
+    Skills and files that a rule asks about are refused. Names must be ASCII here, so others are left out.
+    """
+    kit = kit or Toolkit(client="agent-framework")
+    skills = [_KitSkill(kit, skill) for skill in kit.skills if is_plain(skill.name)]
+    return SkillsProvider(skills, disable_load_skill_approval=True, disable_read_skill_resource_approval=True)
+
+
+class _KitSkill(FrameworkSkill):
+    def __init__(self, kit: Toolkit, skill: Skill) -> None:
+        self._kit = kit
+        self._frontmatter = SkillFrontmatter(name=skill.name, description=skill.description)
+
+    @property
+    def frontmatter(self) -> SkillFrontmatter:
+        return self._frontmatter
+
+    async def get_content(self) -> str:
+        return _text(await self._kit.call_async("skill", {"name": self.frontmatter.name}))
+
+    async def get_resource(self, name: str) -> SkillResource:
+        return _KitResource(self._kit, self.frontmatter.name, name)
+
+    async def get_script(self, name: str) -> SkillScript:
+        return _KitScript(self._kit, self.frontmatter.name, name)
+
+
+class _KitResource(SkillResource):
+    def __init__(self, kit: Toolkit, skill: str, name: str) -> None:
+        super().__init__(name=name)
+        self._kit = kit
+        self._skill = skill
+
+    async def read(self, **_: Any) -> str:
+        arguments = {"skill": self._skill, "relative_path": self.name}
+        return _text(await self._kit.call_async("load_skill_asset", arguments))
+
+
+class _KitScript(SkillScript):
+    def __init__(self, kit: Toolkit, skill: str, name: str) -> None:
+        super().__init__(name=name)
+        self._kit = kit
+        self._skill = skill
+
+    async def run(self, skill: FrameworkSkill, args: Any = None, **_: Any) -> str:  # noqa: ARG002
+        """Run it in the sandbox; the framework has got its approval by now."""
+        words = args if isinstance(args, list) else _options(args or {})
+        arguments = {"skill": self._skill, "relative_path": self.name, "args": [str(word) for word in words]}
+        approver = None if self._kit.has_approver else Consent()
+
+        def call(**more: Any) -> Result:
+            return self._kit.call("run_script", arguments, approver=approver, **more)
+
+        return _text(await in_thread(call))
+
+
+def _options(named: dict[str, Any]) -> list[str]:
+    """Return named arguments as options of a command line."""
+    return [word for name, value in named.items() for word in (f"--{name}", str(value))]
+
+
+def _text(result: Result) -> str:
+    return result.text if result.ok else f"Error: {result.text}"

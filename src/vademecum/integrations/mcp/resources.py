@@ -1,0 +1,247 @@
+"""Skills as resources, and as entries with digests for the protocol's extension for skills."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import mimetypes
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from vademecum.errors import LoadRefused, SkillNotFound, VademecumError
+from vademecum.integrations.mcp.clients import Client, Clients
+from vademecum.session.publishing import Publications, PublishedSkill
+from vademecum.skill.skill import MANIFEST, Skill
+
+SETTINGS = {"directoryRead": True}
+PAGE = 200
+MAX_COMPLETIONS = 100
+DIRECTORY = "inode/directory"
+RESOURCE_NOT_FOUND = -32002  # until 2025-11-25; later it is a wrong parameter
+# Rules and files can change at any time, and the rules are those of one client.
+FRESHNESS = {"ttlMs": 0, "cacheScope": "private"}
+
+_URI = re.compile(r"skill://([^/]+)(?:/(.+))?")
+
+logger = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
+
+
+class SkillUriParams(types.RequestParams):
+    """The parameters of ``skills/get``."""
+
+    uri: str
+
+
+class DirectoryParams(SkillUriParams):
+    """The parameters of ``resources/directory/read``."""
+
+    cursor: str | None = None
+
+
+class SkillResources:
+    """Answers the requests about resources and skills, with what the rules let each client read."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._publications = Publications()
+        self._lock = threading.Lock()
+        self._unlisted: set[str] = set()
+
+    def list_resources(
+        self, client: Client, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """Return the documents of the skills, a page at a time."""
+        with self._clients.session(client) as session:
+            page, rest = page_of(session.view.offered.skills, params)
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(
+                    uri=_uri(skill.name, MANIFEST),
+                    name=skill.name,
+                    description=skill.description,
+                    mime_type="text/markdown",
+                )
+                for skill in page
+            ],
+            next_cursor=rest,
+        )
+
+    def read(self, client: Client, uri: str) -> types.ReadResourceResult:
+        """Return one file of a skill, byte by byte: as text if it is text."""
+        name, path = _parts(uri)
+        if not path:
+            raise SkillNotFound(f"{uri[:200]!r} is not skill://NAME/PATH.")
+
+        def read() -> bytes:
+            with self._clients.session(client) as session:
+                return session.read_bytes(name, path)
+
+        data = self._again(read)
+        kind = _media_type(path)
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            blob = base64.b64encode(data).decode()
+            return types.ReadResourceResult(
+                contents=[types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)]
+            )
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=uri, mime_type=kind, text=text)]
+        )
+
+    def completions(self, client: Client, begun: str) -> types.CompleteResult:
+        """Return the names of skills that begin as what was typed, for the resource template."""
+        with self._clients.session(client) as session:
+            names = [skill.name for skill in session.view.offered if skill.name.startswith(begun)]
+        shown = names[:MAX_COMPLETIONS]
+        found = types.Completion(values=shown, total=len(names), has_more=len(names) > len(shown))
+        return types.CompleteResult(completion=found)
+
+    def list_skills(self, client: Client, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
+        """Return a page of entries: each with its frontmatter and the digests of all its files.
+
+        A skill that does not fit the extension is left out, which the server says once.
+        """
+        entries: list[dict[str, Any]] = []
+        with self._clients.session(client) as session:
+            offered = session.view.offered.skills
+            for skill in _behind(offered, params):
+                if len(entries) == PAGE:
+                    return {
+                        "skills": entries,
+                        "nextCursor": _cursor(entries[-1]["frontmatter"]["name"]),
+                        **FRESHNESS,
+                    }
+                try:
+                    entries.append(_entry(session.publish(skill, self._publications)))
+                except LoadRefused as error:
+                    self._say_once(skill, error)
+        return {"skills": entries, **FRESHNESS}
+
+    def get_skill(self, client: Client, uri: str) -> dict[str, Any]:
+        """Return the entry of one skill."""
+        name, path = _parts(uri)
+        if path != MANIFEST or uri != _uri(name, MANIFEST):
+            raise SkillNotFound(f"{uri[:200]!r} is not the address of a skill.")
+        return {"skill": _entry(self._published(client, name)), **FRESHNESS}
+
+    def read_directory(self, client: Client, uri: str, cursor: str | None) -> dict[str, Any]:
+        """Return the direct children of a directory of a skill, all on one page."""
+        if cursor is not None:
+            raise wrong_cursor(cursor)
+        name, path = _parts(uri)
+        skill = self._published(client, name)
+        below = f"{path}/" if path else ""
+        children: dict[str, dict[str, Any]] = {}
+        for file in skill.files:
+            if not file.path.startswith(below):
+                continue
+            child, slash, _ = file.path.removeprefix(below).partition("/")
+            about = {"mimeType": DIRECTORY} if slash else {"mimeType": _media_type(child), "size": file.size}
+            children[child] = {"uri": _uri(name, f"{below}{child}"), "name": child, **about}
+        if not children:
+            raise SkillNotFound(f"{uri[:200]!r} is not a directory of a skill.")
+        return {"resources": list(children.values()), **FRESHNESS}
+
+    def _published(self, client: Client, name: str) -> PublishedSkill:
+        def publish() -> PublishedSkill:
+            with self._clients.session(client) as session:
+                skill = session.find(name)
+                if skill.name != name:  # found by another spelling, which is not its address
+                    raise SkillNotFound(f"No skill is called {name!r}.")
+                return session.publish(skill, self._publications)
+
+        return self._again(publish)
+
+    def _again(self, work: Callable[[], Found]) -> Found:
+        """Do it; for a skill that is not found, look at the skills again: it may have come meanwhile."""
+        try:
+            return work()
+        except SkillNotFound:
+            if not self._clients.look_if_old():
+                raise
+        return work()
+
+    def _say_once(self, skill: Skill, error: LoadRefused) -> None:
+        with self._lock:
+            known = skill.location in self._unlisted
+            self._unlisted.add(skill.location)
+        if not known:
+            logger.warning("%s It is not in skills/list; tools and prompts offer it.", error)
+
+
+def page_of(
+    skills: Sequence[Skill], params: types.PaginatedRequestParams | None
+) -> tuple[Sequence[Skill], str | None]:
+    """Return the skills behind the cursor and the cursor of the next page, if there is one."""
+    behind = list(_behind(skills, params))
+    page = behind[:PAGE]
+    return page, _cursor(page[-1].name) if len(behind) > PAGE else None
+
+
+def not_found(uri: str, error: VademecumError, *, modern: bool) -> MCPError:
+    """Return the error for a resource that does not exist, or must look as if it did not."""
+    code = types.INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
+    return MCPError(code, str(error), {"uri": uri[:2000], "code": error.code})
+
+
+def _behind(skills: Iterable[Skill], params: types.PaginatedRequestParams | None) -> Iterable[Skill]:
+    cursor = None if params is None else params.cursor
+    if cursor is None:
+        return skills
+    name = cursor[_CHECKED:]
+    if cursor != _cursor(name):
+        raise wrong_cursor(cursor)
+    return (skill for skill in skills if skill.name > name)
+
+
+_CHECKED = 8
+
+
+def _cursor(name: str) -> str:
+    """Return the cursor behind a name. It begins with a checksum, so that any other text is refused."""
+    return hashlib.sha256(f"skills {name}".encode("utf-8", "replace")).hexdigest()[:_CHECKED] + name
+
+
+def wrong_cursor(cursor: str) -> MCPError:
+    """Return the error for a cursor that this server did not give."""
+    text = f"The cursor {cursor[:80]!r} is not from this server: begin without one."
+    return MCPError(types.INVALID_PARAMS, text)
+
+
+def _entry(skill: PublishedSkill) -> dict[str, Any]:
+    return {
+        "uri": _uri(skill.name, MANIFEST),
+        "frontmatter": skill.frontmatter,
+        "resources": [
+            {"uri": _uri(skill.name, file.path), "digest": file.digest, "size": file.size}
+            for file in skill.files
+        ],
+    }
+
+
+def _parts(uri: str) -> tuple[str, str]:
+    """Return the name and the path of a skill's address."""
+    found = _URI.fullmatch(uri)
+    if found is None:
+        raise SkillNotFound(f"{uri[:200]!r} is not skill://NAME/PATH.")
+    return unquote(found[1]), unquote(found[2] or "")
+
+
+def _uri(name: str, path: str) -> str:
+    return f"skill://{quote(name, safe='')}/{quote(path)}"
+
+
+def _media_type(path: str) -> str:
+    if path.endswith(".md"):
+        return "text/markdown"
+    return mimetypes.guess_type(path)[0] or "text/plain"

@@ -1,0 +1,269 @@
+"""MCP servers as sources of skills: what the user added, what each server announced, and its files."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import ipaddress
+import os
+import re
+import shlex
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from vademecum.context import Context
+from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused, PathRefused
+from vademecum.files import read_own, write_atomic
+from vademecum.integrations.mcp.wire import (
+    ANSWER_SECONDS,
+    HttpTransport,
+    ProcessTransport,
+    ServerConnection,
+    SourceFailed,
+)
+from vademecum.paths import check_relative
+from vademecum.registry.base import ProvidedFile, ProvidedSkill
+from vademecum.registry.provided import fetch
+from vademecum.registry.roots import Root, Source
+from vademecum.secrets import SecretStore
+from vademecum.session.publishing import MAX_BYTES, MAX_FILES
+from vademecum.skill.names import is_plain
+from vademecum.skill.skill import MANIFEST, Problem
+
+MAX_PAGES = 200
+MAX_SKILLS = 20_000
+MAX_LISTING_BYTES = 256 * 1024 * 1024
+TOKEN = "MCP_TOKEN"  # noqa: S105 - the name of a secret
+
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+class _Listing(msgspec.Struct, frozen=True):
+    """What is kept of a source."""
+
+    address: str
+    listed: float = 0.0
+    skills: tuple[ProvidedSkill, ...] = ()
+    left_out: tuple[Problem, ...] = ()
+
+
+class McpSource:
+    """One server that the user added under a name of theirs."""
+
+    def __init__(self, name: str, context: Context, *, seconds: float = ANSWER_SECONDS) -> None:
+        """Take the server of that name; ``seconds`` is how long each of its answers may take."""
+        self.name = name
+        self._seconds = seconds
+        self._context = context
+        self._file = _directory(context) / f"{name}.json"
+        cache = context.cache_directory() or context.home / ".cache" / "vademecum"
+        # The origin is as open as the names that users give.
+        self.root = Root(cache / "sources" / name, cast("Source", f"mcp:{name}"), priority=-1, explicit=False)
+
+    def add(self, address: str, *, token: str = "") -> None:
+        """Keep the address, a command or a URL, after asking the server for its skills."""
+        if not is_plain(self.name):
+            raise ConfigError(f"{self.name!r} is not a name for a source: use a-z, 0-9 and hyphens.")
+        _check_address(address)
+        if token:
+            SecretStore(self._context).set(TOKEN, token, skill=f"mcp:{self.name}")
+        self._write(self._announced(address))
+
+    def refresh(self) -> None:
+        """Ask the server for its skills again."""
+        self._write(self._announced(self._kept().address))
+
+    def remove(self) -> None:
+        """Forget the source and its token."""
+        self._kept()
+        self._file.unlink()
+        store = SecretStore(self._context)
+        for secret in store.list():
+            if secret.skill == f"mcp:{self.name}":
+                store.remove(secret)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the source as the commands print it."""
+        kept = self._kept()
+        return {
+            "name": self.name,
+            "mcp": kept.address,
+            "listed": kept.listed,
+            "skills": [skill.name for skill in kept.skills],
+            "left_out": [problem.message for problem in kept.left_out],
+        }
+
+    def listing(self) -> tuple[tuple[ProvidedSkill, ...], tuple[Problem, ...], os.stat_result]:
+        """Return what the server announced when it was last asked."""
+        kept = self._kept()
+        return kept.skills, kept.left_out, os.stat(self._file)
+
+    def read(self, skill: ProvidedSkill) -> Iterator[tuple[ProvidedFile, bytes]]:
+        """Ask the server for the files of a skill, one after the other."""
+        with self._connected(self._kept().address) as server:
+            for file in skill.files:
+                yield file, _content(server.request("resources/read", {"uri": file.uri}), file.uri)
+
+    def _announced(self, address: str) -> _Listing:
+        entries: list[object] = []
+        cursors: set[str] = set()
+        with self._connected(address) as server:
+            params: dict[str, Any] = {}
+            while True:
+                page = server.request("skills/list", params)
+                found = page.get("skills")
+                if not isinstance(found, list):
+                    raise SourceFailed(f"The answer of {self.name} to skills/list has no list of skills.")
+                entries += found
+                cursor = page.get("nextCursor")
+                if cursor is None:
+                    break
+                if cursor in cursors or len(cursors) >= MAX_PAGES or len(entries) > MAX_SKILLS:
+                    raise SourceFailed(f"The list of {self.name} does not end: nothing of it is used.")
+                cursors.add(str(cursor))
+                params = {"cursor": cursor}
+        skills, left_out = _checked(entries)
+        return _Listing(address, time.time(), tuple(skills), tuple(left_out))
+
+    def _connected(self, address: str) -> ServerConnection:
+        if "://" in address:
+            token = SecretStore(self._context).get(TOKEN, skill=f"mcp:{self.name}") or ""
+            return ServerConnection(HttpTransport(address, token=token), seconds=self._seconds)
+        return ServerConnection(
+            ProcessTransport(shlex.split(address), self._context.env), seconds=self._seconds
+        )
+
+    def _kept(self) -> _Listing:
+        try:
+            return msgspec.json.decode(read_own(self._file, cap=MAX_LISTING_BYTES), type=_Listing)
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"There is no source {self.name!r}: vade source list shows them.", code="no-source"
+            ) from error
+        except (OSError, FileRefused, msgspec.MsgspecError) as error:
+            text = f"{self._file} cannot be read ({error}): remove it and add the source again."
+            raise ConfigError(text) from error
+
+    def _write(self, listing: _Listing) -> None:
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(self._file, msgspec.json.encode(listing), mode=0o600)
+
+
+def sources(context: Context) -> list[McpSource]:
+    """Return the servers that the user added, by name."""
+    with contextlib.suppress(OSError):
+        names = sorted(file.stem for file in _directory(context).glob("*.json"))
+        return [McpSource(name, context) for name in names if is_plain(name)]
+    return []
+
+
+def fetch_from_source(context: Context, name: str, aside: Path) -> str:
+    """Put the skill ``SERVER/NAME`` below ``aside``, each file verified; return the digest of its files."""
+    server, _, wanted = name.partition("/")
+    source = McpSource(server, context)
+    skills, _, _ = source.listing()
+    found = next((skill for skill in skills if skill.name == wanted), None)
+    if found is None:
+        known = ", ".join(f"mcp:{server}/{skill.name}" for skill in skills[:20]) or "it has none"
+        raise PackRefused(f"The source {server!r} has no skill {wanted!r}: {known}.", code="missing")
+    fetch(source, found, aside / found.name)
+    return f"sha256:{found.digest}"
+
+
+def _directory(context: Context) -> Path:
+    return context.home / ".agent" / "sources"
+
+
+def _check_address(address: str) -> None:
+    if "://" not in address:
+        try:
+            words = shlex.split(address)
+        except ValueError as error:
+            raise ConfigError(f"{address!r} is not a command ({error}).") from error
+        if not words:
+            raise ConfigError("Name the command that starts the server, or its address.")
+        return
+    parts = urlsplit(address)
+    if parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname or "")):
+        return
+    raise ConfigError(f"{address!r} is not encrypted: use https.")
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def _checked(entries: list[object]) -> tuple[list[ProvidedSkill], list[Problem]]:
+    """Return the entries that can be used, and why others cannot."""
+    skills: list[ProvidedSkill] = []
+    problems: list[Problem] = []
+    for entry in entries:
+        try:
+            skills.append(_skill(entry))
+        except (IntegrityFailed, PathRefused) as error:
+            problems.append(Problem("source-entry", "error", str(error)))
+    count = Counter(skill.name for skill in skills)
+    for name in (name for name, times in count.items() if times > 1):
+        text = f"The source has several skills called {name!r}: none of them is used."
+        problems.append(Problem("source-entry", "error", text))
+    return [skill for skill in skills if count[skill.name] == 1], problems
+
+
+def _skill(entry: object) -> ProvidedSkill:
+    found = entry if isinstance(entry, dict) else {}
+    uri, fields, files = found.get("uri"), found.get("frontmatter"), found.get("resources")
+    name = fields.get("name") if isinstance(fields, dict) else None
+    if not isinstance(uri, str) or not isinstance(fields, dict) or not isinstance(name, str):
+        raise _wrong(uri, "is not an entry with a uri and frontmatter")
+    if not is_plain(name) or not uri.endswith(f"/{name}/{MANIFEST}"):
+        raise _wrong(uri, f"does not end in the name {name[:80]!r}, or that is not a plain name")
+    if not isinstance(files, list):
+        raise _wrong(uri, "does not announce its files with digests")
+    listed = tuple(_file(uri, each) for each in files)
+    paths = {file.path for file in listed}
+    if MANIFEST not in paths or len({path.casefold() for path in paths}) != len(listed):
+        raise _wrong(uri, "does not announce SKILL.md, or a file twice")
+    if len(listed) > MAX_FILES or sum(file.size for file in listed) > MAX_BYTES:
+        raise _wrong(uri, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
+    return ProvidedSkill(uri, fields, listed)
+
+
+def _file(skill: str, entry: object) -> ProvidedFile:
+    found = entry if isinstance(entry, dict) else {}
+    uri, size = found.get("uri"), found.get("size")
+    digest = _DIGEST.fullmatch(str(found.get("digest")))
+    base = skill.removesuffix(MANIFEST)
+    if not isinstance(uri, str) or not uri.startswith(base) or len(uri) == len(base):
+        raise _wrong(skill, f"announces a file outside its directory ({str(uri)[:200]!r})")
+    if digest is None or not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise _wrong(skill, f"announces {uri[:200]!r} without a digest and a size")
+    path = unquote(uri.removeprefix(base), errors="replace")
+    check_relative(base, path)
+    steps = path.split("/")
+    if any(step in {"", ".", "__pycache__", ".git"} or step.endswith(".pyc") for step in steps):
+        raise _wrong(skill, f"announces {uri[:200]!r}, which is not a file of a skill")
+    return ProvidedFile(uri, path, digest[1], size)
+
+
+def _wrong(uri: object, reason: str) -> IntegrityFailed:
+    return IntegrityFailed(f"{str(uri)[:200]!r} {reason}.", code="source-entry")
+
+
+def _content(result: dict[str, Any], uri: str) -> bytes:
+    contents = result.get("contents")
+    found = contents[0] if isinstance(contents, list) and len(contents) == 1 else None
+    if isinstance(found, dict) and found.get("uri") == uri:
+        if isinstance(text := found.get("text"), str):
+            return text.encode("utf-8", "surrogatepass")
+        with contextlib.suppress(KeyError, binascii.Error, TypeError, ValueError):
+            return base64.b64decode(found["blob"], validate=True)
+    raise SourceFailed(f"The answer to resources/read is not {uri[:200]!r}.")

@@ -1,0 +1,216 @@
+"""The default model: rules, no network, no key. It reads the same messages as any other, and says what it is.
+
+It takes the skill that search ranks first if search says that it fits, loads it, runs its
+entry script with the files that the request names, and reports the result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vademecum.models import sections
+from vademecum.models.base import Message, OnText, Reply
+from vademecum.skill.words import UNSPACED
+
+MAX_QUOTED_CHARS = 6000
+
+_FILES = re.compile(r"^files it names: (\[.*\])$", re.MULTILINE)
+_ABSENT = re.compile(r"^files it names that are not here: (\[.*\])$", re.MULTILINE)
+_FITS = re.compile(r"^the first one fits: yes\b", re.MULTILINE)
+_RANKED = re.compile(r"^ranked first by search: (.*)$", re.MULTILINE)
+_LOADED = re.compile(r"^skill (\S+) \(source (\S+)\)(?:, entry (\S+))?$", re.MULTILINE)
+_OBSERVED = re.compile(r"^\[\d+\] (\w+)(?: (.*?))?: (\S+)$", re.MULTILINE)
+
+
+class _Phrases(NamedTuple):
+    """The sentences of one language."""
+
+    none: str
+    absent: str
+    no_entry: str
+    ran: str
+    failed: str
+    plan: tuple[str, str, str]
+
+
+_ENGLISH = _Phrases(
+    none="No skill here fits this request: {request}\nI am the offline model: a few rules, not a language "
+    "model, so I cannot do it myself. `vade search` looks for skills, and --model sets a language model.",
+    absent="There is no {files} here that a skill could read: name a file of this project.",
+    no_entry="The skill {skill!r} fits, but it names no entry script (metadata: entry: scripts/x.py), and I "
+    "am the offline model: a few rules, not a language model. I cannot follow its instructions, which "
+    "are:\n\n{text}",
+    ran="I ran {script} of the skill {skill!r} (offline model: by rules, not a language model).\n\n{text}",
+    failed="I could not finish this with the skill {skill!r}:\n\n{text}",
+    plan=("Choose the skill that fits", "Run its script", "Report what came of it"),
+)
+_CHINESE = _Phrases(
+    none="这里没有适合该请求的技能：{request}\n我是离线模型，只有几条规则，不是语言模型，自己做不了。"
+    "可以用 `vade search` 找技能，或用 --model 指定语言模型。",
+    absent="这里没有技能可读的 {files}：请写出本项目里的文件。",
+    no_entry="技能 {skill!r} 适合，但它没有写明入口脚本（metadata: entry: scripts/x.py）；我是离线模型，"
+    "只有几条规则，不是语言模型，无法照着说明去做。说明如下：\n\n{text}",
+    ran="已运行技能 {skill!r} 的 {script}（离线模型：只按规则，不是语言模型）。\n\n{text}",
+    failed="用技能 {skill!r} 没能完成：\n\n{text}",
+    plan=("选出适合的技能", "运行它的脚本", "报告结果"),
+)
+
+
+class Offline:
+    """Decides by rules, from what the conversation says since the last request."""
+
+    name = "offline"
+    needs_ranking = True
+
+    def reply(
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, Any],  # noqa: ARG002 - it knows the protocol
+        on_text: OnText | None = None,
+    ) -> Reply:
+        """Read the conversation and take the next step."""
+        text = json.dumps(_turn(messages), ensure_ascii=False)
+        if on_text is not None:
+            on_text(text)
+        return Reply(text)
+
+
+def _turn(messages: Sequence[Message]) -> dict[str, Any]:
+    told = [message.content for message in messages if message.role == "user"]
+    start = max(n for n, text in enumerate(told) if text.startswith("=== request ==="))
+    prompt = sections.read(told[start])
+    request, about = prompt.get("request", ""), prompt.get("about", "")
+    said = _CHINESE if UNSPACED.search(_FILES.sub("", request)) else _ENGLISH
+    since = [prompt.get("loaded skills", ""), *told[start + 1 :]]
+    own = "\n".join(map(_own_words, since))
+    loaded, observed = _LOADED.findall(own), _OBSERVED.findall("\n".join(map(_own_words, since[1:])))
+    if observed and observed[-1][2] != "ok":
+        skill = loaded[-1][0] if loaded else "?"
+        return _final(said.failed.format(skill=skill, text=_last_words(since[-1])), complete=False)
+    if not loaded:
+        chosen = _fitting(about) or _same_as_before(told[:start], request)
+        if chosen is None:
+            return _final(said.none.format(request=_first_line(request)), complete=False)
+        return _select(chosen, request, said.plan)
+    skill, source, entry = loaded[-1]
+    if not entry:
+        text = said.no_entry.format(skill=skill, text=_quoted(_body_in(since)))
+        return _final(text, complete=False)
+    if not any(what == "run_script" for what, _, _ in observed):
+        absent = _listed(_ABSENT, request)
+        if absent:
+            return _final(said.absent.format(files=", ".join(map(repr, absent))), complete=False)
+        plan = _progress(request, said.plan, done=1, planned=bool(observed))
+        return _run(skill, source, entry, _listed(_FILES, request)) | plan
+    came = _last_words(since[-1])
+    # A script that only complained has not done what was asked; one that printed something may well have.
+    complete = "It printed:" in came or " exit code 0 " in came.partition("\n")[0]
+    answer = _final(said.ran.format(skill=skill, script=entry, text=came), complete=complete)
+    return answer | _progress(request, said.plan, done=3, planned=True)
+
+
+def _same_as_before(told: Sequence[str], request: str) -> str | None:
+    """Return the skill that ran last in this conversation, if the request names files."""
+    loaded = _LOADED.findall("\n".join(map(_own_words, told)))
+    return loaded[-1][0] if loaded and _listed(_FILES, request) else None
+
+
+def _body_in(since: Sequence[str]) -> str:
+    """Return the text with the instructions that were loaded last."""
+    return next(text for text in reversed(since) if _LOADED.search(_own_words(text)))
+
+
+def _own_words(text: str) -> str:
+    """Return a text without what came from outside: only our own lines say what happened."""
+    lines, outside = [], True
+    for line in text.splitlines():
+        if outside and line.startswith("<untrusted "):
+            outside = False
+        elif line == "</untrusted>":
+            outside = True
+        elif outside:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _fitting(about: str) -> str | None:
+    """Return the skill that search ranks first, if search says that it fits."""
+    ranked = _RANKED.search(about)
+    return ranked[1].split(", ")[0] if ranked and _FITS.search(about) else None
+
+
+def _listed(pattern: re.Pattern[str], request: str) -> list[str]:
+    """Return the names in the last line of that kind; earlier ones may be the request's own words."""
+    lines = pattern.findall(request)
+    try:
+        found = json.loads(lines[-1]) if lines else []
+    except ValueError:
+        return []
+    return [name for name in found if isinstance(name, str)]
+
+
+def _select(name: str, request: str, titles: Sequence[str]) -> dict[str, Any]:
+    payload = {
+        "skills": [{"name": name}],
+        "reason": "search ranks it first and says that it fits",
+    }
+    return {
+        "action": {"type": "select_skills", "payload": payload},
+        "plan_update": _plan(request, titles, done=0),
+    }
+
+
+def _plan(request: str, titles: Sequence[str], *, done: int) -> dict[str, Any]:
+    steps = [
+        {"id": f"s{n}", "title": title, "status": "completed" if n <= done else "pending"}
+        for n, title in enumerate(titles, 1)
+    ]
+    return {"goal": _first_line(request), "steps": steps}
+
+
+def _progress(request: str, titles: Sequence[str], *, done: int, planned: bool) -> dict[str, Any]:
+    """Return what is done by now: the first plan, or a patch of the one there is."""
+    if not planned:
+        return {"plan_update": _plan(request, titles, done=done)}
+    patches = [{"op": "update", "id": f"s{n}", "status": "completed"} for n in range(1, done + 1)]
+    return {"plan_update": patches}
+
+
+def _run(skill: str, source: str, entry: str, files: list[str]) -> dict[str, Any]:
+    payload = {"skill": {"name": skill, "source": source}, "relative_path": entry, "args": files}
+    return {"action": {"type": "run_script", "payload": payload}}
+
+
+def _final(text: str, *, complete: bool = True) -> dict[str, Any]:
+    payload: dict[str, Any] = {"text": text} if complete else {"text": text, "complete": False}
+    return {"action": {"type": "final_answer", "payload": payload}}
+
+
+def _last_words(observations: str) -> str:
+    """Return the text of the last observation."""
+    lines = observations.splitlines()
+    start, outside = 0, True
+    for number, line in enumerate(lines):
+        if outside and line.startswith("<untrusted "):
+            outside = False
+        elif line == "</untrusted>":
+            outside = True
+        elif outside and _OBSERVED.match(line):
+            start = number + 1
+    return _quoted("\n".join(lines[start:]))
+
+
+def _quoted(text: str) -> str:
+    plain = re.sub(r"(?m)^</?untrusted[^>\n]*>$\n?", "", text).strip()
+    if len(plain) <= MAX_QUOTED_CHARS:
+        return plain
+    head, tail = plain[: MAX_QUOTED_CHARS * 3 // 4], plain[-MAX_QUOTED_CHARS // 4 :]
+    return f"{head}\n[… {len(plain) - MAX_QUOTED_CHARS:,} characters left out; the record has them …]\n{tail}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0][:200] if text.strip() else ""

@@ -1,0 +1,132 @@
+"""Any model, with its replies kept: recorded once, replayed as often as wanted."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import structs
+
+from vademecum.errors import FileRefused, ModelReplyWrong
+from vademecum.files import read_capped
+from vademecum.masking import Secrets
+from vademecum.models.base import Message, Model, OnText, Reply, Wire, needs_ranking, wire_of
+
+Mode = Literal["record", "replay", "strict"]
+
+MAX_TAPE_BYTES = 256 * 1024 * 1024
+MAX_DIFFERENCE_LINES = 20
+
+_DATE = re.compile(r"^date: \d{4}-\d\d-\d\d$", re.MULTILINE)  # a tape is good for longer than a day
+
+
+_ANEW = (
+    "delete the file and record it with the model itself, by `vade eval run --model KIND:NAME --record TAPE` "
+    "or `models.recorded(tape, model, mode='record')`."
+)
+
+
+class _Taped(msgspec.Struct):
+    """One line of a tape: what was sent, without secrets, and what came back."""
+
+    key: str
+    sent: list[Message]
+    reply: Reply
+
+
+class Recorded:
+    """Wraps a model. ``record`` asks it and keeps the reply; ``replay`` asks for what is not on the tape;
+    ``strict`` never asks, and says what differs.
+    """
+
+    def __init__(
+        self, tape: Path, inner: Model | None = None, *, mode: Mode = "replay", secrets: Secrets | None = None
+    ) -> None:
+        self.name = f"recorded:{inner.name if inner else tape.name}"
+        self._tape = tape
+        self._inner = inner
+        self._mode = mode
+        self._secrets = secrets or Secrets(os.environ)
+        self._known: dict[str, _Taped] = {} if mode == "record" else _read(tape)
+        sent = [message for taped in self._known.values() for message in taped.sent]
+        native = any(message.tools for message in sent)
+        self.wire: Wire = wire_of(inner) if inner is not None else "tools" if native else "json"
+        ranked = any("\nranked first by search: " in message.content for message in sent)
+        self.needs_ranking = needs_ranking(inner) if inner is not None else ranked
+
+    def reply(
+        self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
+    ) -> Reply:
+        """Return the kept reply, or the model's, which is kept then."""
+        sent = [
+            structs.replace(m, content=_DATE.sub("date: any", self._secrets.mask(m.content)))
+            for m in messages
+        ]
+        key = _key(sent, schema)
+        found = self._known.get(key)
+        if found is not None:
+            if on_text is not None:
+                on_text(found.reply.text)
+            return found.reply
+        if self._mode == "strict" or self._inner is None:
+            raise ModelReplyWrong(self._missing(sent))
+        reply = self._inner.reply(messages, schema=schema, on_text=on_text)
+        calls = tuple(
+            structs.replace(call, arguments=self._secrets.mask(call.arguments)) for call in reply.calls
+        )
+        kept = structs.replace(reply, text=self._secrets.mask(reply.text), calls=calls)
+        self._keep(_Taped(key, sent, kept))
+        return reply
+
+    def _keep(self, taped: _Taped) -> None:
+        self._known[taped.key] = taped
+        self._tape.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._tape, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, msgspec.json.encode(taped) + b"\n")
+        finally:
+            os.close(descriptor)
+
+    def _missing(self, sent: list[Message]) -> str:
+        """Say that the tape has no reply to this, what differs from the nearest, and how to record anew."""
+        wanted = _text(sent)
+        texts = {key: _text(taped.sent) for key, taped in self._known.items()}
+        if not texts:
+            return f"The tape {self._tape} has no reply: {_ANEW}"
+        nearest = max(texts.values(), key=lambda text: _likeness(text, wanted))
+        lines = difflib.unified_diff(
+            nearest.splitlines(), wanted.splitlines(), "on the tape", "asked now", n=0
+        )
+        shown = "\n".join(list(lines)[:MAX_DIFFERENCE_LINES])
+        return f"The tape {self._tape} has no reply to this: {_ANEW}\nThe nearest differs so:\n{shown}"
+
+
+def _read(tape: Path) -> dict[str, _Taped]:
+    try:
+        lines = read_capped(tape, cap=MAX_TAPE_BYTES).splitlines()
+        found = [msgspec.json.decode(line, type=_Taped) for line in lines]
+    except FileNotFoundError:
+        return {}
+    except (OSError, FileRefused, msgspec.DecodeError) as error:
+        raise ModelReplyWrong(f"The tape {tape} cannot be read ({error}): {_ANEW}") from error
+    return {taped.key: taped for taped in found}
+
+
+def _key(sent: list[Message], schema: Mapping[str, Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode([sent, schema], order="sorted")).hexdigest()
+
+
+def _text(sent: list[Message]) -> str:
+    return "\n".join(f"{m.role}: {m.content}" for m in sent)
+
+
+def _likeness(one: str, other: str) -> float:
+    """Return the share of lines that two texts have in common."""
+    lines, others = set(one.splitlines()), set(other.splitlines())
+    return len(lines & others) / (len(lines | others) or 1)

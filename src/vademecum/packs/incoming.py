@@ -1,0 +1,190 @@
+"""Skills that are about to be installed: unpacked, checked in every way, compared with what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct, structs
+
+from vademecum.errors import PackRefused
+from vademecum.packs.content import SkillFile, differences_of, digest_of, files_of
+from vademecum.packs.install_root import InstallRoot
+from vademecum.packs.lock import Locked, LockFile
+from vademecum.packs.lookalikes import hidden_in, looks_like, mixed_scripts
+from vademecum.packs.signing.envelopes import Signer, signer_of
+from vademecum.packs.signing.signers import best_of, check_signer, skill_signer
+from vademecum.packs.sources.fetching import Source
+from vademecum.packs.unpacking import Progress, Staged, silently, unpack
+from vademecum.packs.verifying import verdict_of
+from vademecum.policy.bounds import Bounds, Risk, risk_of
+
+Action = Literal["new", "replace", "same"]
+
+
+class Options(Struct, frozen=True):
+    """What a person asked for and allowed."""
+
+    force: bool = False
+    allow_unsafe: bool = False
+    dry_run: bool = False
+    backup: bool = False
+    require_signature: bool = False
+    only: tuple[str, ...] = ()
+
+
+class SkillChange(Struct, frozen=True):
+    """What an installation does to one skill."""
+
+    name: str
+    action: Action
+    digest: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    signer: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``vade install`` prints it."""
+        return structs.asdict(self)
+
+
+class IncomingSkill(Struct, frozen=True):
+    """An unpacked skill that may be installed: where it is, who signed it, and what would change."""
+
+    staged: Staged
+    place: Path
+    signer: Signer | None
+    change: SkillChange
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return self.staged.name
+
+    def locked(self, source: Source) -> Locked:
+        """Return what the lock will say of it."""
+        origin = source.each.get(self.name, source.origin)
+        return Locked(
+            source.name,
+            origin.resolved or self.change.digest,
+            self.change.digest,
+            self.staged.files,
+            self.staged.document.meta.version,
+            (self.signer.identity or None) if self.signer else None,
+            origin.url or None,
+        )
+
+
+class Inspection(Struct, frozen=True):
+    """How incoming skills are inspected: for which root, with what allowed, against which lock, and where."""
+
+    where: InstallRoot
+    options: Options
+    lock: LockFile
+    staging: Path
+
+    def inspect(
+        self, source: Source, progress: Progress = silently
+    ) -> tuple[list[IncomingSkill], tuple[str, ...]]:
+        """Unpack a source and check all of it; return the skills that were asked for, and remarks."""
+        only = self.options.only
+        unpacked = unpack(source.open(), self.staging, label=source.name, only=only, progress=progress)
+        whole = None
+        if source.signature is not None:
+            files = [file for skill in unpacked.skills for file in skill.files_in_source]
+            whole = signer_of(source.signature, files, self.where.trusted, place="beside the pack")
+        known = sorted(skill.name for skill in unpacked.skills)
+        missing = sorted(set(only) - set(known))
+        if missing:
+            raise PackRefused(
+                f"{source.name} has no skill {missing[0]!r}: it has {', '.join(known)}.", code="missing"
+            )
+        remarks = [f"{directory} (it contains no skill)" for directory in unpacked.left_out]
+        wanted = [skill for skill in unpacked.skills if not only or skill.name in only]
+        return [self._incoming(skill, whole) for skill in wanted], (*source.remarks, *remarks)
+
+    def _incoming(self, skill: Staged, whole: Signer | None) -> IncomingSkill:
+        before = self.lock.skills.get(skill.name)
+        place = self.staging / skill.name
+        signer = best_of((whole, skill_signer(place, skill.files, self.where.trusted)))
+        pinned = before.signer if before else None
+        check_signer(skill.name, signer, pinned=pinned, required=self.options.require_signature)
+        if not self.options.allow_unsafe:
+            _refuse_risk(skill)
+        return IncomingSkill(skill, place, signer, self._change(skill, signer))
+
+    def _change(self, skill: Staged, signer: Signer | None) -> SkillChange:
+        change = SkillChange(
+            skill.name,
+            "new",
+            digest_of(skill.files),
+            added=tuple(file.path for file in skill.files),
+            scripts=tuple(file.path for file in skill.files if file.path.startswith("scripts/")),
+            remarks=tuple(self._remarks(skill)),
+            signer=signer.words if signer else None,
+        )
+        place = self.where.root / skill.name
+        if not place.exists():
+            return change
+        if not self.options.force:
+            refuse_edits(skill.name, self.where.root, self.lock)
+        differences = differences_of(_files_there(place), skill.files)
+        by_kind = {
+            kind: tuple(text.partition(" ")[2] for text in differences if text.startswith(f"{kind} "))
+            for kind in ("added", "removed", "changed")
+        }
+        return structs.replace(change, action="replace" if differences else "same", **by_kind)
+
+    def _remarks(self, skill: Staged) -> Iterable[str]:
+        """Yield what a person should know: what is wrong, what hides, what could be mistaken."""
+        for problem in skill.document.problems:
+            if skill.inside or problem.code != "name-directory-mismatch":
+                yield problem.message
+        yield from hidden_in(self.staging / skill.name, skill.beyond_ascii)
+        if skill.name in self.where.builtin:
+            yield f"it is used instead of the built-in skill {skill.name!r}"
+        other = looks_like(skill.name, self.where.known)
+        if other is not None:
+            yield f"its name could be taken for {other!r}, which is another skill"
+        elif mixed_scripts(skill.name):
+            yield "its name mixes letters of different alphabets that look alike"
+
+
+def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
+    """Refuse to replace what a person wrote or changed; --force replaces it, and keeps it in the trash."""
+    verdict = verdict_of(name, root, lock)
+    if is_own_work(name, root, lock):
+        raise PackRefused(f"{root / name} was not installed by vade: say --force to replace it (it is kept).")
+    if verdict.is_edited:
+        raise PackRefused(
+            f"{root / name} was changed since it was installed ({verdict.differences[0]}): vade diff {name} "
+            "shows it, --force replaces it (it is kept in .trash)."
+        )
+
+
+def is_own_work(name: str, root: Path, lock: LockFile) -> bool:
+    """Return whether a skill in the root was written there, whatever the lock says of it."""
+    verdict = verdict_of(name, root, lock)
+    own = name in lock.skills and lock.skills[name].is_local
+    return verdict.status == "not-locked" or (verdict.status == "ok" and own)
+
+
+def _refuse_risk(skill: Staged) -> None:
+    allowed = Bounds.of(skill.document.controls.allowed_tools or ()).allowed
+    risky = sorted({bound.tool for bound in allowed if risk_of(bound.tool) is Risk.HIGH})
+    if risky:
+        raise PackRefused(
+            f"The skill {skill.name!r} wants tools of high risk ({', '.join(risky)}): inspect it, then "
+            "say --allow-unsafe."
+        )
+
+
+def _files_there(place: Path) -> Iterable[SkillFile]:
+    try:
+        return files_of(place)
+    except PackRefused:
+        return ()

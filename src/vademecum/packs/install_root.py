@@ -1,0 +1,169 @@
+"""A root that skills are installed in, and one change of it: skills, the lock, and what vade installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from vademecum.config import ScanSettings
+from vademecum.errors import PackRefused
+from vademecum.nearest import meant, nearest
+from vademecum.packs.content import strays_in
+from vademecum.packs.lock import (
+    INSTALLED_FILE,
+    LOCK_FILE,
+    Locked,
+    LockFile,
+    installed_text,
+    is_skill_path,
+    lock_path,
+    read_installed,
+    read_lock,
+)
+from vademecum.packs.npm_lock import NPM_LOCK, npm_lock_path, npm_lock_text
+from vademecum.packs.pack_cache import PackCache
+from vademecum.packs.signing.signing_keys import Trusted
+from vademecum.packs.transaction import TRASH, Ground, Transaction, changing
+from vademecum.registry.roots import needs_recovery
+from vademecum.registry.scan import find_documents
+
+_FILES = frozenset({f"../{LOCK_FILE}", f"../../{NPM_LOCK}", INSTALLED_FILE})
+_NOTE = re.compile(rf"{re.escape(TRASH)}/[^/.][^\0]*/[\dT.]+\.lock\.json\Z")
+
+
+def _may_write(relative: str) -> bool:
+    return relative in _FILES or (_NOTE.match(relative) is not None and ".." not in relative.split("/"))
+
+
+def install_ground(root: Path, *, durable: bool = True) -> Ground:
+    """Return what a change of a root may touch."""
+    return Ground(root, root, is_skill_path, _may_write, durable)
+
+
+class InstallRoot(Struct, frozen=True):
+    """A root, the trusted keys, earlier packs, and the names that other skills and built-in ones have."""
+
+    root: Path
+    trusted: Trusted = Trusted()
+    cache: PackCache = PackCache(None)
+    known: tuple[str, ...] = ()
+    builtin: frozenset[str] = frozenset()
+    durable: bool = True
+    scan: ScanSettings = ScanSettings()
+
+    @property
+    def base(self) -> Path:
+        """Return the directory that relative sources in the lock start from."""
+        return self.root.parent.parent
+
+    @property
+    def has_lock(self) -> bool:
+        """Return whether there is a lock."""
+        return os.path.lexists(lock_path(self.root))
+
+    def place(self, name: str) -> Path:
+        """Return where the installed skill of that name is."""
+        if not is_skill_path(name) or name not in self.names():
+            hint = meant(nearest(name, self.names()), otherwise="vade roots shows where skills are.")
+            raise PackRefused(f"There is no skill {name!r} in {self.root}: {hint}", code="not-installed")
+        return self.root / name
+
+    def names(self) -> list[str]:
+        """Return the skills that the index finds in the root, by their directories below it."""
+        return sorted(directory for directory, _, _ in find_documents(str(self.root), self.scan).documents)
+
+    @contextmanager
+    def aside(self) -> Iterator[Path]:
+        """Yield a temporary directory to unpack skills in, if nothing is changed."""
+        with tempfile.TemporaryDirectory(prefix="vade-") as place:
+            yield Path(place, "aside")
+
+    @contextmanager
+    def changing(self) -> Iterator[RootChange]:
+        """Change the root, alone, and whole or not at all."""
+        try:
+            with changing(install_ground(self.root, durable=self.durable)) as transaction:
+                yield RootChange(self, transaction)
+        except OSError as error:
+            begun = needs_recovery(self.root)
+            outcome = "the next command finishes it" if begun else "nothing was changed"
+            raise PackRefused(
+                f"{self.root} could not be changed ({error.strerror or error}): {outcome}."
+            ) from error
+
+
+def note_of(kept: Path) -> Path:
+    """Return the file with what the lock said of a skill in the trash."""
+    return kept.with_name(f"{kept.name}.lock.json")
+
+
+class RootChange:
+    """One change: skills that come and go, and the files that record them."""
+
+    def __init__(self, where: InstallRoot, transaction: Transaction) -> None:
+        self._root = where.root
+        self._transaction = transaction
+        self.lock = read_lock(where.root)
+        self.staging = transaction.staging
+        self._came: dict[str, tuple[Locked, Path]] = {}
+        self._went: set[str] = set()
+        self._notes: dict[str, str] = {}
+
+    def put(self, name: str, locked: Locked, staged: Path, *, keep_old: bool) -> None:
+        """Put a staged skill in its place and into the lock; what is nowhere else is always kept."""
+        target = self.staging / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(staged, target)
+        keep = keep_old or self._has_strays(name)
+        self._transaction.put(name, keep_old=keep)
+        self._note(name, keep=keep)
+        self.remember(name, locked, place=target)
+
+    def _has_strays(self, name: str) -> bool:
+        """Return whether more is in a skill's place than its files, such as evals or a link."""
+        place = self._root / name
+        locked = self.lock.skills.get(name)
+        known = () if locked is None else locked.files
+        return os.path.islink(place) or (place.is_dir() and bool(strays_in(place, known)))
+
+    def remember(self, name: str, locked: Locked, *, place: Path | None = None) -> None:
+        """Put a skill into the lock that is, or will be, in its place."""
+        self.lock.skills[name] = locked
+        self._came[name] = (locked, place or self._root / name)
+
+    def forget(self, name: str) -> None:
+        """Take a skill out of the lock."""
+        self._went.add(name)
+        self.lock.skills.pop(name, None)
+
+    def take_away(self, name: str, *, keep: bool) -> None:
+        """Take a skill out of its place and out of the lock."""
+        self._transaction.take_away(name, keep=keep)
+        self._note(name, keep=keep)
+        self.forget(name)
+
+    def _note(self, name: str, *, keep: bool) -> None:
+        """Keep what the lock said of a skill beside it, for the day it is restored."""
+        if keep and name in self.lock.skills:
+            kept = note_of(self._transaction.kept(name)).relative_to(self._root)
+            self._notes[str(kept)] = self.lock.only(name).to_text()
+
+    def commit(self, *, npm: bool = False) -> None:
+        """Let all of it happen; an existing lock of the npm tool is updated, and made if ``npm``."""
+        kept = {name: digest for name, digest in read_installed(self._root).items() if name not in self._went}
+        kept |= {name: locked.digest for name, (locked, _) in self._came.items() if not locked.is_local}
+        files: dict[str, str | None] = {
+            INSTALLED_FILE: installed_text(kept),
+            f"../{LOCK_FILE}": LockFile(self.lock.skills).to_text(),
+            **self._notes,
+        }
+        other = npm_lock_path(self._root)
+        if npm or other.is_file():
+            files[f"../../{NPM_LOCK}"] = npm_lock_text(other, self._came, removed=self._went)
+        self._transaction.commit(files)

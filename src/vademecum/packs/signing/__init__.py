@@ -1,0 +1,1 @@
+"""Keys, signatures and certificates: who signed a skill."""

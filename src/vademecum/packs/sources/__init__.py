@@ -1,0 +1,1 @@
+"""A place that skills come from → their files, fetched within limits and inspected."""

@@ -1,0 +1,294 @@
+"""An archive or a directory → its files, each inspected before any is written."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import shutil
+import stat
+import struct
+import subprocess
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, cast
+
+from msgspec import Struct
+
+from vademecum.errors import FileRefused, PackRefused
+from vademecum.packs.sources.entry_names import NameCheck, refused
+from vademecum.packs.sources.zips import CHUNK, MAX_ENTRIES, check_layout, content_of, read_entries
+from vademecum.paths import open_contained
+
+MAX_PACKED_BYTES = 512 * 1024 * 1024
+MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
+MAX_RATIO = 200  # no text shrinks so much
+MAX_HEADER_BYTES = 1024 * 1024
+MAX_PADDING = 16 * 1024 * 1024  # after the end of a tar
+_RATIO_FROM = 10 * 1024 * 1024
+_TAR_OVERHEAD = 4096
+_BLOCK = 512
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\0": lzma.open, b"BZh": bz2.open}
+_PASSED_OVER = frozenset({".git", "node_modules", "__pycache__"})
+
+# What the libraries raise for bytes that are not what they should be.
+_UNREADABLE = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, FileRefused)
+
+
+class SourceFile(Struct, frozen=True):
+    """One file of a source and a way to read it; with an objection, no skill may contain it."""
+
+    name: str
+    size: int
+    executable: bool
+    read: Callable[[], Iterator[bytes]]
+    objection: str = ""
+
+
+class Opened(Struct, frozen=True):
+    """All files of a source; the names in a packed one were all checked."""
+
+    files: tuple[SourceFile, ...]
+    close: Callable[[], None]
+    packed: bool = False
+    directories: tuple[str, ...] = ()
+
+
+def open_archive(path: Path) -> Opened:
+    """Open a zip or tar archive and inspect all of it; nothing is written."""
+    size = path.stat().st_size
+    if size > MAX_PACKED_BYTES:
+        raise PackRefused(f"{path} is larger than {MAX_PACKED_BYTES:,} bytes: nothing was installed.")
+    with open(path, "rb") as file:
+        head = file.read(6)
+    try:
+        if head[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
+            return _open_zip(path, size)
+        return _open_tar(path, head, size)
+    except (*_UNREADABLE, struct.error) as error:
+        raise PackRefused(
+            f"{path} is not an archive that can be read ({str(error)[:200]}): nothing was installed."
+        ) from error
+    except ValueError as error:  # of decoding, too
+        raise PackRefused(f"{path} cannot be installed ({error}): nothing was changed.") from error
+
+
+def open_directory(path: Path) -> Opened:
+    """Open all files below a directory; links are listed and not followed."""
+    found: list[SourceFile] = []
+    for file in _walk(path, ""):
+        found.append(file)
+        if len(found) > MAX_ENTRIES:
+            raise PackRefused(f"{path} contains more than {MAX_ENTRIES:,} files: name a directory in it.")
+    return Opened(tuple(found), close=lambda: None)
+
+
+def open_path(path: Path) -> Opened:
+    """Open a directory or an archive."""
+    return open_directory(path) if path.is_dir() else open_archive(path)
+
+
+def pieces_of(file: SourceFile) -> Iterator[bytes]:
+    """Yield the content of a file; refuse one that is damaged or not as large as it says."""
+    left = file.size
+    try:
+        for piece in file.read():
+            left -= len(piece)
+            if left < 0:
+                break
+            yield piece
+    except _UNREADABLE as error:
+        raise refused(file.name, f"cannot be read ({error})") from error
+    if left:
+        raise refused(file.name, "is not as large as it says")
+
+
+def read_small(file: SourceFile, cap: int) -> bytes:
+    """Return the content of a file of at most ``cap`` bytes."""
+    if file.objection or file.size > cap:
+        raise refused(file.name, file.objection or "is too large")
+    return b"".join(pieces_of(file))
+
+
+def _open_zip(path: Path, size: int) -> Opened:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        entries = read_entries(descriptor, path, size, NameCheck())
+        _check_total(sum(entry.size for entry in entries), size, path)
+        check_layout(descriptor, entries, path, size)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    files = tuple(
+        SourceFile(
+            entry.name, entry.size, bool(entry.mode & stat.S_IXUSR), partial(content_of, descriptor, entry)
+        )
+        for entry in entries
+        if not entry.is_directory
+    )
+    directories = tuple(entry.name.rstrip("/") for entry in entries if entry.is_directory)
+    return Opened(files, _closer(descriptor), packed=True, directories=directories)
+
+
+def _closer(descriptor: int) -> Callable[[], None]:
+    """Return a function that closes a descriptor once."""
+    opened = [descriptor]
+
+    def close() -> None:
+        while opened:
+            os.close(opened.pop())
+
+    return close
+
+
+def _check_total(total: int, packed: int, path: Path) -> None:
+    if total > MAX_UNPACKED_BYTES or (total > _RATIO_FROM and total > packed * MAX_RATIO):
+        raise PackRefused(f"{path} would unpack to {total:,} bytes: nothing was installed.")
+
+
+class _Bounded:
+    """A file for `tarfile` that gives no more than the limits allow, whatever a header says."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file = file
+        self._path = path
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= MAX_HEADER_BYTES:
+            raise PackRefused(f"{self._path} has a header of {size:,} bytes: nothing was installed.")
+        self._check(self._file.tell() + size)
+        return self._file.read(size)
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        self._check(place)
+        return self._file.seek(place, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def check_end(self, place: int) -> None:
+        """Refuse anything but zeros from ``place`` to the end, which also checks the checksums."""
+        self.seek(place)
+        seen = 0
+        while piece := self._file.read(_BLOCK * 128):
+            seen += len(piece)
+            if piece.strip(b"\0") or seen > MAX_PADDING:
+                raise PackRefused(f"{self._path} goes on after its end: nothing was installed.")
+        if seen < _BLOCK:
+            raise PackRefused(f"{self._path} was cut short: nothing was installed.")
+
+    def _check(self, place: int) -> None:
+        if place > MAX_UNPACKED_BYTES + MAX_ENTRIES * _TAR_OVERHEAD:
+            raise PackRefused(f"{self._path} is too large when unpacked: nothing was installed.")
+
+
+def _open_tar(path: Path, head: bytes, size: int) -> Opened:
+    plain = _unzstd(path) if head.startswith(_ZSTD) else None
+    opener = next((opener for magic, opener in _COMPRESSED.items() if head.startswith(magic)), open)
+    stream = _Bounded(plain or opener(path, "rb"), path)
+    try:
+        archive = tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:")  # noqa: SIM115 - closed with it
+        files, directories = _members(archive, path)
+        _check_total(sum(file.size for file in files), size, path)
+        stream.check_end(archive.offset)
+    except BaseException:
+        stream.close()
+        raise
+    return Opened(tuple(files), stream.close, packed=True, directories=tuple(directories))
+
+
+def _unzstd(path: Path) -> IO[bytes]:
+    """Return the content of a file that the program ``zstd`` unpacks, in a temporary file."""
+    program = shutil.which("zstd")
+    if program is None:
+        raise PackRefused(f"{path} is compressed with zstd: install the program zstd, or unpack it first.")
+    out = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    words = [program, "-dcq"]
+    with (
+        open(path, "rb") as file,
+        subprocess.Popen(words, stdin=file, stdout=subprocess.PIPE, env={}) as process,  # noqa: S603 - no words from outside
+    ):
+        assert process.stdout is not None
+        while piece := process.stdout.read(CHUNK):
+            out.write(piece)
+            if out.tell() > MAX_UNPACKED_BYTES + MAX_ENTRIES * _TAR_OVERHEAD:
+                process.kill()
+                out.close()
+                raise PackRefused(f"{path} is too large when unpacked: nothing was installed.")
+    if process.returncode:
+        out.close()
+        raise PackRefused(f"{path} cannot be read (zstd refused it): nothing was installed.")
+    out.seek(0)
+    return out
+
+
+def _members(archive: tarfile.TarFile, path: Path) -> tuple[list[SourceFile], list[str]]:
+    names, total = NameCheck(), 0
+    files: list[SourceFile] = []
+    directories: list[str] = []
+    for count, member in enumerate(archive, 1):
+        if count > MAX_ENTRIES:
+            raise PackRefused(f"{path} has more than {MAX_ENTRIES:,} entries: nothing was installed.")
+        total += member.size
+        if total > MAX_UNPACKED_BYTES or member.size < 0:
+            raise refused(member.name, "makes the archive too large")
+        name = member.name.removeprefix("./")
+        if not member.isdir():
+            names.file(name)
+            _check_member(member)
+            executable = bool(member.mode & stat.S_IXUSR)
+            files.append(SourceFile(name, member.size, executable, partial(_extracted, archive, member)))
+        elif name not in {"", "."}:
+            directories.append(names.directory(name))
+    return files, directories
+
+
+def _check_member(member: tarfile.TarInfo) -> None:
+    if member.issym() or member.islnk():
+        raise refused(member.name, "is a link")
+    if member.sparse is not None or any(key.startswith("GNU.sparse") for key in member.pax_headers):
+        raise refused(member.name, "is sparse")
+    if not member.isreg():
+        raise refused(member.name, "is not a plain file")
+
+
+def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
+    file = archive.extractfile(member)
+    assert file is not None  # a plain file, as was checked
+    return chunks_of(file)
+
+
+def chunks_of(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield a file's content, then close it."""
+    with file:
+        while piece := file.read(CHUNK):
+            yield piece
+
+
+def _walk(base: Path, place: str) -> Iterator[SourceFile]:
+    with os.scandir(base / place) as listing:
+        entries = sorted(listing, key=lambda entry: entry.name)
+    for entry in entries:
+        relative = f"{place}/{entry.name}" if place else entry.name
+        about = entry.stat(follow_symlinks=False)
+        if stat.S_ISDIR(about.st_mode):
+            if entry.name not in _PASSED_OVER:
+                yield from _walk(base, relative)
+            continue
+        plain = "" if stat.S_ISREG(about.st_mode) else "is not a plain file"
+        reason = "is a link" if stat.S_ISLNK(about.st_mode) else plain
+        executable = bool(about.st_mode & stat.S_IXUSR)
+        yield SourceFile(relative, about.st_size, executable, partial(_opened, base, relative), reason)
+
+
+def _opened(base: Path, relative: str) -> Iterator[bytes]:
+    return chunks_of(os.fdopen(open_contained(base, relative), "rb"))

@@ -1,0 +1,203 @@
+"""A repository → the files of one commit. Git fetches; nothing is checked out and nothing of it runs.
+
+Objects are read from git's store by their names. Without a work tree no hook, filter or attribute of the
+repository applies, and links are only entries in a list.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from vademecum.errors import PackRefused
+from vademecum.packs.sources.archive import MAX_UNPACKED_BYTES, Opened, SourceFile
+from vademecum.packs.sources.references import GitSource
+
+MAX_FETCHED_BYTES = 2 * 1024 * 1024 * 1024
+MAX_SECONDS = 600.0
+MAX_LISTED_BYTES = 50 * 1024 * 1024
+MAX_COMPLAINT_CHARS = 300
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+_EXECUTABLE, _FILES = "100755", frozenset({"100644", "100755", "100664"})
+_LOOK_SECONDS = 0.05
+# The user's own settings (keys, proxies, other names for hosts) count, except those that run something.
+_SETTINGS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "protocol.ext.allow=never",
+    "fetch.recurseSubmodules=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+)
+# Set by git for its hooks: they would lead into another repository.
+_OF_ANOTHER = frozenset(
+    {
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_NAMESPACE",
+        "GIT_COMMON_DIR",
+        "GIT_PREFIX",
+    }
+)
+
+
+class Repository:
+    """An empty bare repository that others are fetched into."""
+
+    def __init__(self, place: Path, *, seconds: float = MAX_SECONDS) -> None:
+        git = shutil.which("git")
+        if git is None:
+            raise PackRefused("git is not installed, and this source needs it: install git.")
+        place.mkdir(parents=True, exist_ok=True)
+        self._place = place
+        self._seconds = seconds
+        self._words = [git, *(word for setting in _SETTINGS for word in ("-c", setting)), "-C", str(place)]
+        self._reader: subprocess.Popen[bytes] | None = None
+        self._run("init", "--quiet", "--bare", "--template=", ".")
+
+    def fetch(self, source: GitSource, *, commit: str | None = None) -> str:
+        """Fetch one commit, without its history, and return its name."""
+        wanted = commit or source.ref or "HEAD"
+        try:
+            self._fetch(source.url, wanted)
+        except PackRefused:
+            if commit is None:
+                raise
+            # Not every server hands out a commit by its name; its branch may still lead there.
+            self._fetch(source.url, source.ref or "HEAD")
+        found = self._run("rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}").strip()
+        if not _COMMIT.match(found):
+            raise PackRefused(f"{source.url} has no commit at {wanted!r}: nothing was installed.")
+        return found
+
+    def newest(self, source: GitSource) -> str | None:
+        """Return the commit that a source leads to now, or None if the server does not say; fetch nothing."""
+        if source.ref is not None and _COMMIT.match(source.ref):
+            return source.ref
+        ref = source.ref or "HEAD"
+        # As git itself looks for a name; an annotated tag counts with the commit that it leads to.
+        names = (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref)
+        found = self._run("ls-remote", "--quiet", "--", source.url, *names)
+        lines = [line.split("\t") for line in found.splitlines() if "\t" in line]
+        by_name = {name: commit for commit, name in lines if _COMMIT.match(commit)}
+        return next((by_name[name] for name in names if name in by_name), None)
+
+    def open(self, commit: str, directory: str) -> Opened:
+        """Open all files of a commit below a directory; links and submodules have an objection."""
+        listed = self._run(
+            "ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{directory}", most=MAX_LISTED_BYTES
+        )
+        found = []
+        for line in filter(None, listed.split("\0")):
+            about, _, name = line.partition("\t")
+            mode, _, blob, length = about.split()
+            size = int(length) if length.isdigit() else 0
+            objection = "is too large" if size > MAX_UNPACKED_BYTES else ""
+            if mode not in _FILES:
+                objection = "is a link or another repository"
+            found.append(
+                SourceFile(name, size, mode == _EXECUTABLE, partial(self._read, name, blob), objection)
+            )
+        return Opened(tuple(found), close=self.close)
+
+    def _read(self, name: str, blob: str) -> Iterator[bytes]:
+        """Yield an object's content, byte for byte as it was committed."""
+        if self._reader is None:
+            self._reader = subprocess.Popen(  # noqa: S603 - git, told object names only
+                [*self._words, "cat-file", "--batch"],
+                env=_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        asked, answered = self._reader.stdin, self._reader.stdout
+        assert asked is not None
+        assert answered is not None
+        asked.write(f"{blob}\n".encode())
+        asked.flush()
+        head = answered.readline().split()
+        if len(head) != 3 or head[1] != b"blob":
+            raise PackRefused(f"{name!r} cannot be read from the repository: nothing was installed.")
+        data = answered.read(int(head[2]))
+        answered.read(1)
+        yield data
+
+    def close(self) -> None:
+        """End the process that reads objects."""
+        if self._reader is not None:
+            with self._reader:
+                self._reader.kill()
+            self._reader = None
+
+    def _fetch(self, url: str, wanted: str) -> None:
+        self._run("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", url, wanted)
+
+    def _run(self, *words: str, most: int = MAX_FETCHED_BYTES) -> str:
+        """Run git and return its output; end it if it takes too long, or fetches or prints too much."""
+        deadline = time.monotonic() + self._seconds
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = subprocess.Popen(  # noqa: S603 - git, with addresses behind a "--"
+                [*self._words, *words],
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+            try:
+                self._watch(process, words[0], deadline, lambda: os.fstat(out.fileno()).st_size > most)
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            out.seek(0)
+            err.seek(0)
+            if process.returncode:
+                said = err.read(8192).decode("utf-8", "replace").strip().splitlines()
+                reason = (said[-1] if said else "it said nothing")[:MAX_COMPLAINT_CHARS]
+                raise PackRefused(f"git {words[0]} failed ({reason}): nothing was installed.")
+            return os.fsdecode(out.read())
+
+    def _watch(
+        self, process: subprocess.Popen[bytes], verb: str, deadline: float, is_too_much: Callable[[], bool]
+    ) -> None:
+        while True:
+            try:
+                process.wait(_LOOK_SECONDS)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    raise PackRefused(
+                        f"git {verb} took longer than {self._seconds:.0f} seconds: nothing was installed."
+                    ) from None
+                if is_too_much() or _size_of(self._place) > MAX_FETCHED_BYTES:
+                    raise PackRefused("The repository is too large: name a smaller one.") from None
+            else:
+                return
+
+
+def _size_of(place: Path) -> int:
+    total = 0
+    for directory, _, names in os.walk(place):
+        for name in names:
+            try:
+                total += os.lstat(f"{directory}/{name}").st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
+    return kept | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}

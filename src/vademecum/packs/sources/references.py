@@ -1,0 +1,183 @@
+"""What a person typed → the place that skills come from; the network is not used here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import assert_never
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from vademecum.context import Context
+from vademecum.errors import PackRefused
+
+GITHUB = "https://github.com"
+
+_SHORTHAND = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[\w.-]+?)(?:@(?P<ref>[^#\s]+))?(?:#(?P<dir>.+))?\Z")
+_ON_GITHUB = re.compile(
+    r"/(?P<repo>[\w.-]+/[\w.-]+?)(?:\.git)?(?:/tree/(?P<ref>[^/]+)(?:/(?P<dir>.+?))?)?/?\Z"
+)
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_GIT_SCHEMES = frozenset({"git+https", "git+http", "git+ssh", "git+file"})
+
+
+class LocalSource(Struct, frozen=True):
+    """An archive, a directory or a marketplace's list on this machine."""
+
+    path: Path
+    sha256: str | None = None
+
+
+class ArchiveSource(Struct, frozen=True):
+    """An archive on the web."""
+
+    url: str
+    sha256: str | None = None
+
+
+class GitSource(Struct, frozen=True):
+    """A repository, a branch, tag or commit of it, and a directory in it."""
+
+    url: str
+    ref: str | None = None
+    directory: str = ""
+
+
+class SiteSource(Struct, frozen=True):
+    """A web site that lists its skills in a well-known place, or that list itself."""
+
+    url: str
+
+
+class MarketplaceSource(Struct, frozen=True):
+    """A marketplace's list on the web."""
+
+    url: str
+
+
+class KindSource(Struct, frozen=True):
+    """A source of a kind that the caller provides, such as ``run:ID/NAME``."""
+
+    kind: str
+    name: str
+
+
+Reference = LocalSource | ArchiveSource | GitSource | SiteSource | MarketplaceSource | KindSource
+
+
+def reference_to(
+    typed: str, *, context: Context, base: Path | None = None, kinds: Collection[str] = ()
+) -> Reference:
+    """Parse a source; an existing file or directory of that name wins.
+
+    >>> here = Context(cwd=Path("/nonexistent"), home=Path("/home/ada"), env={})
+    >>> reference_to("git+https://example.org/a.git@v1#skills/x", context=here)
+    GitSource(url='https://example.org/a.git', ref='v1', directory='skills/x')
+    >>> reference_to("ada/skills@main", context=here)
+    GitSource(url='https://github.com/ada/skills', ref='main', directory='')
+    >>> reference_to("https://example.org", context=here)
+    SiteSource(url='https://example.org/')
+    """
+    scheme = typed.partition("://")[0].lower() if "://" in typed else ""
+    if scheme in _GIT_SCHEMES:
+        return _git(typed)
+    if scheme in {"http", "https"}:
+        return _web(typed)
+    if scheme == "file" and not urlsplit(typed).netloc:
+        typed = unquote(typed[len("file://") :])
+    elif scheme:
+        raise PackRefused(f"Skills cannot come from {typed[:200]!r}: use https://, git+https:// or a path.")
+    kind, colon, rest = typed.partition(":")
+    if colon and kind in kinds:
+        return KindSource(kind, rest)
+    name, wanted = _with_digest(typed)
+    path = context.expand(name, base=base)
+    if path.exists():
+        return LocalSource(path, wanted)
+    shorthand = _SHORTHAND.match(typed)
+    if shorthand and not typed.startswith((".", "/", "~")) and not _looks_like_a_file(typed):
+        return checked(GitSource(f"{GITHUB}/{shorthand['repo']}", shorthand["ref"], shorthand["dir"] or ""))
+    raise PackRefused(
+        f"There is no {name!r} to install from: name an archive, a directory, an address or owner/repo.",
+        code="missing",
+    )
+
+
+def remembered(reference: Reference, *, base: Path) -> str:
+    """Return a source as a lock stores it, which does not depend on where the project is."""
+    match reference:
+        case LocalSource(path, sha256):
+            near = path.is_relative_to(base)
+            text = os.path.relpath(path, base) if near else str(path)
+            # A name alone could also mean a repository.
+            text = f"./{text}" if near else text
+            return text + (f"#sha256={sha256}" if sha256 else "")
+        case ArchiveSource(url, sha256):
+            return url + (f"#sha256={sha256}" if sha256 else "")
+        case GitSource(url, ref, directory):
+            return f"git+{url}" + (f"@{ref}" if ref else "") + (f"#{directory}" if directory else "")
+        case SiteSource(url) | MarketplaceSource(url):
+            return url
+        case KindSource(kind, name):
+            return f"{kind}:{name}"
+    assert_never(reference)
+
+
+def _git(typed: str) -> GitSource:
+    address, _, directory = typed.removeprefix("git+").partition("#")
+    start, at, ref = address.rpartition("@")
+    # An "@" in front of the host is a user's name.
+    if not at or "/" not in start.partition("://")[2]:
+        start, ref = address, ""
+    return checked(GitSource(start, ref or None, directory))
+
+
+def checked(source: GitSource) -> GitSource:
+    """Return the source, or refuse one with a part that git could take for something else."""
+    try:
+        secret = urlsplit(source.url).password
+    except ValueError as error:
+        raise PackRefused(f"The address {source.url[:200]!r} is wrong ({error}): correct it.") from error
+    if secret is not None:
+        raise PackRefused("An address must not contain a password: leave it to git's own credentials.")
+    for word in (source.url, source.ref or "", source.directory):
+        if word.startswith("-") or any(char.isspace() or ord(char) < 32 for char in word):
+            raise PackRefused(f"{word[:200]!r} is not a part of a repository's address: correct it.")
+    if ".." in source.directory.split("/") or source.directory.startswith("/"):
+        raise PackRefused(f"The directory {source.directory!r} leads out of the repository: correct it.")
+    return GitSource(source.url, source.ref, source.directory.strip("/"))
+
+
+def _web(typed: str) -> Reference:
+    url, wanted = _with_digest(typed)
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError as error:
+        raise PackRefused(f"The address {typed[:200]!r} is wrong ({error}): correct it.") from error
+    if not host or parts.username or parts.password:
+        raise PackRefused(f"The address {typed[:200]!r} has no host, or a password in it: correct it.")
+    on_github = _ON_GITHUB.match(parts.path) if host == "github.com" else None
+    if on_github:
+        return checked(GitSource(f"{GITHUB}/{on_github['repo']}", on_github["ref"], on_github["dir"] or ""))
+    if parts.path.endswith(".git"):
+        return checked(GitSource(url))
+    if parts.path.endswith("marketplace.json"):
+        return MarketplaceSource(url)
+    if wanted is None and (parts.path in {"", "/"} or parts.path.endswith(("/", "/index.json"))):
+        return SiteSource(url if parts.path else f"{url}/")
+    return ArchiveSource(url, wanted)
+
+
+def _with_digest(typed: str) -> tuple[str, str | None]:
+    name, mark, wanted = typed.partition("#sha256=")
+    if mark and not _SHA256.match(wanted.lower()):
+        raise PackRefused(f"{wanted[:100]!r} is not a sha256: it has 64 hexadecimal digits.")
+    return name, wanted.lower() if mark else None
+
+
+def _looks_like_a_file(typed: str) -> bool:
+    return typed.lower().endswith((".zip", ".skill", ".tar", ".gz", ".tgz", ".xz", ".zst", ".json"))

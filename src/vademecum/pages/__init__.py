@@ -1,0 +1,1 @@
+"""Values → HTML: templates and charts for runs, evaluations and simulations."""

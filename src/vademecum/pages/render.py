@@ -1,0 +1,91 @@
+"""Render a template as one page that needs no other file, in English and in Chinese."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from vademecum.pages.words import WORDS
+
+MAX_PAGE_BYTES = 1024 * 1024
+MAX_MARKDOWN_CHARS = 100_000
+
+# Lines that only make sense one below the other: tables of columns, differences, boxes.
+_ALIGNED = re.compile(r"(?m)^(?:[-+@]{1,4} ?\S|.*\S {2,}\S.*\S {2,}\S|\s*[|│├└┌].*)")
+
+
+def render(template: str, **values: Any) -> str:
+    """Return the page of a template; every value is escaped."""
+    return _environment().get_template(f"{template}.html").render(**values)
+
+
+def both(english: str, chinese: str) -> Markup:
+    """Return a text in two languages, of which the browser shows the one that it prefers."""
+    return Markup('<span class="en">{}</span><span class="zh" lang="zh">{}</span>').format(english, chinese)
+
+
+def word(key: str, **values: Any) -> Markup:
+    """Return words of ours by their key, in both languages, with values in them."""
+    english, chinese = WORDS[key]
+    return both(english.format(**values), chinese.format(**values))
+
+
+def rich_text(text: str) -> Markup:
+    r"""Return Markdown as HTML: raw HTML is shown as text, and pictures of other places are left out.
+
+    >>> rich_text("**4** <script>")
+    Markup('<p><strong>4</strong> &lt;script&gt;</p>\n')
+    """
+    parts = [_block(part) for part in _paragraphs(text[:MAX_MARKDOWN_CHARS])]
+    return Markup("").join(parts)
+
+
+def _block(text: str) -> Markup:
+    if "```" not in text and len(_ALIGNED.findall(text)) > 1 and not re.search(r"(?m)^\|.*\|\s*$", text):
+        return Markup('<pre tabindex="0">{}</pre>').format(text)
+    return Markup(_markdown().render(text))  # noqa: S704 - the parser escapes all HTML
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a text; a text with fences stays whole."""
+    return [text] if "```" in text or "~~~" in text else re.split(r"\n{2,}", text)
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").disable("image")
+
+
+def asset(name: str) -> str:
+    """Return a file beside the templates."""
+    return files("vademecum.pages").joinpath("templates", name).read_text("utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("vademecum.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = asset("page.js").strip()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    found.globals |= {
+        "both": both,
+        "w": word,
+        "style": Markup(asset("page.css")),  # noqa: S704 - a file of ours
+        "script": Markup(script),  # noqa: S704 - a file of ours
+        "script_digest": digest,
+    }
+    found.filters["rich_text"] = rich_text
+    return found

@@ -1,0 +1,345 @@
+"""Show one run on a page: its answer, its outputs, its time, its plan, its steps and its conversation."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from markupsafe import Markup, escape
+
+from vademecum.errors import FileRefused, VademecumError
+from vademecum.files import read_capped
+from vademecum.pages.render import MAX_PAGE_BYTES, render, rich_text
+from vademecum.paths import contained
+from vademecum.runs.reading import PastRun, RunOutput, outputs_of
+from vademecum.runs.record import Event
+from vademecum.runs.timeline import Entry, timeline, written
+
+# What texts and pictures of a run may add to its page; with the steps it stays below MAX_PAGE_BYTES.
+MAX_CONTENT_BYTES = MAX_PAGE_BYTES // 2
+MAX_CONVERSATION_BYTES = MAX_PAGE_BYTES // 6
+MAX_ANSWER_CHARS = 60_000
+MAX_TITLE_CHARS = 400
+MAX_NAME_CHARS = 120
+MAX_PLAN_STEPS = 100
+MAX_SHOWN_BYTES = 60_000
+MAX_PICTURE_BYTES = 240_000
+MAX_SHOWN_LINES = 200
+MAX_ROWS, MAX_COLUMNS = 51, 30
+MAX_STEPS = 1000
+MAX_STEP_CHARS = 4000
+MAX_SPANS = 200
+MAX_TURN_CHARS = 8000
+
+_PICTURES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".svg": "image/svg+xml",
+}
+_CELL, _HEAD_CELL = Markup("<td>{}</td>"), Markup("<th>{}</th>")
+_SIGNS = {
+    "start": "▶",
+    "model": "·",
+    "action": "→",
+    "ok": "✓",
+    "refused": "✗",
+    "failed": "!",
+    "asked": "?",
+    "plan": "≡",
+    "end": "■",
+    "note": "·",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The case of an evaluation that a run belongs to, and where its report lies."""
+
+    href: str
+    case: str
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One bar of the waterfall: what took the time, from when and how long, as shares of the whole run."""
+
+    kind: Literal["model", "call", "wrong", "approval", "child"]
+    name: str
+    seconds: float
+    left: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the conversation."""
+
+    role: Literal["user", "assistant", "tool"]
+    text: str
+
+
+class Room:
+    """How many bytes of content a page may still take."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def take(self, text: str, most: int) -> str:
+        """Return the beginning of a text that still fits, and count it as it will be escaped."""
+        cut = text[: max(0, min(most, self.left))]
+        self.left -= len(escape(cut).encode("utf-8", "replace"))
+        return cut
+
+    def read(self, path: Path | str, cap: int) -> bytes:
+        """Return a file, or nothing if it is not there or does not fit any more."""
+        try:
+            data = read_capped(path, cap=max(0, min(cap, self.left)))
+        except (OSError, FileRefused):
+            return b""
+        self.left -= 2 * len(data)  # base64, or escaped
+        return data
+
+
+def run_page(run: PastRun, *, back: Back | None = None) -> str:
+    """Return the page of a run; ``back`` links to the case that it is a run of."""
+    started, ended = run.first("run_started"), run.first("run_finished")
+    stats = ended.data.get("stats") if ended else None
+    room = Room(MAX_CONTENT_BYTES)
+    answer = room.take(run.answer, MAX_ANSWER_CHARS)
+    entries = [entry for entry in timeline(run) if entry.mark != "plan"]
+    bars = list(islice(spans(run), MAX_SPANS))
+    outputs = [_shown_output(output, room) for event in run.events for output in outputs_of(event, run.place)]
+    steps = list(_steps(entries[:MAX_STEPS], run, room))
+    return render(
+        "run",
+        run=run,
+        answer=answer,
+        back=back,
+        date=_date(run.events[0].time) if run.events else "",
+        facts=_facts(run, started, stats if isinstance(stats, dict) else {}),
+        spans=bars,
+        kinds={bar.kind for bar in bars},
+        plan=_plan(run),
+        outputs=outputs,
+        steps=steps,
+        hidden=len(entries) - len(steps),
+        messages=list(_fitting(conversation(run), Room(MAX_CONVERSATION_BYTES))),
+    )
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) if seconds else ""
+
+
+def _facts(run: PastRun, started: Event | None, stats: dict[str, Any]) -> dict[str, str]:
+    tokens = sum(n for n in map(stats.get, ("input_tokens", "output_tokens")) if isinstance(n, int))
+    found = {
+        "model": started.data.get("model") if started else "",
+        "agent": started.data.get("agent") if started else "",
+        "turns": stats.get("turns"),
+        "calls": stats.get("tool_calls"),
+        "tokens": f"{tokens:,}" if tokens else "",
+        "seconds": f"{run.seconds:.1f}",
+    }
+    return {key: str(value) for key, value in found.items() if value not in {None, ""}}
+
+
+def spans(run: PastRun) -> Iterator[Span]:
+    """Yield what took time, in the order it began: model calls, tool calls, approvals and child runs."""
+    start, whole = (run.events[0].time, max(run.seconds, 1e-6)) if run.events else (0.0, 1.0)
+    found = sorted(_timed(run), key=lambda each: each[2])
+    for kind, name, began, seconds in found:
+        left = min(max(0.0, (began - start) / whole), 1.0)
+        yield Span(
+            kind,
+            name[:MAX_NAME_CHARS],
+            seconds,
+            round(100 * left, 2),
+            round(100 * min(seconds / whole, 1 - left), 2),
+        )
+
+
+_Timed = tuple[Literal["model", "call", "wrong", "approval", "child"], str, float, float]
+
+
+def _timed(run: PastRun) -> Iterator[_Timed]:
+    open_: dict[str, Event] = {}
+    for event in run.events:
+        data = event.data
+        match event.type:
+            case "model_asked" | "child_started" | "approval_asked":
+                open_[event.type] = event
+            case "model_replied" | "model_failed" if asked := open_.pop("model_asked", None):
+                kind: Literal["model", "wrong"] = "model" if event.type == "model_replied" else "wrong"
+                name = f"model, turn {asked.data.get('turn', '')}"
+                yield kind, name, asked.time, event.time - asked.time
+            case "approval_answered" if asked := open_.pop("approval_asked", None):
+                yield "approval", str(asked.data.get("wanted", "")), asked.time, event.time - asked.time
+            case "child_finished" if asked := open_.pop("child_started", None):
+                yield "child", str(asked.data.get("skill", "")), asked.time, event.time - asked.time
+            case "tool_called":
+                seconds = data.get("seconds")
+                took = float(seconds) if isinstance(seconds, int | float) else 0.0
+                yield "call" if went_well(data) else "wrong", _called(data), event.time - took, took
+
+
+def went_well(data: dict[str, Any]) -> bool:
+    """Return true for a call that was done and, if it was a program, ended with exit code 0."""
+    result = data.get("result")
+    return bool(data.get("ok")) and not (isinstance(result, dict) and result.get("exit_code"))
+
+
+def _called(data: dict[str, Any]) -> str:
+    parameters = data.get("parameters")
+    given = parameters if isinstance(parameters, dict) else {}
+    about = given.get("relative_path") or given.get("path") or given.get("url") or given.get("name") or ""
+    return f"{data.get('tool', '')} {about}".strip()
+
+
+def _plan(run: PastRun) -> dict[str, Any] | None:
+    """Return the plan as it ended, and each change of a step's status, with when it was."""
+    start = run.events[0].time if run.events else 0.0
+    last: dict[str, Any] | None = None
+    changes: list[tuple[str, str, str, str]] = []
+    known: dict[str, str] = {}
+    for event in run.events:
+        plan = event.data.get("plan") if event.type == "plan" else None
+        if not isinstance(plan, dict) or not isinstance(plan.get("steps"), list):
+            continue
+        listed = [_plan_step(step) for step in plan["steps"][:MAX_PLAN_STEPS] if isinstance(step, dict)]
+        for title, status in listed:
+            if last is not None and known.get(title) != status:
+                changes.append((f"{event.time - start:.2f} s", title, known.get(title, "new"), status))
+            known[title] = status
+        last = {"goal": str(plan.get("goal", ""))[:MAX_TITLE_CHARS], "steps": listed}
+    return None if last is None else {**last, "changes": changes[:MAX_PLAN_STEPS]}
+
+
+def _plan_step(step: dict[str, Any]) -> tuple[str, str]:
+    return str(step.get("title", ""))[:MAX_NAME_CHARS], str(step.get("status", ""))[:MAX_NAME_CHARS]
+
+
+def conversation(run: PastRun) -> Iterator[Message]:
+    """Yield what was said: the request, each reply of the model, and what was sent back to it."""
+    for event in run.events:
+        data = event.data
+        match event.type:
+            case "run_started":
+                yield Message("user", str(data.get("request", ""))[:MAX_TURN_CHARS])
+            case "model_replied":
+                yield Message("assistant", _reply(str(data.get("text") or ""))[:MAX_TURN_CHARS])
+            case "observation":
+                kept = _kept(run, str(data.get("kept", "")), Room(MAX_TURN_CHARS * 4))
+                line = str(data.get("line", ""))
+                yield Message("tool", f"{line}\n{kept}".strip()[:MAX_TURN_CHARS])
+            case "reply_wrong" | "model_failed":
+                yield Message("tool", str(data.get("problem", ""))[:MAX_TURN_CHARS])
+
+
+def _reply(text: str) -> str:
+    """Return a reply for people: one in the JSON protocol as its fields, any other as it is."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    action = found.get("action") if isinstance(found, dict) else None
+    if not isinstance(action, dict):
+        return written(found)
+    payload = action.get("payload")
+    if action.get("type") == "final_answer" and isinstance(payload, dict):
+        return str(payload.get("text", ""))
+    return f"{action.get('type', '')}\n{written(payload if isinstance(payload, dict) else {})}".strip()
+
+
+def _steps(entries: Iterable[Entry], run: PastRun, room: Room) -> Iterator[dict[str, Any]]:
+    """Yield the steps that the page has room for."""
+    for entry in entries:
+        if room.left <= 0:
+            return
+        yield _step(entry, run, room)
+
+
+def _fitting(messages: Iterable[Message], room: Room) -> Iterator[Message]:
+    """Yield the messages that the page has room for."""
+    for message in messages:
+        if room.left <= 0:
+            return
+        yield Message(message.role, room.take(message.text, MAX_TURN_CHARS))
+
+
+def _step(entry: Entry, run: PastRun, room: Room) -> dict[str, Any]:
+    kept = _kept(run, entry.kept, room) if entry.mark != "model" else ""
+    detail = entry.detail if entry.mark != "end" else ""
+    return {
+        "number": entry.number,
+        "mark": entry.mark,
+        "sign": _SIGNS[entry.mark],
+        "when": f"{entry.seconds:.2f} s",
+        "title": room.take(entry.title, MAX_TITLE_CHARS),
+        "rule": room.take(entry.rule, MAX_TITLE_CHARS),
+        "texts": [room.take(text, MAX_STEP_CHARS) for text in dict.fromkeys((detail, kept)) if text],
+        "open": entry.mark in {"refused", "failed"},
+    }
+
+
+def _kept(run: PastRun, kept: str, room: Room) -> str:
+    if not kept:
+        return ""
+    try:
+        return room.read(contained(Path(run.place), kept), MAX_SHOWN_BYTES).decode("utf-8", "replace")
+    except VademecumError:
+        return ""
+
+
+def _shown_output(output: RunOutput, room: Room) -> dict[str, Any]:
+    """Return one output with its link and its preview."""
+    secret = output.secret
+    return {
+        "path": output.path,
+        "bytes": f"{output.bytes:,}",
+        "secret": secret,
+        "href": "" if secret else Path(output.file).as_uri(),
+        "preview": "" if secret else _preview(output, room),
+    }
+
+
+def _preview(output: RunOutput, room: Room) -> Markup:
+    """Return a picture, the first rows of a table, or the first lines of a text."""
+    suffix = Path(output.file).suffix.lower()
+    data = room.read(output.file, MAX_PICTURE_BYTES if suffix in _PICTURES else MAX_SHOWN_BYTES)
+    if suffix in _PICTURES and data:
+        source = f"data:{_PICTURES[suffix]};base64,{base64.b64encode(data).decode()}"
+        return Markup('<img alt="{}" src="{}">').format(output.path, source)
+    if not data or b"\0" in data:
+        return Markup("")
+    text = data.decode("utf-8-sig", "replace")
+    if suffix in {".csv", ".tsv"}:
+        return _table(text, "\t" if suffix == ".tsv" else ",")
+    if suffix == ".md":
+        return rich_text(text)
+    shown = "".join(text.splitlines(keepends=True)[:MAX_SHOWN_LINES])
+    return Markup('<pre tabindex="0">{}</pre>').format(shown)
+
+
+def _table(text: str, between: str) -> Markup:
+    try:
+        rows = [row[:MAX_COLUMNS] for row in islice(csv.reader(StringIO(text), delimiter=between), MAX_ROWS)]
+    except csv.Error:
+        return Markup("<pre>{}</pre>").format(text[:MAX_STEP_CHARS])
+    lines = [
+        Markup("<tr>{}</tr>").format(Markup("").join(element.format(cell) for cell in row))
+        for element, row in ((_CELL if number else _HEAD_CELL, row) for number, row in enumerate(rows))
+    ]
+    return Markup('<div class="scroll"><table>{}</table></div>').format(Markup("").join(lines))

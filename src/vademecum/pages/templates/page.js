@@ -1,0 +1,11 @@
+(() => {
+  const root = document.documentElement;
+  root.lang = /^zh/i.test(navigator.language || "") ? "zh" : "en";
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-expand]");
+    if (!button) return;
+    const open = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(open));
+    document.querySelectorAll("details").forEach((each) => { each.open = open; });
+  });
+})();

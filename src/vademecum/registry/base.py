@@ -1,0 +1,65 @@
+"""What a source of skills is that is not a directory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from vademecum.registry.roots import Root
+from vademecum.skill.skill import Problem
+
+Fetch = Callable[[], None]
+
+
+class ProvidedFile(Struct, frozen=True):
+    """One file of a skill as its source announced it: address, path, SHA-256 and size in bytes."""
+
+    uri: str
+    path: str
+    sha256: str
+    size: int
+
+
+class ProvidedSkill(Struct, frozen=True):
+    """A skill as its source announced it: its address there, its frontmatter, and all its files."""
+
+    uri: str
+    frontmatter: dict[str, Any]
+    files: tuple[ProvidedFile, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the skill."""
+        return str(self.frontmatter["name"])
+
+    @property
+    def digest(self) -> str:
+        """A digest of the whole set of files: another one if any of them changes."""
+        lines = (f"{file.path}\0{file.sha256}\n" for file in sorted(self.files, key=lambda file: file.path))
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+class Provider(Protocol):
+    """A source of skills.
+
+    ``listing`` returns what the source announced when it was last asked, without asking it again; ``read``
+    asks it for the bytes of files of one skill, which the caller verifies. ``root`` says where the files are
+    kept and what the skills' source is called.
+    """
+
+    @property
+    def root(self) -> Root:
+        """The directory that verified files are kept in, and the origin of the skills."""
+        ...
+
+    def listing(self) -> tuple[tuple[ProvidedSkill, ...], tuple[Problem, ...], os.stat_result]:
+        """Return the skills, what was left out, and when that was."""
+        ...
+
+    def read(self, skill: ProvidedSkill) -> Iterator[tuple[ProvidedFile, bytes]]:
+        """Yield the files of a skill, one at a time."""
+        ...

@@ -1,0 +1,153 @@
+"""What a command and its processes use now: processes, memory, disk."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from vademecum.errors import SandboxFailed
+from vademecum.sandbox.base import Jail
+from vademecum.sandbox.tree import descendants, memory_of
+
+Exceeded = Literal["memory", "processes", "disk"]
+
+MAX_ENTRIES = 100_000
+MAX_EARLIER_ENTRIES = 1_000_000
+MIN_FREE_BYTES = 64 * 1024 * 1024
+OWN_PROCESSES = 5  # those of the sandbox itself
+
+
+class Usage:
+    """Watches the limits of one jail; what its writable paths contain at the beginning does not count."""
+
+    def __init__(self, jail: Jail) -> None:
+        self.limits = jail.limits
+        self._directory = jail.directory
+        self._places = [*jail.writable, *([] if jail.shared is None else [jail.shared])]
+        left = [MAX_EARLIER_ENTRIES]
+        try:
+            self._earlier = self._written(left)
+        except _NotWatchable as error:
+            raise SandboxFailed(
+                f"A directory to write to has more than {MAX_EARLIER_ENTRIES:,} files or cannot be read: "
+                "name another one. Nothing ran."
+            ) from error
+        self._entries = MAX_ENTRIES + MAX_EARLIER_ENTRIES - left[0]
+
+    def exceeded(self, pid: int) -> Exceeded | None:
+        """Return the limit that the processes below ``pid`` exceed now."""
+        limits = self.limits
+        most = limits.processes + OWN_PROCESSES
+        processes = list(itertools.islice(descendants(pid), most + 1))
+        if len(processes) > most:
+            return "processes"
+        deleted, sockets = _open_files(processes)
+        if sum(map(memory_of, processes)) + sockets * _socket_bytes() > limits.memory_bytes:
+            return "memory"
+        if self._disk_exceeded(deleted):
+            return "disk"
+        return None
+
+    def _disk_exceeded(self, deleted: int) -> bool:
+        """Return whether it wrote too much, or the disk is nearly full, whoever filled it."""
+        try:
+            free = os.statvfs(self._directory)
+            written = self._written([self._entries])
+        except FileNotFoundError:
+            return False  # the sandbox will say that it could not start there
+        except _NotWatchable:
+            return True
+        if free.f_bavail * free.f_frsize < MIN_FREE_BYTES:
+            return True
+        return deleted + written - self._earlier > self.limits.disk_bytes
+
+    def _written(self, left: list[int]) -> int:
+        """Return the bytes in all places; a place below another one counts once for each."""
+        used = 0
+        for place in self._places:
+            try:
+                descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            except NotADirectoryError:
+                used += place.lstat().st_blocks * 512
+                continue
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise _NotWatchable from error
+            try:
+                used += _size_below(descriptor, left)
+            finally:
+                os.close(descriptor)
+        return used
+
+
+class _NotWatchable(Exception):
+    """There are more files than can be counted, or a directory that cannot be entered."""
+
+
+def _size_below(directory: int, left: list[int]) -> int:
+    """Return the bytes of all files below an open directory, however deep."""
+    used = 0
+    with os.scandir(directory) as listing:
+        for entry in listing:
+            left[0] -= 1
+            if left[0] < 0:
+                raise _NotWatchable
+            try:
+                found = entry.stat(follow_symlinks=False)
+                used += found.st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    used += _size_inside(directory, entry.name, left, own=found.st_uid == os.geteuid())
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except RecursionError as error:
+                raise _NotWatchable from error
+    return used
+
+
+def _size_inside(parent: int, name: str, left: list[int], *, own: bool) -> int:
+    """Return the bytes in a directory; one that a command closed to us cannot be watched."""
+    try:
+        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    except OSError as error:
+        if own and not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise _NotWatchable from error
+        return 0
+    try:
+        return _size_below(below, left)
+    finally:
+        os.close(below)
+
+
+def _open_files(processes: list[int]) -> tuple[int, int]:
+    """Return the bytes of open files that have no name any more, and the number of open sockets."""
+    seen: dict[tuple[int, int], int] = {}
+    sockets: set[int] = set()
+    for process in processes:
+        for found in _descriptors(process):
+            if found.st_mode & 0o170000 == 0o140000:
+                sockets.add(found.st_ino)
+            elif found.st_nlink == 0:
+                seen[found.st_dev, found.st_ino] = found.st_blocks * 512
+    return sum(seen.values()), len(sockets)
+
+
+def _descriptors(process: int) -> Iterator[os.stat_result]:
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{process}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                yield os.stat(f"/proc/{process}/fd/{name}")
+
+
+@cache
+def _socket_bytes() -> int:
+    """Return how much a socket can contain: the kernel shows no memory of a process for it."""
+    try:
+        return int(Path("/proc/sys/net/core/wmem_default").read_text())
+    except (OSError, ValueError):
+        return 212_992

@@ -1,0 +1,114 @@
+"""The documents of a search index ↔ a file beside it, and the lock that keeps writers apart."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import MsgspecError, Struct, msgpack
+
+from vademecum.errors import FileRefused
+from vademecum.files import read_own, write_atomic
+from vademecum.version import VERSION
+
+FORMAT = f"vademecum-search-3 {VERSION}"
+MAX_STATE_BYTES = 512 * 1024 * 1024
+MAX_META_BYTES = 16 * 1024 * 1024
+LOCK_SECONDS = 20.0
+MAX_STORES = 16
+
+
+class IndexedSkill(Struct, frozen=True, gc=False, array_like=True):
+    """One document: the stamp of its file, the digest of its text, and its number in the engine."""
+
+    stamp: int
+    digest: str
+    number: int
+
+
+class IndexState(Struct, array_like=True):
+    """All documents by location, the next free number, and the engine's stamp this belongs to."""
+
+    format: str = FORMAT
+    engine_stamp: int = -1
+    next_number: int = 0
+    dead: int = 0
+    documents: dict[str, IndexedSkill] = {}
+
+
+class IndexFiles:
+    """The directory of one search index."""
+
+    def __init__(self, directory: Path) -> None:
+        self.engine_directory = directory / "tantivy"
+        self._state = directory / "state.msgpack"
+        self._lock = directory / "lock"
+        self._directory = directory
+
+    def load(self) -> IndexState | None:
+        """Return the state if it belongs to what the engine has on disk; ``None`` means: begin afresh."""
+        try:
+            state = msgpack.decode(read_own(self._state, cap=MAX_STATE_BYTES), type=IndexState)
+        except (OSError, FileRefused, MsgspecError):
+            return None
+        return state if state.format == FORMAT and self.fits(state) else None
+
+    def fits(self, state: IndexState) -> bool:
+        """Return whether the engine on disk is the one this state describes.
+
+        A process killed between the two writes leaves stamps that differ.
+        """
+        try:
+            meta = json.loads(read_own(self.engine_directory / "meta.json", cap=MAX_META_BYTES))
+        except (OSError, FileRefused, ValueError):
+            return False
+        return isinstance(meta, dict) and meta.get("opstamp") == state.engine_stamp
+
+    def save(self, state: IndexState) -> None:
+        """Write the state; the engine has committed before."""
+        write_atomic(self._state, msgpack.encode(state), mode=0o600)
+
+    def clear(self) -> None:
+        """Remove what is there, so that the engine can begin afresh."""
+        self._state.unlink(missing_ok=True)
+        shutil.rmtree(self.engine_directory, ignore_errors=True)
+        self.engine_directory.mkdir(parents=True, exist_ok=True)
+        _prune(self._directory.parent)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other writers out; a busy lock is waited for, then a ``TimeoutError``."""
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            _acquire(descriptor)
+            yield
+        finally:
+            os.close(descriptor)  # which releases it
+
+
+def _prune(cache: Path) -> None:
+    """Keep the newest indexes: each set of roots and of hidden skills has its own."""
+    with contextlib.suppress(OSError):
+        stores = sorted(cache.glob("search-*"), key=lambda place: place.stat().st_mtime_ns)
+        for place in stores[:-MAX_STORES]:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _acquire(descriptor: int) -> None:
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError("another process is updating the search index") from None
+            time.sleep(0.02)
+        else:
+            return

@@ -1,0 +1,191 @@
+"""A request → the terms to search for: its words, their corrections, their translations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from tantivy import TextAnalyzer
+
+from vademecum.search.chinese import HAN, STOP_WORDS, dictionary
+from vademecum.skill.words import prepared, simplified
+
+MAX_QUERY_CHARS = 10_000
+MAX_QUERY_TERMS = 64
+MAX_CORRECTED = 8
+MIN_CORRECTED_CHARS = 4
+MAX_CORRECTED_CHARS = 24
+
+Kind = Literal["word", "correction", "abbreviation", "translation"]
+Known = Callable[[str], int]
+
+# A full stop ends a sentence only before a space: not in 3.5 or a.txt.
+_SENTENCE = re.compile(r"[。！？；\n]+|[.!?;](?:\s+|$)")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_PLAIN_WORD = re.compile(r"[a-z]+")
+_CORRECTION_WEIGHT = 0.8
+_TRANSLATION_WEIGHT = 0.7
+_SINGLE_CHARACTER = 0.5
+_LATER_GLOSS = 0.9
+_ABBREVIATIONS = {
+    "k8s": "kubernetes",
+    "i18n": "internationalization",
+    "l10n": "localization",
+    "a11y": "accessibility",
+    "o11y": "observability",
+    "js": "javascript",
+    "ts": "typescript",
+    "py": "python",
+    "pg": "postgres",
+    "tf": "terraform",
+}
+
+# Stems of words that people put around a request.
+_FILLER = (
+    "hello hi hey dear pleas thank urgent asap kind appreci regard cheer sorri bother advanc immedi soon "
+    "hope help need want like would could get let know tell show just realli someth anyth someon"
+)
+FILLER = frozenset(_FILLER.split(" "))
+
+
+class Form(Struct, frozen=True):
+    """Terms that stand together for a word of the request, and how much they count."""
+
+    terms: tuple[str, ...]
+    weight: float
+
+
+class Term(Struct, frozen=True):
+    """A word of the request, the forms of which the best one counts, and the sentence it is in."""
+
+    word: str
+    kind: Kind
+    forms: tuple[Form, ...]
+    sentence: int = 0
+
+
+class QueryParser:
+    """Takes requests apart, given how many documents contain a term and which terms begin with a text."""
+
+    def __init__(
+        self, analyzer: TextAnalyzer, known: Known, beginning_with: Callable[[str], list[str]]
+    ) -> None:
+        self._analyzer = analyzer
+        self._known = known
+        self._beginning_with = beginning_with
+        self._translations: dict[str, tuple[Form, ...]] = {}
+
+    def terms(self, query: str) -> list[Term]:
+        """Return the terms of a query, each once; of a long query the rarest ones."""
+        found: dict[tuple[str, bool], Term] = {}
+        for number, sentence in enumerate(_SENTENCE.split(query[:MAX_QUERY_CHARS])):
+            for word, kind, forms in self._of_sentence(sentence):
+                found.setdefault((word, kind == "translation"), Term(word, kind, forms, number))
+        terms = [term for term in found.values() if term.word not in FILLER] or list(found.values())
+        if len(terms) > MAX_QUERY_TERMS:
+            times = {term: sum(map(self._known, term.forms[0].terms)) for term in terms}
+            rarest = sorted(terms, key=lambda term: (not times[term], times[term]))[:MAX_QUERY_TERMS]
+            terms = [term for term in terms if term in set(rarest)]
+        return terms
+
+    def _of_sentence(self, text: str) -> Iterator[tuple[str, Kind, tuple[Form, ...]]]:
+        runs: list[str] = []
+        if not text.isascii():
+            text, runs = _without_stop_words(text)
+        words = list(dict.fromkeys(self._analyzer.analyze(prepared(text))))
+        unknown = [word for word in words if not self._known(word)]
+        misspelt = self._misspelt(unknown, text) if unknown else {}
+        for word in words:
+            if word in misspelt:
+                written, near = misspelt[word]
+                yield written, "correction", tuple(Form((each,), _CORRECTION_WEIGHT) for each in near)
+            else:
+                yield self._plain(word)
+        for word in self._words_of(runs):
+            forms = self._forms(word)
+            if forms:
+                yield word, "translation", forms
+
+    def _plain(self, word: str) -> tuple[str, Kind, tuple[Form, ...]]:
+        full = _ABBREVIATIONS.get(word)
+        if full is not None:
+            both = (word, self._analyzer.analyze(full)[0])
+            return word, "abbreviation", tuple(Form((form,), 1.0) for form in both)
+        if len(word) == 1 and HAN.match(word):  # pairs are indexed
+            pairs = tuple(Form((pair,), _SINGLE_CHARACTER) for pair in self._beginning_with(word))
+            return word, "word", pairs or (Form((word,), 1.0),)
+        return word, "word", (Form((word,), 1.0),)
+
+    def _misspelt(self, unknown: Sequence[str], text: str) -> dict[str, tuple[str, list[str]]]:
+        """Return for unknown words how they are written in the text, and the known words one edit away."""
+        found: dict[str, tuple[str, list[str]]] = {}
+        for written in dict.fromkeys(_PLAIN_WORD.findall(text.lower())):
+            if not MIN_CORRECTED_CHARS <= len(written) <= MAX_CORRECTED_CHARS or len(found) == MAX_CORRECTED:
+                continue
+            stem = self._analyzer.analyze(written)[:1]
+            if not stem or stem[0] not in unknown or stem[0] in found:
+                continue
+            near = dict.fromkeys(self._analyzer.analyze(" ".join(_edits(written))))
+            known = sorted(((self._known(word), word) for word in near), reverse=True)[:2]
+            if known and known[0][0]:
+                found[stem[0]] = written, [word for times, word in known if times * 5 >= known[0][0]]
+        return found
+
+    def _words_of(self, runs: Iterable[str]) -> Iterator[str]:
+        """Return the words of Chinese runs, of those that the library cannot match the parts."""
+        for run in runs:
+            for word in dictionary().segmented(run):
+                yield from (part for part in self._meaningful(word) if part not in STOP_WORDS)
+
+    def _meaningful(self, word: str) -> list[str]:
+        """Return the word, or its parts if none of its meanings is in the library."""
+        if len(word) < 3 or self._forms(word):
+            return [word]
+        return [part for half in (word[:2], word[2:]) for part in dictionary().segmented(half)]
+
+    def _forms(self, word: str) -> tuple[Form, ...]:
+        """Return the meanings of a word that the library contains."""
+        found = self._translations.get(word)
+        if found is None:
+            found = self._translations[word] = self._translate(word)
+        return found
+
+    def _translate(self, word: str) -> tuple[Form, ...]:
+        forms: dict[tuple[str, ...], Form] = {}
+        weight = _TRANSLATION_WEIGHT * (_SINGLE_CHARACTER if len(word) == 1 else 1.0)
+        for gloss in dictionary().meanings(word):
+            terms = tuple(dict.fromkeys(self._analyzer.analyze(gloss)))
+            if terms and terms not in forms and all(map(self._known, terms)):
+                forms[terms] = Form(terms, weight)
+                weight *= _LATER_GLOSS
+        return tuple(forms.values())
+
+
+def _without_stop_words(text: str) -> tuple[str, list[str]]:
+    """Cut the Chinese runs of a text at their stop words; return the text and the runs that are left."""
+    runs: list[str] = []
+
+    def cut(run: re.Match[str]) -> str:
+        left = [""]
+        for word in dictionary().segmented(run[0]):
+            if word in STOP_WORDS:
+                left.append("")
+            else:
+                left[-1] += word
+        runs.extend(filter(None, left))
+        return f" {' '.join(left)} "
+
+    return HAN.sub(cut, simplified(text)), runs
+
+
+def _edits(word: str) -> list[str]:
+    """Return all strings one deletion, swap, replacement or insertion away."""
+    cuts = [(word[:place], word[place:]) for place in range(len(word) + 1)]
+    return [
+        *(a + b[1:] for a, b in cuts if b),
+        *(a + b[1] + b[0] + b[2:] for a, b in cuts if len(b) > 1),
+        *(a + letter + b[1:] for a, b in cuts if b for letter in _LETTERS),
+        *(a + letter + b for a, b in cuts for letter in _LETTERS),
+    ]

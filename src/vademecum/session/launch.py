@@ -1,0 +1,341 @@
+"""Scripts: ask for what they need, give them that and nothing else, keep what they leave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from vademecum.errors import Denied, ToolRefused
+from vademecum.policy.base import Effect, Request
+from vademecum.policy.gate import refusal
+from vademecum.policy.grants import ApprovedTexts
+from vademecum.sandbox.base import ByProxy, Limits, Network, Sandbox
+from vademecum.sandbox.interpreters import Interpreter, search_path
+from vademecum.session.act import CHANGED, Act, Finer
+from vademecum.session.view import file_names
+from vademecum.skill.assets import script_name
+from vademecum.skill.skill import Skill
+from vademecum.skill.text import escaped
+from vademecum.tools import calls
+from vademecum.tools.calls import Observation
+from vademecum.tools.hosts import Hop, Permit, host_and_port, host_resources
+from vademecum.tools.inputs import Input, digests, find_inputs
+from vademecum.tools.process import (
+    MAX_WORD_CHARS,
+    Furnished,
+    Job,
+    Ran,
+    Room,
+    furnish,
+    limits_of,
+    observe,
+    run_job,
+    shown_inputs,
+    shown_words,
+)
+from vademecum.tools.script import Plan, about_script, plan_script
+from vademecum.tracing import PARENT, is_configured
+
+WHOLE_NETWORK = "*"
+USUAL_PORTS = (80, 443)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a call names for its process: inputs, and words that lead out of the project.
+
+    ``stdin`` is a descriptor of the caller, if it passes its standard input on.
+    """
+
+    inputs: tuple[Input, ...] = ()
+    outside: tuple[str, ...] = ()
+    stdin: int | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The inputs as they were typed."""
+        return [given.typed for given in self.inputs]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A process that is about to start: its call, its directories, and what it sees."""
+
+    act: Act
+    room: Room
+    sandbox: Sandbox
+    inputs: Sequence[Input]
+    furnished: Furnished
+    hosts: Sequence[str] = ()
+
+
+def given_to_script(act: Act, call: calls.RunScript) -> Given:
+    """Find what a script gets: what is named for it, and what its arguments name.
+
+    A word that names something a model may not know of is a plain word. A person is told of a path that is
+    not passed on.
+    """
+    known = act.knows if act.origin != "user" else bool
+    workspace = act.around.place.workspace
+    inputs, outside = find_inputs(
+        call.args, call.files, call.copy, workspace=workspace, locate=act.locate, known=known
+    )
+    if act.origin == "user":
+        for word in outside:
+            if os.path.lexists(os.path.join(act.around.place.context.cwd, word)):
+                raise ToolRefused(
+                    f"{word!r} is outside the project, so the script cannot get it: copy it here.",
+                    code="outside",
+                )
+        outside = []
+    return Given(tuple(inputs), tuple(outside))
+
+
+def prepared(
+    act: Act, call: calls.RunScript, skill: Skill, stdin: int | None
+) -> tuple[str, dict[str, object], Callable[[], Observation]]:
+    """Return the name of a script, what is said to it as a charter knows that, and the work itself."""
+    given = replace(given_to_script(act, call), stdin=stdin)
+    said = {"arguments": call.args, "files": given.names, "network": call.network}
+    name = f"{skill.name}/{script_name(skill, call.relative_path)}"
+    work = partial(run_script, act, call, skill, given)
+    return name, {key: value for key, value in said.items() if value}, work
+
+
+def run_script(act: Act, call: calls.RunScript, skill: Skill, given: Given) -> Observation:
+    """Run a script of a skill: ask for what it needs, run a copy of it that nobody can change meanwhile."""
+    names = file_names(skill, script_name(skill, call.relative_path))
+
+    once: list[Finer] = [  # of files it gets copies, made before anybody is asked
+        ("skill", (skill.name,), ""),
+        ("script", names, ""),
+        *(finer for each in given.inputs if each.kind == "file" for finer in act.reads(each.located)),
+        *network_requests(act, call.network, names[0]),
+    ]
+    in_place = [each.located for each in given.inputs if each.kind != "file"]
+    act.decide(lambda: once)
+    act.decide(lambda: [finer for each in in_place for finer in act.reads(each)], also=True)
+    act.refuse_denied()
+    inputs = with_hidden(act, given.inputs)
+    sandbox = act.around.sandbox()
+    with Room(act.directory) as room:
+        furnished = furnish(room, inputs, call.args, sandbox)
+        snapshot = act.around.run.snapshots.take(skill)
+        path = search_path(act.around.place.context.env.get("PATH", ""))
+        plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
+        secrets = _secrets(act, skill)
+        act.decide(partial(_of_plan, plan, secrets), also=True)
+        act.refuse_denied()
+        start = Start(act, room, sandbox, inputs, furnished, call.network)
+        _settle_script(start, plan, secrets)
+        check_unchanged(act, given.inputs, inputs)
+        act.around.place.secrets.add(secrets.values())
+        interpreter, facts = _interpreter(act, plan)
+        job = Job(
+            title=plan.resource,
+            argv=(*interpreter.words, str(plan.file), *furnished.words),
+            directory=room.work,
+            readable=(plan.snapshot.path, *interpreter.readable),
+            environment=environment_of(act) | secrets,
+            furnished=furnished,
+            stdin=call.stdin.encode() or given.stdin,
+            limits=limits_for(act),
+        )
+        facts |= {"digest": snapshot.digest, "script_sha256": plan.sha256}
+        return run_started(start, job, facts, _notes(given.outside))
+
+
+def _secrets(act: Act, skill: Skill) -> dict[str, str]:
+    """Return the values that are kept for a skill, of those that it names."""
+    if not skill.meta.secrets:
+        return {}
+    from vademecum.secrets import SecretStore  # noqa: PLC0415 - for these skills alone
+
+    return SecretStore(act.around.place.context).for_skill(skill.name, skill.meta.secrets)
+
+
+def _of_plan(plan: Plan, secrets: Mapping[str, str]) -> list[Finer]:
+    """Return what the script itself wants: packages, and secrets that are kept for its skill."""
+    name, packages = plan.skill.name, plan.packages
+    return [
+        *([("packages", packages.resources(name), "")] if packages.wanted else []),
+        *([("secret", tuple(f"{name}/{secret}" for secret in secrets), "")] if secrets else []),
+    ]
+
+
+def _settle_script(start: Start, plan: Plan, secrets: Collection[str]) -> None:
+    """Ask, if the rules want that, about exactly this script with these words and inputs."""
+    act = start.act
+    approved = ApprovedTexts(act.around.place.grants)
+
+    def about() -> str:
+        facts = facts_of(act, plan.call.network, start.inputs, start.sandbox)
+        if plan.packages.wanted:
+            built = act.around.place.config.execution.build_packages
+            how = ", built from source in the sandbox if there is no wheel" if built else ""
+            facts.append(f"installs: {shown_words(plan.packages.wanted, ', ')}{how}")
+        if secrets:
+            skill = f"{plan.skill.name} of the {plan.skill.source} ({plan.skill.location})"
+            facts.append(
+                f"gets the secrets {', '.join(secrets)}, kept for a skill of this name, which is {skill}"
+            )
+        long = "\n".join(word for word in plan.call.args if len(word) > MAX_WORD_CHARS or "\n" in word)
+        # Last, so that a long argument cannot push the script out of a form that is cut.
+        texts = [*shown_text("long arguments", long), *shown_text("standard input", plan.call.stdin)]
+        return "\n".join([about_script(plan, facts, approved=approved.last(plan.resource)), *texts])
+
+    def exact() -> str:
+        return repr(
+            (
+                plan.call.args,
+                plan.call.network,
+                plan.call.stdin,
+                digests(start.room.work, start.furnished.copies),
+            )
+        )
+
+    act.settle((plan.relative,), about=about, exact=exact, digest=plan.snapshot.digest)
+    if act.passage is not None and act.passage.seen:
+        approved.keep(plan.resource, plan.text, plan.files)
+
+
+def _interpreter(act: Act, plan: Plan) -> tuple[Interpreter, dict[str, Any]]:
+    """Return how the script is started; if it requires packages, in an environment that has them."""
+    if not plan.packages.wanted:
+        return plan.interpreter, {}
+    from vademecum.tools.packages import Environments  # noqa: PLC0415 - for these scripts alone
+
+    def progress(line: str) -> None:
+        act.around.run.record.passing("progress", call=act.number, text=line)
+
+    builds = act.around.place.config.execution.build_packages
+    environments = Environments(act.around.place.context, builder=act.around.sandbox() if builds else None)
+    built = environments.get(plan.packages, progress=progress, cancelled=act.cancelled)
+    words = (str(built.python), *plan.interpreter.words[1:])
+    return Interpreter(words, built.readable), {"packages": built.lock, "packages_cached": built.cached}
+
+
+def shown_text(name: str, text: str) -> list[str]:
+    """Return a text as lines that a person reads before a yes, in which none can look like a line of ours."""
+    return [f"{name}:", *(f"| {escaped(line)}" for line in text.split("\n"))] if text else []
+
+
+def with_hidden(act: Act, inputs: Sequence[Input]) -> list[Input]:
+    """Find out what the rules hide in each directory."""
+    return [
+        each if each.kind == "file" else replace(each, hidden=act.hidden_in(each.located)) for each in inputs
+    ]
+
+
+def check_unchanged(act: Act, inputs: Sequence[Input], before: Sequence[Input]) -> None:
+    """Raise if the rules hide something else by now in a directory, after a person took time to answer."""
+    if act.passage is not None and act.passage.seen and with_hidden(act, inputs) != list(before):
+        raise ToolRefused(CHANGED, code="changed")
+
+
+def network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Finer]:
+    """Return what the network needs: for the script or command, and for each host that is named.
+
+    The whole network would go round a rule that denies a host, so that it is refused if there is one.
+    """
+    if not hosts:
+        return []
+    if WHOLE_NETWORK in hosts and act.around.gate.denies_some(
+        ("network", "private-network"), act.around.agent
+    ):
+        raise Denied("The whole network cannot be given, because rules deny some hosts: name the hosts.")
+    named = [("network", (host,) if host == WHOLE_NETWORK else host_resources(host), "") for host in hosts]
+    return [("script-network", (resource,), ""), *named]
+
+
+@contextmanager
+def _network_of(start: Start, traffic: list[dict[str, Any]]) -> Iterator[Network]:
+    """Give a process its network: none, all of it, or the hosts that are named; note what it reached."""
+    if not start.hosts or WHOLE_NETWORK in start.hosts:
+        yield "all" if start.hosts else "none"
+        return
+    from vademecum.tools.proxy import Proxy  # noqa: PLC0415 - for these alone
+
+    with Proxy(permit=_permit(start.act, start.hosts)) as proxy:
+        try:
+            yield ByProxy(proxy.serve)
+        finally:
+            traffic += [asdict(each) for each in proxy.traffic]
+
+
+def _permit(act: Act, hosts: Sequence[str]) -> Permit:
+    """Return the test of a proxy: the hosts that are named, at their usual ports unless a port is named.
+
+    An address that is not public needs a rule of the user for ``private-network``.
+    """
+    allowed = {host_and_port(host) for host in hosts}
+
+    def permit(permission: str, hop: Hop) -> None:
+        usual = (hop.host, None) in allowed and hop.port in USUAL_PORTS
+        if not usual and (hop.host, hop.port) not in allowed:
+            raise Denied(f"{hop.resource} is not among the hosts that were approved.")
+        if permission == "private-network":
+            request = Request(permission, hop.resources, act.origin, act.around.agent)
+            decision = act.around.gate.decide(request)
+            if decision.effect is not Effect.ALLOW:
+                raise refusal(request, decision)
+
+    return permit
+
+
+def facts_of(act: Act, hosts: Sequence[str], inputs: Sequence[Input], sandbox: Sandbox) -> list[str]:
+    """Return what a person should know of any process: where it runs, what it reaches and reads."""
+    network = f"network: {shown_words(hosts, ', ')}" if hosts else "no network"
+    if WHOLE_NETWORK in hosts:
+        network = "with the whole network: every host that this machine reaches, also local ones"
+    seconds = limits_for(act).seconds
+    found = [f"risk: medium · sandbox: {sandbox.name} · {network} · at most {seconds:.0f} s"]
+    return [*found, f"reads: {shown_inputs(inputs)}"] if inputs else found
+
+
+def limits_for(act: Act) -> Limits:
+    return limits_of(act.around.place.config.execution)
+
+
+def environment_of(act: Act) -> dict[str, str]:
+    env = act.around.place.context.env
+    names = (*act.around.place.config.execution.environment, *((PARENT,) if is_configured() else ()))
+    return {name: env[name] for name in names if name in env}
+
+
+def _notes(outside: Sequence[str]) -> list[str]:
+    if not outside:
+        return []
+    return [f"Only passed as words, because they are outside the project: {shown_words(outside, ', ')}."]
+
+
+def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
+    """Run it, show what it prints while it does, and keep what it left, without secrets."""
+    act, room = start.act, start.room
+    secrets, run = act.around.place.secrets, act.around.run
+    masked = {"out": secrets.stream(), "err": secrets.stream()}
+
+    def show(stream: str, data: bytes) -> None:
+        if data:
+            run.record.passing("output_piece", call=act.number, stream=stream, data=data)
+
+    def on_output(stream: str, data: bytes) -> None:
+        show(stream, masked[stream].feed(data))
+
+    traffic: list[dict[str, Any]] = []
+    with _network_of(start, traffic) as network:
+        job = replace(job, network=network)
+        ended = run_job(job, room, start.sandbox, on_output=on_output, cancelled=act.cancelled)
+    for stream, kept in masked.items():
+        show(stream, kept.end())
+    for file in (room.streams.out, room.streams.err):
+        secrets.mask_file(file)
+    made, beyond = act.around.outputs.take(
+        room.work, job.furnished.copies, room.outputs, since=run.started, secrets=secrets
+    )
+    facts = {"sandbox": start.sandbox.name, **({"network": traffic} if traffic else {}), **facts}
+    return observe(act.tool, Ran(job, ended, room, made, beyond), facts, notes)

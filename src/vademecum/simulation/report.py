@@ -1,0 +1,102 @@
+"""Write two runs of a simulation as one page: what the charter changed, a table, and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vademecum.pages import charts
+from vademecum.pages.render import render
+from vademecum.simulation.setting import Chart, Simulated
+
+# Up to so many lines, both runs are drawn in one plot.
+MAX_TOGETHER = 2
+MAX_NAMED = 3
+
+
+def report_of(title: str, about: str, runs: Mapping[str, Simulated]) -> str:
+    """Return the page; the same runs give the same bytes."""
+    names = list(runs)
+    groups = zip(*(run.charts for run in runs.values()), strict=True)
+    keys = dict.fromkeys(key for run in runs.values() for key in run.figures)
+    return render(
+        "simulation",
+        title=title,
+        about=about,
+        lead=what_changed(list(runs.values())),
+        names=names,
+        rows=[(key, [figure(run.figures.get(key)) for run in runs.values()]) for key in keys],
+        sections=[_section(names, group) for group in groups],
+    )
+
+
+def what_changed(runs: Sequence[Simulated]) -> tuple[str, str]:
+    """Return a sentence in English and Chinese: which figures differ between the first and the last run."""
+    enforced, without = runs[0].figures, runs[-1].figures
+    differing = [
+        (key, without[key], value)
+        for key, value in enforced.items()
+        if key in without and without[key] != value
+    ]
+    if not differing:
+        return ("The charter changed none of the figures.", "章程没有改变任何数据。")
+    differing.sort(key=lambda each: -_size(each[1], each[2]))
+    told = "; ".join(f"{key} {figure(old)} → {figure(new)}" for key, old, new in differing[:MAX_NAMED])
+    of = f"{len(differing)} of {len(enforced)} figures"
+    return (
+        f"The charter changed {of} (without → with): {told}.",
+        f"章程改变了 {len(enforced)} 项数据中的 {len(differing)} 项（无章程 → 有章程）：{told}。",
+    )
+
+
+def _size(old: object, new: object) -> float:
+    """Return how large a difference is, as a share of the larger value."""
+    if isinstance(old, int | float) and isinstance(new, int | float):
+        return abs(new - old) / (max(abs(old), abs(new)) or 1)
+    return 0.0
+
+
+def figure(value: object) -> str:
+    """Return a figure for people.
+
+    >>> figure(1234567), figure(0.25), figure("12 m"), figure(None)
+    ('1,234,567', '0.25', '12 m', '')
+    """
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.2f}"
+        case None:
+            return ""
+    return str(value)
+
+
+def _section(names: Sequence[str], group: Sequence[Chart]) -> dict[str, Any]:
+    """Return the plots of one chart: both runs in one if they have few lines, else side by side."""
+    kept = [{key: line for key, line in chart.lines.items() if any(line)} for chart in group]
+    colours = {
+        name: charts.COLOURS[n % len(charts.COLOURS)]
+        for n, name in enumerate(dict.fromkeys(name for one in kept for name in one))
+    }
+    top = max((value for one in kept for line in one.values() for value in line), default=0) or 1
+    label = f"{group[0].title} by step"
+    if len(colours) <= MAX_TOGETHER:
+        drawn = [
+            (colours[key], line, number > 0) for number, one in enumerate(kept) for key, line in one.items()
+        ]
+        legend = [
+            (colours[key], f"{key}, {name}" if len(colours) > 1 else name, number > 0)
+            for number, (name, one) in enumerate(zip(names, kept, strict=True))
+            for key in one
+        ]
+        plots = [("", charts.lines(drawn, top=top, label=label))]
+    else:
+        legend = [(colour, name, False) for name, colour in colours.items()]
+        plots = [
+            (name, charts.lines([(colours[k], line, False) for k, line in one.items()], top=top, label=label))
+            for name, one in zip(names, kept, strict=True)
+        ]
+    return {"title": group[0].title, "unit": group[0].unit, "legend": legend, "plots": plots}

@@ -1,0 +1,289 @@
+"""Frontmatter that is not YAML → where the fault is and what to write there, or a repaired text.
+
+Its entries are found by their lines, one for each field: which field is broken while the others are not?
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+from yaml import Mark, MarkedYAMLError, SafeLoader, YAMLError
+from yaml.events import StreamEndEvent
+
+from vademecum.skill.plain_lines import FIRST_LINE
+from vademecum.skill.skill import CONTROL_FIELDS, KNOWN_FIELDS, OWN_FIELDS, SPECIFIED_FIELDS, Problem
+
+Parser: type[Any]
+try:
+    from yaml.cyaml import CParser as Parser  # type: ignore[attr-defined]
+except ImportError:  # a PyYAML without LibYAML: slower, the same events
+    Parser = SafeLoader
+
+INVALID = "Invalid YAML in frontmatter"
+NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONFLICT = re.compile(r"^<{7} ", re.MULTILINE)
+# A known field is recognised with any colon, another key by YAML's colon and space or a full-width colon.
+_FIELD = re.compile(rf"([ \t]*)({'|'.join(SPECIFIED_FIELDS + OWN_FIELDS)})[ \t]*([:：])(\s*)(.*)", re.I)
+_KEY = re.compile(
+    r"([ \t]*)([\"']?[\w$][^:：\s\"'{}\[\]]*[\"']?)[ \t]*(?:(:)(?:([ \t]+)(.*)|$)|(：)([ \t]*)(.*))"
+)
+_ONE_LINE = re.compile(r"[^\s|>\[{\"'#&*!]")
+_BLOCK = re.compile(r"[|>][-+0-9]*\s*")
+_CONTROL = re.compile(rf"^[ \t]*[\"']?({'|'.join(CONTROL_FIELDS)})[\"']?[ \t]*[:：]", re.I | re.M)
+_TABS = re.compile(r" *\t\s*(?![\s#])(?!(?:name|description)[ \t]*[:：])", re.I)
+_NESTED = frozenset({"metadata", "allowed-tools"})
+_UNQUOTED = "The value lacked quotes and was read as one text. Put it in quotes"
+_LEFT_OUT = "The value of {!r} cannot be parsed and was left out. Correct it, or put it in quotes"
+
+
+class FieldLines(Struct, frozen=True):
+    """One field as it is written: its key, its colon, its value, and the lines that follow it."""
+
+    line: int
+    indent: str
+    key: str
+    colon: str
+    space: str
+    value: str
+    more: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All lines of the entry, the first one as YAML wants it."""
+        return (f"{self.indent}{self.key}: {self.value}".rstrip(), *self.more)
+
+    def children(self) -> list[FieldLines]:
+        """Return the entries below ``metadata:``, if it has no value of its own."""
+        if self.key.strip("\"'").lower() != "metadata" or self.value:
+            return []
+        first = next((line for line in self.more if line.strip()), "")
+        margin = first[: len(first) - len(first.lstrip())]
+        return list(split(self.more, margin, self.line + 1)) if margin else []
+
+    def slip(self, margin: str = "") -> str:
+        """Return what is wrong with the way the key is written, and what to write; ``""`` if nothing is."""
+        if self.colon == "：":
+            return (
+                f"the colon after {self.key!r} is full-width. Write an ASCII colon and a space: {self.key}: …"
+            )
+        if self.value and not self.space:
+            return f"there is no space after {self.key + ':'!r}. Add a space after the colon: {self.key}: …"
+        if self.indent != margin:
+            return f"the field {self.key!r} is indented. Remove the spaces or tabs before it"
+        return ""
+
+
+def split(lines: Sequence[str], margin: str = "", first: int = 0) -> Iterator[FieldLines]:
+    r"""Yield the entries whose keys stand at a margin; lines before the first key belong to no entry.
+
+    At the top, a known field counts as one too if it is indented below a value that ends on its line.
+
+    >>> [(entry.key, entry.value, entry.more) for entry in split(["name：a", "  description: b", "  c"])]
+    [('name', 'a', ()), ('description', 'b', ('  c',))]
+    """
+    last: FieldLines | None = None
+    more: list[str] = []
+    seen: set[str] = set()
+    for number, line in enumerate(lines, first):
+        entry = _entry(number, line, margin)
+        if entry and entry.indent != margin:
+            goes_on = last is not None and (more or not _ONE_LINE.match(last.value))
+            if margin or goes_on or entry.key.lower() in seen:
+                entry = None
+        if entry is None:
+            more.append(line)
+            continue
+        if last:
+            yield _with(last, more)
+        seen.add(entry.key.lower())
+        last, more = entry, []
+    if last:
+        yield _with(last, more)
+
+
+def _entry(number: int, line: str, margin: str) -> FieldLines | None:
+    known = None if margin else _FIELD.fullmatch(line)
+    match = known or _KEY.fullmatch(line)
+    if match is None or (known is None and match[1] != margin):
+        return None
+    indent, key, colon, space, value = (part or "" for part in match.groups()[:5])
+    if known is None and match[6]:
+        colon, space, value = match.groups()[5:]
+    return FieldLines(number, indent, key, colon, space, value)
+
+
+def _with(entry: FieldLines, more: list[str]) -> FieldLines:
+    return FieldLines(entry.line, entry.indent, entry.key, entry.colon, entry.space, entry.value, tuple(more))
+
+
+def diagnose(error: MarkedYAMLError | None, text: str) -> Problem:
+    """Return the problem that describes a syntax error of the whole frontmatter; ``None``: of a character."""
+    if conflict := _CONFLICT.search(text):
+        return _problem(text.count("\n", 0, conflict.start()), "a merge conflict. Resolve it")
+    if error is None:
+        return _unreadable_character(text)
+    for entry in split(text.split("\n")):
+        if slip := entry.slip():
+            return _problem(entry.line, slip)
+        below = entry.children()
+        if found := next(((child, slip) for child in below if (slip := child.slip(child.indent))), None):
+            return _problem(found[0].line, found[1])
+        if own := syntax_error("\n".join(entry.lines)):
+            number = _place(own, entry.lines)
+            return _problem(entry.line + number, f"{own.problem}. {_hint(entry.lines[number], own)}")
+    lines = text.split("\n")
+    number = _place(error, lines)
+    return _problem(number, f"{error.problem}. {_hint(lines[number], error)}")
+
+
+def misspelt_key(text: str) -> Problem | None:
+    """Return the problem of the first key that lacks its colon, its space or its place at the margin."""
+    found = ((entry.line, slip) for entry in split(text.split("\n")) if (slip := entry.slip()))
+    return next((_problem(number, slip) for number, slip in found), None)
+
+
+def conflicted(text: str) -> bool:
+    """Return whether a text has the marks of a merge conflict, of which no side may be guessed."""
+    return _CONFLICT.search(text) is not None
+
+
+def syntax_error(text: str) -> MarkedYAMLError | None:
+    """Return what the parser objects to in a text without control characters."""
+    parser = Parser(text)
+    try:
+        while type(parser.get_event()) is not StreamEndEvent:
+            pass
+    except MarkedYAMLError as error:
+        return error
+    except YAMLError as error:
+        return MarkedYAMLError(problem=str(error))
+    return None
+
+
+def _place(error: MarkedYAMLError, lines: tuple[str, ...] | list[str]) -> int:
+    """Return the line of the fault: where a value began that never ends, else where the parser stopped."""
+    mark: Mark | None = error.problem_mark or error.context_mark
+    if mark is None:
+        return 0
+    context = error.context or ""
+    began = error.context_mark or mark
+    rest = [lines[mark.line][mark.column :], *lines[mark.line + 1 :]] if mark.line < len(lines) else []
+    unclosed = "flow" in context and (not "".join(rest).strip() or rest[0][:1] in {"]", "}"})
+    if unclosed or context in {"while scanning a simple key", "while scanning a quoted scalar"}:
+        mark = began
+    return int(min(mark.line, len(lines) - 1))
+
+
+def _unreadable_character(text: str) -> Problem:
+    found = NOT_YAML.search(text)
+    if found is None:
+        return _problem(0, "a control character is not allowed. Remove it")
+    number = text.count("\n", 0, found.start())
+    return _problem(number, f"U+{ord(found[0]):04X} is not allowed. Remove it")
+
+
+def _problem(number: int, what: str) -> Problem:
+    return Problem("invalid-yaml", "error", f"{INVALID}: {what}", line=number + FIRST_LINE)
+
+
+def _hint(written: str, error: MarkedYAMLError) -> str:
+    problem = error.problem or ""
+    if "\t" in written[: len(written) - len(written.lstrip())] or "\t" in problem:
+        return "Indent with spaces, not tabs"
+    if "flow" in (error.context or ""):
+        return "Close every bracket and brace, or put the whole value in quotes"
+    if "quoted scalar" in (error.context or ""):
+        return "Close the quotation mark, or remove it"
+    if "mapping values" in problem:
+        return f'Put the value in quotes: {written.partition(":")[0].strip()[:40]}: "…"'
+    if "nested too deeply" in problem:
+        return "Flatten the value"
+    return "Correct this line, or put its value in quotes"
+
+
+def repair(text: str) -> tuple[str, tuple[Problem, ...]]:
+    r"""Rewrite the fields that cannot be parsed; returns the new text and a note for each change.
+
+    The number of lines stays the same, so that every later message still points at the right one.
+
+    >>> repair("name: a\ndescription: Use when: needed\n  or asked\n")[0]
+    'name: a\ndescription: "Use when: needed or asked"\n#\n#'
+    """
+    cleaned, removed = NOT_YAML.subn("", text)
+    notes: list[Problem] = []
+    if removed:
+        found = NOT_YAML.search(text)
+        number = text.count("\n", 0, found.start()) if found else 0
+        what = f"The frontmatter had {removed} control characters, which were removed. Delete them"
+        notes.append(_note("hidden-characters", number, what))
+    lines = cleaned.split("\n")
+    tabs = [number for number, line in enumerate(lines) if _TABS.match(line) and not _CONTROL.match(line)]
+    if tabs:
+        notes.append(_note("field-repaired", tabs[0], "Tabs indent this line. Indent with spaces"))
+        for number in tabs:
+            lines[number] = lines[number].expandtabs(2)
+    entries = list(split(lines))
+    head = lines[: entries[0].line] if entries else lines
+    written = [*head, *(line for entry in entries for line in _rewritten(entry, notes))]
+    return "\n".join(written), tuple(notes)
+
+
+def lost_controls(text: str, kept: Iterable[str]) -> bool:
+    """Return whether a control that is written somewhere is not among the fields that a repair kept."""
+    written = {found.lower() for found in _CONTROL.findall(text)}
+    return not written <= {key.lower() for key in kept}
+
+
+def _rewritten(entry: FieldLines, notes: list[Problem], margin: str = "") -> Iterator[str]:
+    """Yield the lines of an entry, as they are if they can be parsed."""
+    if slip := entry.slip(margin):
+        notes.append(_note("field-repaired", entry.line, f"{slip[0].upper()}{slip[1:]}", entry.key))
+    key = entry.key
+    lines = (f"{margin}{entry.lines[0].lstrip()}", *entry.more)
+    if syntax_error("\n".join(lines)) is None:
+        yield from lines
+        return
+    name = "" if margin else key.strip("\"'").lower()
+    nested = not entry.value or (entry.value[0] in "[{" and (margin or name in _NESTED))
+    if name == "metadata" and not entry.value:
+        yield lines[0]
+        yield from _children(entry, notes)
+    elif nested and (name not in KNOWN_FIELDS or name in _NESTED):
+        notes.append(_note("unreadable-value", entry.line, _LEFT_OUT.format(key[:40]), key))
+        # The field itself stays: an `allowed-tools` that cannot be read allows nothing.
+        yield "#" if margin else f"{key}: {{}}" if name == "metadata" else f"{key}: []"
+        yield from ["#"] * len(entry.more)
+    else:
+        notes.append(_note("unquoted-value", entry.line, _UNQUOTED, key))
+        first = "" if _BLOCK.fullmatch(entry.value) else entry.value
+        more = (line for line in entry.more if not line.startswith("#"))
+        value = _without_quotes(" ".join(" ".join((first, *more)).split()))
+        yield f"{margin}{key}: {json.dumps(value, ensure_ascii=False)}"
+        yield from ["#"] * len(entry.more)
+
+
+def _children(entry: FieldLines, notes: list[Problem]) -> Iterator[str]:
+    """Yield the lines below ``metadata:``, each of its own entries repaired or left out by itself."""
+    children = entry.children()
+    yield from ["#"] * ((children[0].line - entry.line - 1) if children else len(entry.more))
+    for child in children:
+        yield from _rewritten(child, notes, child.indent)
+
+
+def _without_quotes(value: str) -> str:
+    """Remove quotation marks around a whole value, or one that is never closed."""
+    mark = value[:1]
+    if mark not in {"'", '"'}:
+        return value
+    inner = value[1:].removesuffix(mark)
+    before, found, after = inner.partition(mark)
+    closed = found and not before[-1:].isspace() and not after[:1].isalnum()  # as in 'a' and 'b'
+    return value if closed else inner
+
+
+def _note(code: str, number: int, message: str, key: str | None = None) -> Problem:
+    return Problem(code, "warning", message, key, line=number + FIRST_LINE)

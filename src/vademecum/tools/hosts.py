@@ -1,0 +1,148 @@
+"""An address on the web → a host that is permitted, at an address that was checked.
+
+The name is resolved here, every address is checked, and the connection goes to the address that was checked:
+a name that resolves differently a moment later gains nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from vademecum.errors import ToolRefused
+
+# Ways to write an address of the old kind inside one of the new kind.
+_TRANSLATED = tuple(
+    ipaddress.IPv6Network(text)
+    for text in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96", "2001::/32")
+)
+_PORTS = {"http": 80, "https": 443}
+_NUMERIC = re.compile(r"[0-9a-fx.]*[0-9][0-9a-fx.]*")
+_HOST = re.compile(r"[A-Za-z0-9_.:-]+|\*")
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One request on the way: where it goes, and what the rules are asked about."""
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def resource(self) -> str:
+        """The host, with its port where that is not the usual one."""
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return shown if self.port == _PORTS[self.scheme] else f"{shown}:{self.port}"
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What the rules are asked about: the host, so that no port gets around a rule, and the port."""
+        return tuple(dict.fromkeys((self.host, self.resource)))
+
+
+Resolve = Callable[[str, int], list[str]]
+# Raises if a hop is not allowed: asked for the host, and once more if its address is a private one.
+Permit = Callable[[Literal["network", "private-network"], Hop], None]
+
+
+def hop_to(url: str) -> Hop:
+    """Return where an address leads, or raise ``ToolRefused``.
+
+    >>> hop_to("https://Example.org/a").resource, hop_to("http://localhost:8000").resource
+    ('example.org', 'localhost:8000')
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        host = (parts.hostname or "").encode("idna").decode() if parts.hostname else ""
+    except ValueError as error:
+        raise ToolRefused(f"The address {url[:200]!r} is wrong ({error}): correct it.", code="url") from error
+    if parts.scheme not in _PORTS or not host:
+        raise ToolRefused(f"The address {url[:200]!r} is not http or https: name one that is.", code="url")
+    if parts.username or parts.password:
+        raise ToolRefused("An address must not hold a password: use a header.", code="url")
+    return Hop(url, parts.scheme, one_spelling(host), port or _PORTS[parts.scheme])
+
+
+def host_resources(written: str) -> tuple[str, ...]:
+    """Return what the rules are asked about a host as a call names it: ``host`` or ``host:port``.
+
+    >>> host_resources("API.example.org"), host_resources("localhost:8000")
+    (('api.example.org',), ('localhost', 'localhost:8000'))
+    """
+    host, port = host_and_port(written)
+    shown = f"[{host}]" if ":" in host else host
+    return tuple(dict.fromkeys((host, f"{shown}:{port}" if port else shown)))
+
+
+def host_and_port(written: str) -> tuple[str, int | None]:
+    """Return the host and, if it is written, the port."""
+    try:
+        parts = urlsplit(f"//{written}")
+        port, host = parts.port, (parts.hostname or "").encode("idna").decode()
+    except ValueError as error:
+        raise ToolRefused(
+            f"The host {written[:200]!r} is wrong ({error}): correct it.", code="url"
+        ) from error
+    if not _HOST.fullmatch(host) or parts.path or parts.query or parts.fragment or "@" in written:
+        raise ToolRefused(f"{written[:200]!r} is not a host: write host or host:port.", code="url")
+    return one_spelling(host), port
+
+
+def one_spelling(host: str) -> str:
+    """Return a host as rules know it: an address in its usual form, however it was written.
+
+    >>> [one_spelling(host) for host in ("Example.ORG.", "0x7f.1", "2130706433", "::FFFF:7f00:1")]
+    ['example.org', '127.0.0.1', '127.0.0.1', '127.0.0.1']
+    """
+    plain = host.lower().rstrip(".")
+    try:
+        if _NUMERIC.fullmatch(plain):
+            return socket.inet_ntoa(socket.inet_aton(plain))
+        address = ipaddress.ip_address(plain)
+    except (OSError, ValueError):
+        return plain
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def resolved(host: str, port: int) -> list[str]:
+    """Return all addresses of a host."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ToolRefused(f"The host {host!r} cannot be found ({error}).", code="unreachable") from error
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+def is_private(address: str) -> bool:
+    """Return whether an address is on this machine, in this network, or otherwise not public.
+
+    >>> [is_private(a) for a in ("127.0.0.1", "::ffff:10.0.0.1", "169.254.169.254", "8.8.8.8")]
+    [True, True, True, False]
+    """
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        if any(found in network for network in _TRANSLATED):
+            return True
+        found = found.ipv4_mapped or found.sixtofour or found
+    return not found.is_global or found.is_multicast
+
+
+def permitted_address(hop: Hop, *, permit: Permit, resolve: Resolve) -> str:
+    """Return the address to connect to, after asking; raise what ``permit`` raises.
+
+    The host is asked for before its name is looked up, since looking it up already tells somebody.
+    """
+    permit("network", hop)
+    addresses = resolve(hop.host, hop.port)
+    if any(map(is_private, addresses)):
+        permit("private-network", hop)
+    return addresses[0]

@@ -1,0 +1,250 @@
+"""The words of a call → the files and directories that a script gets.
+
+A file is a private copy under the name it was given by. A directory is shown read-only in place; one that is
+named to be copied, or that the sandbox cannot show without what is hidden in it, is a private copy too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from vademecum.errors import PathRefused, ToolRefused, VademecumError
+from vademecum.files import sha256_of
+from vademecum.tools.workspace import Located, Workspace, open_file
+
+MAX_INPUTS = 1000
+MAX_INPUT_BYTES = 1024 * 1024 * 1024
+MAX_COPIED_FILES = 20_000
+MAX_ENTRIES = 200_000
+
+Locate = Callable[[str], Located]
+Kind = Literal["file", "directory", "copy"]
+# The inode, size and times of a file: another writes it, and one of them changes.
+Stamp = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file or directory that a script gets: as it was typed, where it is, and what of it is hidden."""
+
+    typed: str
+    located: Located
+    kind: Kind
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name in the script's directory; a path that leads elsewhere keeps only its last part."""
+        name = self.located.name.replace(":", "-", 1) if self.typed.startswith("output:") else self.typed
+        steps = [step for step in name.split("/") if step not in {"", "."}]
+        if name.startswith("/") or ".." in steps:
+            return steps[-1] if steps else "root"
+        return "/".join(steps)
+
+
+def parts_of(word: str) -> Iterator[tuple[str, str]]:
+    """Yield what of a word may name a path: the whole, or what follows ``name=``, with what stands before.
+
+    >>> list(parts_of("--data=a.csv"))
+    [('', '--data=a.csv'), ('--data=', 'a.csv')]
+    """
+    yield "", word
+    before, equals, after = word.partition("=")
+    if equals and after:
+        yield f"{before}=", after
+
+
+def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
+    words: Sequence[str],
+    files: Sequence[str],
+    copies: Sequence[str],
+    *,
+    workspace: Workspace,
+    locate: Locate,
+    known: Callable[[Located], bool],
+) -> tuple[list[Input], list[str]]:
+    """Return what is named for a script, each once, and the words that lead out of the project.
+
+    ``files`` may be globs and must exist; ``known`` says whether the caller may know of a path that a word
+    names, which is otherwise a plain word.
+    """
+    found: dict[str, Input] = {}
+    for typed in copies:
+        found.setdefault(typed, replace(_input(typed, locate), kind="copy"))
+    for pattern in files:
+        matched = [pattern] if pattern.startswith("output:") else workspace.named(pattern)
+        shown = matched if matched == [pattern] else [name for name in matched if known(locate(name))]
+        if not shown:
+            raise ToolRefused(f"No file matches {pattern!r} here.", code="missing")
+        for typed in shown:
+            found.setdefault(typed, _input(typed, locate))
+    outside = []
+    for word in words:
+        for _, part in parts_of(word):
+            try:
+                located = locate(part)
+                if not os.path.lexists(located.path) or not known(located):
+                    continue
+            except (PathRefused, OSError, ValueError):
+                outside += [part] if part.startswith(("../", "/")) else []
+                continue
+            except VademecumError:
+                outside += [part] if part.startswith("/") else []
+                continue
+            found.setdefault(part, _input(part, locate))
+    if len(found) > MAX_INPUTS:
+        raise ToolRefused(
+            f"{len(found):,} files are named, at most {MAX_INPUTS:,} can be: name a directory.",
+            code="too-many",
+        )
+    return _without_covered(list(found.values())), outside
+
+
+def _input(typed: str, locate: Locate) -> Input:
+    located = locate(typed)
+    try:
+        mode = os.stat(located.path).st_mode
+    except OSError as error:
+        raise ToolRefused(f"There is no {located.name!r} here.", code="missing") from error
+    if stat.S_ISDIR(mode):
+        return Input(typed, located, "directory")
+    if not stat.S_ISREG(mode):
+        raise ToolRefused(
+            f"{located.name!r} is neither a file nor a directory: name another.", code="not-a-file"
+        )
+    return Input(typed, located, "file")
+
+
+def _without_covered(inputs: list[Input]) -> list[Input]:
+    """Leave out what lies below a directory that is named as well."""
+    above = [f"{given.located.path}/" for given in inputs if given.kind != "file"]
+    return [
+        given
+        for given in inputs
+        if not any(str(given.located.path).startswith(each) for each in above) or given.typed == "."
+    ]
+
+
+Inode = tuple[int, int]
+
+
+def listed_below(base: str) -> tuple[list[str], list[str]]:
+    """Return all files and directories below a directory, relative to it, and those that are neither.
+
+    Links are files here; FIFOs, sockets and devices are neither.
+    """
+    found: list[str] = []
+    special: list[str] = []
+    todo = [""]
+    while todo:
+        place = todo.pop()
+        with os.scandir(f"{base}/{place}") as listing:
+            for entry in listing:
+                relative = f"{place}{entry.name}"
+                found.append(relative)
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(f"{relative}/")
+                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
+                    special.append(relative)
+        if len(found) > MAX_ENTRIES:
+            raise ToolRefused(
+                f"{base} contains more than {MAX_ENTRIES:,} files: name a directory below it.",
+                code="too-many",
+            )
+    return found, special
+
+
+def hidden_below(base: str, names: Iterable[str], may_show: Callable[[str, Inode | None], bool]) -> list[str]:
+    """Return which of the names below a directory may not be shown.
+
+    ``may_show`` gets the path, and the device and inode of a file with several names (hard links): if one
+    of its names is hidden, all of them are.
+    """
+    hidden: list[str] = []
+    linked: dict[Inode, list[str]] = {}
+    secret: set[Inode] = set()
+    gone: set[str] = set()  # what is hidden, and what lies below it
+    for name in names:
+        if name.rpartition("/")[0] in gone:
+            gone.add(name)
+            continue
+        about = os.lstat(f"{base}/{name}")
+        several = about.st_nlink > 1 and not stat.S_ISDIR(about.st_mode)
+        inode = (about.st_dev, about.st_ino) if several else None
+        if not may_show(name, inode):
+            hidden.append(name)
+            gone.add(name)
+            secret |= {inode} if inode else set()
+        if inode:
+            linked.setdefault(inode, []).append(name)
+    return sorted({*hidden, *(name for inode in secret for name in linked[inode])})
+
+
+def free_name(work: Path, name: str) -> str:
+    """Return a name that nothing has yet: the name itself, or the same in a numbered directory."""
+    number, free = 2, name
+    while name and os.path.lexists(work / free):
+        free, number = f"{number}/{name}", number + 1
+    return free
+
+
+def copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str, Stamp]:
+    """Copy an input into the script's directory and return the copies; ``left`` is how many bytes may be."""
+    target = work / name
+    if given.kind == "file":
+        _copy_file(given.located, target, left)
+        return {name: stamp_of(target)}
+    base = os.path.realpath(given.located.path)
+    hidden, stamps = set(given.hidden), {}
+    for place, directories, files in os.walk(base):
+        relative = os.path.relpath(place, base)
+        inside = "" if relative == "." else f"{relative}/"
+        directories[:] = sorted(each for each in directories if f"{inside}{each}" not in hidden)
+        (target / relative).mkdir(parents=True, exist_ok=True)
+        for file in sorted(files):
+            if f"{inside}{file}" in hidden or not stat.S_ISREG(os.lstat(f"{place}/{file}").st_mode):
+                continue
+            copied = target / relative / file
+            _copy_file(
+                Located(Path(base), f"{inside}{file}", f"{given.typed}/{inside}{file}", ""), copied, left
+            )
+            stamps[str(copied.relative_to(work))] = stamp_of(copied)
+            if len(stamps) > MAX_COPIED_FILES:
+                raise ToolRefused(
+                    f"{given.typed!r} has more than {MAX_COPIED_FILES:,} files to copy: name a smaller one.",
+                    code="too-many",
+                )
+    return stamps
+
+
+def _copy_file(located: Located, target: Path, left: list[int]) -> None:
+    """Copy what was opened, so that no link can lead elsewhere later."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(open_file(located), "rb") as source:
+        about = os.fstat(source.fileno())
+        left[0] -= about.st_size
+        if left[0] < 0:
+            raise ToolRefused(
+                f"The inputs are larger than {MAX_INPUT_BYTES:,} bytes together: name fewer.",
+                code="too-large",
+            )
+        with open(target, "wb") as out:
+            shutil.copyfileobj(source, out)
+        os.chmod(target, 0o755 if about.st_mode & stat.S_IXUSR else 0o644)
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Return what tells whether a file was written since."""
+    found = os.lstat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def digests(work: Path, copies: dict[str, Stamp]) -> list[tuple[str, str]]:
+    """Return the digest of every copy, which is what an approval is about."""
+    return [(name, sha256_of(work / name)) for name in sorted(copies)]

@@ -1,0 +1,377 @@
+"""Requirements → an environment with these packages, built once and outside the sandbox.
+
+Nothing that comes from a package runs while it is built. uv resolves the requirements to exact versions with
+hashes, from wheels only, and unpacks them below a directory that is not yet an environment. The base
+interpreter compiles them with ``-I -S``, so it neither imports them nor reads their ``.pth`` files. Then the
+files that make it an environment are written, and it is renamed to its place. Its interpreter starts only
+inside the sandbox, where it can be read but not written.
+
+If the user's configuration lets packages be built from source, which runs their code, uv itself runs in the
+sandbox, with the network and a cache of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from vademecum.context import Context
+from vademecum.errors import FileRefused
+from vademecum.files import read_capped, read_own, write_atomic
+from vademecum.sandbox.base import Jail, Limits, Sandbox
+from vademecum.sandbox.interpreters import SYSTEM_PATH, own_python
+from vademecum.sandbox.process import Streams, run_command
+from vademecum.tools.pip_settings import uv_environment
+from vademecum.tools.requirements import Requirements
+from vademecum.tools.uv import (
+    DISK_FULL,
+    MAX_COMPLAINT_BYTES,
+    StopConditions,
+    explained,
+    failed,
+    find_uv,
+    run_child,
+)
+
+BUILD_SECONDS = 900.0
+MAX_LOCK_BYTES = 4 * 1024 * 1024
+MAX_DESCRIPTION_BYTES = 8 * 1024 * 1024
+
+_FORMAT = "1"
+_DESCRIPTION = "environment.json"
+_LOCK = ".lock"
+_UNFINISHED = ".new-"
+_WAIT_SECONDS = 0.05
+_UV_OPTIONS = ("--no-config", "--no-progress", "--color", "never", "--no-python-downloads")
+_WHEELS_ONLY = ("--only-binary", ":all:")
+_GB = 1024**3
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment to run a script in: its interpreter, and what a sandbox must let the script read.
+
+    ``lock`` has the exact versions with their hashes; ``cached`` is whether it was there already.
+    """
+
+    python: Path
+    readable: tuple[Path, ...]
+    lock: str
+    cached: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The number of environments, and the bytes they take."""
+
+    number: int = 0
+    bytes: int = 0
+
+
+class _Description(msgspec.Struct, frozen=True):
+    lock: str
+    names: str  # the digest of the names right in site-packages, which shows cheaply that one is missing
+    bytes: int
+
+
+class Environments:
+    """The environments in the user's cache directory, by interpreter and requirements."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        seconds: float = BUILD_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        builder: Sandbox | None = None,
+    ) -> None:
+        """Use wheels only, unless there is a sandbox in which sources may be built."""
+        cache = context.cache_directory()
+        self._builder = builder
+        self._directory = None if cache is None else cache / "environments"
+        self._context = context
+        self._seconds = seconds
+        self._clock = clock
+
+    def find(self, requirements: Requirements) -> Environment | None:
+        """Return the environment if it is built already and not damaged; nothing is started for that."""
+        if self._directory is None:
+            return None
+        place = self._directory / _key(requirements)
+        found = _described(place)
+        if found is None:
+            return None
+        return Environment(place / "bin" / "python", (place, *_base_readable()), found.lock)
+
+    def get(
+        self,
+        requirements: Requirements,
+        *,
+        progress: Progress = lambda _: None,
+        cancelled: Callable[[], bool] = bool,
+    ) -> Environment:
+        """Return the environment, and build it first if it is not there.
+
+        Raise ``ToolRefused`` with one sentence if that does not work; nothing unfinished is left or used.
+        """
+        found = self.find(requirements)
+        if found is not None:
+            return found
+        uv = find_uv(self._context.env)
+        stop = StopConditions(self._clock() + self._seconds, cancelled, self._clock)
+        with self._locked(progress, stop) as directory:
+            found = self.find(requirements)  # another process may have built it meanwhile
+            if found is not None:
+                return found
+            _sweep(directory)
+            place = directory / f"{_UNFINISHED}{os.urandom(6).hex()}"
+            try:
+                _Build(place, uv, uv_environment(self._context), stop, progress, self._builder).run(
+                    requirements
+                )
+                _discard(directory / _key(requirements))
+                os.rename(place, directory / _key(requirements))
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+        found = self.find(requirements)
+        if found is None:
+            raise failed(
+                f"what was built in {directory} was changed or removed by another process: try again"
+            )
+        return replace(found, cached=False)
+
+    def usage(self) -> Usage:
+        """Return how many environments there are, and how much room they take."""
+        described = [_described(place) for place in self._places()]
+        return Usage(len(described), sum(found.bytes for found in described if found is not None))
+
+    def clear(self) -> Usage:
+        """Remove all environments and return what they took."""
+        if self._directory is None or not self._directory.is_dir():
+            return Usage()
+        with self._locked(lambda _: None, StopConditions(float("inf"), bool, self._clock)) as directory:
+            before = self.usage()
+            for place in self._places():
+                _discard(place)
+            _sweep(directory)
+        return before
+
+    def _places(self) -> list[Path]:
+        if self._directory is None or not self._directory.is_dir():
+            return []
+        return [place for place in self._directory.iterdir() if not place.name.startswith(".")]
+
+    @contextlib.contextmanager
+    def _locked(self, progress: Progress, stop: StopConditions) -> Iterator[Path]:
+        """Hold the lock of all environments, which ends with this process, however that ends."""
+        if self._directory is None:
+            raise failed("there is no home directory to keep them in: set VADE_CACHE_DIR")
+        with _one_sentence(self._directory):
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._directory.stat().st_uid != os.geteuid():
+                raise failed(f"{self._directory} belongs to another user: set VADE_CACHE_DIR")
+            descriptor = os.open(
+                self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
+            try:
+                if not _try_lock(descriptor):
+                    progress("waiting for another process that installs packages")
+                    while not _try_lock(descriptor):
+                        stop.check(self._directory)
+                        time.sleep(_WAIT_SECONDS)
+                yield self._directory
+            finally:
+                os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """The steps that make one environment in a directory that nothing uses yet."""
+
+    place: Path
+    uv: str
+    env: dict[str, str]
+    stop: StopConditions
+    progress: Progress
+    builder: Sandbox | None = None
+
+    def run(self, requirements: Requirements) -> None:
+        """Do all steps; the files that make it an environment come last."""
+        site, scratch = _site(self.place), self.place / "scratch"
+        site.mkdir(parents=True)
+        (scratch / "empty").mkdir(parents=True)
+        self.progress(f"resolving {', '.join(requirements.wanted)}")
+        lock = self._resolve(requirements, scratch)
+        packages = sum("==" in line for line in lock.splitlines())
+        self.progress(f"installing {packages:,} {'package' if packages == 1 else 'packages'}")
+        # Copies: a change through a hard link would reach uv's cache and every other environment.
+        self._uv(
+            "sync", "--require-hashes", "--link-mode", "copy", "--target", str(site), str(scratch / "lock")
+        )
+        _plain_size(site)  # before anything follows a link
+        self.progress("compiling")
+        # Its exit code is not looked at: many packages have files for other versions, which do not compile.
+        compiling = (_base_python(), "-I", "-S", "-m", "compileall", "-qq", str(site))
+        run_child(compiling, scratch / "empty", {}, self.stop)
+        shutil.rmtree(scratch)
+        if os.listdir(self.place) != ["lib"]:
+            raise failed("one of them has files for a place outside its directory: require another version")
+        self._finish(_Description(lock, _names(site), _plain_size(site)))
+
+    def _resolve(self, requirements: Requirements, scratch: Path) -> str:
+        """Return the exact versions with their hashes."""
+        (scratch / "wanted").write_text("\n".join(requirements.wanted) + "\n")
+        words = ("--generate-hashes", "--no-header", "--no-annotate", "--output-file", str(scratch / "lock"))
+        self._uv("compile", *words, str(scratch / "wanted"))
+        lock = read_capped(scratch / "lock", cap=MAX_LOCK_BYTES).decode()
+        if any(" @ " in line or line.startswith("-") for line in lock.splitlines()):
+            raise failed("uv resolved one of them to an address: require another version")
+        return lock
+
+    def _uv(self, verb: str, *words: str) -> None:
+        # It reads files of some names where it stands, so it stands in an empty directory.
+        base = ("--python", _base_python(), *_UV_OPTIONS, *(() if self.builder else _WHEELS_ONLY))
+        command = (self.uv, "pip", verb, *base, *words)
+        empty = self.place / "scratch" / "empty"
+        if self.builder is None:
+            code, complaint = run_child(command, empty, self.env, self.stop)
+        else:
+            code, complaint = self._confined(self.builder, command, empty)
+            _plain_size(self.place)  # before anything that a build left is read
+        if code:
+            raise explained(complaint)
+
+    def _confined(self, sandbox: Sandbox, command: tuple[str, ...], empty: Path) -> tuple[int, str]:
+        """Run uv, and what it builds, where it can change nothing but this environment."""
+        with tempfile.TemporaryDirectory(prefix="vade-build-") as name:
+            place = Path(name)
+            named = (self.env.get("SSL_CERT_FILE", ""), *self.env.get("UV_FIND_LINKS", "").split(","))
+            own = {"HOME": name, "TMPDIR": name, "UV_CACHE_DIR": f"{name}/cache", "PATH": SYSTEM_PATH}
+            jail = Jail(
+                directory=empty,
+                environment={**self.env, **own},
+                readable=(
+                    Path(self.uv),
+                    *_base_readable(),
+                    *(Path(each) for each in named if each[:1] == "/"),
+                ),
+                writable=(self.place, place),
+                network="all",
+                limits=Limits(
+                    seconds=max(1.0, self.stop.deadline - self.stop.clock()),
+                    memory_bytes=4 * _GB,
+                    processes=256,
+                    disk_bytes=8 * _GB,
+                    file_bytes=2 * _GB,
+                    open_files=1024,
+                ),
+            )
+            streams = Streams(empty.with_name("out"), empty.with_name("err"))
+            ended = run_command(sandbox, list(command), jail, streams=streams, cancelled=self.stop.cancelled)
+            self.stop.check(self.place)
+            complaint = read_capped(streams.err, cap=jail.limits.output_bytes).decode("utf-8", "replace")
+            return 1 if ended.exit_code is None else ended.exit_code, complaint[:MAX_COMPLAINT_BYTES]
+
+    def _finish(self, description: _Description) -> None:
+        (self.place / "bin").mkdir()
+        (self.place / "bin" / "python").symlink_to(_base_python())
+        config = f"home = {os.path.dirname(_base_python())}\ninclude-system-site-packages = false\n"
+        (self.place / "pyvenv.cfg").write_text(config)
+        write_atomic(self.place / _DESCRIPTION, msgspec.json.encode(description), mode=0o600)
+
+
+def _base_python() -> str:
+    """Return the interpreter that runs us, without the environment that it may be in."""
+    return str(getattr(sys, "_base_executable", "") or sys.executable)
+
+
+def _base_readable() -> tuple[Path, ...]:
+    """Return what the base interpreter needs to see."""
+    return tuple(place for place in own_python().readable if place.is_relative_to(sys.base_prefix))
+
+
+def _key(requirements: Requirements) -> str:
+    parts = (_FORMAT, sys.version, _base_python(), sysconfig.get_platform(), *requirements.wanted)
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _site(place: Path) -> Path:
+    return Path(sysconfig.get_path("purelib", "venv", {"base": str(place)}))
+
+
+def _names(site: Path) -> str:
+    return hashlib.sha256(b"\0".join(sorted(os.listdir(os.fsencode(site))))).hexdigest()
+
+
+def _described(place: Path) -> _Description | None:
+    """Return what is known of an environment, or None if it is not there or visibly damaged."""
+    try:
+        found = msgspec.json.decode(
+            read_own(place / _DESCRIPTION, cap=MAX_DESCRIPTION_BYTES), type=_Description
+        )
+        whole = found.names == _names(_site(place)) and os.access(place / "bin" / "python", os.X_OK)
+    except (OSError, FileRefused, msgspec.MsgspecError):
+        return None
+    return found if whole else None
+
+
+def _plain_size(site: Path) -> int:
+    """Return the bytes of all files; raise if there is anything but files and directories."""
+    size = 0
+    for directory, names, files in os.walk(site):
+        for name in (*names, *files):
+            about = os.lstat(os.path.join(directory, name))
+            if not stat.S_ISDIR(about.st_mode) and not stat.S_ISREG(about.st_mode):
+                raise failed(f"{name!r} in one of them is not a plain file: require another version")
+            size += about.st_size if stat.S_ISREG(about.st_mode) else 0
+    return size
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what processes that were killed left unfinished; the caller holds the lock."""
+    for place in directory.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _discard(place: Path) -> None:
+    """Remove an environment so that it is never seen half removed."""
+    with contextlib.suppress(FileNotFoundError):
+        aside = place.with_name(f"{_UNFINISHED}{os.urandom(6).hex()}")
+        os.rename(place, aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _one_sentence(directory: Path) -> Iterator[None]:
+    """Turn what the system refuses into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise failed(DISK_FULL) from error
+        reason = f"{directory} cannot be used ({error.strerror}): correct it, or set VADE_CACHE_DIR"
+        raise failed(reason) from error

@@ -1,0 +1,250 @@
+"""A script and its skill → the Python packages it requires: PEP 723, or ``requirements.txt``.
+
+Only plain requirements are accepted: a name, with extras, versions and markers. Options, addresses, paths and
+``[tool.uv]`` are refused, because they decide where code comes from, and that is the user's decision.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from vademecum.errors import ToolRefused
+from vademecum.files import read_up_to
+from vademecum.paths import open_contained
+from vademecum.skill.text import visible
+
+MAX_REQUIREMENTS = 200
+MAX_REQUIREMENTS_BYTES = 64 * 1024
+MAX_SHOWN_CHARS = 120
+MAX_SHOWN_PROBLEMS = 5
+# The nearest file decides; the others are not read.
+FILES = ("scripts/requirements.txt", "requirements.txt")
+
+_OPENS, _CLOSES = "# /// script", "# ///"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_COMMENT = re.compile(r"(?:^|\s+)#.*$")
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
+_PLAIN = "write a name and its versions, such as 'name>=1.2'"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """The packages that a script requires, normalized and sorted, and the file that declares them."""
+
+    wanted: tuple[str, ...] = ()
+    source: str = ""
+
+    def resources(self, skill: str) -> tuple[str, ...]:
+        """Return what the rules for ``packages`` are asked about: each name, and each with its versions.
+
+        >>> Requirements(("numpy>=2", "rich")).resources("report")
+        ('report/numpy', 'report/numpy>=2', 'report/rich')
+        """
+        names = (_NAME.match(requirement) for requirement in self.wanted)
+        pairs = zip(names, self.wanted, strict=True)
+        texts = (text for name, whole in pairs for text in (name[0] if name else whole, whole))
+        return tuple(dict.fromkeys(f"{skill}/{text}" for text in texts))
+
+    def are_installed(self) -> bool:
+        """Return whether the interpreter that runs us has all of them, so that nothing has to be built."""
+        return all(map(_is_installed, self.wanted))
+
+
+def requirements_of(text: str, skill: Path, relative: str) -> Requirements:
+    r"""Return what the script at ``relative`` with this text requires; ``skill`` is the skill's directory.
+
+    Raise ``ToolRefused``, with every problem and its line, if the declaration cannot be used.
+
+    >>> script = '# /// script\n# dependencies = ["Rich >= 13", "tomli; python_version < \'3\'"]\n# ///\n'
+    >>> requirements_of(script, Path("/nonexistent"), "scripts/report.py").wanted
+    ('rich>=13',)
+    """
+    blocks = list(_blocks(text))
+    if blocks:
+        return _of_block(blocks, relative)
+    for name in FILES:
+        found = _read(skill, name)
+        if found is not None:
+            lines = enumerate(found.split("\n"), start=1)
+            return _checked(((number, _COMMENT.sub("", line).strip()) for number, line in lines), name)
+    return Requirements()
+
+
+def without_credentials(text: str) -> str:
+    """Return the text with user names and passwords in addresses replaced.
+
+    >>> without_credentials("https://ada:hunter2@index.example/simple")
+    'https://***@index.example/simple'
+    """
+    return _CREDENTIALS.sub("***@", text)
+
+
+def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield each block as its first line's number and its lines without the comment signs."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    number = 0
+    while number < len(lines):
+        opened, number = lines[number] == _OPENS, number + 1
+        if not opened:
+            continue
+        first, closed = number, None
+        while number < len(lines) and (lines[number] == "#" or lines[number].startswith("# ")):
+            closed = number if lines[number] == _CLOSES else closed
+            number += 1
+        if closed is not None:  # it ends with the last closing line, since TOML may contain one as well
+            yield first + 1, [line[2:] for line in lines[first:closed]]
+
+
+def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> Requirements:
+    if len(blocks) > 1:
+        raise _refused([f"{relative}, line {blocks[1][0] - 1}: a second '# /// script' block: keep one"])
+    first, lines = blocks[0]
+    try:
+        block = tomllib.loads("\n".join(lines))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        problem = f"{relative}, line {first - 1}: its '# /// script' block is not valid TOML ({error})"
+        raise _refused([f"{problem}: correct it"]) from error
+
+    def line_of(word: str) -> int:
+        return next((first + at for at, line in enumerate(lines) if word in line), first)
+
+    tool = block.get("tool")
+    if isinstance(tool, dict) and "uv" in tool:
+        where = f"{relative}, line {line_of('[tool')}"
+        raise _refused(
+            [f"{where}: [tool.uv] is not read here: remove it; indexes are set by the user, for uv or pip"]
+        )
+    _check_python(block.get("requires-python"), f"{relative}, line {line_of('requires-python')}")
+    found = block.get("dependencies", [])
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        where = f"{relative}, line {line_of('dependencies')}"
+        raise _refused([f"{where}: 'dependencies' is not a list of strings: write ['name>=1.2']"])
+    return _checked(((line_of(item), item.strip()) for item in found), relative)
+
+
+def _check_python(wanted: object, where: str) -> None:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - for these alone
+
+    if wanted is None:
+        return
+    here = platform.python_version()
+    try:
+        met = isinstance(wanted, str) and SpecifierSet(wanted).contains(here, prereleases=True)
+    except InvalidSpecifier:
+        raise _refused(
+            [f"{where}: {_shown(str(wanted))} is not a range of versions: write '>=3.11'"]
+        ) from None
+    if not met:
+        raise _refused(
+            [f"{where}: it requires Python {_shown(str(wanted))} and this is {here}: run vade with that"]
+        )
+
+
+def _read(skill: Path, name: str) -> str | None:
+    """Return the file's text, or None if there is no such file; a link that leads out is refused."""
+    if not os.path.lexists(skill / name):
+        return None
+    descriptor = open_contained(skill, name)
+    try:
+        data = read_up_to(descriptor, MAX_REQUIREMENTS_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_REQUIREMENTS_BYTES:
+        raise _refused([f"{name} is larger than {MAX_REQUIREMENTS_BYTES:,} bytes: make it shorter"])
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise _refused([f"{name} is not UTF-8: save it as UTF-8"]) from error
+
+
+def _checked(lines: Iterable[tuple[int, str]], source: str) -> Requirements:
+    """Check every requirement and return those that apply to this interpreter."""
+    wanted: set[str] = set()
+    problems: list[str] = []
+    for number, line in lines:
+        if not line:
+            continue
+        problem = _objection(line)
+        if problem:
+            problems.append(f"{source}, line {number}: {_shown(line)} {problem}")
+        else:
+            wanted |= _normalized(line)
+    if problems:
+        raise _refused(problems)
+    if len(wanted) > MAX_REQUIREMENTS:
+        raise _refused(
+            [f"{source} requires {len(wanted):,} packages: at most {MAX_REQUIREMENTS} are provided"]
+        )
+    return Requirements(tuple(sorted(wanted)), source)
+
+
+def _objection(line: str) -> str:
+    """Return why a line is not a plain requirement and what to write instead, or an empty text."""
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - for these alone
+
+    if line.startswith(("-r", "--requirement", "-c", "--constraint")):
+        return "is an option that reads another file: copy its lines here"
+    if line.startswith("-") or " --" in line:
+        return f"has an option: {_PLAIN}; indexes are set by the user, for uv or pip"
+    if line.endswith("\\"):
+        return "goes on in the next line: write it on one line"
+    if "://" in line or line.startswith("git+"):
+        return f"is an address: {_PLAIN}"
+    plain = line.partition(";")[0]
+    if (
+        line.startswith((".", "~"))
+        or "/" in plain
+        or "\\" in plain
+        or plain.endswith((".whl", ".zip", ".gz"))
+    ):
+        return f"is a path: {_PLAIN}"
+    try:
+        found = Requirement(line)
+        if found.marker is not None:
+            found.marker.evaluate()
+    except (InvalidRequirement, ValueError, KeyError):
+        return f"is not a requirement: {_PLAIN}"
+    return f"is an address: {_PLAIN}" if found.url else ""
+
+
+def _normalized(line: str) -> set[str]:
+    """Return the requirement in one spelling, or nothing if its marker does not apply here."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - for these alone
+    from packaging.utils import canonicalize_name  # noqa: PLC0415
+
+    found = Requirement(line)
+    if found.marker is not None and not found.marker.evaluate():
+        return set()
+    extras = f"[{','.join(sorted(map(canonicalize_name, found.extras)))}]" if found.extras else ""
+    return {f"{canonicalize_name(found.name)}{extras}{found.specifier}"}
+
+
+def _is_installed(requirement: str) -> bool:
+    from packaging.requirements import Requirement  # noqa: PLC0415 - for these alone
+
+    wanted = Requirement(requirement)
+    if wanted.extras:  # what they bring along would have to be looked up as well
+        return False
+    try:
+        installed = metadata.version(wanted.name)
+    except metadata.PackageNotFoundError:
+        return False
+    return wanted.specifier.contains(installed, prereleases=True)
+
+
+def _shown(text: str) -> str:
+    plain = visible(without_credentials(text))
+    return repr(plain if len(plain) <= MAX_SHOWN_CHARS else f"{plain[:MAX_SHOWN_CHARS]}…")
+
+
+def _refused(problems: list[str]) -> ToolRefused:
+    more = len(problems) - MAX_SHOWN_PROBLEMS
+    shown = [*problems[:MAX_SHOWN_PROBLEMS], *([f"and {more:,} more"] if more > 0 else [])]
+    return ToolRefused(f"The script cannot be run: {'; '.join(shown)}.", code="dependencies")

@@ -1,0 +1,258 @@
+"""Skills of MCP servers: listed, searched, loaded, verified and run under the rules for hosts. R2."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integrations.test_mcp import TOKEN, served
+from tests.support import VADE, Place, write_skill
+from vademecum import SkillIndex, Toolkit, build_index
+from vademecum.errors import ConfigError, VademecumError
+from vademecum.integrations.mcp.source import McpSource, sources
+from vademecum.policy.approval import Answer, Question
+from vademecum.session.base import Result
+
+SERVER = str(Path(__file__).with_name("lying_server.py"))
+
+
+class Person:
+    """Says yes, and remembers what was asked."""
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.answer = answer or Answer("once")
+        self.asked: list[Question] = []
+
+    def ask(self, question: Question) -> Answer:
+        self.asked.append(question)
+        return self.answer
+
+
+def command(how: str) -> str:
+    return shlex.join([sys.executable, "-S", SERVER, how])
+
+
+def added(place: Place, how: str, name: str = "docs") -> SkillIndex:
+    McpSource(name, place.context, seconds=5).add(command(how))
+    return index(place)
+
+
+def index(place: Place) -> SkillIndex:
+    providers = [McpSource(source.name, place.context, seconds=5) for source in sources(place.context)]
+    return build_index(context=place.context, providers=providers)
+
+
+def kit_of(place: Place, skills: SkillIndex, person: Person | None = None) -> Toolkit:
+    return Toolkit(skills, context=place.context, approver=person)
+
+
+def load(place: Place, skills: SkillIndex) -> Result:
+    return kit_of(place, skills).call("skill", {"name": "helper"})
+
+
+def test_a_skill_of_a_server_is_used(place: Place) -> None:
+    skills = added(place, "honest")
+    skill = skills.get("helper")
+    assert (skill.source, skill.description) == ("mcp:docs", "Help with things.")
+    assert not skill.path.exists()  # nothing is read before it is needed
+    assert skills.get("mcp:docs/helper") is skill
+    kit = kit_of(place, skills)
+    assert [hit.source for hit in kit.search("help with things", 1)] == ["mcp:docs"]
+    assert not skill.path.exists()
+    loaded = kit.call("skill", {"name": "helper"})
+    assert '<skill_content name="helper" source="mcp:docs">' in loaded.text
+    assert "Be helpful." in loaded.text
+    asset = kit.call("load_skill_asset", {"skill": "helper", "relative_path": "references/a b.md"})
+    assert asset.text == "# A\n"
+    assert not kit.call("load_skill_asset", {"skill": "helper", "relative_path": "references/none.md"}).ok
+
+
+RUN = {"skill": "helper", "relative_path": "run.py"}
+
+
+def test_a_script_needs_approval_whatever_the_rules_allow(place: Place) -> None:
+    rules = [{"permission": "*", "pattern": "*", "effect": "allow"}]
+    (place.home / ".agent").mkdir()
+    (place.home / ".agent/config.json").write_text(json.dumps({"permissions": rules}))
+    skills = added(place, "honest")
+    alone = kit_of(place, skills)
+    alone.call("skill", {"name": "helper"})
+    assert alone.call("run_script", RUN).code == "denied"
+    person = Person(Answer("always"))
+    kit = kit_of(place, skills, person)
+    kit.call("skill", {"name": "helper"})
+    assert "from afar" in kit.call("run_script", RUN).text
+    (question,) = person.asked
+    assert "mcp:docs always needs approval" in question.decision.reason
+    assert kit.call("run_script", RUN).ok
+    assert len(person.asked) == 1  # remembered for this set of digests
+    (skills.get("helper").path / "references/a b.md").write_text("# Other\n")
+    kit.call("skill", {"name": "helper"})  # what was changed is fetched again, and is what was approved
+    assert kit.call("run_script", RUN).ok
+    assert len(person.asked) == 1
+
+
+def test_what_was_tampered_with_is_asked_about_again(place: Place) -> None:
+    skills = added(place, "honest")
+    person = Person(Answer("always"))
+    kit = kit_of(place, skills, person)
+    kit.call("skill", {"name": "helper"})
+    kit.call("run_script", RUN)
+    (skills.get("helper").path / "scripts/run.py").write_text("print('other')")
+    kit.call("run_script", RUN)
+    assert len(person.asked) == 2
+
+
+def test_a_local_skill_goes_first(place: Place) -> None:
+    write_skill(place.cwd / ".agent/skills", "helper")
+    skills = added(place, "honest")
+    assert skills.get("helper").source == "project"
+    assert skills.get("mcp:docs/helper").source == "mcp:docs"
+    (conflict,) = skills.report.conflicts
+    assert [other.source for other in conflict.overridden] == ["mcp:docs"]
+
+
+def test_two_servers(place: Place) -> None:
+    """Each skill is that of its server, and has its files in a place of its own."""
+    added(place, "honest", "one")
+    skills = added(place, "honest", "two")
+    first, second = skills.get("mcp:one/helper"), skills.get("mcp:two/helper")
+    assert (first.source, second.source) == ("mcp:one", "mcp:two")
+    skills.fetch(first)
+    assert first.path.is_dir()
+    assert not second.path.exists()
+
+
+# What a server does, and what is said about it: when it is listed, as a reason to leave the skill out, or
+# when the skill is loaded.
+REFUSED = {
+    "undeclared": "does not declare the extension",
+    "endless": "does not end",
+    "circle": "does not end",
+    "no-list": "has no list of skills",
+    "silent": "did not answer",
+}
+LEFT_OUT = {
+    "namesakes": "several skills called 'helper'",
+    "outside": "a file outside its directory",
+    "climbing": "goes up with '..'",
+    "compiled": "not a file of a skill",
+    "no-document": "does not announce SKILL.md",
+    "twice": "or a file twice",
+    "no-digest": "without a digest",
+    "dynamic": "does not announce its files",
+    "huge": "more than 512 files or 16,777,216 bytes",
+    "other-name": "does not end in the name",
+}
+NOT_LOADED = {
+    "other-bytes": "is not what was announced",
+    "other-size": "20 bytes, 19 were announced",
+    "changed-frontmatter": "frontmatter of skill://helper/SKILL.md is not what was announced",
+    "other-type": "frontmatter of skill://helper/SKILL.md is not what was announced",
+    "gigabyte": "more than 33,554,432 bytes",
+    "dies": "ended before it answered",
+    "silent-read": "did not answer",
+    "other-uri": "is not 'skill://helper/SKILL.md'",
+    "not-json": "not JSON",
+}
+
+
+@pytest.mark.parametrize(("how", "said"), REFUSED.items())
+def test_a_list_that_is_refused(place: Place, how: str, said: str) -> None:
+    seconds = 0.5 if how == "silent" else 10
+    with pytest.raises(VademecumError, match=said):
+        McpSource("docs", place.context, seconds=seconds).add(command(how))
+    assert sources(place.context) == []
+
+
+@pytest.mark.parametrize(("how", "said"), LEFT_OUT.items())
+def test_an_entry_that_is_left_out(place: Place, how: str, said: str) -> None:
+    skills = added(place, how)
+    assert "helper" not in {skill.name for skill in skills}
+    reasons = [left_out.reason.message for left_out in skills.report.ignored if left_out.source == "mcp:docs"]
+    assert said in reasons[-1]
+
+
+@pytest.mark.parametrize(("how", "said"), NOT_LOADED.items())
+def test_a_skill_that_is_not_loaded(place: Place, how: str, said: str) -> None:
+    skills = added(place, how)
+    if how == "silent-read":
+        skills = build_index(context=place.context, providers=[McpSource("docs", place.context, seconds=0.5)])
+    result = load(place, skills)
+    assert not result.ok
+    assert said in result.text
+    assert not skills.get("helper").path.exists()
+    assert not list(skills.get("helper").path.parent.glob(".*"))
+
+
+def test_the_command(place: Place) -> None:
+    shown = place.vade("source", "add", "docs", "--mcp", command("honest"), "--json")
+    assert (shown.json["name"], shown.json["skills"], shown.json["left_out"]) == ("docs", ["helper"], [])
+    (one,) = place.vade("source", "list", "--json").json["sources"]
+    assert one == shown.json
+    assert "mcp:docs" in place.vade("list").out
+    assert place.vade("search", "help with things", "--json").json["results"][0]["source"] == "mcp:docs"
+    assert "Be helpful." in place.vade("show", "helper").out
+    assert place.vade("exec", "helper", "run.py").code == 3
+    assert "from afar" in place.vade("exec", "--yes", "helper", "run.py").out
+    assert place.vade("refresh").code == 0
+    assert place.vade("source", "remove", "docs", "--json").json == {"removed": "docs"}
+    assert "mcp:docs" not in place.vade("list").out
+    again = place.vade("source", "remove", "docs")
+    assert (again.code, "no source 'docs'" in again.err) == (2, True)
+    wrong = place.vade("source", "add", "docs", "--mcp", "http://example.com/mcp")
+    assert (wrong.code, "use https" in wrong.err) == (2, True)
+
+
+def test_installing_makes_a_local_copy(place: Place) -> None:
+    place.vade("source", "add", "docs", "--mcp", command("honest"))
+    done = place.vade("install", "mcp:docs/helper", "--json")
+    assert [change["name"] for change in done.json["changes"]] == ["helper"]
+    copy = place.cwd / ".agent/skills/helper"
+    assert (copy / "scripts/run.py").read_text() == "print('from afar')\n"
+    lock = json.loads((place.cwd / ".agent/skills.lock.json").read_text())
+    assert "mcp:docs/helper" in json.dumps(lock)
+    assert place.vade("verify").code == 0
+    shown = place.vade("list", "--json").json
+    assert [skill["source"] for skill in shown["skills"] if skill["name"] == "helper"] == ["project"]
+    missing = place.vade("install", "mcp:docs/nothing")
+    assert (missing.code, "has no skill 'nothing': mcp:docs/helper" in missing.err) == (4, True)
+    unknown = place.vade("install", "mcp:elsewhere/helper")
+    assert "There is no source 'elsewhere'" in unknown.err
+
+
+@pytest.mark.parametrize("how", ["other-bytes", "dies"])
+def test_nothing_is_installed_from_a_server_that_lies(place: Place, how: str) -> None:
+    place.vade("source", "add", "docs", "--mcp", command(how))
+    refused = place.vade("install", "mcp:docs/helper")
+    assert refused.code == (5 if how == "other-bytes" else 1)
+    assert not (place.cwd / ".agent/skills/helper").exists()
+
+
+def test_our_own_server_is_a_source(place: Place, tmp_path: Path) -> None:
+    """Over both transports, with a token that is kept as a secret."""
+    far = Place(tmp_path / "far", tmp_path / "far-home")
+    (far.cwd / ".git").mkdir(parents=True)
+    far.home.mkdir()
+    write_skill(far.cwd / ".agent/skills", "distant", "---\nname: distant\ndescription: Far.\n---\nHi.\r\n")
+    McpSource("stream", place.context).add(shlex.join([VADE, "mcp", "--project", str(far.cwd)]))
+    assert "Hi." in kit_of(place, index(place)).call("skill", {"name": "mcp:stream/distant"}).text
+    with served(far, VADE_MCP_TOKEN=TOKEN) as url:
+        with pytest.raises(VademecumError, match="status 401"):
+            McpSource("web", place.context).add(url)
+        McpSource("web", place.context).add(url, token=TOKEN)
+        loaded = kit_of(place, index(place)).call("skill", {"name": "mcp:web/distant"})
+        assert "Hi." in loaded.text
+    assert TOKEN not in (place.home / ".agent/sources/web.json").read_text()
+    McpSource("web", place.context).remove()
+    assert "MCP_TOKEN" not in place.vade("secrets", "list", "--json").out
+
+
+def test_names_that_are_none(place: Place) -> None:
+    for name in ("../x", "A", "", "a/b"):
+        with pytest.raises(ConfigError, match="not a name for a source"):
+            McpSource(name, place.context).add(command("honest"))

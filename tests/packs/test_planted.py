@@ -1,0 +1,253 @@
+"""K2, K4: nothing planted goes unseen, nothing is left out in silence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.packs.support import make, serving
+from tests.support import Place, write_skill
+from vademecum.files import sha256_of
+from vademecum.packs.npm_lock import folder_hash
+
+
+@pytest.fixture
+def installed(place: Place) -> Place:
+    make(place.cwd / "src", "a")
+    assert place.vade("install", "src").code == 0
+    return place
+
+
+def skills(place: Place) -> Path:
+    return place.cwd / ".agent/skills"
+
+
+@pytest.mark.parametrize("where", ["planted", "group/planted", "a-group/deep/planted"])
+@pytest.mark.parametrize("file", ["SKILL.md", "skill.md"])
+def test_a_planted_skill_is_named(installed: Place, where: str, file: str) -> None:
+    planted = write_skill(skills(installed), where)
+    (planted / "SKILL.md").rename(planted / file)
+    done = installed.vade("verify")
+    assert (done.code, f"{where} sha256:" in done.out, "not-locked" in done.out) == (5, True, True)
+    assert "vade lock NAME adopts" in done.out
+    frozen = installed.vade("sync", "--frozen")
+    assert (frozen.code, f"{where} is not in the lock" in frozen.err) == (5, True)
+    assert f"Not in the lock: {where}" in installed.vade("sync").out
+    assert installed.vade("lock", where).out.startswith(f"Adopted: {where} (source: local)\n")
+    assert (installed.vade("verify").code, installed.vade("sync", "--frozen").code) == (0, 0)
+    lock = json.loads((installed.cwd / ".agent/skills.lock.json").read_text())
+    assert lock["skills"][where]["source"] == "local"
+
+
+def test_a_lock_that_is_missing(installed: Place) -> None:
+    (installed.cwd / ".agent/skills.lock.json").unlink()
+    done = installed.vade("verify", "--json")
+    assert (done.code, done.json["verified"], "is missing" in done.json["problem"]) == (5, False, True)
+    assert [skill["name"] for skill in done.json["skills"]] == ["a"]
+    assert installed.vade("sync", "--frozen").code == 5
+    refused = installed.vade("sync")
+    assert (refused.code, "is missing" in refused.err) == (5, True)
+    assert (skills(installed) / "a/SKILL.md").is_file()
+    shutil.rmtree(skills(installed) / "a")
+    assert installed.vade("verify").code == 5  # something was installed here once
+
+
+@pytest.mark.parametrize("file", ["scripts/__pycache__/run.pyc", ".DS_Store", "evals/x.json", ".git/config"])
+def test_every_file_is_seen(installed: Place, file: str) -> None:
+    planted = skills(installed) / "a" / file
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_bytes(b"\xff")
+    assert f"  added {file}\n" in installed.vade("verify").out
+    done = installed.vade("diff", "a")
+    assert (done.code, done.out) == (1, f"{file} was added, and is not text or too long\n")
+    assert installed.vade("sync", "--frozen").code == 5
+
+
+def test_what_interpreters_leave_is_removed_and_asks_nobody(installed: Place) -> None:
+    cache = skills(installed) / "a/scripts/__pycache__"
+    cache.mkdir()
+    (cache / "run.pyc").write_bytes(b"x")
+    assert installed.vade("sync").out == "Restored: a\n"
+    assert not cache.exists()
+    assert not (skills(installed) / ".trash").exists()
+
+
+def test_each_hash_is_printed(installed: Place) -> None:
+    (skill,) = installed.vade("verify", "--json").json["skills"]
+    lock = json.loads((installed.cwd / ".agent/skills.lock.json").read_text())
+    assert skill["digest"] == lock["skills"]["a"]["digest"]
+    assert installed.vade("verify").out == f"a {skill['digest']}\n1 skill compared: all as locked\n"
+
+
+def test_uninstall_by_source(installed: Place) -> None:
+    assert installed.vade("install", "src", "--scope", "user").code == 0
+    assert installed.vade("uninstall", "a", "--source", "user").code == 0
+    assert not (installed.home / ".agent/skills/a").exists()
+    assert installed.vade("uninstall", "a", "--source", "project").code == 0
+
+
+def test_a_pack_with_a_directory_that_is_no_skill(place: Place) -> None:
+    make(place.cwd / "src", "a")
+    place.vade("pack", "src/a", "-o", "a.zip")
+    with zipfile.ZipFile(place.cwd / "d4.zip", "w") as out, zipfile.ZipFile(place.cwd / "a.zip") as given:
+        for info in given.infolist():
+            if info.filename != "manifest.json":
+                out.writestr(info, given.read(info))
+        out.writestr("broken/readme.md", "x")
+        out.writestr("__MACOSX/a/._SKILL.md", "x")
+        out.writestr("empty/", "")
+    done = place.vade("install", "d4.zip")
+    assert (done.code, "broken, empty" in done.err, "--only" in done.err) == (1, True, True)
+    assert not (skills(place) / "a").exists()
+    assert place.vade("install", "d4.zip", "--only", "a").code == 0
+    (place.cwd / "src/docs").mkdir()
+    (place.cwd / "src/docs/x.md").write_text("x")
+    done = place.vade("install", "src", "--force")
+    assert (done.code, "Left out: docs (it contains no skill)" in done.out) == (0, True)
+
+
+def test_a_document_in_small_letters_is_installed(place: Place) -> None:
+    skill = make(place.cwd / "src", "small")
+    (skill / "SKILL.md").rename(skill / "skill.md")
+    assert place.vade("install", "src").code == 0
+    assert "small" in place.vade("list").out
+    assert place.vade("verify").code == 0
+
+
+def test_shadowing_a_built_in_skill_gets_a_remark(place: Place) -> None:
+    write_skill(place.cwd / "src", "file-diff")
+    (change,) = place.vade("install", "src", "--json").json["changes"]
+    assert "it is used instead of the built-in skill 'file-diff'" in change["remarks"]
+
+
+def test_a_file_address(place: Place) -> None:
+    make(place.cwd / "with space", "a")
+    address = (place.cwd / "with space").as_uri()
+    assert place.vade("install", address).code == 0
+    assert place.vade("install", "file://host/x").code == 1
+
+
+def test_an_older_version_of_a_site_is_still_found(place: Place) -> None:
+    make(place.cwd / "src", "a")
+    write_skill(place.cwd / "src", "document")
+    place.vade("publish", "src", "--to", "site")
+    with serving(place.cwd / "site") as web:
+        assert place.vade("install", f"{web.url}/").code == 0
+        make(place.cwd / "src", "a", "two")
+        write_skill(place.cwd / "src", "document", "---\nname: document\ndescription: Newer.\n---\n")
+        place.vade("publish", "src", "--to", "site")
+        shutil.rmtree(place.home / "cache")
+        for name in ("a", "document"):
+            shutil.rmtree(skills(place) / name)
+        assert place.vade("sync").out == "Restored: a\nRestored: document\n"
+        assert (skills(place) / "a/scripts/run.sh").read_text() == "echo one\n"
+
+
+def test_one_skill_that_cannot_be_had_does_not_stop_the_others(place: Place) -> None:
+    for name in ("a", "b"):
+        make(place.cwd / f"src-{name}", name)
+        place.vade("install", f"src-{name}")
+        shutil.rmtree(skills(place) / name)
+    shutil.rmtree(place.home / "cache")
+    shutil.rmtree(place.cwd / "src-a")
+    done = place.vade("sync", "--json")
+    assert (done.code, [step["name"] for step in done.json["steps"]]) == (1, ["b"])
+    assert [problem["source"] for problem in done.json["problems"]] == ["a"]
+    assert (skills(place) / "b/SKILL.md").is_file()
+
+
+def test_only_the_lock_of_the_npm_tool(place: Place) -> None:
+    skill = make(place.cwd / "src", "a")
+    (skill / "evals").mkdir()
+    (skill / "evals/evals.json").write_text("{}")  # that tool counts it
+    entry = {"source": "./src", "sourceType": "local", "computedHash": folder_hash(skill)}
+    file = place.cwd / "skills-lock.json"
+    file.write_text(json.dumps({"version": 1, "skills": {"a": entry}}))
+    done = place.vade("verify", "--json")
+    assert (done.code, [(s["name"], s["status"]) for s in done.json["skills"]]) == (5, [("a", "missing")])
+    assert place.vade("sync").out == "Restored: a\n"
+    assert place.vade("verify").code == 0
+    shutil.rmtree(place.cwd / ".agent")
+    (skill / "SKILL.md").write_text((skill / "SKILL.md").read_text() + "newer\n")
+    done = place.vade("sync")
+    assert (done.code, "skills-lock.json" in done.err) == (5, True)
+
+
+def test_what_the_npm_tool_cannot_restore_is_said(place: Place) -> None:
+    make(place.cwd / "src", "a")
+    make(place.cwd / "src", "b")
+    place.vade("pack", "src/a", "-o", "a.zip")
+    place.vade("install", "a.zip", "src/b")
+    done = place.vade("lock", "--npm")
+    assert (done.code, "a comes from ./a.zip" in done.err, "b comes" in done.err) == (0, True, False)
+
+
+def test_the_npm_locks_own_words_for_a_site(place: Place) -> None:
+    make(place.cwd / "src", "a")
+    place.vade("publish", "src", "--to", "site")
+    with serving(place.cwd / "site") as web:
+        place.vade("install", f"{web.url}/")
+        place.vade("lock", "--npm")
+        file = place.cwd / "skills-lock.json"
+        (entry,) = json.loads(file.read_text())["skills"].values()
+        index = json.loads((place.cwd / "site/.well-known/agent-skills/index.json").read_text())
+        assert entry["sourceUrl"] == f"{web.url}/"
+        assert entry["wellKnownDigest"] == index["skills"][0]["digest"]
+        assert (entry["source"], entry["sourceType"]) == (web.url.removeprefix("http://"), "well-known")
+        shutil.rmtree(place.cwd / ".agent")
+        shutil.rmtree(place.home / "cache")
+        assert place.vade("sync").out == "Restored: a\n"
+
+
+def record(place: Place, outputs: dict[str, str], run_id: str = "20260101-000000-abcd") -> Path:
+    """A run of an agent whose script left these files."""
+    run = place.cwd / ".agent/runs" / run_id
+    listed = []
+    for name, text in outputs.items():
+        file = run / "outputs" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        listed.append({"path": name, "file": str(file), "bytes": len(text), "sha256": sha256_of(file)})
+    event = {"n": 1, "time": 1.0, "type": "tool_called", "result": {"outputs": listed}}
+    (run / "events.jsonl").write_text(json.dumps(event) + "\n")
+    return run
+
+
+def test_a_skill_that_an_agent_wrote(place: Place) -> None:
+    document = "---\nname: made\ndescription: What it does.\n---\n"
+    run = record(
+        place, {"drafts/made/SKILL.md": document, "drafts/made/scripts/x.py": "print()\n", "b.txt": "x"}
+    )
+    done = place.vade("install", f"run:{run.name}/made")
+    assert (done.code, done.out) == (0, "Installed: made\n  it brings scripts: scripts/x.py\n"), done.err
+    assert place.vade("verify").code == 0
+    lock = json.loads((place.cwd / ".agent/skills.lock.json").read_text())
+    assert lock["skills"]["made"]["source"] == f"run:{run.name}/made"
+    assert place.vade("install", f"run:{run.name}/other").code == 4
+    assert place.vade("install", "run:nothing/made").code == 4
+    (run / "outputs/drafts/made/SKILL.md").write_text(document + "swapped\n")
+    assert place.vade("install", f"run:{run.name}/made", "--force").code == 5
+    risky = "---\nname: risky\ndescription: x\nallowed-tools: Write\n---\n"
+    run = record(place, {"risky/SKILL.md": risky}, "20260102-000000-abcd")
+    assert "--allow-unsafe" in place.vade("install", f"run:{run.name}/risky").err
+
+
+def test_wrong_places_are_sentences(place: Place) -> None:
+    make(place.cwd / "src", "a")
+    place.vade("install", "src")
+    place.vade("uninstall", "a")
+    assert [place.vade("restore", "a").code for _ in range(2)] == [0, 4]
+    for words, env in (
+        (["pack", "src/a", "-o", "/nonexistent/x.zip"], {}),
+        (["export", "file-diff", "-o", "/nonexistent/x.zip"], {}),
+        (["publish", "src", "--to", "/proc/x"], {}),
+        (["install", "src", "--scope", "user"], {"HOME": "/proc/x"}),
+        (["keygen"], {"HOME": "/proc/x"}),
+    ):
+        done = place.vade(*words, cwd=place.cwd, **env)
+        assert done.code in {1, 2}, (words, done)
+        assert (done.err.count("\n"), done.err[:6]) == (1, "vade: "), (words, done)

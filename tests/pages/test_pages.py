@@ -1,0 +1,294 @@
+"""Pages: hostile texts stay texts, contrast is readable, a page is one small file, both languages are there."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from vademecum.pages.charts import Bar, Dot, dots, heat_map, lines, nice_ticks, rates
+from vademecum.pages.render import MAX_PAGE_BYTES, asset, render, rich_text
+from vademecum.pages.run import Back, conversation, run_page, spans
+from vademecum.pages.words import WORDS
+from vademecum.runs.reading import PastRun
+from vademecum.runs.record import Event
+from vademecum.runs.timeline import timeline
+from vademecum.simulation.report import report_of
+from vademecum.simulation.setting import Chart, Simulated
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    '"><b onmouseover=alert(1)>',
+    "' onfocus='alert(1)' autofocus='",
+    "</title><script>alert(1)</script>",
+    "</style><script>alert(1)</script>",
+    "</pre></details><iframe src=javascript:alert(1)>",
+    "<!--",
+    "--><script>alert(1)</script>",
+    "<![CDATA[<script>alert(1)</script>]]>",
+    "{{ 7 * 7 }}",
+    "{% raw %}",
+    "[x](javascript:alert(1))",
+    "[x](data:text/html;base64,PHNjcmlwdD4=)",
+    "![x](http://203.0.113.1/pixel.png)",
+    "<a href='http://203.0.113.1'>x</a>",
+    "[x][1]\n\n[1]: javascript:alert(1)",
+    "`</code><script>alert(1)</script>`",
+    "```\n</pre><script>alert(1)</script>\n```",
+    "| a | b |\n|---|---|\n| <script>alert(1)</script> | <b>x</b> |",
+    "<base href=//203.0.113.1>",
+    "<meta http-equiv=refresh content='0;url=//203.0.113.1'>",
+    "<link rel=stylesheet href=//203.0.113.1/x.css>",
+    "<form action=//203.0.113.1><button>x</button></form>",
+    "<object data=//203.0.113.1>",
+    "<style>@import '//203.0.113.1/x.css'</style>",
+    "\u202e<script>\u2066alert(1)</script>",
+    "<math><mtext></p><style><img src=x onerror=alert(1)></style>",
+    "javascript:alert(1)//\x00<x>",
+]
+ALLOWED = {
+    "html",
+    "head",
+    "meta",
+    "title",
+    "style",
+    "script",
+    "body",
+    "header",
+    "main",
+    "section",
+    "h1",
+    "h2",
+    "h3",
+    "p",
+    "a",
+    "span",
+    "div",
+    "b",
+    "i",
+    "pre",
+    "code",
+    "details",
+    "summary",
+    "ol",
+    "ul",
+    "li",
+    "dl",
+    "dt",
+    "dd",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "button",
+    "strong",
+    "em",
+    "small",
+    "figure",
+    "figcaption",
+    "svg",
+    "line",
+    "text",
+    "circle",
+    "rect",
+    "polyline",
+    "img",
+    "hr",
+    "br",
+    "blockquote",
+}
+
+
+class Tags(HTMLParser):
+    """Collects the elements of a page and the addresses in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.handlers: list[str] = []
+        self.links: list[str] = []
+        self.sources: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.handlers += [
+            name for name, _ in attrs if name.startswith("on") or name in {"autofocus", "action"}
+        ]
+        self.links += [value or "" for name, value in attrs if name == "href"]
+        self.sources += [value or "" for name, value in attrs if name in {"src", "data", "srcset", "poster"}]
+
+
+def run_of(place: Path, text: str, count: int = 1) -> PastRun:
+    called = {
+        "tool": text, "code": "", "ok": True, "seconds": 0.1, "risk": "medium", "parameters": {"path": text},
+        "decision": {"effect": "ask", "reason": text}, "result": {"text": text, "exit_code": 1},
+    }  # fmt: skip
+    plans = [
+        {"goal": text, "steps": [{"id": "s", "title": text, "status": status}]}
+        for status in ("pending", text)
+    ]
+    told = [
+        Event(1, 0.0, "run_started", {"request": text, "model": text, "agent": text, "skills": 1}),
+        Event(2, 1.0, "model_asked", {"turn": 1}),
+        Event(3, 2.0, "model_replied", {"text": text, "seconds": 1.0}),
+        *(Event(4 + n, 2.0, "plan", {"plan": plan}) for n, plan in enumerate(plans)),
+        Event(6, 2.1, "approval_asked", {"wanted": text, "reason": text, "about": text}),
+        Event(7, 2.5, "approval_answered", {"verdict": "once"}),
+        *(Event(8 + n, 3.0 + n, "tool_called", called) for n in range(count)),
+        Event(9 + count, 4.0 + count, "child_started", {"run": text, "skill": text}),
+        Event(10 + count, 5.0 + count, "child_finished", {"status": text}),
+        Event(
+            11 + count, 6.0 + count, "run_finished", {"status": "done", "stop_reason": text, "answer": text}
+        ),
+    ]
+    return PastRun("run", str(place), tuple(told))
+
+
+def evaluation_page(text: str) -> str:
+    from vademecum.evals.page import page
+    from vademecum.evals.plan import Configuration
+    from vademecum.evals.reading import Malformed
+    from vademecum.evals.results import CaseLine, Check, Evaluation, Header, Result
+    from vademecum.evals.summary import summarise
+
+    line = CaseLine(text, text, wanted=(text,), about_skills=True, expected=(text,), problems=(text,))
+    header = Header(
+        text,
+        "",
+        text,
+        0.0,
+        (Configuration(text), Configuration("b")),
+        (line,),
+        (Malformed(text, text, text, text),),
+        (),
+    )
+    checks = (Check(text, "fail", text), Check(text, "vacuous"))
+    results = (
+        Result("1", text, text, 1, "fail", checks, skills=(text,), answer=text, error=text),
+        Result("2", text, "b", 1, "pass", answer=text),
+    )
+    return page(summarise(Evaluation(header, results)), {})
+
+
+def simulation_page(text: str) -> str:
+    run = Simulated({text: text, "n": 3}, [Chart(text, text, {text: [1, 2, 3]})])
+    other = Simulated({text: text, "n": 4}, [Chart(text, text, {text: [1, 2, 9]})])
+    return report_of(text, text, {"with the charter": run, "without": other})
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_stay_texts(tmp_path: Path, text: str) -> None:
+    pages = {
+        "run": run_page(run_of(tmp_path, text), back=Back("../report.html#case-1", text)),
+        "evaluation": evaluation_page(text),
+        "simulation": simulation_page(text),
+    }
+    for name, page in pages.items():
+        tags = Tags(page)
+        assert set(tags.names) <= ALLOWED, name
+        assert (tags.names.count("script"), tags.names.count("style"), tags.handlers) == (1, 1, []), name
+        assert tags.names.count("meta") == 3, name
+        assert all(each.startswith("data:image/") for each in tags.sources), name
+        assert not any(re.match(r"\s*(javascript|vbscript|data):", each, re.I) for each in tags.links), name
+
+
+def test_the_policy_allows_our_script_alone() -> None:
+    import base64
+    import hashlib
+
+    page = simulation_page("x")
+    script = page.partition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
+    )
+
+
+def luminance(colour: str) -> float:
+    wide = colour.lstrip("#")
+    wide = "".join(c * 2 for c in wide) if len(wide) == 3 else wide
+    parts = [int(wide[n : n + 2], 16) / 255 for n in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_contrast_is_that_of_wcag_aa(scheme: int) -> None:
+    blocks = re.findall(r":root \{(.*?)\}", asset("page.css"), re.DOTALL)
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{3,6})", blocks[scheme]))
+    pairs = [
+        (ink, ground)
+        for ink in ("ink", "soft", "ok", "bad", "warn", "blue", "asked")
+        for ground in ("paper", "card")
+    ]
+    pairs += [("on", ground) for ground in ("ok", "bad", "warn", "asked", "soft")]
+    for ink, ground in pairs:
+        dark, light = sorted((luminance(colours[ink]), luminance(colours[ground])))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground)
+
+
+def test_a_long_run_is_one_small_file(tmp_path: Path) -> None:
+    page = run_page(run_of(tmp_path, "word " * 1000, count=3000))
+    assert len(page.encode()) <= MAX_PAGE_BYTES
+
+
+def test_a_waterfall_and_a_conversation(tmp_path: Path) -> None:
+    run = run_of(tmp_path, "x")
+    assert [(span.kind, round(span.seconds, 3)) for span in spans(run)] == [
+        ("model", 1.0),
+        ("approval", 0.4),
+        ("wrong", 0.1),
+        ("child", 1.0),
+    ]
+    assert [message.role for message in conversation(run)] == ["user", "assistant"]
+    page = run_page(run)
+    assert page.count("1 changes") == 1  # the plan is there once
+    assert ("Rule:" in page, "ask: x" in page) == (True, True)
+
+
+def test_an_exit_code_other_than_0_has_no_tick(tmp_path: Path) -> None:
+    marks = {entry.title: entry.mark for entry in timeline(run_of(tmp_path, "x"))}
+    assert marks["x ran in 0.10 s, exit code 1 (risk medium)"] == "failed"
+
+
+def test_markdown_tables_and_differences() -> None:
+    assert "<table>" in rich_text("| a | b |\n|---|---|\n| 1 | 2 |")
+    assert rich_text("--- a.txt\n+++ b.txt\n-apples 3\n+apples 4").startswith('<pre tabindex="0">--- a.txt')
+    assert "<strong>bold</strong>" in rich_text("**bold** words")
+
+
+def test_words_are_in_both_languages() -> None:
+    for key, (english, chinese) in WORDS.items():
+        assert english.isascii(), key
+        assert re.search(r"[\u4e00-\u9fff]", chinese), key
+    page = simulation_page("x")
+    assert "The charter changed 1 of 2 figures" in page
+    assert "章程改变了 2 项数据中的 1 项" in page
+
+
+def test_charts_draw_values_and_nothing_else() -> None:
+    assert nice_ticks(97) == [0, 20, 40, 60, 80, 100]
+    two = dots([Dot(1.0, 1.0, 0, "a"), Dot(1.0, 1.0, 0, "b"), Dot(3.0, 0.0, 0, "c")], unit="turns")
+    assert two.count("<circle") == 2
+    assert ">2</text>" in two
+    assert "–" in rates([Bar("none", None, 0.0, 1.0)])
+    assert heat_map(["a"], ["a", "b"], {("a", "a"): 3}, {("a", "a")}).count("<rect") == 2
+    assert lines([("red", [1, 2], True)], top=2, label="x").count("stroke-dasharray") == 1
+
+
+def test_few_lines_share_a_plot_and_empty_ones_have_no_legend() -> None:
+    few = [Chart("t", "u", {"a": [1, 2], "never": [0, 0]})]
+    page = report_of("t", "", {"with the charter": Simulated({}, few), "without": Simulated({}, few)})
+    assert (page.count("<svg"), "never" in page) == (1, False)
+    many = [Chart("t", "u", {name: [1, 2] for name in "abc"})]
+    page = report_of("t", "", {"with the charter": Simulated({}, many), "without": Simulated({}, many)})
+    assert page.count("<svg") == 2
+    assert render("simulation", title="t", about="", lead=("a", "b"), names=[], rows=[], sections=[])

@@ -1,0 +1,89 @@
+"""D3: whether anything fits, and how sure search is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import write_skill
+from vademecum import Finder, IndexOptions, build_index
+
+SKILLS = {
+    "pdf-forms": "Fill in PDF forms and sign them.",
+    "csv-summary": "Summarise a CSV table: column types, ranges and missing values.",
+    "docker-images": "Build small Docker images for a service.",
+    "contract-review": "Review a contract and list the risky clauses.",
+}
+FITTING = {
+    "fill in this pdf form": "pdf-forms",
+    "review the contract with our supplier": "contract-review",
+    "summarise the columns of this csv": "csv-summary",
+    "审查这份合同": "contract-review",
+    "build a docker image": "docker-images",
+}
+CONTEXT = "I have been with the company for two years and my boss is on holiday. "
+
+
+@pytest.fixture
+def finder(root: Path) -> Finder:
+    for name, description in SKILLS.items():
+        write_skill(root, name, f"---\nname: {name}\ndescription: '{description}'\n---\nSteps.\n")
+    return Finder(build_index(root, IndexOptions()))
+
+
+def answer(finder: Finder, query: str) -> str:
+    found = finder.find(query)
+    return found.hits[0].name if found.fits else ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ""),
+        ("please ", ""),
+        ("Hello! ", " Thanks, this is urgent."),
+        (CONTEXT, ""),
+        ("", f". {CONTEXT}"),
+        ("你好，", "，谢谢，很急。"),
+    ],
+)
+def test_filler_does_not_change_the_answer(finder: Finder, before: str, after: str) -> None:
+    assert {query: answer(finder, before + query + after) for query in FITTING} == FITTING
+    for query in ("book a flight to Rome", "how do I repair the gears of my bicycle", "明天北京会下雨吗"):
+        assert answer(finder, before + query + after) == ""
+
+
+@pytest.mark.parametrize("query", ["hey, how are you?", "你好", "the table in my kitchen wobbles", "zzz"])
+def test_nothing_fits(finder: Finder, query: str) -> None:
+    found = finder.find(query)
+    assert not found.fits
+    assert found.confidence < 0.5
+
+
+def test_an_exact_name_is_certain(finder: Finder) -> None:
+    found = finder.find("docker-images", 1)
+    assert (found.fits, found.confidence, found.hits[0].name) == (True, 1.0, "docker-images")
+
+
+def test_findings_as_json(finder: Finder) -> None:
+    found = finder.find("fill in a pdf form", 1).to_json()
+    assert list(found) == ["results", "fits", "confidence"]
+    assert (found["fits"], [hit["name"] for hit in found["results"]]) == (True, ["pdf-forms"])
+
+
+def test_find_and_search_agree(finder: Finder) -> None:
+    for query in FITTING:
+        assert list(finder.find(query, 3).hits) == finder.search(query, 3)
+
+
+def test_explained(finder: Finder) -> None:
+    def told(query: str) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+        (hit,) = finder.search(query, 1)
+        return [(m.word, m.kind, m.found, m.fields) for m in finder.explain(query, hit)]
+
+    assert told("docker kitchen") == [("docker", "word", ("docker",), ("name", "description"))]
+    assert told("contrakt") == [
+        ("contrakt", "correction", ("contract",), ("name", "description")),
+    ]
+    assert ("合同", "translation", ("contract",), ("name", "description")) in told("审查合同")
