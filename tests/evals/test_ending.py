@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,31 @@ class Deadly:
 
     def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Heavy:
+    """A model that a new process needs a second to receive."""
+
+    name = "heavy"
+
+    def __setstate__(self, _: Any) -> None:
+        time.sleep(1)
+
+    def __getstate__(self) -> str:
+        return "anything, so that it is restored by __setstate__"
+
+    def reply(self, messages: Any, *, schema: Any, on_text: Any = None) -> Reply:
+        return Reply(json.dumps(final("done")))
+
+
+def test_the_time_of_a_run_begins_when_its_process_has_started(lab: Lab) -> None:
+    """A process that starts more slowly than a run may take is neither interrupted nor killed."""
+    lab.models["heavy"] = Heavy()
+    seconds = chain([0.0], repeat(50.0))
+    lab.clock = lambda: next(seconds)
+    only = case("x", constraints={"max_seconds": 0.9}, expected={"output": "done"})
+    result = lab.one(only, msgspec.structs.replace(BASE, model="heavy"))
+    assert (result.outcome, result.error) == ("pass", "")
 
 
 @pytest.mark.parametrize("what", ["model", "script", "mock"])

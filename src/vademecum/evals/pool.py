@@ -27,6 +27,8 @@ from vademecum.models.base import Model
 
 # Seconds that a run has to end by itself after it was told to; then its process is killed.
 GRACE_SECONDS = 5.0
+# Seconds until a process must have taken a unit; on a busy machine a new process starts slowly.
+START_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 _PREFIX = "vade-eval-"
 _MAX_SOCKET_DIRECTORY = 60
@@ -149,8 +151,8 @@ class Worker:
         """Start with a unit; its time begins when the process says so."""
         self.unit = unit
         self._told = False
-        self._limit = unit.seconds
-        self._deadline = self._clock() + unit.seconds
+        self._limit = START_SECONDS
+        self._deadline = self._clock() + START_SECONDS
         with suppress(BrokenPipeError):  # it ended meanwhile, which is found out when it is listened to
             self.connection.send(unit)
 
@@ -163,8 +165,8 @@ class Worker:
             return self._lost()
         if isinstance(said, str):
             self._told = False
-            if said == CHECKING:
-                self._limit = CHECK_SECONDS + self.unit.configuration.seconds
+            checking = CHECK_SECONDS + self.unit.configuration.seconds
+            self._limit = checking if said == CHECKING else self.unit.seconds
             self._deadline = self._clock() + self._limit
             return None
         self.unit = None
@@ -205,8 +207,10 @@ class Worker:
         assert self.unit is not None
         self._process.join(self._grace)
         code = self._process.exitcode or 0
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
         self.is_alive = False
+        if self._told and code == -signal.SIGTERM:  # the signal came before its handler was there
+            return without_run(self.unit, "timeout", seconds=self._limit)
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return without_run(self.unit, "error", error=f"Its process ended while it ran ({how}).")
 
 
