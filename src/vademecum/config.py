@@ -101,7 +101,7 @@ class ScanSettings:
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """What search looks at."""
+    """Choose the text that search looks at."""
 
     __pydantic_config__ = _STRICT
     index_bodies: bool = True
@@ -118,7 +118,7 @@ class ServiceSettings:
 
 @dataclass(frozen=True, slots=True)
 class PriceSettings:
-    """What a million tokens cost: of the input, of the input that came from a cache, and of the output."""
+    """Give the price of a million tokens: input, input that came from a cache, and output."""
 
     __pydantic_config__ = _STRICT
     input: float
@@ -199,7 +199,7 @@ _LOWER_ONLY = ("seconds", "memory_mb", "disk_mb", "processes")
 
 @dataclass(frozen=True, slots=True)
 class RunsSettings:
-    """What the record of a run holds; without the model's text, its hash is kept."""
+    """Choose what the record of a run contains. If the model's text is left out, its hash is recorded."""
 
     __pydantic_config__ = _STRICT
     keep_model_text: bool = True
@@ -245,7 +245,7 @@ class PermissionRule:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What holds for one agent, by its name."""
+    """Give the settings of one agent; the section is named after the agent."""
 
     __pydantic_config__ = _STRICT
     permissions: tuple[PermissionRule, ...] = ()
@@ -253,7 +253,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the configuration files say, or their defaults.
+    """The settings of all configuration files together, with defaults for the rest.
 
     >>> Config().security.max_skill_body_lines
     500
@@ -493,7 +493,7 @@ def _explain(details: list[ErrorDetails]) -> list[str]:
 
 
 def _is_branch(part: int | str) -> bool:
-    """Whether a step of pydantic's location is the branch of a union and not a key."""
+    """Return whether a step of pydantic's location is the branch of a union and not a key."""
     return isinstance(part, str) and ("[" in part or part in {"bool", "str", "int"})
 
 

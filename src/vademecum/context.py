@@ -60,7 +60,7 @@ class Context:
 
     @property
     def speaks_chinese(self) -> bool:
-        """Whether the user's locale asks for messages in Chinese.
+        """Return whether the user's locale asks for messages in Chinese.
 
         >>> Context(cwd=Path("/"), home=Path("/root"), env={"LANG": "zh_CN.UTF-8"}).speaks_chinese
         True
@@ -69,7 +69,7 @@ class Context:
         return next(filter(None, values), "").lower().startswith("zh")
 
     def cache_directory(self) -> Path | None:
-        """The platform's cache directory for vademecum; ``None`` where there is no home to put it in."""
+        """Return the platform's cache directory for vademecum, or ``None`` without a home directory."""
         directory = self._cache_directory()
         return None if self.home in directory.parents and not self.home.is_dir() else directory
 

@@ -8,7 +8,7 @@
      ├─ FileRefused        a file is not a plain file, or larger than its cap
      ├─ SkillNotFound      no skill goes by that name (there, or at all)
      ├─ LoadRefused        a skill's text is too long, not text, or not there
-     ├─ Denied             a rule does not allow it, or would ask and nobody is there
+     ├─ Denied             a rule does not allow it, or needs an approval and no one can give it
      │   └─ Declined       a person said no
      ├─ ToolRefused        a tool was called with what it cannot do
      ├─ ModelFailed        a model gave no usable reply
@@ -159,7 +159,7 @@ class ModelUnavailable(ModelFailed):
 
 
 class ModelRefused(ModelFailed):
-    """A model, or whoever runs it, will not do this: trying again does not help."""
+    """A model or its provider refuses the request: trying again does not help."""
 
     code = "model-refused"
 
@@ -177,7 +177,7 @@ class ToolsUnsupported(ModelRefused):
 
 
 class ModelReplyWrong(ModelFailed):
-    """What came back is not a model's reply, or only a part of one."""
+    """The answer of a model's server is not a reply, or only a part of one."""
 
     code = "model-reply-wrong"
 
@@ -189,13 +189,13 @@ class PackRefused(VademecumError):
 
 
 class IntegrityFailed(VademecumError):
-    """What is there is not what was promised: a hash, a signature or the lock does not match."""
+    """A hash, a signature or the lock does not match the content."""
 
     code = "integrity"
 
 
 class CharterRefused(VademecumError):
-    """A charter cannot be used as it is; the one that holds stays.
+    """A charter cannot be used as it is; the one in force stays.
 
     Raised when a charter is read or reloaded, and when a definition is registered.
 

@@ -24,7 +24,7 @@ def nearest(typed: str, known: Iterable[str]) -> str | None:
 
 
 def nearest_file(typed: str, known: Iterable[str]) -> str | None:
-    """The same for paths: also the one whose last part is most like what was typed.
+    """Return the known path that was probably meant, by the whole path or by its last part.
 
     >>> nearest_file("forms.md", ["references/forms.md", "scripts/fill.py"])
     'references/forms.md'

@@ -138,7 +138,7 @@ def _objection(relative: str) -> str | None:
 
 
 def leads_out(base: str | Path, joined: str | Path) -> bool:
-    """Whether a path below ``base`` ends outside of it once its links are followed."""
+    """Return whether a path below ``base`` ends outside of it once its links are followed."""
     real_base = os.path.realpath(base)
     real = os.path.realpath(joined)
     return real != real_base and not real.startswith(real_base.rstrip("/") + "/")

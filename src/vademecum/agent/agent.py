@@ -50,7 +50,7 @@ _LANGUAGES = {
 class Agent:
     """An agent with skills. Each ``run`` is one request, from the first prompt to the answer, on the record.
 
-    Without an approver nobody is asked, and what would need approval is refused. A ``guard`` is asked as
+    Without an approver, calls that need approval are refused. A ``guard`` is asked as
     well, for example a charter (``charter.guard("clerk", state)``). ``view`` saves work if many
     requests are run with the same index, rules and name.
 
@@ -60,7 +60,7 @@ class Agent:
     >>> Agent(told, index).run("How many skills are there?").answer
     'Three skills.'
     >>> _ = Path("a.txt").write_text("one"), Path("b.txt").write_text("two")
-    >>> Agent("offline", index).run("Compare a.txt with b.txt").status  # a script, and nobody to ask
+    >>> Agent("offline", index).run("Compare a.txt with b.txt").status  # a script, and no approver
     'refused'
     """
 

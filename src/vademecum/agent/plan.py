@@ -85,7 +85,7 @@ class Assume(_Strict, tag_field="op", tag="assume"):
 
 
 class Correct(_Strict, tag_field="op", tag="correct"):
-    """Replace an assumption by another, or by nothing if it no longer holds."""
+    """Replace an assumption by another, or remove it."""
 
     text: Short
     by: Annotated[str, Meta(max_length=500)] = ""

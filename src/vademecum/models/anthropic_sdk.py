@@ -93,7 +93,7 @@ class AnthropicModel:
 
 @dataclass(slots=True)
 class _Heard:
-    """What came of a reply so far, block by block."""
+    """The part of a reply that has arrived so far, block by block."""
 
     on_text: OnText | None
     blocks: dict[int, dict[str, Any]] = field(default_factory=dict)

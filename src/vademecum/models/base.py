@@ -1,4 +1,4 @@
-"""What a model is to an agent: a conversation in, one reply out."""
+"""The interface of a model: it takes a conversation and returns one reply."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True):
-    """What a reply cost, in tokens; 0 if a model does not count. ``cached`` is a part of the input."""
+    """The tokens that a reply used; 0 if a model does not count. ``cached`` is a part of the input."""
 
     input_tokens: int = 0
     output_tokens: int = 0

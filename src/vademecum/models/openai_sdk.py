@@ -179,7 +179,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Heard:
-    """What came of a reply so far; thoughts in ``<think>`` are left out of its text."""
+    """The part of a reply that has arrived so far; thoughts in ``<think>`` are left out of its text."""
 
     on_text: OnText
     pieces: list[str] = field(default_factory=list)
@@ -325,7 +325,7 @@ def _structured(schema: Mapping[str, Any], habits: Habits) -> dict[str, Any]:
 
 
 def _nowhere(text: str) -> None:
-    """Take a piece of text that nobody wants to see."""
+    """Discard a piece of text."""
 
 
 def connect(model: str, *, make: Callable[..., Any] = openai.OpenAI, **params: Any) -> OpenAIModel:

@@ -1,4 +1,4 @@
-"""A prompt in sections: written by the agent, read by whoever decides, be it a model or a rule."""
+"""Write a prompt in sections, and read them back (the offline model does)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both wires have in common: reading a reply as it comes, faults in our words, what a server takes."""
+"""Code that both wires share: reading a streamed reply, naming faults, remembering what a server accepts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Structure = Literal["json_schema", "json_object", "text"]
 
 
 class Habits(Struct, frozen=True):
-    """What one server takes for one model; found out by asking for the most first, then for less."""
+    """The request features that one server accepts for one model; we try all first, then fewer."""
 
     tools: bool = True
     stream: bool = True
@@ -61,7 +61,7 @@ class Habits(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Remembered:
-    """What servers take, kept in the cache between processes."""
+    """The habits of servers, kept in the cache between processes."""
 
     file: Path | None
     _known: dict[str, Habits] | None = field(default=None, init=False)
@@ -79,7 +79,7 @@ class Remembered:
         return found if found is not None and now - found.seen < REMEMBERED_SECONDS else Habits()
 
     def keep(self, server: str, habits: Habits) -> None:
-        """Remember the habits of a server; a cache that cannot be written is no fault."""
+        """Remember the habits of a server; a cache that cannot be written is ignored."""
         known = self._read() | {server: msgspec.structs.replace(habits, seen=time.time())}
         self._known = known
         if self.file is not None:

@@ -14,10 +14,10 @@ Scope = Literal["run", "project", "user"]
 
 
 class Question(Struct, frozen=True):
-    """What is asked: the requests that need an answer, the strictest decision, and what a person should see.
+    """A question to a person: the requests that need an answer, the strictest decision, and its details.
 
-    ``about`` is what will happen, in several lines: the command, the script, a difference, the risk.
-    ``digest`` is what the skill is now, ``exact`` everything else that an answer given later depends on.
+    ``about`` describes in several lines what will happen: the command, the script, a difference, the risk.
+    ``digest`` is the skill's digest now, ``exact`` everything else that a later answer depends on.
     """
 
     id: str
@@ -30,14 +30,14 @@ class Question(Struct, frozen=True):
 
     @property
     def wanted(self) -> str:
-        """What is wanted, in one line."""
+        """Return the requests in one line."""
         return "; ".join(f"{request.permission} {', '.join(request.resources)}" for request in self.requests)
 
 
 class Answer(Struct, frozen=True):
-    """What was answered: "always" for how long and where; a rejection may carry a message for the model.
+    """The answer to a question: "always" says for how long and where; a rejection may have a message.
 
-    ``seen`` says whether a person looked at this very question, ``absent`` that nobody was there to do so.
+    ``seen`` says whether a person looked at this very question, ``absent`` that no person was there.
     ``message`` is for the model, ``advice`` for people.
     """
 
@@ -78,7 +78,7 @@ class Nobody:
 
 
 class Consent:
-    """Somebody said yes to everything beforehand, in so many words: ``--yes``."""
+    """Approves everything, because the user said so beforehand (``--yes``)."""
 
     def ask(self, question: Question) -> Answer:  # noqa: ARG002 - whatever it is
         """Allow it this once."""
@@ -86,7 +86,7 @@ class Consent:
 
 
 class Desk:
-    """Questions wait here until somebody answers them, from any thread.
+    """Keeps questions until they are answered, from any thread.
 
     "Always" also answers the waiting questions that it covers. Closing the desk rejects all of them, and
     every later one.

@@ -12,7 +12,7 @@ Origin = Literal["model", "user", "nested"]
 
 
 class Effect(IntEnum):
-    """What may happen, in the order of strictness: of several answers the greatest counts."""
+    """The effects of a rule in the order of strictness: of several answers the greatest counts."""
 
     ALLOW = 0
     ASK = 1
@@ -20,7 +20,7 @@ class Effect(IntEnum):
 
 
 class Request(Struct, frozen=True):
-    """What somebody wants: a permission such as ``skill`` or ``resource``, and what it is wanted for."""
+    """A permission that an agent needs, such as ``skill`` or ``write``, and the resources it is for."""
 
     permission: str
     resources: tuple[str, ...]
@@ -32,8 +32,8 @@ class Request(Struct, frozen=True):
 class Rule(Struct, frozen=True):
     """One rule, and where it stands: its layer, such as a file, and its number there, from one.
 
-    ``remedy`` says what to do about it where adding a rule of one's own would not help. A bound that nobody
-    wrote as a rule, such as a skill's ``allowed-tools``, has the number 0 and its words instead of a pattern.
+    ``remedy`` says what to do about it if adding a rule of one's own would not help. A bound that is not
+    written as a rule, such as a skill's ``allowed-tools``, has the number 0 and its own words as the pattern.
     """
 
     permission: str
@@ -78,7 +78,7 @@ class Decision(Struct, frozen=True):
 
     @property
     def remedy(self) -> str:
-        """What would allow it; nothing where it is allowed."""
+        """Return advice on how to allow it; empty if it is allowed."""
         if self.effect is Effect.ALLOW:
             return ""
         if self.rule is not None and self.rule.remedy:

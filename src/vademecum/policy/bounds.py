@@ -18,7 +18,7 @@ from vademecum.wildcards import matches
 
 
 class Risk(IntEnum):
-    """What a tool could do at worst."""
+    """The worst that a tool could do."""
 
     LOW = 0
     MEDIUM = 1
@@ -29,7 +29,7 @@ RISKS = {tool: Risk[risk.upper()] for tool, (risk, _) in TOOLS.items()}
 
 
 def risk_of(tool: str) -> Risk:
-    """The risk of a tool; one that nobody knows is high.
+    """Return the risk of a tool; that of an unknown one is high.
 
     >>> risk_of("grep").name, risk_of("launch_rocket").name
     ('LOW', 'HIGH')

@@ -92,7 +92,7 @@ def fixed_rules() -> list[Rule]:
 
 
 def default_rules() -> list[Rule]:
-    """The rules that hold where nobody wrote any."""
+    """Return the built-in rules, which apply if no other rule matches."""
     return [Rule(*rule, layer=DEFAULTS, number=n) for n, rule in enumerate(_DEFAULTS, 1)]
 
 
@@ -208,7 +208,7 @@ class RuleTable:
 
 
 def _last_of(tests: list[_Test], resource: str, found: int) -> int:
-    """The place of the first of these tests that holds, unless what was found stands behind it."""
+    """Return the place of the first of these tests that matches, or ``found`` if that comes later."""
     length = len(resource)
     for place, beginning, ending, part, least, pattern in tests:
         if place < found:
@@ -299,7 +299,7 @@ class Policy:
 
     @property
     def allow(self) -> tuple[str, ...]:
-        """What this run was allowed, as ``--allow`` has it."""
+        """Return the patterns that this run was given with ``--allow``."""
         words = (rule.pattern.partition(" ") for rule in self._run if rule.permission == APPROVAL)
         return tuple(tool if pattern == "*" else f"{tool}({pattern})" for tool, _, pattern in words)
 

@@ -28,7 +28,7 @@ Decided = tuple[Request, Decision]
 
 
 class Passage(Struct, frozen=True):
-    """What let a request through: the decision, and whether a rule, a memory or a person did it.
+    """A request that was allowed: the decision, and whether a rule, a stored answer or a person allowed it.
 
     ``seen`` says whether a person looked at what was asked just now.
     """
@@ -101,7 +101,7 @@ class Gate:
         return not isinstance(policy, Policy) or policy.could_restrict(permission, agent, text)
 
     def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
-        """Return whether somebody wrote a rule that denies something; a policy of another kind may have."""
+        """Return whether any written rule denies something; a policy of another kind may do so."""
         if isinstance(self.policy, Policy):
             return self.policy.denies_some(permissions, agent)
         return any(

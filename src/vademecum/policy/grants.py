@@ -1,4 +1,4 @@
-"""What a user answered and trusts ↔ one SQLite file: exact names, never patterns, bound to what was seen."""
+"""Store a user's answers and trusted files in SQLite: exact names, never patterns, bound to their content."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _Store:
         self._path = path
 
     def exists(self) -> bool:
-        """Whether anything was ever remembered."""
+        """Return whether any answer was ever stored."""
         return self._path.exists()
 
     @contextlib.contextmanager
@@ -136,7 +136,7 @@ class Grants:
             )
 
     def cover(self, request: Request, *, digest: str, project: Path) -> bool:
-        """Whether every resource of a request was allowed before, for the content it has now."""
+        """Return whether every resource of a request was allowed before, with the content it has now."""
         valid = {
             grant.resource
             for grant in self.all()
@@ -173,7 +173,7 @@ class Trust:
         self._clock = clock
 
     def holds(self, file: Path) -> bool:
-        """Whether this configuration file is trusted as it is now."""
+        """Return whether this configuration file is trusted with its present content."""
         return self._store.exists() and dict(self.all()).get(_folder(file)) == _digest(file)
 
     def add(self, file: Path) -> None:
@@ -202,21 +202,21 @@ class Trust:
 
 
 class Approved(NamedTuple):
-    """What a person approved: the text of a script, and the digest of each file of its skill."""
+    """An approved script: its text, and the digest of each file of its skill."""
 
     text: str
     files: dict[str, str]
 
 
 class ApprovedTexts:
-    """What a person saw when they last approved a script, to show what is different now."""
+    """The scripts as a person last approved them, to show what is different now."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._store = _Store(path)
         self._clock = clock
 
     def last(self, resource: str) -> Approved | None:
-        """What was approved last, if anything was."""
+        """Return the last approved version of a script, or None."""
         if not self._store.exists():
             return None
         with self._store.connection() as connection:

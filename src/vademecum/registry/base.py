@@ -1,4 +1,4 @@
-"""What a source of skills is that is not a directory."""
+"""The interface of a source of skills other than a directory."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _HEAD = frozenset({"n", "time", "type"})
 
 
 class _Head(msgspec.Struct):
-    """What every event begins with."""
+    """The fields that every event begins with."""
 
     n: int
     time: float
@@ -43,7 +43,7 @@ class PastRun(msgspec.Struct, frozen=True):
 
     @property
     def request(self) -> str:
-        """What was asked."""
+        """Return the user's request."""
         started = self.first("run_started")
         return str(started.data.get("request", "")) if started else ""
 

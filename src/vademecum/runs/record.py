@@ -105,7 +105,7 @@ class Record:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be added any more."""
+        """Return whether the record is closed, so that nothing can be added."""
         return self._file is None
 
     def add(self, type_: str, **data: Any) -> Event:

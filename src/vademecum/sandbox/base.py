@@ -1,4 +1,4 @@
-"""What a sandbox is given, and what it must guarantee."""
+"""The input of a sandbox, and the guarantees that each sandbox must give."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ Network = Literal["none", "all"] | ByProxy
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """What a command can see, change and reach.
+    """The files and network that a command can see, change and reach.
 
     - ``directory`` is the working directory.
     - ``readable`` paths are shown where they are, beside the system's own. They should be directories that
-      nobody else writes to, such as copies: a FIFO in them could be used to talk to the outside.
+      no other process writes to, such as copies: a FIFO in them could be used to talk to the outside.
     - ``writable`` paths are shown where they are, and below the name of a mount that contains them. Files
       that exist in them at the start do not count against the disk limit.
     - ``mounted`` directories are shown read-only at another name. Sockets in them cannot be used. A FIFO in
@@ -155,7 +155,7 @@ class Launch:
 
 
 class Sandbox(Protocol):
-    """Starts a command so that it reads only what it may, writes only where it may, and reaches nobody.
+    """Starts a command that can read, write and connect only as its jail allows.
 
     The command and everything it started are gone when the started process is. ``hides`` says whether
     ``Jail.hidden`` can be used; if not, copy what the command may read.
@@ -181,7 +181,7 @@ def environment_of(jail: Jail) -> dict[str, str]:
 
 
 def resource_limits(limits: Limits) -> list[tuple[int, int]]:
-    """What each process of a command may use, by the numbers that the system has for it."""
+    """Return the limits of each process as pairs of an ``RLIMIT_`` number and a value."""
     found = [
         (resource.RLIMIT_DATA, limits.memory_bytes),
         (resource.RLIMIT_FSIZE, limits.file_bytes),

@@ -51,7 +51,7 @@ _OPTIONS = ("--unshare-all", "--die-with-parent", "--hostname", "sandbox", "--ca
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """What bwrap must start, with the descriptors to pass on and the way out for a listening socket."""
+    """The command that bwrap starts, the descriptors to pass on, and the way out for a listening socket."""
 
     words: list[str]
     passed: list[int]

@@ -1,6 +1,6 @@
 """A control group that caps the number of processes, where the kernel and our rights allow one.
 
-For most users ``RLIMIT_NPROC`` does it. Root is exempt from that limit, and this one holds for root as well.
+For most users ``RLIMIT_NPROC`` is enough. Root is exempt from that limit, but not from this one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ControlGroup:
         return str(self._path / "cgroup.procs")
 
     def was_full(self) -> bool:
-        """Whether a process could not be started because of the cap."""
+        """Return whether the cap stopped a process from being started."""
         with contextlib.suppress(OSError, ValueError):
             words = (self._path / "pids.events").read_text().split()
             return int(words[words.index("max") + 1]) > 0

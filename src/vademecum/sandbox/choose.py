@@ -26,7 +26,7 @@ if (: >>/proc/sys/kernel/core_pattern) 2>/dev/null; then exit 9; fi
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What came of trying a sandbox; without a problem it works."""
+    """The result of trying a sandbox; it works if ``problem`` is empty."""
 
     name: Real
     sandbox: Sandbox | None
@@ -93,7 +93,7 @@ def _made(name: Real | Literal["none"]) -> Sandbox:
 
 
 def _leak(sandbox: Sandbox, place: Path) -> str:
-    """What a command in the sandbox could do that it should not be able to."""
+    """Return what a command in the sandbox could do although it must not, or an empty text."""
     work, canary = place / "work", place / "canary"
     work.mkdir()
     canary.write_text("secret")

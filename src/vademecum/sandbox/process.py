@@ -227,11 +227,11 @@ class _Running:
         return found if isinstance(found, int) else None
 
     def was_started(self) -> bool:
-        """Whether the command began, for a sandbox that says so."""
+        """Return whether the command began, for a sandbox that reports it."""
         return bool(self._word("started"))
 
     def complaint(self) -> str:
-        """What the sandbox says went wrong, if it says so apart from the command's output."""
+        """Return the sandbox's complaint, if it comes apart from the command's output."""
         return str(self._word("error") or "")
 
     def close(self) -> None:
@@ -339,7 +339,7 @@ def _watched(pid: int, *descriptors: int) -> Iterator[tuple[select.poll, int]]:
 
 
 def _not_started(sandbox: Sandbox, complaint: str, streams: Streams) -> SandboxFailed:
-    """What the sandbox itself printed is its complaint, and must not pass for the command's output."""
+    """Return the sandbox's own complaint as an error, so that it does not pass for the command's output."""
     printed = streams.err.read_bytes()[-MAX_COMPLAINT_BYTES:].decode("utf-8", "replace").strip()
     streams.err.write_bytes(b"")
     reason = complaint or printed or "it said nothing"

@@ -22,7 +22,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def memory_of(pid: int) -> int:
-    """The bytes of memory a process holds now; none when it is gone."""
+    """Return the bytes of memory that a process uses now; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

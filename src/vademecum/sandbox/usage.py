@@ -1,4 +1,4 @@
-"""What a command and its processes use now: processes, memory, disk."""
+"""Measure what a command and its processes use: processes, memory, disk."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Usage:
         return None
 
     def _disk_exceeded(self, deleted: int) -> bool:
-        """Return whether it wrote too much, or the disk is nearly full, whoever filled it."""
+        """Return whether it wrote too much, or the disk is nearly full for any reason."""
         try:
             free = os.statvfs(self._directory)
             written = self._written([self._entries])

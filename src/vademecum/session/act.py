@@ -55,7 +55,7 @@ MAX_SAVED_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What the calls of one run work with."""
+    """Everything that the calls of one run share."""
 
     run: Run
     gate: Gate

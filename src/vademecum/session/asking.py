@@ -1,4 +1,4 @@
-"""Questions to a person: on the record, and if they are put off, kept until somebody answers."""
+"""Ask a person: record the question, and keep a deferred one until it is answered."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def find(runs: Path, question_id: str, *, key: bytes) -> tuple[Path, Pending]:
 
 
 def claimed(runs: Path, question_id: str, *, agent: str, home: Path) -> Pending:
-    """Return the call that waits for this answer, which nobody can claim again."""
+    """Return the call that waits for this answer; each call can be claimed once."""
     file, pending = find(runs, question_id, key=key_of(home))
     if pending.agent != agent:
         raise VademecumError("Another agent asked that question.", code="no-question")
@@ -89,7 +89,7 @@ def claimed(runs: Path, question_id: str, *, agent: str, home: Path) -> Pending:
 
 
 def _take(file: Path) -> bool:
-    """Take a call, so that nobody can take it again; of two who answer at once, one gets it."""
+    """Take a call and return True; False if another process has taken it already."""
     taken = file.with_suffix(".taken")
     try:
         os.rename(file, taken)

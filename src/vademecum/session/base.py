@@ -1,4 +1,4 @@
-"""What a session answers, what it asks a charter, and how an approval is put off."""
+"""Types of a session: results of calls, the guard it asks, and deferred approvals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether the call did what it does; a script that exits with 1 did."""
+        """Return whether the call was carried out; a script that exits with 1 was."""
         return not self.code
 
 

@@ -1,4 +1,4 @@
-"""What would be decided about a request, by the code that decides when a call is made."""
+"""Explain how a request would be decided, with the code that decides about calls."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ USUAL_PORTS = (80, 443)
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a call names for its process: inputs, and words that lead out of the project.
+    """The inputs that a call names for its process, and the words that lead out of the project.
 
     ``stdin`` is a descriptor of the caller, if it passes its standard input on.
     """
@@ -107,7 +107,7 @@ def prepared(
 
 
 def run_script(act: Act, call: calls.RunScript, skill: Skill, given: Given) -> Observation:
-    """Run a script of a skill: ask for what it needs, run a copy of it that nobody can change meanwhile."""
+    """Run a script of a skill: ask for what it needs, then run a private copy of it."""
     names = file_names(skill, script_name(skill, call.relative_path))
 
     once: list[Finer] = [  # of files it gets copies, made before anybody is asked

@@ -32,7 +32,7 @@ class Content:
 
     @property
     def is_image(self) -> bool:
-        """Whether it is a picture."""
+        """Return whether it is a picture."""
         return self.media_type.startswith("image/")
 
     @property

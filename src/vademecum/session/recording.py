@@ -38,7 +38,7 @@ class Run:
 
 
 class Recording:
-    """Begins and ends runs. A record stays open as long as a call goes on, whoever ends the run meanwhile."""
+    """Begins and ends runs. A record stays open until its last call is done, even if the run ends earlier."""
 
     def __init__(self, start: Callable[[], Record]) -> None:
         self._start = start
@@ -53,7 +53,7 @@ class Recording:
         return self._now
 
     def begin(self, start: Callable[[], Record]) -> Run:
-        """Begin a run that somebody asked for; a session has one at a time."""
+        """Begin a run that the caller asked for; a session has one at a time."""
         with self._lock:
             if self._now is not None and self._now.asked_for:
                 text = "A run goes on in this session: wait for its end, or begin another session."

@@ -42,7 +42,7 @@ T = TypeVar("T")
 class Session:
     """One agent in one conversation at one place: its skills, rules, active skills and record.
 
-    Without an approver nobody is asked, and what would need approval is refused. Threads may call together.
+    Without an approver, calls that need approval are refused. Threads may call at the same time.
 
     >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index
     >>> session = Session(build_index(BUILTIN_ROOT, IndexOptions()))
@@ -424,7 +424,7 @@ class Session:
         return self._sandbox
 
     def _asked(self, approver: Approver | None = None) -> asking.CallRecord:
-        """One call on the record, with whoever answers its questions."""
+        """Return the record of one call, with the approver that answers its questions."""
         held = None if self._recording is None else self._recording.held
         return asking.CallRecord(approver or self._approver or Nobody(), held, self._guard)
 

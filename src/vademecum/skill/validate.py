@@ -64,7 +64,7 @@ class Validation(Struct, frozen=True):
 
     @property
     def valid(self) -> bool:
-        """True if there is no error; warnings do not count."""
+        """Return whether the skill has no errors; warnings do not count."""
         return all(problem.severity != "error" for problem in self.problems)
 
     def to_json(self) -> dict[str, Any]:

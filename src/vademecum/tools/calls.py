@@ -262,10 +262,10 @@ _REFERENCE = {"name", "source"}
 
 
 class Observation(Struct, frozen=True):
-    """What came of a call: text to go on with, and facts for programs.
+    """The result of a call: text for the model, and facts for programs.
 
-    ``code`` is the code of the refusal or fault; ``""`` where there was none. ``files`` are where the whole
-    of what ``text`` only shows a part of is kept.
+    ``code`` is the code of the refusal or fault, or ``""``. ``files`` contain the complete content if
+    ``text`` shows only a part of it.
     """
 
     tool: str
@@ -278,7 +278,7 @@ class Observation(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the tool did what it does; a script that exits with 1 did."""
+        """Return whether the call was carried out; a script that exits with 1 was."""
         return not self.code
 
 

@@ -43,7 +43,7 @@ class Hop:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """What the rules are asked about: the host, so that no port gets around a rule, and the port."""
+        """Return the host, so that no port gets around a rule, and the host with its port."""
         return tuple(dict.fromkeys((self.host, self.resource)))
 
 
@@ -139,7 +139,7 @@ def is_private(address: str) -> bool:
 def permitted_address(hop: Hop, *, permit: Permit, resolve: Resolve) -> str:
     """Return the address to connect to, after asking; raise what ``permit`` raises.
 
-    The host is asked for before its name is looked up, since looking it up already tells somebody.
+    The rules are asked before the name is looked up, because the lookup itself already sends the name out.
     """
     permit("network", hop)
     addresses = resolve(hop.host, hop.port)

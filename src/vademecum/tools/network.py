@@ -59,7 +59,7 @@ def network_request(
 
 
 def about_request(call: object, hop: Hop) -> str:
-    """What a person should see before a yes: where it goes, and what goes there."""
+    """Describe a request for the person who approves it: its destination and its content."""
     if not isinstance(call, NetworkRequest):
         return ""
     lines = [f"{call.method} {call.url}"]

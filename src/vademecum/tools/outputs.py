@@ -1,4 +1,4 @@
-"""What a script or command left → the outputs of the conversation, called ``output:N/NAME``."""
+"""Collect the files that a script or command left, as outputs called ``output:N/NAME``."""
 
 from __future__ import annotations
 

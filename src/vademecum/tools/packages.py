@@ -344,7 +344,7 @@ def _plain_size(site: Path) -> int:
 
 
 def _sweep(directory: Path) -> None:
-    """Remove what processes that were killed left unfinished; the caller holds the lock."""
+    """Remove the unfinished directories of killed processes; the caller must have the lock."""
     for place in directory.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(place, ignore_errors=True)
 

@@ -72,7 +72,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Furnished:
-    """What a program sees of the project, and its arguments by the names that things have there."""
+    """The part of the project that a program sees, and its arguments with the names used there."""
 
     words: tuple[str, ...]
     mounted: tuple[Mount, ...] = ()

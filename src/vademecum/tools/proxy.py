@@ -43,7 +43,7 @@ _OWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What went to one host and port, and came from there; ``refused`` is the reason, if it was refused."""
+    """The bytes sent to and received from one host and port; ``refused`` is the reason of a refusal."""
 
     host: str
     port: int
@@ -83,7 +83,7 @@ class Proxy:
 
     @property
     def traffic(self) -> tuple[Traffic, ...]:
-        """What went where, in the order in which the hosts were first asked for."""
+        """Return the traffic of each host, in the order of their first requests."""
         with self._lock:
             return tuple(self._traffic.values())
 

@@ -148,7 +148,7 @@ def _check_python(wanted: object, where: str) -> None:
 
 
 def _read(skill: Path, name: str) -> str | None:
-    """Return the file's text, or None if there is no such file; a link that leads out is refused."""
+    """Return the file's text, or None if the file is missing; refuse a link that leads out."""
     if not os.path.lexists(skill / name):
         return None
     descriptor = open_contained(skill, name)

@@ -27,7 +27,7 @@ MAX_LISTED_FILES = 50
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would run: the script as it lies in the snapshot, and how it is started."""
+    """A script in its snapshot, and how it will be started."""
 
     call: RunScript
     skill: Skill
@@ -39,7 +39,7 @@ class Plan:
 
     @property
     def resource(self) -> str:
-        """What the rules are asked about."""
+        """Return the name that rules about this script match."""
         return f"{self.skill.name}/{self.relative}"
 
     @property

@@ -1,4 +1,4 @@
-"""A skill → a copy of it that nobody can change between the approval and the run."""
+"""Copy a skill, so that it cannot change between the approval and the run."""
 
 from __future__ import annotations
 

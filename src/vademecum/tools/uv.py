@@ -69,7 +69,7 @@ _EXPLANATIONS = [
 
 @dataclass(frozen=True, slots=True)
 class StopConditions:
-    """What ends a child process early: a moment of the clock, or a caller that cancels."""
+    """The conditions that end a child process early: a deadline, or a caller that cancels."""
 
     deadline: float
     cancelled: Callable[[], bool]
@@ -133,7 +133,7 @@ def failed(reason: str, advice: str = "") -> ToolRefused:
 
 
 def explained(complaint: str) -> ToolRefused:
-    """Return what uv complained as one sentence that says what to do.
+    """Return an error for uv's complaint, in one sentence that says what to do.
 
     >>> str(explained("error: No solution found. Because nope was not found in the package registry"))
     'The packages cannot be installed: there is no package nope in the package index: check its name.'

@@ -22,7 +22,7 @@ MAX_DIFF_CHARS = 20_000
 
 
 def difference(before: str, after: str, name: str) -> str:
-    r"""What changes, line by line, in the form that everybody reads.
+    r"""Return a unified diff of two texts.
 
     >>> print(difference("a\n", "b\n", "x"))
     --- x (before)
