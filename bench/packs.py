@@ -16,7 +16,7 @@ from vademecum.packs.content import files_of
 from vademecum.packs.incoming import Options
 from vademecum.packs.install import install
 from vademecum.packs.install_root import InstallRoot
-from vademecum.packs.packing import PackedSkill, pack_bytes
+from vademecum.packs.outgoing import PackedSkill, pack_bytes
 from vademecum.packs.sources.fetching import local_source
 from vademecum.packs.verifying import verify
 

@@ -190,7 +190,7 @@ def test_compiled_files_are_not_run(place: Place, skills: Path) -> None:
 
 
 def test_a_site_leads_to_no_private_address() -> None:
-    from vademecum.packs.sources.download import hop_of, led_to
+    from vademecum.packs.sources.web import hop_of, led_to
 
     public = hop_of("https://example.org/")
     for url in ("http://127.0.0.1:8000/admin", "https://127.0.0.1/x", "https://169.254.169.254/latest"):

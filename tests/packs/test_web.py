@@ -11,11 +11,11 @@ import pytest
 from tests.packs.support import Answer, Web, make, serving
 from tests.support import Place
 from vademecum.errors import IntegrityFailed, PackRefused
-from vademecum.packs.publishing import publish
-from vademecum.packs.sources.download import Web as Way
+from vademecum.packs.outgoing import publish
 from vademecum.packs.sources.fetching import Fetching
 from vademecum.packs.sources.references import SiteSource
-from vademecum.packs.sources.sites import SCHEMA
+from vademecum.packs.sources.web import SCHEMA
+from vademecum.packs.sources.web import Web as Way
 
 INDEX = "/.well-known/agent-skills/index.json"
 OLD_INDEX = "/.well-known/skills/index.json"
@@ -75,7 +75,7 @@ def test_a_site_of_the_older_version(place: Place, site: Web) -> None:
 
 def test_publishing_again_leaves_nothing_behind(tmp_path: Path) -> None:
     from vademecum.packs.content import files_of
-    from vademecum.packs.packing import PackedSkill
+    from vademecum.packs.outgoing import PackedSkill
 
     def publish_all(*names: str) -> set[str]:
         skills = [

@@ -19,8 +19,7 @@ from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import write_atomic
 from vademecum.packs.content import SkillFile, check_packable, digest_of, files_of
-from vademecum.packs.packing import PackedSkill, pack_bytes
-from vademecum.packs.publishing import publish
+from vademecum.packs.outgoing import PackedSkill, pack_bytes, publish
 from vademecum.packs.signing.envelopes import OMS_SIGNATURE, SIGNATURE, SIGNATURES, signed, signer_of
 from vademecum.packs.signing.oms import oms_signed
 from vademecum.packs.signing.signers import best_of, signed_words, skill_signer

@@ -24,7 +24,7 @@ Action = Literal["new", "replace", "same"]
 
 
 class Options(Struct, frozen=True):
-    """What a person asked for and allowed."""
+    """Options of an installation, as the user gave them."""
 
     force: bool = False
     allow_unsafe: bool = False
@@ -35,7 +35,7 @@ class Options(Struct, frozen=True):
 
 
 class SkillChange(Struct, frozen=True):
-    """What an installation does to one skill."""
+    """The change that an installation makes to one skill."""
 
     name: str
     action: Action

@@ -29,7 +29,7 @@ from vademecum.packs.verifying import verdict_of
 
 
 class Installed(Struct, frozen=True):
-    """What an installation changed, or would change, and what of the sources it left out."""
+    """The result of an installation or a dry run: changed skills, and directories that were left out."""
 
     changes: list[SkillChange]
     left_out: list[str]

@@ -80,7 +80,7 @@ class Links(Struct, frozen=True):
 
 
 class LinkResult(Struct, frozen=True):
-    """What happened at one place; ``kept`` is where edits were put."""
+    """The result for one place; ``kept`` is where an edited copy was moved to."""
 
     name: str
     agent: Compatible

@@ -1,4 +1,4 @@
-"""What a person would not notice: names that look like others, characters that nobody sees."""
+"""Find what readers overlook: names that look like other names, and hidden characters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 
 
 def looks_like(name: str, others: Iterable[str]) -> str | None:
-    """Another name that this one could be taken for.
+    """Return another name that this one could be mistaken for, or None.
 
     >>> looks_like("раypal-tools", ["paypal-tools"]), looks_like("file-dlff", ["file-diff"])
     ('paypal-tools', 'file-diff')
@@ -53,7 +53,7 @@ def looks_like(name: str, others: Iterable[str]) -> str | None:
 
 
 def mixed_scripts(name: str) -> bool:
-    """Whether one word of a name mixes alphabets that are not written together.
+    """Return whether one word of a name mixes alphabets that are not written together.
 
     >>> mixed_scripts("pаypal"), mixed_scripts("文件-diff"), mixed_scripts("pdf-工具")
     (True, False, False)
@@ -62,7 +62,7 @@ def mixed_scripts(name: str) -> bool:
 
 
 def hidden_in(place: Path, files: Iterable[str]) -> list[str]:
-    """The text files that hold characters nobody sees, each with the first of them and its line."""
+    """Return the text files with hidden characters, each with the first such character and its line."""
     found = []
     for file in files:
         with open(place / file, "rb") as opened:
@@ -85,6 +85,6 @@ def _skeleton(name: str) -> str:
 
 
 def _scripts(word: str) -> set[str]:
-    """The alphabets of a word, by the first word of each letter's name; Han and Kana go with any."""
+    """Return the alphabets of a word, by the first word of each letter's name; ignore Han and Kana."""
     found = {unicodedata.name(char, "?").split()[0] for char in word if char.isalpha()}
     return found & {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"}

@@ -14,7 +14,7 @@ from pathlib import Path
 from vademecum.errors import VademecumError
 from vademecum.files import write_atomic
 from vademecum.packs.content import files_of
-from vademecum.packs.packing import PackedSkill, pack_bytes
+from vademecum.packs.outgoing import PackedSkill, pack_bytes
 
 MAX_STORE_BYTES = 512 * 1024 * 1024
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")

@@ -82,7 +82,7 @@ def _exactly(source: Source, name: str, inspection: Inspection) -> Path:
 
 
 class SyncStep(Struct, frozen=True):
-    """What making a root equal to its lock does to one skill."""
+    """One change that ``sync`` makes to a skill, or a skill that the lock does not name."""
 
     name: str
     action: Literal["restored", "removed", "not-locked"]
@@ -253,7 +253,7 @@ def _as_it_is(where: InstallRoot, name: str, before: Locked | None) -> Locked:
 
 
 class Age(Struct, frozen=True):
-    """Whether a source has something newer than what is installed."""
+    """The locked and the newest version of one skill, and whether its source could be asked."""
 
     name: str
     source: str

@@ -13,10 +13,9 @@ from msgspec import Struct
 
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs.content import MAX_FILES, MAX_SKILL_BYTES, SkillFile, is_junk
-from vademecum.packs.packing import FORMAT_VERSION, MANIFEST
+from vademecum.packs.outgoing import FORMAT_VERSION, MANIFEST
 from vademecum.packs.sources.archive import Opened, SourceFile, pieces_of, read_small
 from vademecum.packs.sources.entry_names import NameCheck, check_name, refused
-from vademecum.packs.sources.sites import MAX_DOCUMENT_BYTES
 from vademecum.packs.sources.skill_places import (
     document_in,
     left_out,
@@ -24,6 +23,7 @@ from vademecum.packs.sources.skill_places import (
     place_of,
     skill_places,
 )
+from vademecum.packs.sources.web import MAX_DOCUMENT_BYTES
 from vademecum.skill.document import parse_document
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
 from vademecum.skill.skill import Document

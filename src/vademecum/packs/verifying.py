@@ -1,4 +1,4 @@
-"""What is installed, compared with what the lock says: every file, and every skill that the index finds."""
+"""Compare a root with its lock: every file, and every skill that the index finds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Status = Literal["ok", "missing", "changed", "not-locked"]
 
 
 class Verdict(Struct, frozen=True):
-    """Whether an installed skill is what the lock says, its digest as it is now, and what differs."""
+    """The result of comparing one skill with the lock: a status, its present digest and the differences."""
 
     name: str
     status: Status

@@ -82,7 +82,7 @@ class Subject(Struct, frozen=True):
 
 
 class Statement(Struct, frozen=True, rename={"kind": "_type", "predicate_type": "predicateType"}):
-    """What is said about files."""
+    """An in-toto statement about files."""
 
     kind: str
     subject: tuple[Subject, ...]

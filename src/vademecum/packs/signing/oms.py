@@ -63,7 +63,7 @@ class KeyHint(Struct, frozen=True):
 
 
 class Material(Struct, frozen=True, rename="camel"):
-    """What a bundle brings to verify it with."""
+    """The key hint or the certificates of a bundle, used to verify it."""
 
     public_key: KeyHint | None = None
     certificate: RawCertificate | None = None

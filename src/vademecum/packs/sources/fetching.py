@@ -17,7 +17,6 @@ from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.files import read_capped, sha256_of
 from vademecum.packs.signing.envelopes import MAX_SIGNATURE_BYTES
 from vademecum.packs.sources.archive import Opened, open_archive, open_directory, open_path
-from vademecum.packs.sources.download import MAX_SECONDS, Progress, Web, hop_of
 from vademecum.packs.sources.git import Repository
 from vademecum.packs.sources.references import (
     GITHUB,
@@ -30,7 +29,6 @@ from vademecum.packs.sources.references import (
     SiteSource,
     checked,
 )
-from vademecum.packs.sources.sites import fetch_artifact, find_site, joined, open_site
 from vademecum.packs.sources.skill_places import (
     MARKETPLACE,
     MAX_MARKETPLACE_BYTES,
@@ -40,6 +38,16 @@ from vademecum.packs.sources.skill_places import (
     place_of,
     read_marketplace,
     skill_places,
+)
+from vademecum.packs.sources.web import (
+    MAX_SECONDS,
+    Progress,
+    Web,
+    fetch_artifact,
+    find_site,
+    hop_of,
+    joined,
+    open_site,
 )
 
 MAX_PLUGINS = 100

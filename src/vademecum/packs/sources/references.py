@@ -1,4 +1,4 @@
-"""What a person typed → the place that skills come from; the network is not used here."""
+"""Parse the source that a user typed; the network is not used here."""
 
 from __future__ import annotations
 

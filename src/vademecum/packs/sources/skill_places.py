@@ -113,7 +113,7 @@ def place_of(path: str, places: set[str]) -> str | None:
 
 
 def left_out(opened: Opened, places: Sequence[str]) -> list[str]:
-    """Return the outermost directories of a source in which there is no skill; hidden ones are not listed."""
+    """Return the outermost directories of a source without a skill; leave out hidden ones."""
     known = set(places)
     around = {step for place in places for step in _steps(place)} | {""}
     found: set[str] = set()
