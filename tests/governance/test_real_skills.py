@@ -28,7 +28,7 @@ from vademecum.governance import (
     replay_outcomes,
 )
 from vademecum.governance.charter import lint_text
-from vademecum.governance.engine import arguments_of
+from vademecum.governance.engines import arguments_of
 from vademecum.governance.guard import CharterGuard
 from vademecum.masking import Secrets
 from vademecum.models.scripted_model import Scripted

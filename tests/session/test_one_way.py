@@ -51,7 +51,7 @@ def test_everything_that_serves_a_model_holds_a_session() -> None:
         "integrations.mcp.clients",
         "cli.execution",
         "cli.finding",
-        "governance.engine",
+        "governance.engines",
     ):
         assert "vademecum.session.session" in graph.find_modules_directly_imported_by(
             f"vademecum.{module}"

@@ -18,8 +18,8 @@ from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
 from vademecum.governance.charter import Charter, Linted, lint_charter, load_charter
 from vademecum.governance.definitions import Actor, ValidationResult, shown
-from vademecum.governance.explain import Stage, explain_event, stages_of
 from vademecum.governance.ledger import Ledger
+from vademecum.governance.stages import Stage, explain_event, stages_of
 from vademecum.runs.reading import read_run, run_ids
 from vademecum.runs.record import runs_directory
 from vademecum.skill.skill import Problem

@@ -21,7 +21,7 @@ from vademecum.governance.definitions import (
     SkillDefinition,
     ValidationResult,
 )
-from vademecum.governance.engine import Engines, Functions, Scripts
+from vademecum.governance.engines import Engines, Functions, Scripts
 from vademecum.governance.ledger import Ledger
 from vademecum.governance.replay import replay_outcomes
 from vademecum.governance.roles import Role, RoleEnforcer

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from vademecum.governance.conditions import strict_differs
 from vademecum.governance.definitions import EVERYBODY
-from vademecum.governance.reading import Draft, Placed
+from vademecum.governance.draft import Draft, Placed
 from vademecum.governance.roles import Role, RoleEnforcer, covered
 from vademecum.governance.rules import ALL, Allowed, conditions_of, eligible
 from vademecum.wildcards import is_plain, matches_exactly
