@@ -61,6 +61,14 @@ def test_nothing_fits(finder: Finder, query: str) -> None:
     assert found.confidence < 0.5
 
 
+def test_names_of_files_do_not_count_against_a_skill(finder: Finder) -> None:
+    plain = finder.find("summarise the columns")
+    for query in ("summarise the columns quux.txt", "summarise the columns ~/plugh/xyzzy.md"):
+        found = finder.find(query)
+        assert (found.hits[0].name, found.fits) == ("csv-summary", True)
+        assert found.confidence == plain.confidence
+
+
 def test_an_exact_name_is_certain(finder: Finder) -> None:
     found = finder.find("docker-images", 1)
     assert (found.fits, found.confidence, found.hits[0].name) == (True, 1.0, "docker-images")

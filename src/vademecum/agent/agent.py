@@ -256,17 +256,10 @@ class _Task:
         )
 
     def _found(self, mentions: Mentions) -> Findings:
-        """Search for the request; the names of files say little, their endings more."""
+        """Search for the request without the files that are there; the endings of these say more."""
         found = {Path(file).suffix.lstrip(".").lower(): None for file in mentions.files}
         endings = " ".join(ending for ending in found if ending not in _ANY_TEXT)
-        request = f"{mentions.rest} {endings}"
-        result = self._session.view.find(request, RANKED)
-        if result.fits or not mentions.absent:
-            return result
-        for name in mentions.absent:  # Node.js looks like a file that is not here; missing.txt is one
-            request = request.replace(name, " ")
-        without = self._session.view.find(request, RANKED)
-        return without if without.fits else result
+        return self._session.view.find(f"{mentions.rest} {endings}", RANKED)
 
     def _about(self, request: str, found: Findings | None, catalogue: Catalogue) -> str:
         """Return what a model should know beside the request: the day, the language, what search found."""

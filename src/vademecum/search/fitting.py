@@ -156,6 +156,8 @@ def _shares(terms: Sequence[Term], skill: Skilled) -> Shares:
             continue
         here = [_weight(form) for form in term.forms if known.issuperset(form.terms)]
         in_body = [] if here else [_weight(form) for form in term.forms if _in_body(form, skill, known)]
+        if term.in_file_name and not here and not in_body:
+            continue  # a file can be called anything
         weight = max(here or in_body or [_weight(term.forms[0])])
         total, total2 = total + weight, total2 + weight * weight
         if here:

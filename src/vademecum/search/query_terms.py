@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -23,6 +23,11 @@ Known = Callable[[str], int]
 
 # A full stop ends a sentence only before a space: not in 3.5 or a.txt.
 _SENTENCE = re.compile(r"[。！？；\n]+|[.!?;](?:\s+|$)")
+# The name of a file, a path or an address. Node.js looks like one too, so its words are still searched for.
+_FILE_NAME = re.compile(
+    r"\w+://\S+|(?<![\w.])(?:~|\.{1,2})?/[\w./-]+|(?<![\w./~-])[\w./~-]*\w\.[a-z][a-z0-9]{1,4}\b",
+    re.ASCII | re.IGNORECASE,
+)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _PLAIN_WORD = re.compile(r"[a-z]+")
 _CORRECTION_WEIGHT = 0.8
@@ -58,12 +63,16 @@ class Form(Struct, frozen=True):
 
 
 class Term(Struct, frozen=True):
-    """A word of the request, the forms of which the best one counts, and the sentence it is in."""
+    """A word of the request, the forms of which the best one counts, and the sentence it is in.
+
+    A word that is only in names of files says something if a skill contains it, and nothing if not.
+    """
 
     word: str
     kind: Kind
     forms: tuple[Form, ...]
     sentence: int = 0
+    in_file_name: bool = False
 
 
 class QueryParser:
@@ -79,10 +88,13 @@ class QueryParser:
 
     def terms(self, query: str) -> list[Term]:
         """Return the terms of a query, each once; of a long query the rarest ones."""
+        query = query[:MAX_QUERY_CHARS]
+        in_names = self._in_file_names(query)
         found: dict[tuple[str, bool], Term] = {}
-        for number, sentence in enumerate(_SENTENCE.split(query[:MAX_QUERY_CHARS])):
-            for word, kind, forms in self._of_sentence(sentence):
-                found.setdefault((word, kind == "translation"), Term(word, kind, forms, number))
+        for number, sentence in enumerate(_SENTENCE.split(query)):
+            for word, kind, forms in self._of_sentence(sentence, in_names):
+                term = Term(word, kind, forms, number, word in in_names)
+                found.setdefault((word, kind == "translation"), term)
         terms = [term for term in found.values() if term.word not in FILLER] or list(found.values())
         if len(terms) > MAX_QUERY_TERMS:
             times = {term: sum(map(self._known, term.forms[0].terms)) for term in terms}
@@ -90,12 +102,22 @@ class QueryParser:
             terms = [term for term in terms if term in set(rarest)]
         return terms
 
-    def _of_sentence(self, text: str) -> Iterator[tuple[str, Kind, tuple[Form, ...]]]:
+    def _in_file_names(self, query: str) -> frozenset[str]:
+        """Return the words that only names of files contain."""
+        names = _FILE_NAME.findall(query)
+        if not names:
+            return frozenset()
+        inside = self._analyzer.analyze(prepared(" ".join(names)))
+        return frozenset(inside).difference(self._analyzer.analyze(prepared(_FILE_NAME.sub(" ", query))))
+
+    def _of_sentence(
+        self, text: str, in_names: Collection[str]
+    ) -> Iterator[tuple[str, Kind, tuple[Form, ...]]]:
         runs: list[str] = []
         if not text.isascii():
             text, runs = _without_stop_words(text)
         words = list(dict.fromkeys(self._analyzer.analyze(prepared(text))))
-        unknown = [word for word in words if not self._known(word)]
+        unknown = [word for word in words if word not in in_names and not self._known(word)]
         misspelt = self._misspelt(unknown, text) if unknown else {}
         for word in words:
             if word in misspelt:
