@@ -14,15 +14,15 @@ from bench.measure import best, in_process, print_table
 from bench.trees import WORDS
 from vademecum import Agent, Context, IndexOptions, Root, SkillIndex, build_index
 from vademecum.evals.cases import Case
-from vademecum.evals.constraints import parse_constraint
-from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.plan import Configuration, by_size
+from vademecum.evals.checks.constraints import parse_constraint
+from vademecum.evals.checks.trajectory import check
+from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import Processes
-from vademecum.evals.reading import Suite
+from vademecum.evals.reports.summary import summarise
 from vademecum.evals.results import Evaluation
-from vademecum.evals.summary import summarise
-from vademecum.evals.trajectory import check
-from vademecum.evals.workshop import Workshop
+from vademecum.evals.suite import Suite
+from vademecum.evals.trial import EvalSettings
+from vademecum.evals.units import Configuration, by_size
 from vademecum.models.scripted_model import Scripted
 from vademecum.registry.roots import BUILTIN_ROOT
 from vademecum.runs.record import Event
@@ -63,7 +63,7 @@ def evaluated(
     workers: int,
     ways: list[Configuration] | None = None,
 ) -> tuple[Evaluation, float]:
-    workshop = Workshop(index, out, None, {"PATH": os.environ["PATH"]})
+    workshop = EvalSettings(index, out, None, {"PATH": os.environ["PATH"]})
     started = time.perf_counter()
     done = Evaluator(Processes(workers), workshop).evaluate(
         Suite("bench", "", found), ways or [Configuration("default")]

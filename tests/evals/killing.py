@@ -10,16 +10,16 @@ import time
 from pathlib import Path
 
 from vademecum import build_index
-from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.plan import Configuration
+from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import Processes
-from vademecum.evals.reading import read_suite
-from vademecum.evals.workshop import Workshop
+from vademecum.evals.suite import read_suite
+from vademecum.evals.trial import EvalSettings
+from vademecum.evals.units import Configuration
 from vademecum.registry.roots import BUILTIN_ROOT
 
 
 def evaluate(suite: Path, out: Path) -> None:
-    workshop = Workshop(build_index([BUILTIN_ROOT]), out, None, {"PATH": os.environ["PATH"]})
+    workshop = EvalSettings(build_index([BUILTIN_ROOT]), out, None, {"PATH": os.environ["PATH"]})
     Evaluator(Processes(2), workshop).evaluate(read_suite(suite), [Configuration("default")])
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from tests.support import Place
 from vademecum.evals.cases import Case
-from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.plan import Configuration
+from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import Processes
-from vademecum.evals.reading import Suite
 from vademecum.evals.results import Evaluation, Result
-from vademecum.evals.workshop import Workshop
+from vademecum.evals.suite import Suite
+from vademecum.evals.trial import EvalSettings
+from vademecum.evals.units import Configuration
 from vademecum.models.base import Model
 
 BASE = Configuration("default", yes=True)
@@ -56,8 +56,8 @@ class Lab:
     project: Path | None = None
     clock: Callable[[], float] = time.monotonic
 
-    def workshop(self) -> Workshop:
-        return Workshop(self.place.build(), self.out, self.project, {"PATH": os.environ["PATH"]})
+    def workshop(self) -> EvalSettings:
+        return EvalSettings(self.place.build(), self.out, self.project, {"PATH": os.environ["PATH"]})
 
     def evaluate(self, cases: Sequence[Case], *configurations: Configuration, **more: Any) -> Evaluation:
         suite = Suite("suite", str(self.place.cwd), tuple(cases))

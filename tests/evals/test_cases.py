@@ -10,9 +10,9 @@ import pytest
 
 from tests.evals.support import final, write
 from vademecum.errors import CaseRefused
-from vademecum.evals.constraints import Before, Never
-from vademecum.evals.reading import Malformed, read_suite
+from vademecum.evals.checks.constraints import Before, Never
 from vademecum.evals.results import Header, read_evaluation, write_header
+from vademecum.evals.suite import Malformed, read_suite
 
 
 def test_a_directory_of_cases(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.agent.support import Stage, final, run_script, select
 from tests.support import Place
-from vademecum.evals.compliance import check_compliance
+from vademecum.evals.checks.watching import check_compliance
 from vademecum.runs.record import Event
 
 NAMES = [

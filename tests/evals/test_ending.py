@@ -19,9 +19,9 @@ import pytest
 from tests.agent.support import Stage
 from tests.evals.support import BASE, Lab, StartedBy, case, final, script, select, tool, write
 from tests.support import VADE, Place
-from vademecum.evals.plan import plan
 from vademecum.evals.pool import Processes
 from vademecum.evals.results import read_evaluation
+from vademecum.evals.units import plan
 from vademecum.models.base import Reply
 from vademecum.runs.reading import read_run, run_ids
 

@@ -15,9 +15,9 @@ from tests.agent.support import Stage
 from tests.evals.support import BASE, Lab, case, final, ran_of, script, select, tool, write, writes
 from tests.support import Place
 from vademecum.errors import CaseRefused
-from vademecum.evals.plan import Configuration, by_model, by_size, with_and_without
-from vademecum.evals.results import Ledger, Result
-from vademecum.evals.summary import summarise
+from vademecum.evals.reports.summary import summarise
+from vademecum.evals.results import Result, ResultsFile
+from vademecum.evals.units import Configuration, by_model, by_size, with_and_without
 from vademecum.models import offline
 from vademecum.models.base import Reply
 from vademecum.runs.reading import read_run
@@ -253,20 +253,20 @@ def test_libraries_of_several_sizes(lab: Lab) -> None:
 
 
 def test_two_evaluations_do_not_share_a_directory(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path)
+    ledger = ResultsFile(tmp_path)
     with pytest.raises(CaseRefused, match="Another evaluation writes to"):
-        Ledger(tmp_path)
+        ResultsFile(tmp_path)
     ledger.close()
-    Ledger(tmp_path).close()
+    ResultsFile(tmp_path).close()
 
 
 def test_a_line_that_was_cut_short_counts_as_not_there(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path)
+    ledger = ResultsFile(tmp_path)
     ledger.add(Result("k1", "a", "default", 1, "pass"))
     ledger.close()
     with open(tmp_path / "results.jsonl", "ab") as file:
         file.write(b'{"key": "k2", "ca')
-    ledger = Ledger(tmp_path)
+    ledger = ResultsFile(tmp_path)
     ledger.add(Result("k3", "c", "default", 1, "fail"))
     assert set(ledger.known) == {"k1", "k3"}
     ledger.close()

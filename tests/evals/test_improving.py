@@ -9,8 +9,8 @@ import pytest
 
 from tests.evals.support import write
 from tests.support import Place, write_skill
-from vademecum.evals.drafts import draft_triggers
-from vademecum.evals.reading import read_suite
+from vademecum.evals.authoring import draft_triggers
+from vademecum.evals.suite import read_suite
 
 BAD = "---\nname: greeter\ndescription: Does things.\nversion: 1.0.0\n---\nSay hello.\n"
 GOOD = "Greet and welcome people, guests and new colleagues with a note."

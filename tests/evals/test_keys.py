@@ -10,9 +10,9 @@ import msgspec
 from tests.agent.support import Stage
 from tests.evals.support import BASE, Lab, case, final, ran_of, select, tool, write, writes
 from vademecum.evals.cases import Case
-from vademecum.evals.plan import Configuration, by_size, plan, with_and_without
+from vademecum.evals.reports.summary import summarise
 from vademecum.evals.results import Result, read_evaluation
-from vademecum.evals.summary import summarise
+from vademecum.evals.units import Configuration, by_size, plan, with_and_without
 from vademecum.models import offline
 
 

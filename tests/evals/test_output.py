@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from tests.evals.support import BASE, Lab, case, final, select, tool, write
-from vademecum.evals.judging import judge_pair, judge_statements
-from vademecum.evals.results import Check
+from vademecum.evals.checks.answers import judge_pair, judge_statements
+from vademecum.evals.results import CheckResult
 from vademecum.models import scripted
 from vademecum.models.base import Reply
 
@@ -76,8 +76,8 @@ def test_what_an_answer_says(lab: Lab, answer: str, output: Any, wrong: list[str
 HOSTILE = """
 from pathlib import Path
 from vademecum.evals.cases import OutputChecks
-from vademecum.evals.confined import Left
-from vademecum.evals.output import check_output
+from vademecum.evals.checks.programs import RunArtifacts
+from vademecum.evals.checks.answers import check_output
 wanted = OutputChecks.model_validate(
     {"json": {"equals": 1}, "markdown": {"headings": ["h"], "table_columns": ["c"], "code": "x", "list_items": 1}}
 )
@@ -90,7 +90,7 @@ for answer in (
     "[{" * 100_000,
     "1" * 200_000 + "\\n" + "- " * 100_000,
 ):
-    left = Left(answer, "done", (), (), nowhere, nowhere, nowhere)
+    left = RunArtifacts(answer, "done", (), (), nowhere, nowhere, nowhere)
     assert len(list(check_output(wanted, left, sandbox=lambda: None))) == 5
 """
 
@@ -269,8 +269,8 @@ def test_a_model_as_judge_is_marked_as_such(lab: Lab) -> None:
         judge=judge,
     )
     assert found == [
-        Check("judged: It is polite.", "pass", "please", judge="scripted"),
-        Check("judged: It is complete.", "fail", "too short", judge="scripted"),
+        CheckResult("judged: It is polite.", "pass", "please", judge="scripted"),
+        CheckResult("judged: It is complete.", "fail", "too short", judge="scripted"),
     ]
     assert "please &lt;/answer> &lt;/ANSWER> &lt; /Answer>" in judge.seen[0][1].content
     expected = {"output": {"judge": ["It is polite."]}}

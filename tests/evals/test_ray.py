@@ -18,13 +18,13 @@ import pytest
 from tests.evals.support import BASE, Lab, case, final, select, tool
 from vademecum.errors import ConfigError
 from vademecum.evals.cases import Case
-from vademecum.evals.evaluating import Evaluator
+from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.on_ray import OnRay
-from vademecum.evals.plan import Configuration
-from vademecum.evals.pool import Engine, Processes
-from vademecum.evals.reading import Suite
+from vademecum.evals.pool import EvalEngine, Processes
 from vademecum.evals.results import Result
-from vademecum.evals.workshop import Workshop
+from vademecum.evals.suite import Suite
+from vademecum.evals.trial import EvalSettings
+from vademecum.evals.units import Configuration
 from vademecum.models.base import Reply
 from vademecum.runs.reading import read_run, run_ids
 
@@ -52,9 +52,9 @@ class Deadly:
 
 
 def evaluate(
-    lab: Lab, out: Path, cases: list[Case], engine: Engine, way: Configuration = BASE, **more: Any
+    lab: Lab, out: Path, cases: list[Case], engine: EvalEngine, way: Configuration = BASE, **more: Any
 ) -> list[Result]:
-    workshop = Workshop(lab.place.build(), out, None, {"PATH": os.environ["PATH"]})
+    workshop = EvalSettings(lab.place.build(), out, None, {"PATH": os.environ["PATH"]})
     suite = Suite("suite", "", tuple(cases))
     return list(Evaluator(engine, workshop, lab.models, **more).evaluate(suite, [way]).results)
 
@@ -75,7 +75,7 @@ def test_ray_gives_what_processes_give(lab: Lab, tmp_path: Path) -> None:
         for n in range(12)
     ]
     found = {}
-    engines: dict[str, Engine] = {"local": Processes(2), "ray": OnRay(2)}
+    engines: dict[str, EvalEngine] = {"local": Processes(2), "ray": OnRay(2)}
     for name, engine in engines.items():
         results = evaluate(lab, tmp_path / name, cases, engine)
         found[name] = [(r.key, r.case, r.outcome, r.checks, r.skills, r.answer, r.turns) for r in results]

@@ -11,15 +11,14 @@ import msgspec
 import pytest
 
 from tests.evals.support import BASE, Lab, case, final, select, tool, write
-from vademecum.evals.documents import summary_document
-from vademecum.evals.exports import junit_of, write_workspace
-from vademecum.evals.markdown import markdown_of, notes
-from vademecum.evals.page import page, write_pages
-from vademecum.evals.plan import Configuration, with_and_without
-from vademecum.evals.reading import Malformed
+from vademecum.evals.reports.exports import junit_of, summary_document, write_workspace
+from vademecum.evals.reports.markdown import markdown_of, notes
+from vademecum.evals.reports.page import page, write_pages
+from vademecum.evals.reports.summary import compare, summarise
+from vademecum.evals.reports.triggers import Cell, SkillRate, triggers_of
 from vademecum.evals.results import CaseLine, Evaluation, Header, Result, Verdict, read_evaluation
-from vademecum.evals.summary import compare, summarise
-from vademecum.evals.triggers import Cell, SkillRate, triggers_of
+from vademecum.evals.suite import Malformed
+from vademecum.evals.units import Configuration, with_and_without
 
 CASES = [
     case("通过", select("file-diff"), final("好"), expected={"skills_any_of": ["file-diff"], "output": "好"}),

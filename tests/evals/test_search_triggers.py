@@ -12,12 +12,12 @@ from bench.search import Judge
 from tests.evals.support import write
 from tests.support import DATA
 from vademecum import IndexOptions, Root, build_index
-from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.plan import Configuration, by_size
+from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import Processes
-from vademecum.evals.reading import Suite, read_suite
-from vademecum.evals.summary import summarise
-from vademecum.evals.workshop import Workshop
+from vademecum.evals.reports.summary import summarise
+from vademecum.evals.suite import Suite, read_suite
+from vademecum.evals.trial import EvalSettings
+from vademecum.evals.units import Configuration, by_size
 from vademecum.search.text_index import WEIGHTS
 
 if not (DATA / "search").is_dir():
@@ -33,7 +33,7 @@ def test_the_trigger_evaluation_reproduces_the_search_benchmark(tmp_path: Path) 
     suite = read_suite(write(tmp_path / "triggers.json", trigger_set(names)))
     assert (len(index), len(suite.cases), suite.malformed) == (3222, 1006, ())
     some = Suite(suite.name, suite.place, suite.cases)
-    performer = Workshop(index, tmp_path / "out")
+    performer = EvalSettings(index, tmp_path / "out")
     evaluation = Evaluator(Processes(2), performer).evaluate(some, [Configuration("default")])
     (column,) = summarise(evaluation).columns
     assert column.triggers is not None
@@ -66,7 +66,7 @@ def test_how_a_library_that_grows_changes_who_takes_whose_request(tmp_path: Path
         ("10,000 skills", 10_000),
     ]
     assert all(set(chosen) <= set(way.skills or ()) for way in ways)
-    performer = Workshop(index, tmp_path / "out")
+    performer = EvalSettings(index, tmp_path / "out")
     columns = summarise(Evaluator(Processes(2), performer).evaluate(suite, ways)).columns
     found = [column.triggers for column in columns if column.triggers is not None]
     assert [each.wanted for each in found] == [len(wanted)] * 3

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vademecum.evals import statistics
+from vademecum.evals.reports import statistics
 
 
 @pytest.mark.parametrize(("passed", "total"), [(0, 1), (0, 20), (1, 3), (8, 10), (20, 20), (370, 1000)])

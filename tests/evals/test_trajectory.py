@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vademecum.evals.constraints import parse_constraint
-from vademecum.evals.trajectory import Trajectory, Verdict, check
+from vademecum.evals.checks.constraints import parse_constraint
+from vademecum.evals.checks.trajectory import ConstraintVerdict, Trajectory, check
 from vademecum.runs.record import Event
 
 RUN = [
@@ -109,7 +109,7 @@ def called(*tools: str, done: bool = False, first: int = 1) -> list[Event]:
 )  # fmt: skip
 def test_constraints(constraint: dict[str, Any], holds: str, events: tuple[int, ...]) -> None:  # L1
     parsed = parse_constraint(constraint)
-    assert check([parsed], RUN) == [Verdict(str(parsed), holds, events)]  # type: ignore[arg-type]
+    assert check([parsed], RUN) == [ConstraintVerdict(str(parsed), holds, events)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_plan_that_does_not_fit_is_not_what_came_of_the_action() -> None:
     action, ended = called("grep")[0], Event(3, 0.0, "observation", {"line": "[2] call_tool: ok", "code": ""})
     plan = Event(2, 0.0, "observation", {"line": "[1] plan_update: plan", "code": "plan"})
     parsed = parse_constraint({"require": {"kind": "call_tool", "outcome": "ok"}})
-    assert check([parsed], [action, plan, ended])[0] == Verdict(str(parsed), "pass", (3,))
+    assert check([parsed], [action, plan, ended])[0] == ConstraintVerdict(str(parsed), "pass", (3,))
 
 
 def test_what_children_do_counts_and_orders_are_the_runs_own() -> None:
@@ -223,7 +223,7 @@ def test_a_violation_is_known_when_it_happens() -> None:
         if watched.violation is not None:
             seen.append(event.number)
     assert seen[0] == 9
-    assert watched.violation == Verdict("never run_script", "fail", (9,))
+    assert watched.violation == ConstraintVerdict("never run_script", "fail", (9,))
 
 
 TOOLS = st.sampled_from(["read_file", "grep", "list_dir"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vademecum.pages.charts import Bar, Dot, dots, heat_map, lines, nice_ticks, rates
+from vademecum.pages.charts import Dot, RateBar, dots, heat_map, lines, nice_ticks, rates
 from vademecum.pages.render import MAX_PAGE_BYTES, asset, render, rich_text
 from vademecum.pages.run import Back, conversation, run_page, spans
 from vademecum.pages.words import WORDS
@@ -153,11 +153,11 @@ def run_of(place: Path, text: str, count: int = 1) -> PastRun:
 
 
 def evaluation_page(text: str) -> str:
-    from vademecum.evals.page import page
-    from vademecum.evals.plan import Configuration
-    from vademecum.evals.reading import Malformed
-    from vademecum.evals.results import CaseLine, Check, Evaluation, Header, Result
-    from vademecum.evals.summary import summarise
+    from vademecum.evals.reports.page import page
+    from vademecum.evals.reports.summary import summarise
+    from vademecum.evals.results import CaseLine, CheckResult, Evaluation, Header, Result
+    from vademecum.evals.suite import Malformed
+    from vademecum.evals.units import Configuration
 
     line = CaseLine(text, text, wanted=(text,), about_skills=True, expected=(text,), problems=(text,))
     header = Header(
@@ -170,7 +170,7 @@ def evaluation_page(text: str) -> str:
         (Malformed(text, text, text, text),),
         (),
     )
-    checks = (Check(text, "fail", text), Check(text, "vacuous"))
+    checks = (CheckResult(text, "fail", text), CheckResult(text, "vacuous"))
     results = (
         Result("1", text, text, 1, "fail", checks, skills=(text,), answer=text, error=text),
         Result("2", text, "b", 1, "pass", answer=text),
@@ -279,7 +279,7 @@ def test_charts_draw_values_and_nothing_else() -> None:
     two = dots([Dot(1.0, 1.0, 0, "a"), Dot(1.0, 1.0, 0, "b"), Dot(3.0, 0.0, 0, "c")], unit="turns")
     assert two.count("<circle") == 2
     assert ">2</text>" in two
-    assert "–" in rates([Bar("none", None, 0.0, 1.0)])
+    assert "–" in rates([RateBar("none", None, 0.0, 1.0)])
     assert heat_map(["a"], ["a", "b"], {("a", "a"): 3}, {("a", "a")}).count("<rect") == 2
     assert lines([("red", [1, 2], True)], top=2, label="x").count("stroke-dasharray") == 1
 

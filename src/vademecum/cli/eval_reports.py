@@ -11,9 +11,9 @@ import click
 from vademecum.cli.output import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
-from vademecum.evals.documents import comparison_document, summary_document
+from vademecum.evals.reports.exports import comparison_document, summary_document
+from vademecum.evals.reports.summary import Comparison, Summary, compare, side_by_side, summarise
 from vademecum.evals.results import HEADER, RAN_THROUGH, Evaluation, Result, read_evaluation, writable
-from vademecum.evals.summary import Comparison, Summary, compare, side_by_side, summarise
 from vademecum.runs.record import check_place, runs_directory
 
 _DIRECTORY = click.Path(file_okay=False)
@@ -126,7 +126,7 @@ def print_evaluation(evaluation: Evaluation, summary: Summary, *, as_json: bool)
 
 
 def _write_page(evaluation: Evaluation, summary: Summary, page: str) -> list[str]:
-    from vademecum.evals.page import write_pages
+    from vademecum.evals.reports.page import write_pages
 
     with writable(Path(page)):
         runs = write_pages(evaluation, summary, Path(page).absolute())
@@ -136,8 +136,8 @@ def _write_page(evaluation: Evaluation, summary: Summary, page: str) -> list[str
 def _write_texts(
     evaluation: Evaluation, summary: Summary, *, markdown: str | None, junit: str | None
 ) -> list[str]:
-    from vademecum.evals.exports import junit_of
-    from vademecum.evals.markdown import markdown_of
+    from vademecum.evals.reports.exports import junit_of
+    from vademecum.evals.reports.markdown import markdown_of
     from vademecum.files import write_atomic
 
     wanted = {markdown: partial(markdown_of, summary), junit: partial(junit_of, evaluation)}
@@ -149,7 +149,7 @@ def _write_texts(
 
 
 def _write_workspace(evaluation: Evaluation, directory: str) -> list[str]:
-    from vademecum.evals.exports import write_workspace
+    from vademecum.evals.reports.exports import write_workspace
 
     with writable(Path(directory)):
         return [os.path.relpath(write_workspace(evaluation, Path(directory).absolute()))]
@@ -176,7 +176,7 @@ def _sides(old: Evaluation, new: Evaluation) -> list[tuple[str, list[Result], li
 
 def _judged(old: Evaluation, new: Evaluation, judge: str) -> list[str]:
     """Which answers a model prefers: the first that each side gave to a case, each pair asked about twice."""
-    from vademecum.evals.judging import judge_pair
+    from vademecum.evals.checks.answers import judge_pair
     from vademecum.models.choose import choose_model
 
     model = choose_model(judge)

@@ -27,15 +27,15 @@ from vademecum.cli.output import counted, json_option, print_json, yes_option
 from vademecum.cli.running import allow_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
-from vademecum.evals import plan as ways
+from vademecum.evals import units as ways
+from vademecum.evals.authoring import Improvement
 from vademecum.evals.cases import Case
-from vademecum.evals.evaluating import Evaluator
-from vademecum.evals.improving import Improvement
-from vademecum.evals.plan import SECONDS, Configuration
-from vademecum.evals.pool import Engine, Processes
-from vademecum.evals.reading import Suite, read_suite
-from vademecum.evals.summary import summarise
-from vademecum.evals.workshop import Stock, Workshop
+from vademecum.evals.evaluator import Evaluator
+from vademecum.evals.pool import EvalEngine, Processes
+from vademecum.evals.reports.summary import summarise
+from vademecum.evals.suite import Suite, read_suite
+from vademecum.evals.trial import EvalSettings, UnitResources
+from vademecum.evals.units import SECONDS, Configuration
 from vademecum.nearest import meant, nearest
 from vademecum.registry.index import SkillIndex
 from vademecum.skill.skill import Skill
@@ -154,8 +154,8 @@ def run_command(  # noqa: PLR0913 - one for each option
     wanted = ways.by_size(wanted, _sizes(sizes), found.cases, index) if sizes else wanted
     place = Path(out).absolute() if out else results_home(context) / found.name
     copied = Path(project).absolute() if project else None
-    workshop = Workshop(index, place, copied, dict(os.environ))
-    stock = Stock(workshop)
+    workshop = EvalSettings(index, place, copied, dict(os.environ))
+    stock = UnitResources(workshop)
     for name in {*models, judge} - {"", "case", "mock"}:
         stock.model(name)  # a name that is wrong is said before anything runs
     progress = EvalProgress(quiet=as_json)
@@ -191,7 +191,7 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
     Its requests come from the description of the skill, its near-misses from the skills that search finds
     beside it.
     """
-    from vademecum.evals.drafts import write_draft
+    from vademecum.evals.authoring import write_draft
 
     index = IndexWords(**words).build()
     skill = index.get(as_reference(name))
@@ -246,7 +246,7 @@ def improve_command(  # noqa: PLR0913 - one for each option
     One half of the cases chooses among the candidates; the best is kept only if it wins on the other half
     beyond chance. The difference is shown before anything is written. Exit code 1: none is better.
     """
-    from vademecum.evals import improving
+    from vademecum.evals import authoring
     from vademecum.files import read_capped
     from vademecum.models.choose import choose_model
 
@@ -257,17 +257,17 @@ def improve_command(  # noqa: PLR0913 - one for each option
     skill = index.get(as_reference(name))
     suite = _suite(skill.name, index, context)
     with tempfile.TemporaryDirectory(prefix="vade-improve-") as place:
-        workshop = Workshop(index, Path(place), None, dict(os.environ))
-        improver = improving.Improver(
+        workshop = EvalSettings(index, Path(place), None, dict(os.environ))
+        improver = authoring.Improver(
             skill, workshop, Processes(workers or _cores()), Configuration("default", model=run_model)
         )
         if candidates:
-            listed = improving.read_candidates(read_capped(candidates, cap=MAX_CANDIDATES_BYTES).decode())
+            listed = authoring.read_candidates(read_capped(candidates, cap=MAX_CANDIDATES_BYTES).decode())
             found = improver.improve(suite, lambda _: listed)
         else:
             model = choose_model(proposer)
-            found = improver.improve(suite, lambda wrong: improving.ask_for_candidates(model, skill, wrong))
-    written = str(improving.write_description(skill, found.new)) if write and found.is_better else ""
+            found = improver.improve(suite, lambda wrong: authoring.ask_for_candidates(model, skill, wrong))
+    written = str(authoring.write_description(skill, found.new)) if write and found.is_better else ""
     if as_json:
         said = found.comparison.said if found.comparison else "no candidate is better on the first half"
         print_json(
@@ -331,7 +331,7 @@ def _offer(skill: Skill, index: SkillIndex, place: Path) -> None:
     asked = f"The skill {visible(skill.name)} has no cases. Write a draft to {os.path.relpath(place)}?"
     if not click.confirm(asked, default=True, err=True):
         return
-    from vademecum.evals.drafts import write_draft
+    from vademecum.evals.authoring import write_draft
 
     for path in write_draft(skill, index, place):
         click.echo(f"Wrote {os.path.relpath(path)}", err=True)
@@ -360,7 +360,7 @@ def _sizes(text: str) -> list[int]:
     return found
 
 
-def _engine(name: str, workers: int, address: str) -> Engine:
+def _engine(name: str, workers: int, address: str) -> EvalEngine:
     if name == "local":
         return Processes(workers)
     from vademecum.evals.on_ray import OnRay

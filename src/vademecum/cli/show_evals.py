@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vademecum.evals.markdown import (
+from vademecum.evals.reports.markdown import (
     MAX_TABLE_NAMES,
     confusion,
     notes,
@@ -22,8 +22,8 @@ from vademecum.evals.markdown import (
     shown_rate,
     why_of,
 )
-from vademecum.evals.summary import CaseRow, Change, Column, Comparison, Story, Summary
-from vademecum.evals.triggers import Triggers, is_right
+from vademecum.evals.reports.summary import CaseRow, Change, Comparison, ConfigurationSummary, Story, Summary
+from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.skill.text import visible
 
 MAX_LISTED = 40
@@ -124,7 +124,7 @@ def _print_change(out: Console, sign: str, style: str, change: Change) -> None:
     out.print(Text(f"{sign} ", style=style), plain(said), sep="", soft_wrap=True)
 
 
-def _rates(columns: Sequence[Column]) -> Table:
+def _rates(columns: Sequence[ConfigurationSummary]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     triggers = any(column.triggers for column in columns)
     own = any(column.timeouts or column.errors or column.unjudged for column in columns)
@@ -149,7 +149,9 @@ def _rates(columns: Sequence[Column]) -> Table:
     return table
 
 
-def _cells(column: Column, *, own: bool, unusable: bool, triggers: bool, tokens: bool) -> list[str]:
+def _cells(
+    column: ConfigurationSummary, *, own: bool, unusable: bool, triggers: bool, tokens: bool
+) -> list[str]:
     rate, cost = column.rate, column.cost
     cells = [passed(rate), shown_rate(rate), shown_interval(rate.interval) if rate.cases else "–"]
     cells += [str(n) for n in (column.timeouts, column.errors, column.unjudged)] if own else []

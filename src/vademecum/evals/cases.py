@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from vademecum.evals.constraints import Constraint, parse_constraint, text_test
-from vademecum.evals.schemas import check_schema
+from vademecum.evals.checks.constraints import Constraint, parse_constraint, text_test
+from vademecum.evals.checks.json_schema import check_schema
 from vademecum.policy.bounds import RISKS
 
 MAX_REPEAT = 1000
@@ -142,7 +142,7 @@ def _tool(name: str) -> str:
     return name
 
 
-class Limits(_Strict):
+class RunLimits(_Strict):
     """What a run of this case may use; more is a failure, and ends it."""
 
     max_turns: Annotated[int, Field(ge=1)] | None = None
@@ -209,7 +209,7 @@ class Case(_Strict):
     files: Annotated[tuple[CaseFile, ...], BeforeValidator(_files)] = ()
     setup: Setup = Setup()
     expected: Expected = Expected()
-    constraints: Limits = Limits()
+    constraints: RunLimits = RunLimits()
     mock: Mock | None = None
     tags: Names = ()
     repeat: Annotated[int, Field(ge=1, le=MAX_REPEAT)] = 1
@@ -270,7 +270,7 @@ class Case(_Strict):
     @property
     def expects_nothing(self) -> bool:
         """Whether it passes whatever a run comes to."""
-        return self.expected == Expected() and self.constraints == Limits()
+        return self.expected == Expected() and self.constraints == RunLimits()
 
     @property
     def expects_skills(self) -> tuple[str, ...]:

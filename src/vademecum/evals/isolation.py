@@ -124,7 +124,7 @@ def _entries(source: Path) -> Iterator[tuple[str, Path]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class RunDirectory:
     """The place of one run."""
 
     project: Path
@@ -139,7 +139,7 @@ class Room:
 
 
 @contextmanager
-def room_for(case: Case, place: Path, *, project: Path | None = None) -> Iterator[Room]:
+def room_for(case: Case, place: Path, *, project: Path | None = None) -> Iterator[RunDirectory]:
     """Prepare a room below ``place`` and remove it afterwards; ``project`` is used if the case has none."""
     room = Path(tempfile.mkdtemp(dir=place))
     try:
@@ -148,7 +148,7 @@ def room_for(case: Case, place: Path, *, project: Path | None = None) -> Iterato
         shutil.rmtree(room, ignore_errors=True)
 
 
-def _furnished(place: Path, case: Case, project: Path | None) -> Room:
+def _furnished(place: Path, case: Case, project: Path | None) -> RunDirectory:
     copy, home, scratch = (place / name for name in ("project", "home", "scratch"))
     source = project_of(case) if case.setup.project else project
     if source is not None:
@@ -162,7 +162,7 @@ def _furnished(place: Path, case: Case, project: Path | None) -> Room:
         target.parent.mkdir(parents=True, exist_ok=True)
         content = file.text.encode("utf-8", "replace") if file.text is not None else None
         target.write_bytes(content_of(file.source or file.name, case) if content is None else content)
-    return Room(copy, home, scratch, _stamps(copy))
+    return RunDirectory(copy, home, scratch, _stamps(copy))
 
 
 def _stamps(base: Path) -> dict[str, tuple[int, int]]:

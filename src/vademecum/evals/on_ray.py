@@ -8,11 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from vademecum.errors import ConfigError
-from vademecum.evals.plan import Unit
-from vademecum.evals.pool import GRACE_SECONDS, Crew
+from vademecum.evals.pool import GRACE_SECONDS, WorkerPool
 from vademecum.evals.results import Result
-from vademecum.evals.trial import without_run
-from vademecum.evals.workshop import Workshop
+from vademecum.evals.trial import EvalSettings, without_run
+from vademecum.evals.units import Unit
 from vademecum.models.base import Model
 
 LOOPBACK = "127.0.0.1"
@@ -33,7 +32,9 @@ class OnRay:
         self._workers = workers
         self._address = address
 
-    def run(self, units: Iterable[Unit], workshop: Workshop, models: Mapping[str, Model]) -> Iterator[Result]:
+    def run(
+        self, units: Iterable[Unit], workshop: EvalSettings, models: Mapping[str, Model]
+    ) -> Iterator[Result]:
         """Yield results as they come."""
         waiting = deque(units)
         if not waiting:
@@ -46,7 +47,7 @@ class OnRay:
             _check_size(ray, self._workers)
             actors = _Actors(ray, waiting, ray.put((workshop, dict(models))))
             try:
-                actors.hire(min(self._workers, len(waiting)))
+                actors.start(min(self._workers, len(waiting)))
                 yield from actors.results()
             finally:
                 actors.close()
@@ -72,7 +73,7 @@ class _Actors:
         self._jobs: dict[Any, tuple[Unit, Any]] = {}
         self._lost: dict[str, int] = {}
 
-    def hire(self, count: int) -> None:
+    def start(self, count: int) -> None:
         """Start so many actors, and give each its first unit."""
         actors = [self._actor.remote(self._shared) for _ in range(count)]
         ready = [actor.ready.remote() for actor in actors]
@@ -123,7 +124,7 @@ class _Actors:
         if lost < MOST_LOST:
             self._waiting.append(unit)
         if self._waiting:
-            self.hire(1)
+            self.start(1)
         said = f"Its worker was lost {lost} times while it ran."
         return None if lost < MOST_LOST else without_run(unit, "error", error=said)
 
@@ -137,11 +138,11 @@ class _Actors:
 
 
 class _Actor:
-    """One actor of the cluster, with a crew of one process."""
+    """One actor of the cluster, with a pool of one process."""
 
-    def __init__(self, shared: tuple[Workshop, Mapping[str, Model]]) -> None:
-        self._crew = Crew(*shared)
-        self._crew.hire()
+    def __init__(self, shared: tuple[EvalSettings, Mapping[str, Model]]) -> None:
+        self._pool = WorkerPool(*shared)
+        self._pool.start_worker()
 
     def ready(self) -> bool:
         """Return true, once this actor is there."""
@@ -149,13 +150,13 @@ class _Actor:
 
     def perform(self, unit: Unit) -> Result:
         """Run one unit within its time."""
-        found = list(self._crew.results(deque([unit])))
+        found = list(self._pool.results(deque([unit])))
         return found[0] if found else without_run(unit, "error", error="It was interrupted.")
 
     def stop(self) -> None:
         """Interrupt what is running, and wait until it has tidied up."""
-        self._crew.stop()
-        self._crew.close()
+        self._pool.stop()
+        self._pool.close()
 
 
 def _check_size(ray: Any, workers: int) -> None:

@@ -19,10 +19,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, Protocol
 
-from vademecum.evals.plan import Unit
 from vademecum.evals.results import Result
-from vademecum.evals.trial import CHECK_SECONDS, CHECKING, perform, without_run
-from vademecum.evals.workshop import Stock, Workshop
+from vademecum.evals.trial import CHECK_SECONDS, CHECKING, EvalSettings, UnitResources, perform, without_run
+from vademecum.evals.units import Unit
 from vademecum.models.base import Model
 
 # Seconds that a run has to end by itself after it was told to; then its process is killed.
@@ -36,10 +35,12 @@ _MAX_SOCKET_DIRECTORY = 60
 Said = Result | Literal["ready", "checking"]
 
 
-class Engine(Protocol):
+class EvalEngine(Protocol):
     """Run units and yield one result for each, in any order; closing the iterator ends what is running."""
 
-    def run(self, units: Iterable[Unit], workshop: Workshop, models: Mapping[str, Model]) -> Iterator[Result]:
+    def run(
+        self, units: Iterable[Unit], workshop: EvalSettings, models: Mapping[str, Model]
+    ) -> Iterator[Result]:
         """Yield results as they come."""
         ...
 
@@ -58,24 +59,26 @@ class Processes:
         self._grace = grace
         self._clock = clock
 
-    def run(self, units: Iterable[Unit], workshop: Workshop, models: Mapping[str, Model]) -> Iterator[Result]:
+    def run(
+        self, units: Iterable[Unit], workshop: EvalSettings, models: Mapping[str, Model]
+    ) -> Iterator[Result]:
         """Yield results as they come; what runs when the caller stops is interrupted and has no result."""
         waiting = deque(units)
-        crew = Crew(workshop, models, grace=self._grace, clock=self._clock)
+        pool = WorkerPool(workshop, models, grace=self._grace, clock=self._clock)
         try:
             for _ in range(min(self._workers, len(waiting))):
-                crew.hire()
-            yield from crew.results(waiting)
+                pool.start_worker()
+            yield from pool.results(waiting)
         finally:
-            crew.close()
+            pool.close()
 
 
-class Crew:
+class WorkerPool:
     """The worker processes of one evaluation."""
 
     def __init__(
         self,
-        workshop: Workshop,
+        workshop: EvalSettings,
         models: Mapping[str, Model],
         *,
         grace: float = GRACE_SECONDS,
@@ -87,7 +90,7 @@ class Crew:
         self._workers: list[Worker] = []
         self._stopped = threading.Event()
 
-    def hire(self) -> None:
+    def start_worker(self) -> None:
         """Start one more process."""
         self._workers.append(Worker(self._shared, self._grace, self._clock))
 
@@ -115,7 +118,7 @@ class Crew:
     def close(self) -> None:
         """Interrupt what is running, wait until it has tidied up, and end the processes."""
         for worker in self._workers:
-            worker.dismiss()
+            worker.interrupt()
         deadline = time.monotonic() + self._grace
         for worker in self._workers:
             worker.end(max(0.0, deadline - time.monotonic()))
@@ -124,14 +127,14 @@ class Crew:
     def _replace(self, worker: Worker) -> None:
         worker.end(0.0)
         self._workers.remove(worker)
-        self.hire()
+        self.start_worker()
 
 
 class Worker:
     """One process as its parent sees it: the unit that it works on, until when, and its directory."""
 
     def __init__(
-        self, shared: tuple[Workshop, dict[str, Model]], grace: float, clock: Callable[[], float]
+        self, shared: tuple[EvalSettings, dict[str, Model]], grace: float, clock: Callable[[], float]
     ) -> None:
         self._grace = grace
         self._clock = clock
@@ -187,7 +190,7 @@ class Worker:
             return without_run(self.unit, "timeout", seconds=self._limit)
         return None
 
-    def dismiss(self) -> None:
+    def interrupt(self) -> None:
         """Tell the process to end, whatever it does."""
         if self.unit is not None:
             self._process.terminate()
@@ -231,13 +234,13 @@ def _context() -> ForkServerContext:
     return context
 
 
-def _work(connection: Connection, shared: tuple[Workshop, dict[str, Model]], place: Path) -> None:
+def _work(connection: Connection, shared: tuple[EvalSettings, dict[str, Model]], place: Path) -> None:
     """Work on units in this process until the parent has no more of them, or is gone."""
     interruption = _Interruption()
     signal.signal(signal.SIGTERM, interruption)
     signal.signal(signal.SIGINT, _ignore)  # Ctrl-C reaches the parent too, which decides what ends
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    stock = Stock(*shared)
+    stock = UnitResources(*shared)
     with _removed(place), suppress(EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         while True:
             unit = connection.recv()

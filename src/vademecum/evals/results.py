@@ -14,8 +14,8 @@ import msgspec
 
 from vademecum.errors import CaseRefused, ConfigError, FileRefused
 from vademecum.evals.cases import ANY_SKILL, Case
-from vademecum.evals.plan import Configuration, Unit
-from vademecum.evals.reading import Malformed
+from vademecum.evals.suite import Malformed
+from vademecum.evals.units import Configuration, Unit
 from vademecum.files import read_capped, write_atomic
 
 MAX_RESULTS_BYTES = 1024 * 1024 * 1024
@@ -30,7 +30,7 @@ JUDGED = frozenset({"pass", "fail"})
 RAN_THROUGH = JUDGED | {"unjudged"}
 
 
-class Check(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """One thing that was checked: whether it holds, why, and the events that prove it.
 
     ``vacuous`` means that nothing it is about happened, ``skipped`` that there was no judge. ``judge`` names
@@ -55,7 +55,7 @@ class Result(msgspec.Struct, frozen=True):
     configuration: str
     repetition: int
     outcome: Verdict
-    checks: tuple[Check, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
     skills: tuple[str, ...] = ()
     ranked: tuple[str, ...] = ()
     status: str = ""
@@ -72,7 +72,7 @@ class Result(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
 
     @property
-    def failed(self) -> list[Check]:
+    def failed(self) -> list[CheckResult]:
         """The checks that do not hold."""
         return [check for check in self.checks if check.holds == "fail"]
 
@@ -124,7 +124,7 @@ class CaseLine(msgspec.Struct, frozen=True):
         )
 
 
-class Planned(msgspec.Struct, frozen=True, array_like=True):
+class UnitName(msgspec.Struct, frozen=True, array_like=True):
     """Whose run a unit is: one result may serve several."""
 
     case: str
@@ -143,7 +143,7 @@ class Header(msgspec.Struct, frozen=True):
     cases: tuple[CaseLine, ...]
     malformed: tuple[Malformed, ...]
     units: tuple[str, ...]
-    planned: tuple[Planned, ...] = ()
+    planned: tuple[UnitName, ...] = ()
 
     def placed(self, known: Mapping[str, Result]) -> tuple[Result, ...]:
         """The results of the units; one that was made for another takes the name of the unit it serves."""
@@ -153,14 +153,14 @@ class Header(msgspec.Struct, frozen=True):
         return tuple(_named(known[key], unit) for key, unit in named if key in known)
 
 
-def _named(result: Result, unit: Planned) -> Result:
-    own = Planned(result.case, result.configuration, result.repetition)
+def _named(result: Result, unit: UnitName) -> Result:
+    own = UnitName(result.case, result.configuration, result.repetition)
     return result if own == unit else msgspec.structs.replace(result, **msgspec.structs.asdict(unit))
 
 
-def planned(units: Iterable[Unit]) -> tuple[Planned, ...]:
+def planned(units: Iterable[Unit]) -> tuple[UnitName, ...]:
     """The names of units."""
-    return tuple(Planned(unit.case.id, unit.configuration.name, unit.repetition) for unit in units)
+    return tuple(UnitName(unit.case.id, unit.configuration.name, unit.repetition) for unit in units)
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -181,7 +181,7 @@ class Evaluation(msgspec.Struct, frozen=True):
         return [result for result in self.results if result.configuration == configuration]
 
 
-class Ledger:
+class ResultsFile:
     """The results of one directory. Each is on disk, whole, before the next unit counts."""
 
     def __init__(self, place: Path) -> None:

@@ -1,12 +1,15 @@
-"""Run one unit: the agent in a room of its own, and every check of what it left."""
+"""Run one unit: the agent in a directory of its own, then every check."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,22 +18,32 @@ from msgspec import structs
 from vademecum.agent.agent import Agent
 from vademecum.agent.loop import Outcome
 from vademecum.context import Context
-from vademecum.errors import ConfigError, VademecumError
-from vademecum.evals.compliance import check_compliance
-from vademecum.evals.confined import Left
-from vademecum.evals.isolation import Room, room_for
-from vademecum.evals.judging import judge_statements
-from vademecum.evals.output import check_output
-from vademecum.evals.plan import Unit
-from vademecum.evals.results import OUTPUTS, RUNS, Check, Result, Verdict
-from vademecum.evals.trajectory import Verdict as Held
-from vademecum.evals.watching import Watcher, check_skills, loaded_skills
-from vademecum.evals.workshop import MockModel, Steady, Stock
-from vademecum.models.base import Model
+from vademecum.errors import (
+    ConfigError,
+    ModelFailed,
+    ModelRefused,
+    ModelReplyWrong,
+    ModelUnavailable,
+    VademecumError,
+)
+from vademecum.evals.cases import Mock
+from vademecum.evals.checks.answers import check_output, judge_statements
+from vademecum.evals.checks.programs import RunArtifacts
+from vademecum.evals.checks.trajectory import ConstraintVerdict
+from vademecum.evals.checks.watching import Watcher, check_compliance, check_skills, loaded_skills
+from vademecum.evals.isolation import RunDirectory, room_for
+from vademecum.evals.results import OUTPUTS, RUNS, CheckResult, Result, Verdict
+from vademecum.evals.units import Configuration, Unit
+from vademecum.masking import Secrets
+from vademecum.models.base import Message, Model, OnText, Reply, needs_ranking, wire_of
+from vademecum.models.choose import choose_model
 from vademecum.models.recorded_model import Recorded
+from vademecum.models.scripted_model import Scripted, Turn
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
-from vademecum.policy.engine import Policy, allowing
+from vademecum.policy.engine import Policy, allowing, default_rules
+from vademecum.registry.index import SkillIndex
 from vademecum.sandbox.choose import choose_sandbox
+from vademecum.session.view import View
 
 MAX_ANSWER_CHARS = 20_000
 MAX_KEPT_FILES = 20
@@ -41,12 +54,12 @@ CHECK_SECONDS = 150.0
 CHECKING: Literal["checking"] = "checking"
 
 # The verdict, what went wrong, and the checks.
-Judged = tuple[Verdict, str, list[Check]]
+Judged = tuple[Verdict, str, list[CheckResult]]
 
 _DURATION = re.compile(r"after \d+\.\d\d s")
 
 
-def perform(unit: Unit, stock: Stock, place: Path, *, on_checks: Callable[[], None]) -> Result:
+def perform(unit: Unit, stock: UnitResources, place: Path, *, on_checks: Callable[[], None]) -> Result:
     """Run a unit once, in a room below ``place``. Whatever goes wrong is the result, except an interruption.
 
     ``on_checks`` is called when the run is over and its checks begin.
@@ -78,7 +91,7 @@ def _late(seconds: float) -> str:
 class _Trial:
     """One unit in its room."""
 
-    def __init__(self, unit: Unit, room: Room, stock: Stock) -> None:
+    def __init__(self, unit: Unit, room: RunDirectory, stock: UnitResources) -> None:
         self._unit = unit
         self._room = room
         self._stock = stock
@@ -146,7 +159,7 @@ class _Trial:
         if mock is not None and name in {"case", "mock"}:
             return MockModel(mock)
         model = self._stock.model("offline" if name == "case" else name, self._unit.configuration.tape)
-        return Steady(model, self._steady) if isinstance(model, Recorded) else model
+        return NormalizedPrompts(model, self._steady) if isinstance(model, Recorded) else model
 
     def _steady(self, text: str) -> str:
         """A prompt without what is different each time: where the run lies, and how long a script took."""
@@ -174,7 +187,7 @@ class _Trial:
                 return "unusable", _bad_reply(watcher) or outcome.answer, []
         checks = watcher.limits()
         checks += [
-            Check(held.constraint, held.holds, _said(held), held.events, elsewhere=held.elsewhere)
+            CheckResult(held.constraint, held.holds, _said(held), held.events, elsewhere=held.elsewhere)
             for held in _decided(watcher)
         ]
         if not cut_short or watcher.reason == "loaded":
@@ -185,10 +198,10 @@ class _Trial:
         checks += check_compliance(watcher.events, streamed=streamed, children=watcher.children)
         return _verdict(checks), "", checks
 
-    def _output(self, outcome: Outcome, watcher: Watcher) -> list[Check]:
+    def _output(self, outcome: Outcome, watcher: Watcher) -> list[CheckResult]:
         case = self._unit.case
         expected = case.expected
-        left = Left(
+        left = RunArtifacts(
             outcome.answer,
             outcome.status,
             loaded_skills(watcher.events),
@@ -238,7 +251,7 @@ def _never_worked(outcome: Outcome) -> bool:
     return outcome.status == "degraded" and outcome.stop_reason == "bad_replies"
 
 
-def _decided(watcher: Watcher) -> list[Held]:
+def _decided(watcher: Watcher) -> list[ConstraintVerdict]:
     """All constraints of a whole run; of one that was cut short, those that are decided."""
     if watcher.reason in {"violation", "limit"}:
         first = watcher.trajectory.violation
@@ -246,21 +259,141 @@ def _decided(watcher: Watcher) -> list[Held]:
     return watcher.trajectory.verdicts()
 
 
-def _status(wanted: tuple[str, ...], outcome: Outcome) -> list[Check]:
+def _status(wanted: tuple[str, ...], outcome: Outcome) -> list[CheckResult]:
     if not wanted:
         return []
     fits = outcome.status in wanted
     name = f"status {' or '.join(wanted)}"
-    return [Check(name, "pass") if fits else Check(name, "fail", f"it is {outcome.status}")]
+    return [CheckResult(name, "pass") if fits else CheckResult(name, "fail", f"it is {outcome.status}")]
 
 
-def _verdict(checks: list[Check]) -> Verdict:
+def _verdict(checks: list[CheckResult]) -> Verdict:
     if any(check.holds == "fail" for check in checks):
         return "fail"
     return "unjudged" if any(check.holds == "skipped" for check in checks) else "pass"
 
 
-def _said(held: Held) -> str:
+def _said(held: ConstraintVerdict) -> str:
     events = [*map(str, held.events), *held.elsewhere]
     more = f" and {len(events) - MAX_SAID_EVENTS} more" if len(events) > MAX_SAID_EVENTS else ""
     return f"events {', '.join(events[:MAX_SAID_EVENTS])}{more}" if events else ""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSettings:
+    """The skills, the directory of the results, the project that is copied, and the environment."""
+
+    index: SkillIndex
+    out: Path
+    project: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class UnitResources:
+    """Make what the units of one process share: skills, rules and models, each once."""
+
+    def __init__(self, workshop: EvalSettings, models: Mapping[str, Model] | None = None) -> None:
+        self.workshop = workshop
+        self._made: dict[str, Model] = dict(models or {})
+        self._shared: dict[Configuration, tuple[SkillIndex, Policy, View]] = {}
+        self._secrets = Secrets(workshop.env)
+
+    def parts(self, configuration: Configuration) -> tuple[SkillIndex, Policy, View]:
+        """Return the skills of a configuration, the default rules, and the view of both.
+
+        Configuration near the results is ignored: the rules of a project come with its copy.
+        """
+        if configuration not in self._shared:
+            index = restricted(self.workshop.index, configuration.skills)
+            policy = Policy(default_rules(), run=allowing(configuration.allow))
+            self._shared[configuration] = (index, policy, View(index, policy))
+        return self._shared[configuration]
+
+    def model(self, name: str, tape: str = "") -> Model:
+        """Return a model by its name; with ``tape``, one whose replies are recorded there."""
+        key = f"{name}\0{tape}" if tape else name
+        if key not in self._made:
+            made = self._made.get(name) or choose_model(name)
+            self._made[key] = Recorded(Path(tape), made, mode="replay") if tape else made
+        return self._made[key]
+
+    def masked(self, text: str) -> str:
+        """Return a text without secrets, as the record has it."""
+        return self._secrets.mask(text)
+
+
+def restricted(index: SkillIndex, names: tuple[str, ...] | None) -> SkillIndex:
+    """Return the index with only these skills, and a hash of its own."""
+    if names is None:
+        return index
+    wanted = set(names)
+    fewer = index.restricted([skill for skill in index.skills if skill.name in wanted])
+    digest = hashlib.sha256("\0".join([index.hash, *sorted(wanted)]).encode("utf-8", "replace")).hexdigest()
+    report = structs.replace(fewer.report, hash=f"sha256:{digest}")
+    return dataclasses.replace(fewer, report=report, options=dataclasses.replace(fewer.options, cache=None))
+
+
+_ERRORS = {"unavailable": ModelUnavailable, "refused": ModelRefused, "wrong": ModelReplyWrong}
+
+
+class Crash(Exception):
+    """An unexpected failure of a mock model."""
+
+
+class MockModel:
+    """Reply what the case says. ``{"seconds": 2, "reply": …}`` waits first, ``{"error": …}`` fails.
+
+    >>> model = MockModel(Mock(turns=[{"error": "refused", "message": "I will not."}]))
+    >>> model.reply([], schema={})
+    Traceback (most recent call last):
+    ...
+    vademecum.errors.ModelRefused: I will not.
+    """
+
+    name = "mock"
+
+    def __init__(self, mock: Mock) -> None:
+        self._turns = mock.turns
+        self._scripted = Scripted([_scripted_turn(turn) for turn in mock.turns], piece=mock.piece)
+
+    def reply(
+        self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
+    ) -> Reply:
+        """Return the next turn; after the last one, the last one again."""
+        turn = self._turns[min(len(self._scripted.seen), len(self._turns) - 1)]
+        if isinstance(turn, Mapping) and isinstance(turn.get("seconds"), int | float):
+            time.sleep(float(turn["seconds"]))
+        if isinstance(turn, Mapping) and turn.get("error") == "crash":
+            raise Crash(str(turn.get("message", "the mock crashed")))
+        return self._scripted.reply(messages, schema=schema, on_text=on_text)
+
+
+def _scripted_turn(turn: Any) -> Turn:
+    if not isinstance(turn, Mapping):
+        return str(turn)
+    if "error" in turn:
+        kind = _ERRORS.get(str(turn["error"]), ModelReplyWrong)
+        failure: ModelFailed = kind(str(turn.get("message", f"the mock is {turn['error']}")))
+        return failure
+    if "reply" in turn:
+        return _scripted_turn(turn["reply"])
+    return {key: value for key, value in turn.items() if key != "seconds"}
+
+
+class NormalizedPrompts:
+    """Ask a recorded model with prompts that contain no path and no duration of this very run.
+
+    Otherwise a recorded reply would not be found again.
+    """
+
+    def __init__(self, inner: Model, replaced: Callable[[str], str]) -> None:
+        self.name, self.wire, self.needs_ranking = inner.name, wire_of(inner), needs_ranking(inner)
+        self._inner = inner
+        self._replaced = replaced
+
+    def reply(
+        self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
+    ) -> Reply:
+        """Return the reply to the prompt as it always is."""
+        steady = [structs.replace(message, content=self._replaced(message.content)) for message in messages]
+        return self._inner.reply(steady, schema=schema, on_text=on_text)

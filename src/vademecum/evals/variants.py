@@ -24,7 +24,7 @@ _NAME = re.compile(rb"^name:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RawCase:
     """One case as fields, or what is wrong with it: in which field, and how."""
 
     fields: Any
@@ -35,14 +35,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class RawCases:
     """What a file holds: the skill it is about, and its cases."""
 
     skill: str
-    cases: list[Entry]
+    cases: list[RawCase]
 
 
-def entries(document: Any, file: Path) -> Entries:
+def entries(document: Any, file: Path) -> RawCases:
     """The cases in a document, whichever shape it has."""
     if isinstance(document, list):
         return _listed(document, "", file)
@@ -51,7 +51,7 @@ def entries(document: Any, file: Path) -> Entries:
     skill = str(document.get("skill_name") or document.get("skill") or "")
     if isinstance(document.get("evals"), list):
         skill = skill or _skill_around(file)
-        return Entries(skill, [_from_eval(entry) for entry in document["evals"]])
+        return RawCases(skill, [_from_eval(entry) for entry in document["evals"]])
     for key in TRIGGER_LISTS:
         if isinstance(document.get(key), list):
             return _triggers(document[key], skill or _skill_around(file), file)
@@ -59,23 +59,23 @@ def entries(document: Any, file: Path) -> Entries:
         return _listed(document["cases"], skill, file)
     if not document:
         raise CaseRefused("the file is empty: write a case, or remove it.")
-    return Entries(skill, [Entry(_with_id(document, file))])
+    return RawCases(skill, [RawCase(_with_id(document, file))])
 
 
-def _listed(found: list[Any], skill: str, file: Path) -> Entries:
+def _listed(found: list[Any], skill: str, file: Path) -> RawCases:
     """A list of cases, or of requests with whether they should trigger."""
     if any(isinstance(entry, Mapping) and _is_trigger(entry) for entry in found):
         return _triggers(found, skill or _skill_around(file), file)
-    return Entries(skill, [_own(entry) for entry in found])
+    return RawCases(skill, [_own(entry) for entry in found])
 
 
-def _own(entry: Any) -> Entry:
+def _own(entry: Any) -> RawCase:
     """Return a case of our own form; one without an id gets it from its request."""
     if not isinstance(entry, Mapping):
-        return Entry(entry, "a case is an object.")
+        return RawCase(entry, "a case is an object.")
     if "id" in entry or not isinstance(entry.get("input"), str):
-        return Entry(entry)
-    return Entry({"id": id_from(entry["input"]), **entry}, own_ids=True)
+        return RawCase(entry)
+    return RawCase({"id": id_from(entry["input"]), **entry}, own_ids=True)
 
 
 def _with_id(document: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
@@ -88,14 +88,14 @@ def _is_trigger(entry: Mapping[str, Any]) -> bool:
     return "should_trigger" in entry or ("query" in entry and "input" not in entry)
 
 
-def _triggers(found: list[Any], skill: str, file: Path) -> Entries:
-    return Entries(skill, [_from_trigger(entry, skill, file) for entry in found])
+def _triggers(found: list[Any], skill: str, file: Path) -> RawCases:
+    return RawCases(skill, [_from_trigger(entry, skill, file) for entry in found])
 
 
-def _from_trigger(entry: Any, skill: str, file: Path) -> Entry:
+def _from_trigger(entry: Any, skill: str, file: Path) -> RawCase:
     """One request of a trigger set: the skill is taken, or is not; once it is known, the run may end."""
     if not isinstance(entry, Mapping):
-        return Entry(entry, "an entry is an object with query and should_trigger.", "")
+        return RawCase(entry, "an entry is an object with query and should_trigger.", "")
     misspelt = _misspelt(entry, _TRIGGER_FIELDS)
     if misspelt is not None:
         return misspelt
@@ -103,12 +103,12 @@ def _from_trigger(entry: Any, skill: str, file: Path) -> Entry:
     wanted = entry.get("should_trigger", entry.get("expected", True))
     name = str(entry.get("skill") or entry.get("skill_name") or skill)
     if not isinstance(query, str) or not query.strip():
-        return Entry(entry, "it has no text under query.", "query")
+        return RawCase(entry, "it has no text under query.", "query")
     if not isinstance(wanted, bool):
-        return Entry(entry, f"it is true or false, not {wanted!r}.", "should_trigger")
+        return RawCase(entry, f"it is true or false, not {wanted!r}.", "should_trigger")
     if wanted and not name:
         problem = f"it names no skill, and {file.name} is in no skill's directory: add skill_name."
-        return Entry(entry, problem, "skill")
+        return RawCase(entry, problem, "skill")
     # Without a skill's name it is a request that no skill should take.
     expected = {"skills_any_of": [name]} if wanted else {"skills_none_of": [name or ANY_SKILL]}
     tags = [*_tags(entry), "trigger"]
@@ -119,19 +119,19 @@ def _from_trigger(entry: Any, skill: str, file: Path) -> Entry:
         "tags": tags,
     }
     fields = {**case, "until": "loaded", **_kept(entry, "files", "mock", "repeat")}
-    return Entry(fields, own_ids=True)
+    return RawCase(fields, own_ids=True)
 
 
-def _from_eval(entry: Any) -> Entry:
+def _from_eval(entry: Any) -> RawCase:
     """One entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
     if not isinstance(entry, Mapping):
-        return Entry(entry, "an entry is an object with prompt and expected_output.", "")
+        return RawCase(entry, "an entry is an object with prompt and expected_output.", "")
     misspelt = _misspelt(entry, _EVAL_FIELDS)
     if misspelt is not None:
         return misspelt
     prompt = entry.get("prompt", entry.get("input", entry.get("query")))
     if not isinstance(prompt, str) or not prompt.strip():
-        return Entry(entry, "it has no text under prompt.", "prompt")
+        return RawCase(entry, "it has no text under prompt.", "prompt")
     output: dict[str, Any] = {"judge": [], "contains": [], "contains_none": [], "regex": []}
     wrong = _expect(entry, output)
     if wrong is not None:
@@ -150,24 +150,24 @@ def _from_eval(entry: Any) -> Entry:
     }
     described = {"description": str(entry["name"])} if isinstance(entry.get("name"), str) else {}
     kept = _kept(entry, "mock", "repeat", "constraints")
-    return Entry({**fields, **described, "tags": _tags(entry), **kept}, own_ids=True)
+    return RawCase({**fields, **described, "tags": _tags(entry), **kept}, own_ids=True)
 
 
-def _expect(entry: Mapping[str, Any], output: dict[str, Any]) -> Entry | None:
+def _expect(entry: Mapping[str, Any], output: dict[str, Any]) -> RawCase | None:
     """Add all that an entry expects; or say what is wrong with it, so that nothing is left out in silence."""
     said = entry.get("expected_output")
     said = [] if said is None else said if isinstance(said, list) else [said]
     if not all(isinstance(each, str) for each in said):
-        return Entry(entry, "it is a text, or a list of texts.", "expected_output")
+        return RawCase(entry, "it is a text, or a list of texts.", "expected_output")
     output["judge"] += [each for each in said if each.strip()]
     for key in ("assertions", "expectations"):
         asserted = entry.get(key) or []
         if not isinstance(asserted, list):
-            return Entry(entry, "it is a list of texts or objects.", key)
+            return RawCase(entry, "it is a list of texts or objects.", key)
         for place, assertion in enumerate(asserted):
             problem = _assert(assertion, output)
             if problem:
-                return Entry(entry, problem, f"{key}.{place}")
+                return RawCase(entry, problem, f"{key}.{place}")
     return None
 
 
@@ -204,12 +204,12 @@ def id_from(request: str) -> str:
     return re.sub(r"\W+", "-", request.casefold()).strip("-")[:MAX_ID_CHARS].strip("-") or "case"
 
 
-def _misspelt(entry: Mapping[str, Any], known: Sequence[str]) -> Entry | None:
+def _misspelt(entry: Mapping[str, Any], known: Sequence[str]) -> RawCase | None:
     """A field that nobody has but that is nearly one we read; what else others write is theirs."""
     for key in entry:
         near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.8)
         if key not in known and near and near[0] not in entry:
-            return Entry(entry, f"there is no such field: did you mean {near[0]!r}?", str(key))
+            return RawCase(entry, f"there is no such field: did you mean {near[0]!r}?", str(key))
     return None
 
 

@@ -15,7 +15,7 @@ COLOURS = ("var(--blue)", "var(--warn)", "var(--ok)", "var(--asked)", "var(--bad
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class RateBar:
     """One rate with its interval, as shares of 1."""
 
     name: str
@@ -34,7 +34,7 @@ class Dot:
     label: str
 
 
-def rates(bars: Sequence[Bar]) -> Markup:
+def rates(bars: Sequence[RateBar]) -> Markup:
     """Draw one line for each rate: a dot, and its interval as a bar, over the whole width."""
     step, top = 58, 8
     height = step * len(bars) + 34

@@ -83,14 +83,14 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ConversationTurn:
     """One message of the conversation."""
 
     role: Literal["user", "assistant", "tool"]
     text: str
 
 
-class Room:
+class PageBudget:
     """How many bytes of content a page may still take."""
 
     def __init__(self, most: int) -> None:
@@ -116,7 +116,7 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
     """Return the page of a run; ``back`` links to the case that it is a run of."""
     started, ended = run.first("run_started"), run.first("run_finished")
     stats = ended.data.get("stats") if ended else None
-    room = Room(MAX_CONTENT_BYTES)
+    room = PageBudget(MAX_CONTENT_BYTES)
     answer = room.take(run.answer, MAX_ANSWER_CHARS)
     entries = [entry for entry in timeline(run) if entry.mark != "plan"]
     bars = list(islice(spans(run), MAX_SPANS))
@@ -135,7 +135,7 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
         outputs=outputs,
         steps=steps,
         hidden=len(entries) - len(steps),
-        messages=list(_fitting(conversation(run), Room(MAX_CONVERSATION_BYTES))),
+        messages=list(_fitting(conversation(run), PageBudget(MAX_CONVERSATION_BYTES))),
     )
 
 
@@ -231,21 +231,21 @@ def _plan_step(step: dict[str, Any]) -> tuple[str, str]:
     return str(step.get("title", ""))[:MAX_NAME_CHARS], str(step.get("status", ""))[:MAX_NAME_CHARS]
 
 
-def conversation(run: PastRun) -> Iterator[Message]:
+def conversation(run: PastRun) -> Iterator[ConversationTurn]:
     """Yield what was said: the request, each reply of the model, and what was sent back to it."""
     for event in run.events:
         data = event.data
         match event.type:
             case "run_started":
-                yield Message("user", str(data.get("request", ""))[:MAX_TURN_CHARS])
+                yield ConversationTurn("user", str(data.get("request", ""))[:MAX_TURN_CHARS])
             case "model_replied":
-                yield Message("assistant", _reply(str(data.get("text") or ""))[:MAX_TURN_CHARS])
+                yield ConversationTurn("assistant", _reply(str(data.get("text") or ""))[:MAX_TURN_CHARS])
             case "observation":
-                kept = _kept(run, str(data.get("kept", "")), Room(MAX_TURN_CHARS * 4))
+                kept = _kept(run, str(data.get("kept", "")), PageBudget(MAX_TURN_CHARS * 4))
                 line = str(data.get("line", ""))
-                yield Message("tool", f"{line}\n{kept}".strip()[:MAX_TURN_CHARS])
+                yield ConversationTurn("tool", f"{line}\n{kept}".strip()[:MAX_TURN_CHARS])
             case "reply_wrong" | "model_failed":
-                yield Message("tool", str(data.get("problem", ""))[:MAX_TURN_CHARS])
+                yield ConversationTurn("tool", str(data.get("problem", ""))[:MAX_TURN_CHARS])
 
 
 def _reply(text: str) -> str:
@@ -263,7 +263,7 @@ def _reply(text: str) -> str:
     return f"{action.get('type', '')}\n{written(payload if isinstance(payload, dict) else {})}".strip()
 
 
-def _steps(entries: Iterable[Entry], run: PastRun, room: Room) -> Iterator[dict[str, Any]]:
+def _steps(entries: Iterable[Entry], run: PastRun, room: PageBudget) -> Iterator[dict[str, Any]]:
     """Yield the steps that the page has room for."""
     for entry in entries:
         if room.left <= 0:
@@ -271,15 +271,15 @@ def _steps(entries: Iterable[Entry], run: PastRun, room: Room) -> Iterator[dict[
         yield _step(entry, run, room)
 
 
-def _fitting(messages: Iterable[Message], room: Room) -> Iterator[Message]:
+def _fitting(messages: Iterable[ConversationTurn], room: PageBudget) -> Iterator[ConversationTurn]:
     """Yield the messages that the page has room for."""
     for message in messages:
         if room.left <= 0:
             return
-        yield Message(message.role, room.take(message.text, MAX_TURN_CHARS))
+        yield ConversationTurn(message.role, room.take(message.text, MAX_TURN_CHARS))
 
 
-def _step(entry: Entry, run: PastRun, room: Room) -> dict[str, Any]:
+def _step(entry: Entry, run: PastRun, room: PageBudget) -> dict[str, Any]:
     kept = _kept(run, entry.kept, room) if entry.mark != "model" else ""
     detail = entry.detail if entry.mark != "end" else ""
     return {
@@ -294,7 +294,7 @@ def _step(entry: Entry, run: PastRun, room: Room) -> dict[str, Any]:
     }
 
 
-def _kept(run: PastRun, kept: str, room: Room) -> str:
+def _kept(run: PastRun, kept: str, room: PageBudget) -> str:
     if not kept:
         return ""
     try:
@@ -303,7 +303,7 @@ def _kept(run: PastRun, kept: str, room: Room) -> str:
         return ""
 
 
-def _shown_output(output: RunOutput, room: Room) -> dict[str, Any]:
+def _shown_output(output: RunOutput, room: PageBudget) -> dict[str, Any]:
     """Return one output with its link and its preview."""
     secret = output.secret
     return {
@@ -315,7 +315,7 @@ def _shown_output(output: RunOutput, room: Room) -> dict[str, Any]:
     }
 
 
-def _preview(output: RunOutput, room: Room) -> Markup:
+def _preview(output: RunOutput, room: PageBudget) -> Markup:
     """Return a picture, the first rows of a table, or the first lines of a text."""
     suffix = Path(output.file).suffix.lower()
     data = room.read(output.file, MAX_PICTURE_BYTES if suffix in _PICTURES else MAX_SHOWN_BYTES)

@@ -9,24 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from vademecum.evals.plan import Configuration, Unit, plan
-from vademecum.evals.pool import Engine
-from vademecum.evals.reading import Suite
 from vademecum.evals.results import (
     CaseLine,
     Evaluation,
     Header,
-    Ledger,
     Result,
+    ResultsFile,
     planned,
     whole,
     write_header,
 )
-from vademecum.evals.workshop import Workshop
+from vademecum.evals.suite import Suite
+from vademecum.evals.trial import EvalSettings
+from vademecum.evals.units import Configuration, Unit, plan
 from vademecum.models.base import Model
 
 
-class Progress(Protocol):
+class OnProgress(Protocol):
     """Is told how far an evaluation is."""
 
     def __call__(self, *, done: int, total: int, result: Result | None) -> None:
@@ -48,9 +47,9 @@ class Evaluator:
     """
 
     engine: Engine
-    workshop: Workshop
+    workshop: EvalSettings
     models: Mapping[str, Model] = field(default_factory=dict)
-    progress: Progress = _silent
+    progress: OnProgress = _silent
     retry: bool = False
     clock: Callable[[], float] = time.time
 
@@ -60,7 +59,7 @@ class Evaluator:
         units = plan(suite.cases, configurations, workshop.index, project=workshop.project, env=workshop.env)
         skills = {skill.name for skill in workshop.index}
         header = whole(_header(suite, configurations, units, self.clock(), skills))
-        ledger = Ledger(workshop.out)
+        ledger = ResultsFile(workshop.out)
         try:
             write_header(workshop.out, header)
             self._run(units, ledger)
@@ -68,7 +67,7 @@ class Evaluator:
             ledger.close()
         return Evaluation(header, header.placed(ledger.known), str(workshop.out))
 
-    def _run(self, units: Sequence[Unit], ledger: Ledger) -> None:
+    def _run(self, units: Sequence[Unit], ledger: ResultsFile) -> None:
         """Run what is missing, each key once, whoever it serves."""
         serves = Counter(unit.key for unit in units)
         missing = {unit.key: unit for unit in units if self._is_missing(unit, ledger)}
@@ -79,7 +78,7 @@ class Evaluator:
             done += serves[kept.key]
             self.progress(done=done, total=len(units), result=kept)
 
-    def _is_missing(self, unit: Unit, ledger: Ledger) -> bool:
+    def _is_missing(self, unit: Unit, ledger: ResultsFile) -> bool:
         """Whether a unit has no result that counts, or is to be on a tape that is not there."""
         known = ledger.known.get(unit.key)
         tape = unit.configuration.tape

@@ -1,4 +1,4 @@
-"""Write results for other programs: JUnit XML, and the files that viewers of skill evaluations open."""
+"""Write results for other programs: JSON documents, JUnit XML, and workspaces for eval viewers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from statistics import fmean, pstdev
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+import msgspec
+
 from vademecum.errors import PathRefused
-from vademecum.evals.markdown import notes
-from vademecum.evals.plan import WITH, WITHOUT
-from vademecum.evals.results import JUDGED, OUTPUTS, Check, Evaluation, Result
-from vademecum.evals.summary import summarise
+from vademecum.evals.reports.markdown import notes
+from vademecum.evals.reports.summary import Comparison, ConfigurationSummary, Summary, summarise
+from vademecum.evals.reports.triggers import SkillRate
+from vademecum.evals.results import JUDGED, OUTPUTS, CheckResult, Evaluation, Result
+from vademecum.evals.units import WITH, WITHOUT
 from vademecum.files import write_atomic
 from vademecum.paths import contained
 
@@ -177,7 +180,7 @@ def _counted(result: Result) -> dict[str, Any]:
     return {"passed": passed, "failed": len(graded) - passed, "total": len(graded), "pass_rate": known}
 
 
-def _graded(result: Result) -> list[Check]:
+def _graded(result: Result) -> list[CheckResult]:
     """What the case expects; what must always hold is counted where it does not."""
     judged = [check for check in result.checks if check.holds in {"pass", "fail"}]
     return [check for check in judged if not check.always or check.holds == "fail"]
@@ -208,3 +211,48 @@ def _slug(text: str) -> str:
 
 def _write(path: Path, document: Any) -> None:
     write_atomic(path, json.dumps(document, ensure_ascii=False, indent=2).encode())
+
+
+def summary_document(evaluation: Evaluation, summary: Summary) -> dict[str, Any]:
+    """An evaluation and what it says."""
+    return {
+        **_fields(summary),
+        "columns": [_column(column) for column in summary.columns],
+        "rows": [{**_fields(row), "mark": row.mark} for row in summary.rows],
+        "comparisons": [comparison_document(one) for one in summary.comparisons],
+        "passed": summary.is_clean,
+        "notes": notes(summary),
+        "results": msgspec.to_builtins(evaluation.results),
+        "place": evaluation.place,
+    }
+
+
+def comparison_document(one: Comparison) -> dict[str, Any]:
+    """A comparison, with what it comes to."""
+    words = {"verdict": one.difference.verdict, "said": one.said, "regression": one.is_regression}
+    return {**_fields(one), **words}
+
+
+def _column(column: ConfigurationSummary) -> dict[str, Any]:
+    found = column.triggers
+    if found is None:
+        return _fields(column)
+    skills = {"overall": _rate(found.overall), "skills": [_rate(rate) for rate in found.skills]}
+    false = {
+        "false_trigger_rate": found.false_trigger_rate,
+        "false_trigger_interval": _fields(found.false_trigger_interval),
+    }
+    return {**_fields(column), "triggers": {**_fields(found), **skills, **false}}
+
+
+def _rate(rate: SkillRate) -> dict[str, Any]:
+    intervals = {
+        "precision_interval": _fields(rate.precision_interval),
+        "recall_interval": _fields(rate.recall_interval),
+    }
+    return {**_fields(rate), "precision": rate.precision, "recall": rate.recall, **intervals}
+
+
+def _fields(value: msgspec.Struct) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(value)
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vademecum.errors import CaseRefused, ConfigError
-from vademecum.evals.constraints import regular
+from vademecum.evals.checks.constraints import regular
 
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from vademecum.evals.cases import ANY_SKILL
+from vademecum.evals.reports.statistics import Interval, wilson
 from vademecum.evals.results import RAN_THROUGH, CaseLine, Result
-from vademecum.evals.statistics import Interval, wilson
 
 NONE = "(none)"
 NO_SKILL = "no skill"

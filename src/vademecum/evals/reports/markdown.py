@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vademecum.evals.statistics import Interval
-from vademecum.evals.summary import CaseRow, Column, Rate, Story, Summary
-from vademecum.evals.triggers import Triggers
+from vademecum.evals.reports.statistics import Interval
+from vademecum.evals.reports.summary import CaseRow, ConfigurationSummary, Rate, Story, Summary
+from vademecum.evals.reports.triggers import Triggers
 
 MAX_WRONG = 200
 MAX_CELL_CHARS = 200
@@ -84,7 +84,7 @@ _HEAD = [
 ]
 
 
-def _column(column: Column) -> list[str]:
+def _column(column: ConfigurationSummary) -> list[str]:
     rate = column.rate
     return [
         column.configuration,

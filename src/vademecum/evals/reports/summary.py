@@ -10,19 +10,19 @@ from statistics import fmean
 
 from msgspec import Struct, structs
 
-from vademecum.evals.plan import Configuration
-from vademecum.evals.reading import Malformed
-from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, Check, Evaluation, Result
-from vademecum.evals.statistics import (
-    Difference,
+from vademecum.evals.reports.statistics import (
     Interval,
+    PairedDifference,
     failure_bound,
     paired,
     pass_at_k,
     pass_hat_k,
     wilson,
 )
-from vademecum.evals.triggers import Triggers, triggers_of
+from vademecum.evals.reports.triggers import Triggers, triggers_of
+from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, CheckResult, Evaluation, Result
+from vademecum.evals.suite import Malformed
+from vademecum.evals.units import Configuration
 
 
 class Change(Struct, frozen=True):
@@ -43,7 +43,7 @@ class Comparison(Struct, frozen=True):
 
     old: str
     new: str
-    difference: Difference
+    difference: PairedDifference
     better: tuple[Change, ...]
     worse: tuple[Change, ...]
     regressions: tuple[str, ...]
@@ -224,7 +224,7 @@ class CaseRow(Struct, frozen=True):
         return next((name for name, count in own.items() if count), "pass")
 
 
-class Column(Struct, frozen=True):
+class ConfigurationSummary(Struct, frozen=True):
     """One configuration: how often cases pass in it, and what else is to be said."""
 
     configuration: str
@@ -260,7 +260,7 @@ class Summary(Struct, frozen=True):
     cases: int
     missing: int
     malformed: tuple[Malformed, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ConfigurationSummary, ...]
     rows: tuple[CaseRow, ...]
     comparisons: tuple[Comparison, ...]
     never_discriminating: tuple[str, ...]
@@ -346,18 +346,18 @@ def _telling(results: Sequence[Result]) -> Result:
     return next((result for result in results if result.outcome != "pass"), results[0])
 
 
-def _is_vacuous(check: Check) -> bool:
+def _is_vacuous(check: CheckResult) -> bool:
     return check.holds == "vacuous" and not check.always
 
 
 _OUTCOMES = ("pass", "fail", "timeout", "error", "unusable", "unjudged")
 
 
-def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> Column:
+def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> ConfigurationSummary:
     results = evaluation.of(name)
     own = [row for row in rows if row.configuration == name]
     checks = [check for result in results for check in result.checks]
-    return Column(
+    return ConfigurationSummary(
         name,
         Rate.of(own, rates_of(results)),
         sum(row.timeouts for row in own),

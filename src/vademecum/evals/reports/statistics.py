@@ -38,7 +38,7 @@ class Interval(Struct, frozen=True):
         return self.low <= 0.0 <= self.high
 
 
-class Difference(Struct, frozen=True):
+class PairedDifference(Struct, frozen=True):
     """How much better or worse, case by case: the mean, its interval, and how many more cases would do.
 
     ``differing`` cases differ at all, and ``chance`` is how likely they split so by chance. ``more`` is 0
@@ -127,14 +127,14 @@ def pass_hat_k(successes: int, total: int, k: int) -> float:
 
 def paired(
     differences: Sequence[Share], *, confidence: float = CONFIDENCE, rounds: int = ROUNDS, seed: int = SEED
-) -> Difference:
+) -> PairedDifference:
     """What differences, one for each case, are worth; the same every time.
 
     The interval is a bootstrap over cases, with one case more each way than was seen: a handful of cases
     that all agree prove little. It is widened to hold zero where the exact test of signs does not exclude it.
     """
     if not differences:
-        return Difference(0.0, Interval(-1.0, 1.0), 0, None)
+        return PairedDifference(0.0, Interval(-1.0, 1.0), 0, None)
     found = [Fraction(value).limit_denominator(_FINEST) for value in differences]
     mean = sum(found, Fraction()) / len(found)
     along, against = _split(found, mean)
@@ -144,7 +144,7 @@ def paired(
     if chance > 1 - confidence or interval.holds_zero:
         interval = Interval(min(interval.low, 0.0), max(interval.high, 0.0))
     more = more_cases(found, confidence=confidence) if interval.holds_zero else 0
-    return Difference(float(mean), interval, len(found), more, along + against, chance)
+    return PairedDifference(float(mean), interval, len(found), more, along + against, chance)
 
 
 def bootstrap(

@@ -1,13 +1,167 @@
-"""One small machine for each kind of constraint: it sees matching steps, and says what holds."""
+"""Check constraints over the steps of a run, live or afterwards, in time linear in its events."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Literal, NamedTuple, Protocol, assert_never
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, assert_never
 
-from vademecum.evals import constraints
-from vademecum.evals.constraints import Constraint, Pattern
-from vademecum.evals.steps import Step
+from msgspec import Struct
+
+from vademecum.evals.checks import constraints
+from vademecum.evals.checks.constraints import Constraint, Pattern, arguments_test, is_literal, text_test
+from vademecum.evals.checks.steps import ACTIONS, RAW, Step, Steps
+from vademecum.runs.record import Event
+
+MAX_ROUTES = 10_000
+
+Holds = Literal["pass", "fail", "vacuous"]
+
+
+class ConstraintVerdict(Struct, frozen=True):
+    """Whether a constraint holds, or nothing it speaks of happened, and the events that prove it.
+
+    ``elsewhere`` are events of child runs, as ``run:event``.
+    """
+
+    constraint: str
+    holds: Holds
+    events: tuple[int, ...]
+    elsewhere: tuple[str, ...] = ()
+
+
+_See = Callable[[int, Step], None]
+# What a step is handed to: the monitor, which of its patterns it is, and what is left to be tested.
+_Route = tuple[_See, int, Callable[[Mapping[str, Any]], bool] | None, Callable[[Step], bool]]
+
+
+class Trajectory:
+    """Watches a run through a set of constraints.
+
+    >>> from vademecum.evals.checks.constraints import parse_constraint
+    >>> watched = Trajectory([parse_constraint({"never": "write_file"})])
+    >>> wanted = {"tool": "write_file", "arguments": {"path": "a.txt"}}
+    >>> watched.see(Event(7, 0.0, "action", {"action": "call_tool", "payload": wanted}))
+    >>> watched.verdicts()
+    [ConstraintVerdict(constraint='never call_tool:write_file', holds='fail', events=(7,), elsewhere=())]
+    """
+
+    def __init__(self, wanted: Iterable[Constraint]) -> None:
+        self._constraints = list(wanted)
+        self._monitors = [monitor(constraint) for constraint in self._constraints]
+        self._patterns = [
+            (watching, slot, _Tests(pattern))
+            for watching in self._monitors
+            for slot, pattern in enumerate(watching.patterns)
+        ]
+        self._routes: dict[tuple[str, str, bool], list[_Route]] = {}
+        self._raw = RAW & {pattern.kind for one in self._monitors for pattern in one.patterns}
+        self._steps = {"": Steps(self._raw)}
+
+    def see(self, event: Event, run: str = "") -> None:
+        """Take the next event, of the run itself or of the child run of that id."""
+        routes = self._routes
+        steps = self._steps.get(run)
+        if steps is None:
+            steps = self._steps[run] = Steps(self._raw, run=run)
+        for step in steps.of(event):
+            key = (step.kind, step.name, not run)
+            found = routes.get(key)
+            if found is None:
+                found = self._route(key)
+            for see, slot, arguments, counts in found:
+                if counts(step) and (arguments is None or arguments(step.arguments)):
+                    see(slot, step)
+
+    @property
+    def violation(self) -> ConstraintVerdict | None:
+        """The first constraint that is violated by what was seen so far, whatever comes."""
+        for number, watching in enumerate(self._monitors):
+            if watching.violated:
+                return self._verdict(number)
+        return None
+
+    def verdicts(self) -> list[ConstraintVerdict]:
+        """What holds, now that the run is over."""
+        return [self._verdict(number) for number in range(len(self._monitors))]
+
+    def _verdict(self, number: int) -> ConstraintVerdict:
+        holds, events, elsewhere = self._monitors[number].verdict()
+        return ConstraintVerdict(str(self._constraints[number]), holds, tuple(events), tuple(elsewhere))
+
+    def _route(self, key: tuple[str, str, bool]) -> list[_Route]:
+        """Who wants steps of this kind and name; worked out once for each."""
+        if len(self._routes) >= MAX_ROUTES:
+            self._routes.clear()
+        kind, name, own = key
+        found: list[_Route] = [
+            (tests.seeing(watching.see), slot, tests.arguments, tests.counts)
+            for watching, slot, tests in self._patterns
+            if (own or watching.children) and tests.kind(kind) and tests.name(name)
+        ]
+        self._routes[key] = found
+        return found
+
+
+def check(wanted: Sequence[Constraint], events: Iterable[Event]) -> list[ConstraintVerdict]:
+    """Check a whole run, as it was recorded."""
+    watched = Trajectory(wanted)
+    for event in events:
+        watched.see(event)
+    return watched.verdicts()
+
+
+class _Tests:
+    """A pattern, compiled."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.kind = text_test(pattern.kind) if pattern.kind != "*" else _everything
+        if pattern is ANY_ACTION:
+            self.kind = ACTIONS.__contains__
+        self.name = text_test(pattern.name) if pattern.name != "*" else _everything
+        self.arguments = arguments_test(pattern.arguments) if pattern.arguments else None
+        self.counts = _first_time if not pattern.outcome else _outcome(text_test(pattern.outcome))
+        # A kind that may be several sees an action and what it leads to: those are one.
+        several = pattern is not ANY_ACTION and not is_literal(pattern.kind)
+        self._once = _Once() if several else None
+
+    def seeing(self, see: _See) -> _See:
+        """What takes the steps: of one action and all it leads to, the first."""
+        return see if self._once is None else self._once.of(see)
+
+
+class _Once:
+    """Lets each attempt through once, with whatever it leads to."""
+
+    def __init__(self) -> None:
+        self._run, self._actions = "", 0
+        self._causes: set[int] = set()
+
+    def of(self, see: _See) -> _See:
+        def once(slot: int, step: Step) -> None:
+            if (step.run, step.actions) != (self._run, self._actions):
+                self._run, self._actions = step.run, step.actions
+                self._causes.clear()
+            if step.cause and step.cause in self._causes:
+                return
+            self._causes.add(step.cause)
+            see(slot, step)
+
+        return once
+
+
+def _everything(_: str) -> bool:
+    return True
+
+
+def _first_time(step: Step) -> bool:
+    """Without an outcome an action counts when it is attempted; other things happen but once."""
+    return not step.again
+
+
+def _outcome(test: Callable[[str], bool]) -> Callable[[Step], bool]:
+    return lambda step: bool(step.outcome) and test(step.outcome)
+
 
 # The events that prove a verdict; of more than this, the first.
 MAX_EVIDENCE = 1000
@@ -15,7 +169,7 @@ MAX_EVIDENCE = 1000
 ANY_ACTION = Pattern("any action")
 
 
-class Holds(NamedTuple):
+class MonitorVerdict(NamedTuple):
     """What holds, the events of the run that prove it, and those of its children, as ``run:event``."""
 
     verdict: Literal["pass", "fail", "vacuous"]
@@ -38,7 +192,7 @@ class Monitor(Protocol):
         """Take a step that matches the pattern of that number."""
         ...
 
-    def verdict(self) -> Holds:
+    def verdict(self) -> MonitorVerdict:
         """What holds if nothing more comes, and the events that prove it."""
         ...
 
@@ -94,11 +248,11 @@ class _Counting:
         if self._most is not None and self._count > self._most:
             self.violated = True
 
-    def verdict(self) -> Holds:
+    def verdict(self) -> MonitorVerdict:
         wrong = self.violated or self._count < self._least
         own = [step.event for step in self._proof if not step.run]
         elsewhere = [f"{step.run}:{step.event}" for step in self._proof if step.run]
-        return Holds("fail" if wrong else "pass", own, elsewhere)
+        return MonitorVerdict("fail" if wrong else "pass", own, elsewhere)
 
 
 class _Before(_Ordered):
@@ -123,12 +277,12 @@ class _Before(_Ordered):
         elif not self._later:
             self._later = [step.event]
 
-    def verdict(self) -> Holds:
+    def verdict(self) -> MonitorVerdict:
         if self.violated or (self._must and not self._first):
-            return Holds("fail", self._later)
+            return MonitorVerdict("fail", self._later)
         if not self._later:
-            return Holds("pass", [self._first]) if self._must else Holds("vacuous", [])
-        return Holds("pass", [self._first, *self._later])
+            return MonitorVerdict("pass", [self._first]) if self._must else MonitorVerdict("vacuous", [])
+        return MonitorVerdict("pass", [self._first, *self._later])
 
 
 class _After(_Ordered):
@@ -162,12 +316,12 @@ class _After(_Ordered):
         self.violated = True
         self._proof = [self._waiting[0].event]
 
-    def verdict(self) -> Holds:
+    def verdict(self) -> MonitorVerdict:
         if self.violated:
-            return Holds("fail", self._proof)
+            return MonitorVerdict("fail", self._proof)
         if self._waiting:
-            return Holds("fail", [self._waiting[0].event])
-        return Holds("pass", self._proof) if self._proof else Holds("vacuous", [])
+            return MonitorVerdict("fail", [self._waiting[0].event])
+        return MonitorVerdict("pass", self._proof) if self._proof else MonitorVerdict("vacuous", [])
 
 
 class _Between(_Ordered):
@@ -206,10 +360,10 @@ class _Between(_Ordered):
             self._proof = events
         self._start = self._inside = 0
 
-    def verdict(self) -> Holds:
+    def verdict(self) -> MonitorVerdict:
         if self.violated:
-            return Holds("fail", self._proof)
-        return Holds("pass", self._proof) if self._proof else Holds("vacuous", [])
+            return MonitorVerdict("fail", self._proof)
+        return MonitorVerdict("pass", self._proof) if self._proof else MonitorVerdict("vacuous", [])
 
 
 class _InOrder(_Ordered):
@@ -226,9 +380,9 @@ class _InOrder(_Ordered):
             self._events.append(step.event)
             self._last = step
 
-    def verdict(self) -> Holds:
+    def verdict(self) -> MonitorVerdict:
         complete = len(self._events) == len(self.patterns)
-        return Holds("pass" if complete else "fail", self._events[:MAX_EVIDENCE])
+        return MonitorVerdict("pass" if complete else "fail", self._events[:MAX_EVIDENCE])
 
 
 class _Exact(_Ordered):
@@ -254,9 +408,9 @@ class _Exact(_Ordered):
             self.violated = True
             self._events = [*self._events[-1:], step.event]
 
-    def verdict(self) -> Holds:
+    def verdict(self) -> MonitorVerdict:
         complete = not self.violated and len(self._events) == self._wanted
-        return Holds("pass" if complete else "fail", self._events[:MAX_EVIDENCE])
+        return MonitorVerdict("pass" if complete else "fail", self._events[:MAX_EVIDENCE])
 
 
 # A step's own name: several skills can be selected by one event.
@@ -276,11 +430,11 @@ class _AnyOrder(_Ordered):
         if len(self._seen[slot]) < len(self.patterns):
             self._seen[slot].append((step.event, step.kind, step.name))
 
-    def verdict(self) -> Holds:
+    def verdict(self) -> MonitorVerdict:
         taken: dict[_Own, int] = {}
         found = [self._give(slot, taken, set()) for slot in range(len(self._seen))]
         events = sorted({event for event, _, _ in taken})
-        return Holds("pass" if all(found) else "fail", events[:MAX_EVIDENCE])
+        return MonitorVerdict("pass" if all(found) else "fail", events[:MAX_EVIDENCE])
 
     def _give(self, slot: int, taken: dict[_Own, int], tried: set[_Own]) -> bool:
         """Give a pattern a step, moving others to another step of theirs where that helps."""

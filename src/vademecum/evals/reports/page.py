@@ -10,14 +10,22 @@ from typing import Any
 from urllib.parse import quote
 
 from vademecum.errors import PathRefused, RecordDamaged
-from vademecum.evals.markdown import confusion, notes, passed, shown, shown_interval, shown_rate, why_of
+from vademecum.evals.reports.markdown import (
+    confusion,
+    notes,
+    passed,
+    shown,
+    shown_interval,
+    shown_rate,
+    why_of,
+)
+from vademecum.evals.reports.summary import CaseRow, ConfigurationSummary, Story, Summary
+from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.evals.results import RUNS, Evaluation
-from vademecum.evals.summary import CaseRow, Column, Story, Summary
-from vademecum.evals.triggers import Triggers, is_right
 from vademecum.files import write_atomic
 from vademecum.pages import charts
 from vademecum.pages.render import render
-from vademecum.pages.run import MAX_CONTENT_BYTES, Back, Room, run_page
+from vademecum.pages.run import MAX_CONTENT_BYTES, Back, PageBudget, run_page
 from vademecum.runs.reading import PastRun, read_run
 
 MAX_LINKED_RUNS = 5000
@@ -57,7 +65,7 @@ def page(summary: Summary, links: Mapping[str, str]) -> str:
     heads = [key for key in cells[0] if any(row[key] not in {"0", "–"} for row in cells)] if cells else []
     told = [_story(number, story, summary, links) for number, story in enumerate(summary.stories, 1)]
     told.sort(key=lambda each: (not each["changed"], each["worst"] == "pass"))
-    room = Room(MAX_CONTENT_BYTES)
+    room = PageBudget(MAX_CONTENT_BYTES)
     shown_stories = [story for story in told[:MAX_STORIES] if _fits(story, room)]
     return render(
         "evaluation",
@@ -66,7 +74,7 @@ def page(summary: Summary, links: Mapping[str, str]) -> str:
         legend=[(charts.COLOURS[n % len(charts.COLOURS)], name) for n, name in enumerate(names)],
         rates=charts.rates(
             [
-                charts.Bar(
+                charts.RateBar(
                     c.configuration,
                     c.rate.rate if c.rate.cases else None,
                     c.rate.interval.low,
@@ -86,7 +94,7 @@ def page(summary: Summary, links: Mapping[str, str]) -> str:
     )
 
 
-def _numbers(column: Column) -> dict[str, str]:
+def _numbers(column: ConfigurationSummary) -> dict[str, str]:
     found, cost = column.triggers, column.cost
     return {
         "passed": passed(column.rate),
@@ -163,7 +171,7 @@ def _story(number: int, story: Story, summary: Summary, links: Mapping[str, str]
     }
 
 
-def _fits(story: Mapping[str, Any], room: Room) -> bool:
+def _fits(story: Mapping[str, Any], room: PageBudget) -> bool:
     """Count the texts of a story, and return whether the page had room for it."""
     fits = room.left > 0
     for text in (story["case"], story["request"], *story["expected"], *story["problems"]):

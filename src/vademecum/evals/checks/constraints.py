@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import re2
 
-from vademecum.evals.steps import ACTIONS, KINDS
+from vademecum.evals.checks.steps import ACTIONS, KINDS
 from vademecum.policy.bounds import RISKS
 from vademecum.wildcards import is_plain, matches_exactly
 

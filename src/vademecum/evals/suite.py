@@ -73,7 +73,7 @@ class _Read:
     file: Path
     shown: str
     skill: str
-    entries: tuple[variants.Entry, ...]
+    entries: tuple[variants.RawCase, ...]
     cases: tuple[Case | list[tuple[str, str]], ...]
 
     @classmethod
@@ -82,13 +82,13 @@ class _Read:
         try:
             found = variants.entries(_parsed(file), file)
         except (CaseRefused, FileRefused, OSError) as error:
-            whole = variants.Entry(None, str(error))
+            whole = variants.RawCase(None, str(error))
             return cls(file, shown, "", (whole,), ([("", str(error))],))
         cases = tuple(_case(entry, file) for entry in found.cases)
         return cls(file, shown, found.skill, tuple(found.cases), cases)
 
 
-def _case(entry: variants.Entry, file: Path) -> Case | list[tuple[str, str]]:
+def _case(entry: variants.RawCase, file: Path) -> Case | list[tuple[str, str]]:
     if entry.problem:
         return [(entry.field, entry.problem)]
     try:
@@ -131,7 +131,7 @@ class _Collected:
             said = _said(entry.fields, number)
             self.malformed += [Malformed(_fit(read.shown), said, field, _fit(why)) for field, why in wrong]
 
-    def _add(self, case: Case, entry: variants.Entry, read: _Read) -> list[tuple[str, str]]:
+    def _add(self, case: Case, entry: variants.RawCase, read: _Read) -> list[tuple[str, str]]:
         if case.id in self.cases and entry.own_ids:
             case = case.model_copy(update={"id": self._free(f"{os.path.splitext(read.shown)[0]}-{case.id}")})
         if case.id in self.cases:

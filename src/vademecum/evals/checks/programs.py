@@ -10,7 +10,7 @@ from pathlib import Path
 from vademecum.errors import CaseRefused, FileRefused, VademecumError
 from vademecum.evals.cases import CommandCheck
 from vademecum.evals.isolation import beside
-from vademecum.evals.results import Check
+from vademecum.evals.results import CheckResult
 from vademecum.files import read_capped
 from vademecum.runs.record import Event
 from vademecum.sandbox.base import Jail, Limits, Sandbox
@@ -36,7 +36,7 @@ with open(said, "w", encoding="utf-8") as out:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RunArtifacts:
     """What a run left: its answer, its events, its copy of the project, and a directory for the checks."""
 
     answer: str
@@ -56,7 +56,7 @@ class Left:
         return [Path(place) for place in dict.fromkeys(places)]
 
 
-def check_command(wanted: CommandCheck, left: Left, *, sandbox: Sandbox) -> Check:
+def check_command(wanted: CommandCheck, left: RunArtifacts, *, sandbox: Sandbox) -> CheckResult:
     """A command, in the project as the run left it; the files it brings lie beside the case."""
     name = f"command {' '.join(wanted.argv)}"
     place = _place(left, "command")
@@ -69,12 +69,16 @@ def check_command(wanted: CommandCheck, left: Left, *, sandbox: Sandbox) -> Chec
     argv = [*program.words, *(copies.get(word, word) for word in wanted.argv[1:])]
     ended, said = _run(argv, left, place, program, sandbox)
     if ended.reason != "exited":
-        return Check(name, "fail", f"it was stopped ({ended.reason})")
+        return CheckResult(name, "fail", f"it was stopped ({ended.reason})")
     fits = ended.exit_code == wanted.exit_code
-    return Check(name, "pass") if fits else Check(name, "fail", f"exit code {ended.exit_code}: {said}")
+    return (
+        CheckResult(name, "pass")
+        if fits
+        else CheckResult(name, "fail", f"exit code {ended.exit_code}: {said}")
+    )
 
 
-def check_function(wanted: str, left: Left, *, sandbox: Sandbox) -> Check:
+def check_function(wanted: str, left: RunArtifacts, *, sandbox: Sandbox) -> CheckResult:
     """A function of a Python file beside the case: it is given what the run left, and says true or false.
 
     A text that it returns says what is wrong. One that fails itself says nothing about the run: an error.
@@ -104,15 +108,15 @@ def check_function(wanted: str, left: Left, *, sandbox: Sandbox) -> Check:
     except (OSError, FileRefused, ValueError) as error:
         raise CaseRefused(f"The check {wanted!r} ended without an answer: return one.") from error
     if isinstance(found, str):
-        return Check(name, "fail" if found else "pass", found)
-    return Check(name, "pass") if found else Check(name, "fail", "it says no")
+        return CheckResult(name, "fail" if found else "pass", found)
+    return CheckResult(name, "pass") if found else CheckResult(name, "fail", "it says no")
 
 
-def _beside(left: Left, file: str) -> bytes:
+def _beside(left: RunArtifacts, file: str) -> bytes:
     return beside(file, str(left.place), cap=MAX_CHECK_BYTES, what="The check")
 
 
-def _place(left: Left, name: str) -> Path:
+def _place(left: RunArtifacts, name: str) -> Path:
     place = left.scratch / name
     for directory in (place, place / "work", place / "home", place / "shared"):
         directory.mkdir(parents=True, exist_ok=True)
@@ -130,7 +134,7 @@ def _program(name: str) -> Interpreter:
 
 
 def _run(
-    argv: list[str], left: Left, place: Path, program: Interpreter, sandbox: Sandbox
+    argv: list[str], left: RunArtifacts, place: Path, program: Interpreter, sandbox: Sandbox
 ) -> tuple[Ended, str]:
     streams = Streams(place / "stdout", place / "stderr")
     own = {"HOME": str(place / "home"), "PATH": SYSTEM_PATH, "LANG": "C.UTF-8"}

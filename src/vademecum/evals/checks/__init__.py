@@ -1,0 +1,1 @@
+"""Check a run: its steps, its answer, and the files that it left."""

@@ -1,0 +1,1 @@
+"""Turn results into statistics and reports."""
