@@ -18,7 +18,7 @@ import pytest
 from tests.models import server as models_server
 from tests.models.server import serving
 from tests.support import Place
-from vademecum.cli.health import OLDEST_PYTHON
+from vademecum.cli.doctor import OLDEST_PYTHON
 from vademecum.models.services import known_services
 from vademecum.secrets import SecretStore
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from vademecum.cli.output import Bar
+from vademecum.cli.output.progress import ProgressBar
 
 
 class Terminal(io.StringIO):
@@ -20,7 +20,7 @@ def test_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
     seconds = itertools.count(0.0, 0.6)
-    bar = Bar("fetching", bytes_=True, clock=lambda: next(seconds))
+    bar = ProgressBar("fetching", bytes_=True, clock=lambda: next(seconds))
     bar(0, 10_000_000)
     assert shown.getvalue() == ""  # not for what takes less than a second
     bar(5_000_000, 10_000_000)
@@ -35,7 +35,7 @@ def test_nothing_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
     seconds = itertools.count(0.0, 5.0)
-    bar = Bar("packing", clock=lambda: next(seconds))
+    bar = ProgressBar("packing", clock=lambda: next(seconds))
     bar(1, 2)
     bar.done()
     assert shown.getvalue() == ""

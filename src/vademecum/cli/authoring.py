@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from vademecum.cli.output import counted, json_option, paint, print_json
-from vademecum.cli.show import MARKS, print_problem
+from vademecum.cli.output.printing import counted, json_option, paint, print_json
+from vademecum.cli.output.skill_text import MARKS, print_problem
 from vademecum.config import LoadedConfig, ScanSettings, load_config
 from vademecum.context import Context
 from vademecum.errors import SkillRefused

@@ -13,10 +13,10 @@ import click
 
 from vademecum.agent.agent import Agent, Conversation
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output import print_text, yes_option
-from vademecum.cli.outputs import Saved, tell
+from vademecum.cli.output.printing import print_text, yes_option
+from vademecum.cli.output.progress import RunProgress
+from vademecum.cli.output.saving import Saved, tell
 from vademecum.cli.permissions import approver_for, known_agent
-from vademecum.cli.progress import Progress
 from vademecum.cli.running import (
     again,
     agent_option,
@@ -138,7 +138,7 @@ class Chat:
         click.echo("What was said is forgotten; active skills and outputs stay.")
 
     def _say(self, line: str) -> None:
-        progress = Progress(quiet=False, markdown=_is_rich())
+        progress = RunProgress(quiet=False, markdown=_is_rich())
         self.conversation.session.listener = _Telling(progress)
         try:
             outcome = self.conversation.run(line)
@@ -155,7 +155,7 @@ class Chat:
 class _Telling:
     """Listens to a run, and says when a change that a person approved was made."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: RunProgress) -> None:
         self._progress = progress
 
     def __call__(self, event: Event) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from vademecum.cli.completing import complete_assets, complete_names
 from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
-from vademecum.cli.output import ReadingProgress, json_option, print_json, print_text, raised, yes_option
+from vademecum.cli.output.completion import complete_assets, complete_names
+from vademecum.cli.output.printing import json_option, print_json, print_text, raised, yes_option
+from vademecum.cli.output.progress import ProgressBar
 from vademecum.skill.text import visible
 
 
@@ -27,7 +28,7 @@ def search_command(*, query: str, number: int, explain: bool, as_json: bool, **w
     from vademecum.search.finder import Finder
 
     index = IndexWords(**words).build()
-    progress = ReadingProgress()
+    progress = ProgressBar("reading skills")
     finder = Finder(index, skills=index.for_people(), progress=progress)
     progress.done()
     if finder.problem is not None:
@@ -43,9 +44,9 @@ def search_command(*, query: str, number: int, explain: bool, as_json: bool, **w
             result["matches"] = [match.to_json() for match in each]
         print_json(printed)
         return
-    from vademecum.cli import show
+    from vademecum.cli.output import skill_text
 
-    show.print_findings(found, terms=set(terms), matches=matches)
+    skill_text.print_findings(found, terms=set(terms), matches=matches)
 
 
 @click.command("show")

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import IndexWords
-from vademecum.cli.output import counted, paint, print_json
+from vademecum.cli.output.printing import counted, paint, print_json
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.registry.index import SkillIndex

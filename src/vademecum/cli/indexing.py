@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from msgspec import structs
 
-from vademecum.cli.output import ReadingProgress, counted
+from vademecum.cli.output.printing import counted
+from vademecum.cli.output.progress import ProgressBar
 from vademecum.config import LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
@@ -47,7 +48,7 @@ class IndexWords:
         for root in roots:
             if root.source in {"project", "user"} and needs_recovery(Path(root.path)):
                 _tidy(Path(root.path))
-        progress = ReadingProgress()
+        progress = ProgressBar("reading skills")
         try:
             return build_index(
                 roots, options, context=context, progress=progress, providers=self._providers(context)

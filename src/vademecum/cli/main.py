@@ -10,8 +10,8 @@ from io import TextIOWrapper
 
 import click
 
-from vademecum.cli.groups import Group, usage
-from vademecum.cli.output import json_option, print_json
+from vademecum.cli.output.groups import Group, usage
+from vademecum.cli.output.printing import json_option, print_json
 from vademecum.errors import (
     CaseRefused,
     CharterRefused,
@@ -45,32 +45,32 @@ _GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
         "run": ("running", "Do a task with the skill that fits."),
         "chat": ("chat", "Do several tasks in one conversation."),
-        "exec": ("execution", "Run one script of a skill in the sandbox."),
+        "exec": ("running", "Run one script of a skill in the sandbox."),
         "runs": ("runs", "List, show, replay or delete past runs."),
         "mcp": ("mcp", "Serve skills to an MCP client, such as Claude Code."),
         "schema": ("finding", "Print the tool schemas for OpenAI, Anthropic or MCP."),
     },
     "Share": {
-        "install": ("installing", "Install skills from a directory, pack, site or Git."),
-        "uninstall": ("installing", "Remove installed skills."),
-        "restore": ("installing", "Undo the last uninstall or update of a skill."),
-        "outdated": ("installing", "List skills whose source has a newer version."),
-        "update": ("installing", "Install the newer versions of skills."),
-        "diff": ("installing", "Print the local edits of an installed skill."),
-        "lock": ("installing", "Write the lock file from the installed skills."),
-        "sync": ("installing", "Install exactly what the lock file names."),
-        "verify": ("installing", "Compare installed skills with the lock file."),
-        "pack": ("packing", "Zip skill directories into a pack."),
-        "export": ("packing", "Zip skills by name, wherever they are found."),
-        "verify-pack": ("packing", "Check a pack file before you install it."),
-        "keygen": ("packing", "Create a key pair for signing."),
-        "sign": ("packing", "Sign a skill or a pack."),
-        "publish": ("packing", "Write a site that others install from."),
-        "link": ("linking", "Link skills into the directory of another agent."),
-        "unlink": ("linking", "Remove what `vade link` created."),
+        "install": ("sharing.installing", "Install skills from a directory, pack, site or Git."),
+        "uninstall": ("sharing.installing", "Remove installed skills."),
+        "restore": ("sharing.installing", "Undo the last uninstall or update of a skill."),
+        "outdated": ("sharing.installing", "List skills whose source has a newer version."),
+        "update": ("sharing.installing", "Install the newer versions of skills."),
+        "diff": ("sharing.installing", "Print the local edits of an installed skill."),
+        "lock": ("sharing.installing", "Write the lock file from the installed skills."),
+        "sync": ("sharing.installing", "Install exactly what the lock file names."),
+        "verify": ("sharing.installing", "Compare installed skills with the lock file."),
+        "pack": ("sharing.zipping", "Zip skill directories into a pack."),
+        "export": ("sharing.zipping", "Zip skills by name, wherever they are found."),
+        "verify-pack": ("sharing.zipping", "Check a pack file before you install it."),
+        "keygen": ("sharing.zipping", "Create a key pair for signing."),
+        "sign": ("sharing.zipping", "Sign a skill or a pack."),
+        "publish": ("sharing.zipping", "Write a site that others install from."),
+        "link": ("sharing.linking", "Link skills into the directory of another agent."),
+        "unlink": ("sharing.linking", "Remove what `vade link` created."),
     },
     "Measure": {
-        "eval": ("evaluating", "Run test cases for skills and compare the results."),
+        "eval": ("eval.suites", "Run test cases for skills and compare the results."),
     },
     "Govern": {
         "permissions": ("permissions", "Explain the rules, list and revoke answers."),
@@ -78,10 +78,10 @@ _GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "govern": ("governing", "Check and simulate charters for many agents."),
     },
     "Set up": {
-        "doctor": ("upkeep", "Find problems in this installation and project."),
-        "source": ("source", "Use the skills of an MCP server."),
-        "roots": ("upkeep", "List the directories that are searched for skills."),
-        "refresh": ("upkeep", "Rebuild the index cache."),
+        "doctor": ("doctor", "Find problems in this installation and project."),
+        "source": ("mcp", "Use the skills of an MCP server."),
+        "roots": ("doctor", "List the directories that are searched for skills."),
+        "refresh": ("doctor", "Rebuild the index cache."),
         "secrets": ("secrets", "Store secrets for skills and models."),
         "help": ("main", "Print the help of a command: vade help run."),
     },

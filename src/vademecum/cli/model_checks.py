@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from vademecum.cli.health import HealthCheck
+from vademecum.cli.doctor import HealthCheck
 from vademecum.config import ModelSettings
 from vademecum.context import Context
 from vademecum.errors import ConfigError, ModelFailed, ToolsUnsupported, VademecumError

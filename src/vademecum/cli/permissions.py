@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from vademecum.cli.groups import Group
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output import counted, json_option, print_json
+from vademecum.cli.output.groups import Group
+from vademecum.cli.output.printing import counted, json_option, print_json
 from vademecum.config import PERMISSIONS, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound

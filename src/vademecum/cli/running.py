@@ -1,10 +1,11 @@
-"""``vade run``: doing what is asked."""
+"""Do a task with a model (``vade run``), or run one script of a skill (``vade exec``)."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,19 +14,32 @@ import click
 from vademecum.agent.agent import Agent
 from vademecum.agent.budget import Budget
 from vademecum.agent.loop import Outcome
-from vademecum.cli.completing import complete_names, complete_paths
-from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output import counted, json_option, print_json, print_text, yes_option
-from vademecum.cli.outputs import elsewhere, network_option, out_option, reachable_for, save_outputs, tell
+from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
+from vademecum.cli.output.completion import complete_names, complete_paths, complete_scripts
+from vademecum.cli.output.printing import counted, json_option, print_json, print_text, raised, yes_option
+from vademecum.cli.output.progress import RunProgress
+from vademecum.cli.output.saving import (
+    elsewhere,
+    network_option,
+    out_option,
+    reachable_for,
+    save_outputs,
+    tell,
+)
 from vademecum.cli.permissions import approver_for, known_agent
-from vademecum.cli.progress import Progress
 from vademecum.config import load_config
 from vademecum.context import Context
+from vademecum.errors import Declined, Denied, VademecumError
 from vademecum.models.base import Model
 from vademecum.models.choose import choose_model
 from vademecum.policy.engine import Policy, allowing, reaching
-from vademecum.skill.text import visible
+from vademecum.runs.record import Event
+from vademecum.session.place import Place
+from vademecum.session.session import Session
+from vademecum.skill.text import escaped, visible
+from vademecum.tools.calls import RunScript
 from vademecum.tools.hosts import host_resources
+from vademecum.tools.inputs import parts_of
 
 # What a run that failed before its first turn failed of.
 _EXIT_REASONS = {"skill-not-found": 4, "denied": 3}
@@ -121,7 +135,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     context = Context.current()
     known_agent(context, name)
     chosen = model_for(context, model)
-    progress = Progress(quiet=quiet or as_json)
+    progress = RunProgress(quiet=quiet or as_json)
     budget = budget_for(context, words)
     agent = Agent(
         model=chosen,
@@ -178,7 +192,7 @@ def cost_of(stats: Mapping[str, Any], model: str, context: Context) -> str:
     return f"{total / 1_000_000:.4f} {price.currency}"
 
 
-def _show(outcome: Outcome, progress: Progress, price: str, *, quiet: bool) -> None:
+def _show(outcome: Outcome, progress: RunProgress, price: str, *, quiet: bool) -> None:
     if progress.printed != outcome.answer:
         print_text(outcome.answer)
     if quiet:
@@ -190,3 +204,146 @@ def _show(outcome: Outcome, progress: Progress, price: str, *, quiet: bool) -> N
     cost += f", {tokens:,} tokens" if tokens else ""
     cost += f", {price}" if price else ""
     click.echo(f"vade: {outcome.status} · {cost} · vade runs show {outcome.run_id}", err=True)
+
+
+# From NAME on everything is an argument, also what looks like an option: it is the script's.
+_PIECE_BYTES = 64 * 1024
+_PASS_ON = {"allow_interspersed_args": False}
+
+
+@click.command("exec", context_settings=_PASS_ON)
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=complete_paths,
+    help="Another file, directory or glob for the script; repeatable.",
+)
+@click.option(
+    "--copy",
+    multiple=True,
+    metavar="DIR",
+    shell_complete=complete_paths,
+    help="Directory to copy for the script, so that it can change it; repeatable.",
+)
+@click.option("--source", type=SOURCES, help="The skill of this source, also when another one overrides it.")
+@out_option
+@network_option
+@yes_option
+@index_options
+@json_option
+@click.argument("name", shell_complete=complete_names)
+@click.argument("script", shell_complete=complete_scripts)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_paths)
+def exec_command(  # noqa: PLR0913 - one for each option
+    *,
+    name: str,
+    script: str,
+    arguments: tuple[str, ...],
+    files: tuple[str, ...],
+    copy: tuple[str, ...],
+    source: str | None,
+    out: str | None,
+    network: tuple[str, ...],
+    yes: bool,
+    as_json: bool,
+    **words: Any,
+) -> int:
+    """Run a script of a skill in the sandbox, with the files and directories that its arguments name.
+
+    Files are private copies, directories are read-only. Options come before NAME; what follows SCRIPT is the
+    script's. Exit code 1: the script's exit code was not 0.
+    """
+    named = (*files, *copy, *(part for word in arguments for _, part in parts_of(word)))
+    printer = ScriptPrinter()
+    session = Session(
+        IndexWords(**words).build(),
+        place=Place.at(reachable=(*elsewhere(named), *reachable_for(out))),
+        origin="user",
+        approver=approver_for(
+            yes=yes, replay=shlex.join(["vade", "exec", "--yes", *sys.argv[sys.argv.index("exec") + 1 :]])
+        ),
+        listener=None if as_json else printer,
+    )
+    skill = session.activate(as_reference(name), source=source or "")
+    record = session.begin(f"exec {skill.name} {script}", model="none", skills=1)
+    call = RunScript(skill.skill_id, script, list(arguments), list(files), list(copy), list(network))
+    summary = {"status": "interrupted", "stop_reason": "exec", "answer": "", "stats": {}}
+    with _recorded_end(session, summary):
+        result = raised(session.call(call, stdin=None if sys.stdin.isatty() else sys.stdin.fileno()))
+        summary |= {"status": "failed" if result.code else "done", "answer": result.text}
+        saved = save_outputs(session, result.outputs, out)
+    if as_json:
+        outputs = [each.to_json() for each in saved]
+        print_json(
+            {
+                "run_id": record.run_id,
+                "text": result.text,
+                **result.facts,
+                "files": result.files,
+                "outputs": outputs,
+            }
+        )
+    else:
+        printer.finish(result.files)
+        if result.facts["exit_code"] != 0:
+            click.echo(f"vade: {result.text.splitlines()[0]} The record: {record.place}", err=True)
+        if left_out := result.facts.get("left_out"):
+            click.echo(f"vade: the rules left {counted(left_out, 'file')} out of the directories", err=True)
+        tell(saved)
+    failed = any(each.problem for each in saved)
+    return 0 if result.facts["exit_code"] == 0 and not failed else 1
+
+
+@contextlib.contextmanager
+def _recorded_end(session: Session, summary: dict[str, Any]) -> Iterator[None]:
+    """Write down how it ended, also if something goes wrong."""
+    try:
+        yield
+    except VademecumError as error:
+        status = (
+            "declined"
+            if isinstance(error, Declined)
+            else "refused"
+            if isinstance(error, Denied)
+            else "failed"
+        )
+        summary |= {"status": status, "answer": str(error)}
+        raise
+    finally:
+        session.finish(summary)
+
+
+class ScriptPrinter:
+    """Prints what a script prints, as it comes, and at the end what a slow reader had not taken by then."""
+
+    def __init__(self) -> None:
+        self._printed = {"out": 0, "err": 0}
+
+    def __call__(self, event: Event) -> None:
+        """Print a piece of the output, or how far the installation of packages is."""
+        if event.type == "progress":
+            click.echo(f"… {visible(event.data['text'])}", err=True)
+        elif event.type == "output_piece":
+            self._print(event.data["stream"], event.data["data"])
+
+    def finish(self, files: Sequence[str]) -> None:
+        """Print the rest of the two files that contain all of the output."""
+        for stream, file in zip(self._printed, files, strict=True):
+            with open(file, "rb") as whole:
+                whole.seek(self._printed[stream])
+                while piece := whole.read(_PIECE_BYTES):
+                    self._print(stream, piece)
+
+    def _print(self, stream: str, data: bytes) -> None:
+        self._printed[stream] += len(data)
+        target = sys.stdout if stream == "out" else sys.stderr
+        # A terminal obeys some characters; a file or a program gets what was printed.
+        target.buffer.write(_harmless(data) if target.isatty() else data)
+        target.flush()
+
+
+def _harmless(data: bytes) -> bytes:
+    lines = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    return "\n".join(escaped(line.expandtabs(8)) for line in lines).encode()

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from vademecum.cli.columns import fitted, terminal_width
-from vademecum.cli.completing import complete_runs
-from vademecum.cli.groups import Group
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output import counted, json_option, paint, print_json
-from vademecum.cli.outputs import out_option, reachable_for, save_outputs, tell
-from vademecum.cli.show import BLUE, BOLD, CYAN, DIM, GREEN, MAGENTA, RED, YELLOW
+from vademecum.cli.output.columns import fitted, terminal_width
+from vademecum.cli.output.completion import complete_runs
+from vademecum.cli.output.groups import Group
+from vademecum.cli.output.printing import counted, json_option, paint, print_json
+from vademecum.cli.output.saving import out_option, reachable_for, save_outputs, tell
+from vademecum.cli.output.skill_text import BLUE, BOLD, CYAN, DIM, GREEN, MAGENTA, RED, YELLOW
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
 from vademecum.policy.engine import Policy, allowing

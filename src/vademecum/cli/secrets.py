@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from vademecum.cli.groups import Group
-from vademecum.cli.output import counted, json_option, print_json
+from vademecum.cli.output.groups import Group
+from vademecum.cli.output.printing import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
 from vademecum.secrets import MAX_VALUE_CHARS, SecretStore, StoredSecret

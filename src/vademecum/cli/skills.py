@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from vademecum.cli.completing import complete_names
 from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
-from vademecum.cli.output import MAX_LISTED_FILES, json_option, print_json
+from vademecum.cli.output.completion import complete_names
+from vademecum.cli.output.printing import MAX_LISTED_FILES, json_option, print_json
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_capped
 from vademecum.registry.index import SkillIndex
@@ -34,10 +34,12 @@ def list_command(*, source: Any, hidden_too: bool, as_json: bool, **words: Any) 
         skills = [skill.to_json() for skill in shown]
         print_json({"skills": skills, "report": index.report.to_json(), "hash": index.hash})
         return
-    from vademecum.cli import show
+    from vademecum.cli.output import skill_text
 
     doctor = f"vade doctor{asked.repeated()}"
-    show.print_list(shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor)
+    skill_text.print_list(
+        shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor
+    )
 
 
 @click.command("inspect")
@@ -64,9 +66,9 @@ def inspect_command(*, name: str, source: str | None, show_body: bool, as_json: 
     if as_json:
         print_json(found)
         return
-    from vademecum.cli import show
+    from vademecum.cli.output import skill_text
 
-    show.print_skill(skill, found)
+    skill_text.print_skill(skill, found)
 
 
 def _files(skill: Skill) -> list[dict[str, Any]]:

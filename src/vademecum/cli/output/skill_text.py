@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vademecum.cli.columns import print_rows, terminal_width, wrapped
-from vademecum.cli.output import MAX_LISTED_FILES, counted, paint, print_text
+from vademecum.cli.output.columns import print_rows, terminal_width, wrapped
+from vademecum.cli.output.printing import MAX_LISTED_FILES, counted, paint, print_text
 from vademecum.skill.text import visible
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from typing import Any
 
 import click
 
-from vademecum.cli.completing import complete_names
 from vademecum.cli.indexing import IndexWords, as_reference, index_options
-from vademecum.cli.output import Bar, counted, json_option, print_json
+from vademecum.cli.output.completion import complete_names
+from vademecum.cli.output.printing import counted, json_option, print_json
+from vademecum.cli.output.progress import ProgressBar
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import write_atomic
@@ -124,7 +125,7 @@ def _check_once(names: Iterable[str]) -> None:
 def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
     _check_once(skill.name for skill in skills)
     total = sum(file.size for skill in skills for file in skill.files)
-    bar = Bar("packing", bytes_=True)
+    bar = ProgressBar("packing", bytes_=True)
     temporary = out.with_name(f".{out.name}.{os.urandom(4).hex()}")
     digest, written = hashlib.sha256(), 0
     try:

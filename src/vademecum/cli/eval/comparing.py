@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from vademecum.cli.output import counted, json_option, print_json
+from vademecum.cli.output.printing import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
 from vademecum.evals.reports.exports import comparison_document, summary_document
@@ -84,9 +84,9 @@ def compare_command(*, old: str, new: str, fail_on: str | None, judge: str, as_j
             {"comparisons": document, "regression": any(one.is_regression for one in found), "judged": judged}
         )
     else:
-        from vademecum.cli import show_evals
+        from vademecum.cli.eval import tables
 
-        show_evals.print_comparison(found, judged)
+        tables.print_comparison(found, judged)
     worse = any(one.is_regression for one in found)
     open_ = any(one.difference.verdict == "inconclusive" for one in found)
     return 1 if (fail_on and worse) or (fail_on == "inconclusive" and open_) else 0
@@ -120,9 +120,9 @@ def print_evaluation(evaluation: Evaluation, summary: Summary, *, as_json: bool)
     if as_json:
         print_json(summary_document(evaluation, summary))
         return
-    from vademecum.cli import show_evals
+    from vademecum.cli.eval import tables
 
-    show_evals.print_summary(summary)
+    tables.print_summary(summary)
 
 
 def _write_page(evaluation: Evaluation, summary: Summary, page: str) -> list[str]:

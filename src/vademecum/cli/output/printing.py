@@ -1,4 +1,4 @@
-"""Print results: JSON, text, styles and progress, in the same way for every command."""
+"""Print results in the same way for every command: JSON, text and styles."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 import math
 import os
 import sys
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from vademecum.session.base import Result
 
 MAX_LISTED_FILES = 1000
-_BAR_CHARS = 24
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -92,43 +89,3 @@ def paint(text: str, style: str) -> str:
     """Return the text in an ANSI style such as ``1;36`` if standard output shows colour."""
     shown = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     return f"\x1b[{style}m{text}\x1b[0m" if shown and style and text else text
-
-
-class Bar:
-    """Show progress on a terminal, for work that takes longer than a second."""
-
-    def __init__(
-        self, verb: str, *, bytes_: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._verb = verb
-        self._bytes = bytes_
-        self._clock = clock
-        self._started = clock()
-        self._drawn = 0.0
-        self._shown = False
-
-    def __call__(self, done: int, total: int = 0) -> None:
-        """Draw the progress, at most ten times a second."""
-        now = self._clock()
-        if not sys.stderr.isatty() or now - self._started <= 1 or now - self._drawn < 0.1:
-            return
-        self._drawn, self._shown = now, True
-        amount = f"{done / 1e6:,.1f} MB" if self._bytes else f"{done:,}"
-        if total:
-            filled = min(_BAR_CHARS, done * _BAR_CHARS // total)
-            drawn = "█" * filled + "░" * (_BAR_CHARS - filled)
-            amount = f"{drawn} {min(100, done * 100 // total)} % ({amount})"
-        click.echo(f"\r\x1b[K{self._verb} … {amount}", nl=False, err=True)
-
-    def done(self) -> None:
-        """Remove the line."""
-        if self._shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
-            self._shown = False
-
-
-class ReadingProgress(Bar):
-    """Show how many documents were read."""
-
-    def __init__(self) -> None:
-        super().__init__("reading skills")

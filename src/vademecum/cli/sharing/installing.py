@@ -11,9 +11,10 @@ from typing import Any
 import click
 from msgspec import structs
 
-from vademecum.cli.completing import complete_installed, complete_kept
 from vademecum.cli.indexing import Command, IndexWords
-from vademecum.cli.output import Bar, counted, json_option, print_json
+from vademecum.cli.output.completion import complete_installed, complete_kept
+from vademecum.cli.output.printing import counted, json_option, print_json
+from vademecum.cli.output.progress import ProgressBar
 from vademecum.config import Config, load_config
 from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
@@ -88,7 +89,7 @@ class InstallContext:
         self.settings: Config = load_config(self.context).settings
         self.scope = scope
         cache = self.context.cache_directory()
-        self.bar = Bar("fetching", bytes_=True)
+        self.bar = ProgressBar("fetching", bytes_=True)
         kinds = {"run": partial(fetch_from_run, self.context), "mcp": partial(_from_server, self.context)}
         aside = None if cache is None else cache / "fetch"
         self.sources = Sources(self.context, Fetching(aside, self.bar, kinds=kinds))
@@ -155,7 +156,7 @@ def install_command(
             name = remembered(reference, base=here.where.base)
             fetched.append(stack.enter_context(here.sources.fetching.fetched(reference, name, only=only)))
         here.bar.done()
-        unpacking = Bar("unpacking")
+        unpacking = ProgressBar("unpacking")
         done = install(fetched, here.where, options, progress=unpacking)
         unpacking.done()
     if as_json:

@@ -70,7 +70,7 @@ def _names_runs(_context: click.Context) -> Iterable[str]:
 
 def _names_installed(context: click.Context) -> Iterable[str]:
     """Return the skills in the root that ``--scope`` names."""
-    from vademecum.cli.installing import root_of
+    from vademecum.cli.sharing.installing import root_of
     from vademecum.context import Context
     from vademecum.packs.install_root import InstallRoot
 
@@ -79,7 +79,7 @@ def _names_installed(context: click.Context) -> Iterable[str]:
 
 def _names_kept(context: click.Context) -> Iterable[str]:
     """Return the skills in the trash of the root that ``--scope`` names."""
-    from vademecum.cli.installing import root_of
+    from vademecum.cli.sharing.installing import root_of
     from vademecum.context import Context
     from vademecum.packs.install import kept_names
 

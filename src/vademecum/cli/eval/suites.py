@@ -12,18 +12,18 @@ from typing import Any
 import click
 from msgspec import structs
 
-from vademecum.cli.completing import complete_names
-from vademecum.cli.eval_progress import EvalProgress
-from vademecum.cli.eval_reports import (
+from vademecum.cli.eval.comparing import (
     compare_command,
     print_evaluation,
     report_command,
     results_home,
     suites_home,
 )
-from vademecum.cli.groups import Group
 from vademecum.cli.indexing import IndexWords, as_reference, index_options
-from vademecum.cli.output import counted, json_option, print_json, yes_option
+from vademecum.cli.output.completion import complete_names
+from vademecum.cli.output.groups import Group
+from vademecum.cli.output.printing import counted, json_option, print_json, yes_option
+from vademecum.cli.output.progress import EvalProgress
 from vademecum.cli.running import allow_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
@@ -166,12 +166,12 @@ def run_command(  # noqa: PLR0913 - one for each option
         with belonging(f"evaluate {found.name}"):
             evaluation = evaluator.evaluate(found, wanted)
     except KeyboardInterrupt:
-        progress.close()
-        kept = f"{progress.done:,} of {counted(progress.total, 'run')} are kept"
+        progress.done()
+        kept = f"{progress.finished:,} of {counted(progress.total, 'run')} are kept"
         click.echo(f"vade: {kept}; the same command goes on from there", err=True)
         raise
     finally:
-        progress.close()
+        progress.done()
     summary = summarise(evaluation)
     print_evaluation(evaluation, summary, as_json=as_json)
     refused = sum(one.outcome == "fail" and one.status == "refused" for one in evaluation.results)

@@ -10,7 +10,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from vademecum.cli.output import paint
+from vademecum.cli.output.printing import paint
 from vademecum.skill.text import visible
 from vademecum.skill.words import UNSPACED
 

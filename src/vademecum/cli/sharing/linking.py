@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from vademecum.cli.completing import complete_names
 from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options
-from vademecum.cli.installing import root_of
-from vademecum.cli.output import json_option, print_json, yes_option
+from vademecum.cli.output.completion import complete_names
+from vademecum.cli.output.printing import json_option, print_json, yes_option
 from vademecum.cli.permissions import approver_for
+from vademecum.cli.sharing.installing import root_of
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.context import Context
 from vademecum.errors import Denied, PackRefused

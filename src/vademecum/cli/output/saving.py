@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from vademecum.cli.completing import complete_paths
+from vademecum.cli.output.completion import complete_paths
 from vademecum.policy.approval import Consent
 from vademecum.session.session import Session
 from vademecum.skill.text import visible

@@ -1,0 +1,1 @@
+"""Run evaluations and compare their results."""

@@ -1,0 +1,1 @@
+"""Print what the commands have to say, and read what people type."""

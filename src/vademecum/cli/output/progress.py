@@ -1,0 +1,167 @@
+"""Show how far a run, an evaluation or a transfer is, in a line on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from vademecum.skill.text import escaped, visible
+
+if TYPE_CHECKING:
+    from vademecum.evals.results import Result
+    from vademecum.runs.record import Event
+
+MAX_LINE_CHARS = 100
+_BAR_CHARS = 24
+_SECONDS_BETWEEN = 0.1
+
+
+class StatusLine:
+    """A line on a terminal that each new text replaces."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Replace the line by a text."""
+        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+        self._shown = True
+
+    def done(self) -> None:
+        """Remove the line."""
+        if self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+            self._shown = False
+
+
+class ProgressBar(StatusLine):
+    """Show progress on a terminal, for work that takes longer than a second."""
+
+    def __init__(
+        self, verb: str, *, bytes_: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._verb = verb
+        self._bytes = bytes_
+        self._clock = clock
+        self._started = clock()
+        self._drawn = 0.0
+
+    def __call__(self, done: int, total: int = 0) -> None:
+        """Draw the progress, at most ten times a second."""
+        now = self._clock()
+        if not sys.stderr.isatty() or now - self._started <= 1 or now - self._drawn < _SECONDS_BETWEEN:
+            return
+        self._drawn = now
+        amount = f"{done / 1e6:,.1f} MB" if self._bytes else f"{done:,}"
+        if total:
+            filled = min(_BAR_CHARS, done * _BAR_CHARS // total)
+            drawn = "█" * filled + "░" * (_BAR_CHARS - filled)
+            amount = f"{drawn} {min(100, done * 100 // total)} % ({amount})"
+        self.show(f"{self._verb} … {amount}")
+
+
+class EvalProgress(StatusLine):
+    """Show a bar on a terminal, with the pass rate so far and the time that is left."""
+
+    def __init__(self, *, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._live = sys.stderr.isatty() and not quiet
+        self._clock = clock
+        self._started = clock()
+        self._drawn = 0.0
+        self._ran = self._passed = self._judged = 0
+        self.finished, self.total = 0, 0
+
+    def __call__(self, *, done: int, total: int, result: Result | None) -> None:
+        """Count a result and draw the bar, at most ten times a second."""
+        self.finished, self.total = done, total
+        if result is not None:
+            self._ran += 1
+            self._judged += result.outcome in {"pass", "fail"}
+            self._passed += result.outcome == "pass"
+        now = self._clock()
+        if self._live and now - self._drawn >= _SECONDS_BETWEEN:
+            self._drawn = now
+            self.show(self.line(now))
+
+    def line(self, now: float) -> str:
+        """Return the bar with the rate and the time left."""
+        filled = round(_BAR_CHARS * self.finished / self.total) if self.total else _BAR_CHARS
+        bar = f"[{'#' * filled}{'.' * (_BAR_CHARS - filled)}] {self.finished:,} of {self.total:,}"
+        rate = f", {self._passed / self._judged:.0%} pass" if self._judged else ""
+        if not self._ran:
+            return bar + rate
+        left = (self.total - self.finished) * (now - self._started) / self._ran
+        return f"{bar}{rate}, {int(left) // 60}:{int(left) % 60:02} left"
+
+
+class RunProgress(StatusLine):
+    """Show the events of a run, and the answer while the model writes it."""
+
+    def __init__(self, *, quiet: bool, markdown: bool = False) -> None:
+        super().__init__()
+        self._quiet = quiet
+        self._markdown = markdown  # the answer is shown when it is whole, with its structure
+        self._live = sys.stderr.isatty()
+        self._rest = ""
+        self.printed = ""
+
+    def __call__(self, event: Event) -> None:
+        """Show an event, if it is one that people want to see."""
+        if self._quiet:
+            return
+        if event.type == "answer_piece" and sys.stdout.isatty() and not self._markdown:
+            self.done()
+            text = event.data["text"]
+            self.printed += text
+            click.echo("\n".join(escaped(line.expandtabs(4)) for line in text.split("\n")), nl=False)
+        elif event.type == "answer_withdrawn":
+            if self.printed:
+                click.echo("\n(the model withdrew this answer)", err=True)
+            self.printed = ""
+        elif event.type == "run_finished" and self.printed:
+            click.echo()
+        elif event.type == "output_piece":
+            self._quote(event.data["data"])
+        elif line := _line(event):
+            text = f"… {visible(line)[:MAX_LINE_CHARS]}"
+            if self._live:
+                self.show(text)
+            else:
+                click.echo(text, err=True)
+
+    def _quote(self, data: bytes) -> None:
+        """Show the output of a script while it runs, on a terminal."""
+        if not self._live:
+            return
+        *lines, self._rest = (self._rest + data.decode("utf-8", "replace")).split("\n")
+        self.done()
+        for line in lines:
+            click.echo(f"  │ {escaped(line.expandtabs(8))}", err=True)
+
+
+def _line(event: Event) -> str:
+    data = event.data
+    match event.type:
+        case "model_asked":
+            return f"turn {data['turn']}: asking the model"
+        case "skill_loaded":
+            return f"loaded {data['skill']}"
+        case "resource_loaded":
+            return f"read {data['path']} of {data['skill']}"
+        case "action" if data["action"] == "run_script":
+            return f"wants to run {data['payload']['skill']['name']}/{data['payload']['relative_path']}"
+        case "action" if data["action"] == "call_tool":
+            return f"calling {data['payload']['tool']}"
+        case "child_started":
+            return f"a run of its own for {data['skill']}"
+        case "progress":
+            return str(data["text"])
+        case "model_failed" | "reply_wrong":
+            return str(data["problem"])
+    return ""
