@@ -23,8 +23,8 @@ ALLOWED = {
     "tools": "its own parts",
     "agent.replay": "compares what was loaded with what would be; nothing of it reaches a model",
     "cli.permissions": "explains a decision in words",
-    "cli.linking": "puts skills where other agents look, and asks the person",
-    "evals.confined": "runs the checks of a case, not of a model",
+    "cli.sharing.linking": "puts skills where other agents look, and asks the person",
+    "evals.checks.programs": "runs the checks of a case, not of a model",
 }
 
 
@@ -49,7 +49,7 @@ def test_everything_that_serves_a_model_holds_a_session() -> None:
         "integrations.toolkit",
         "integrations.manager",
         "integrations.mcp.clients",
-        "cli.execution",
+        "cli.running",
         "cli.finding",
         "governance.engines",
     ):

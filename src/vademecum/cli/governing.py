@@ -23,9 +23,9 @@ from vademecum.governance.audit import Audit
 from vademecum.governance.charter import Charter, Linted, lint_charter, load_charter
 from vademecum.governance.definitions import Actor, ValidationResult, shown
 from vademecum.governance.ledger import Ledger
+from vademecum.governance.stages import Stage, explain_event, stages_of
 from vademecum.masking import Secrets
 from vademecum.models.choose import choose_model
-from vademecum.governance.stages import Stage, explain_event, stages_of
 from vademecum.runs.reading import read_run, run_ids
 from vademecum.runs.record import Record, new_run, runs_directory
 from vademecum.simulation.report import figure, report_of

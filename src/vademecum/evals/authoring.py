@@ -16,6 +16,7 @@ from vademecum.errors import CaseRefused
 from vademecum.evals.cases import Case
 from vademecum.evals.checks.answers import json_in
 from vademecum.evals.evaluator import Evaluator
+from vademecum.evals.pool import EvalEngine
 from vademecum.evals.reports.summary import Comparison, compare, rates_of
 from vademecum.evals.results import Result
 from vademecum.evals.suite import Suite
@@ -130,7 +131,7 @@ class Improver(Struct, frozen=True):
 
     skill: Skill
     workshop: EvalSettings
-    engine: Engine
+    engine: EvalEngine
     configuration: Configuration
 
     def improve(self, suite: Suite, candidates: Callable[[Sequence[Case]], Sequence[str]]) -> Improvement:

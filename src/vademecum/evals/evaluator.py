@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from vademecum.evals.pool import EvalEngine
 from vademecum.evals.results import (
     CaseLine,
     Evaluation,
@@ -46,7 +47,7 @@ class Evaluator:
     runs that never worked are missing too.
     """
 
-    engine: Engine
+    engine: EvalEngine
     workshop: EvalSettings
     models: Mapping[str, Model] = field(default_factory=dict)
     progress: OnProgress = _silent
