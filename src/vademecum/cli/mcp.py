@@ -59,7 +59,7 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     """Serve the skills of this place to an agent: as tools, resources and prompts (MCP).
 
     On the standard streams by default, as clients start it. With --http for this machine only; for others a
-    token is needed: VADE_MCP_TOKEN holds it, and clients send it as a bearer token.
+    token is needed: VADE_MCP_TOKEN contains it, and clients send it as a bearer token.
     """
     try:
         import anyio

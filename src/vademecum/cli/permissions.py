@@ -33,7 +33,7 @@ _CHOICES = "  allow [o]nce, for this [r]un, [a]lways in this project, always for
 
 
 def approver_for(*, yes: bool, replay: str) -> Approver:
-    """Return who answers questions: ``--yes``, the person at the terminal, or nobody."""
+    """Return the approver: ``--yes``, the person at the terminal, or ``None``."""
     if yes:
         return Consent()
     if sys.stdin.isatty() and sys.stderr.isatty():
@@ -123,7 +123,7 @@ def known_permission(permission: str) -> None:
 
 
 def known_agent(context: Context, name: str) -> None:
-    """Refuse the name of an agent that no configuration has: its rules would be nobody's."""
+    """Refuse the name of an agent that no configuration has: no rule would apply to it."""
     config = load_config(context)
     known = ["default", *config.user_agents, *config.project_agents]
     if name not in known:

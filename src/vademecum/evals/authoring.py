@@ -112,7 +112,7 @@ _ASK = (
 
 
 class Improvement(Struct, frozen=True):
-    """What came of it: the candidate that did best on the first half, and how it did on the second."""
+    """The best candidate on the first half of the requests, and its result on the second half."""
 
     skill: str
     old: str

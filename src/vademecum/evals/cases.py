@@ -1,4 +1,4 @@
-"""What a case is: a request, what is there, what is expected, within what."""
+"""Define a case: a request, the files and skills it starts with, the expectations and the limits."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class JsonCheck(_Strict):
 
     @property
     def has_equals(self) -> bool:
-        """Whether it says what is there: null is a value too."""
+        """Return whether a value is expected; ``null`` is a value too."""
         return "equals" in self.model_fields_set
 
 
 class MarkdownCheck(_Strict):
-    """What the answer is built of: headings by their text, a table with these columns, code, list items."""
+    """Require parts of the answer: headings by their text, a table with these columns, code, list items."""
 
     headings: Texts = ()
     table_columns: Texts = ()
@@ -100,7 +100,7 @@ class CommandCheck(_Strict):
 
 
 class OutputChecks(_Strict):
-    """What must hold of the answer and of what the run left behind."""
+    """Conditions on the answer and on the files that the run left."""
 
     contains: Texts = ()
     contains_any: Texts = ()
@@ -143,7 +143,7 @@ def _tool(name: str) -> str:
 
 
 class RunLimits(_Strict):
-    """What a run of this case may use; more is a failure, and ends it."""
+    """Limits of a run; a run that exceeds one is ended and fails."""
 
     max_turns: Annotated[int, Field(ge=1)] | None = None
     max_tool_calls: Annotated[int, Field(ge=0)] | None = None
@@ -153,9 +153,9 @@ class RunLimits(_Strict):
 
 
 class Setup(_Strict):
-    """What is there before the request: a directory that is the project, skills that are called by name.
+    """The state before the request: the project's directory, and skills that are already loaded.
 
-    ``answer`` is what is said to every question; a case can say no by itself, yes is for whoever runs it.
+    ``answer`` is given to every question; a case can say no, but only the user who runs it can say yes.
     """
 
     project: str = ""
@@ -171,7 +171,7 @@ def _turn(value: Any) -> Any:
 
 
 class Mock(_Strict):
-    """What the model says, turn by turn, when it is the mock that answers."""
+    """The replies of the mock model, turn by turn."""
 
     turns: Annotated[tuple[Annotated[Any, AfterValidator(_turn)], ...], Field(min_length=1, max_length=1000)]
     piece: Annotated[int, Field(ge=0, le=100_000)] = 0
@@ -269,7 +269,7 @@ class Case(_Strict):
 
     @property
     def expects_nothing(self) -> bool:
-        """Whether it passes whatever a run comes to."""
+        """Return whether any result passes."""
         return self.expected == Expected() and self.constraints == RunLimits()
 
     @property
@@ -279,12 +279,12 @@ class Case(_Strict):
 
     @property
     def is_about_skills(self) -> bool:
-        """Whether it says which skills are right or wrong."""
+        """Return whether the case expects or forbids skills."""
         return bool(self.expects_skills or self.expected.skills_none_of)
 
 
 def _unfit(value: Any) -> str:
-    """What is wrong with a document as such: it is nested without end, or holds half a character."""
+    """Return the problem of a whole document, if any: nested too deeply, or a lone surrogate."""
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
         found, depth = waiting.pop()

@@ -69,7 +69,7 @@ class Evaluator:
         return Evaluation(header, header.placed(ledger.known), str(workshop.out))
 
     def _run(self, units: Sequence[Unit], ledger: ResultsFile) -> None:
-        """Run what is missing, each key once, whoever it serves."""
+        """Run the units without a result, each key once."""
         serves = Counter(unit.key for unit in units)
         missing = {unit.key: unit for unit in units if self._is_missing(unit, ledger)}
         done = len(units) - sum(serves[key] for key in missing)
@@ -80,7 +80,7 @@ class Evaluator:
             self.progress(done=done, total=len(units), result=kept)
 
     def _is_missing(self, unit: Unit, ledger: ResultsFile) -> bool:
-        """Whether a unit has no result that counts, or is to be on a tape that is not there."""
+        """Return whether a unit has no valid result, or its recording is missing."""
         known = ledger.known.get(unit.key)
         tape = unit.configuration.tape
         if known is None or (tape and not Path(tape).exists()):

@@ -68,7 +68,7 @@ def sources_of(case: Case) -> list[str]:
 
 
 def content_digests(case: Case) -> list[list[str]]:
-    """What a case brings, by content; a file that is not there is a fact as well: its run will say so."""
+    """Return the digests of the files of a case; a missing file has one too: its run reports it."""
     try:
         found = [[name, hashlib.sha256(content_of(name, case)).hexdigest()] for name in sources_of(case)]
         return found + ([["project", project_digest(project_of(case))]] if case.setup.project else [])

@@ -257,7 +257,7 @@ def _work(connection: Connection, shared: tuple[EvalSettings, dict[str, Model]],
 
 @contextmanager
 def _removed(place: Path) -> Iterator[None]:
-    """Remove the directory of this process in the end: if the parent was killed, nobody else would."""
+    """Remove the directory of this process at its end; a parent that was killed cannot."""
     try:
         yield
     finally:

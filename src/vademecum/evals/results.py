@@ -1,4 +1,4 @@
-"""What a unit came to, kept line by line so that an evaluation that was cut short goes on where it was."""
+"""Store results line by line, so that an interrupted evaluation can be continued."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RAN_THROUGH = JUDGED | {"unjudged"}
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """One thing that was checked: whether it holds, why, and the events that prove it.
+    """The result of one check, with the reason and the events that show it.
 
     ``vacuous`` means that nothing it is about happened, ``skipped`` that there was no judge. ``judge`` names
     the model that judged it; everything else was computed. ``elsewhere`` are events of child runs, as
@@ -48,7 +48,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What one unit came to, why, and what it cost."""
+    """The result of one unit, its reasons and its cost."""
 
     key: str
     case: str
@@ -78,7 +78,7 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """What is wrong, in one line; nothing where nothing is."""
+        """Return the failures in one line; empty if there are none."""
         if self.error:
             return self.error.splitlines()[0]
         open_ = self.failed or [check for check in self.checks if check.holds == "skipped"]
@@ -86,7 +86,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class CaseLine(msgspec.Struct, frozen=True):
-    """What a report needs to know of a case.
+    """The fields of a case that a report needs.
 
     Of the ``wanted`` skills, all ``needed`` ones must be taken. ``problems`` are faults of the case itself.
     """
@@ -133,7 +133,7 @@ class UnitName(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What an evaluation is: its cases, its configurations, and its units, by key and by name."""
+    """The first line of a results file: the cases, configurations and units, by key and by name."""
 
     name: str
     suite: str
@@ -236,7 +236,7 @@ Kept = TypeVar("Kept", Result, Header)
 
 
 def whole(value: Kept) -> Kept:
-    """The same without halves of characters, which a file's name can hold and JSON cannot."""
+    """Replace lone surrogates, which can occur in file names but not in JSON."""
     try:
         msgspec.json.encode(value)
     except UnicodeEncodeError:

@@ -98,7 +98,7 @@ def _case(entry: variants.RawCase, file: Path) -> Case | list[tuple[str, str]]:
 
 
 def _without_brought(read: Sequence[_Read]) -> Iterator[_Read]:
-    """The files that are no file which some case brings along, or that lies in the project of one."""
+    """Leave out files that are an input of a case or part of its project."""
     brought = {path for one in read for path in _brought(one)}
     for one in read:
         if not brought & {one.file, *one.file.parents}:
@@ -106,7 +106,7 @@ def _without_brought(read: Sequence[_Read]) -> Iterator[_Read]:
 
 
 def _brought(one: _Read) -> Iterator[Path]:
-    """What the cases of a file name; not what the file itself lies in, which they cannot have."""
+    """Return the paths that the cases of a file name, without directories that contain the file itself."""
     for case in (case for case in one.cases if isinstance(case, Case)):
         for name in (*sources_of(case), case.setup.project):
             for place in places_of(case.place) if name else ():
@@ -117,14 +117,14 @@ def _brought(one: _Read) -> Iterator[Path]:
 
 @dataclass(slots=True)
 class _Collected:
-    """What was read so far."""
+    """The cases and problems that were read so far."""
 
     cases: dict[str, Case]
     malformed: list[Malformed]
     skill: str = ""
 
     def take(self, read: _Read) -> None:
-        """Add what a file holds, and what is wrong with it."""
+        """Add the cases and problems of a file."""
         self.skill = self.skill or read.skill
         for number, (entry, found) in enumerate(zip(read.entries, read.cases, strict=True), 1):
             wrong = self._add(found, entry, read) if isinstance(found, Case) else found

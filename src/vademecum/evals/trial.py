@@ -247,7 +247,7 @@ def _bad_reply(watcher: Watcher) -> str:
 
 
 def _never_worked(outcome: Outcome) -> bool:
-    """Whether a run came to nothing because what the model said could not be used."""
+    """Return whether a run failed because no reply of the model could be parsed."""
     return outcome.status == "degraded" and outcome.stop_reason == "bad_replies"
 
 

@@ -99,7 +99,7 @@ def _ways(one: Configuration, env: Mapping[str, str]) -> list[Any]:
 
 
 def _model(name: str, env: Mapping[str, str]) -> list[str]:
-    """What a model's replies depend on, as far as we know: its name, its file, where it is asked."""
+    """Return the settings that determine a model's replies: its name, its file, its address."""
     kind, _, file = name.partition(":")
     if kind in _BY_FILE and file:
         try:

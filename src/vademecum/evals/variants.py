@@ -36,7 +36,7 @@ class RawCase:
 
 @dataclass(frozen=True, slots=True)
 class RawCases:
-    """What a file holds: the skill it is about, and its cases."""
+    """The content of a file of cases: the skill it is about, and its cases."""
 
     skill: str
     cases: list[RawCase]
@@ -205,7 +205,7 @@ def id_from(request: str) -> str:
 
 
 def _misspelt(entry: Mapping[str, Any], known: Sequence[str]) -> RawCase | None:
-    """A field that nobody has but that is nearly one we read; what else others write is theirs."""
+    """Return an unknown field that is nearly one we read; other unknown fields are ignored."""
     for key in entry:
         near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.8)
         if key not in known and near and near[0] not in entry:

@@ -72,7 +72,7 @@ class BrokerPolicy:
 
 
 class ActionOutcome(Struct, frozen=True):
-    """What came of an intent: what was proposed, whether it was approved, and what was executed.
+    """The result of an intent: the proposal, whether it was approved, and the action that was executed.
 
     ``charged`` is the state key that the charter took the cost from.
 

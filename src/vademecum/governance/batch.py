@@ -227,7 +227,7 @@ class _Chunk:
             written[:, place if np.little_endian else 7 - place] = holding ^ np.uint8(asked)
 
     def _need(self, bit: int, holds: Any) -> None:
-        """Note where a clause holds."""
+        """Note the rows for which a clause is true."""
         if holds is True:
             return
         place, within = divmod(bit.bit_length() - 1, 8)

@@ -45,7 +45,7 @@ CheckFunction = Callable[[str, State, State, State, Mapping[str, int], int], Val
 
 
 class Seen(NamedTuple):
-    """What a check observed."""
+    """The observations of a check."""
 
     agent_type: str
     params: Any

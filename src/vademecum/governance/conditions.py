@@ -48,7 +48,7 @@ class NotThere(KeyError):
 
 
 def test_of(tree: g.Tree, *, strict: bool) -> Function:
-    """Return a function whose result is true exactly if the condition holds.
+    """Return a function whose result is true exactly if the condition is.
 
     >>> test_of(g.parse("budget - 20 >= 100"), strict=False)({"budget": 150}, {}, {})
     True

@@ -76,7 +76,7 @@ class Not(Struct, frozen=True):
 
 
 class Both(Struct, frozen=True):
-    """Join two conditions by ``and``; the right one is evaluated only if the left one holds."""
+    """Join two conditions by ``and``; the right one is evaluated only if the left one is true."""
 
     left: Tree
     right: Tree

@@ -47,7 +47,7 @@ class CharterGuard:
     the mapping ``skill:NAME/scripts/FILE``, a tool by one with ``tool:NAME``. Every script and tool call that
     was carried out is a step. A run and its children share one guard.
 
-    The charter decides and charges before an act, and settles after it. It holds no lock in between, so a
+    The charter decides and charges before an act, and settles after it. It keeps no lock in between, so a
     question to a person, or a long script, does not hold up other acts.
     """
 

@@ -18,7 +18,7 @@ _AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
 
 
 class Stage(Struct, frozen=True):
-    """One check: whether it holds, ``None`` if it asks for nothing, and the reasons if it does not."""
+    """One check: whether it passed, ``None`` if it requires nothing, and the reasons if it failed."""
 
     name: str
     holds: bool | None

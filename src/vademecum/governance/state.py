@@ -30,7 +30,7 @@ class StateRefused(ValueError):
 
 
 class Snapshot:
-    """What an agent's state and the shared state contained when it was taken.
+    """A copy of an agent's state and of the shared state.
 
     >>> rooms = ["hall"]
     >>> state = {"budget": 5, "home": {"rooms": rooms}, "favourite": rooms}
@@ -58,7 +58,7 @@ class Snapshot:
     def changes(self) -> tuple[Change, ...]:
         """Return every path whose value changed: a value of another type, or one that is not equal.
 
-        Raise ``StateRefused`` if the state is no longer plain data.
+        Raise ``StateRefused`` if the state contains anything but plain data.
         """
         state, world, nested = self._state, self._world, self._nested
         own, shared = _same_items(self._own, state), _same_items(self._shared, world)
@@ -216,7 +216,7 @@ class _Compare:
 
 
 def equal(old: Any, new: Any) -> bool:
-    """Return whether two values are equal and of one type; NaN that stays NaN is no change."""
+    """Return whether two values are equal and of one type; NaN is equal to NaN."""
     return old is new or (type(old) is type(new) and (old == new or (old != old and new != new)))  # noqa: PLR0124
 
 

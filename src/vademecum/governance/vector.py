@@ -90,7 +90,7 @@ class Vectors:
         self._strict = strict
 
     def holds(self, tree: g.Tree) -> Any:
-        """Return where a tree holds: flags, or one answer for all rows."""
+        """Return the rows for which a tree is true: flags, or one answer for all rows."""
         return _sound(self.test(tree))
 
     def test(self, tree: g.Tree) -> RowValues:

@@ -46,7 +46,7 @@ def index_here(context: Context) -> SkillIndex:
 
 
 class Unattended:
-    """Refuses what needs approval, because a program has nobody to ask; the reason is for its developer."""
+    """Refuses calls that need approval, with a reason that is written for the program's developer."""
 
     def __init__(self, advice: str = "nobody is there to ask: give the Toolkit an approver") -> None:
         self._advice = advice
@@ -121,7 +121,7 @@ class Toolkit:
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """The tools that can be called; none if there is no skill to use them on."""
+        """Return the tools that can be called; none if the index is empty."""
         return self._tools if self.skills else ()
 
     def schemas(self, dialect: schemas.Dialect, *, listed: bool = True) -> list[dict[str, Any]]:

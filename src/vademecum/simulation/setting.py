@@ -19,7 +19,7 @@ PROGRAM = "simulation.py"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a simulation gets: the number of agents and steps, the seed and the charter.
+    """The input of a simulation: the number of agents and steps, the seed and the charter.
 
     If ``enforced`` is false, the charter decides and records, and enforces nothing. ``model`` decides for the
     agents; without one they follow their own rules.

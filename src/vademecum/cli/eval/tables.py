@@ -71,7 +71,7 @@ def print_summary(summary: Summary) -> None:
 
 
 def print_comparison(comparisons: Sequence[Comparison], judged: Sequence[str]) -> None:
-    """What changed, case by case, and what it is worth."""
+    """Print the changes case by case, and how significant they are."""
     out = console()
     for comparison in comparisons:
         for sign, style, changes in (("↓", "red", comparison.worse), ("↑", "green", comparison.better)):

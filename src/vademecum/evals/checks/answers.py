@@ -64,7 +64,7 @@ def _words(wanted: OutputChecks, answer: str) -> Iterator[CheckResult]:
 
 
 def _json(wanted: JsonCheck, answer: str) -> Iterator[CheckResult]:
-    """What holds of the first JSON that has something at the path, each thing by itself."""
+    """Check the first JSON value that has something at the path; each expectation is a check of its own."""
     where = f" at {wanted.path}" if wanted.path else ""
     path = tuple(filter(None, wanted.path.split(".")))
     documents = json_in(answer)
@@ -191,7 +191,7 @@ class Fenced:
 
 @dataclass(frozen=True)
 class Structure:
-    """A text and its parts; what is between fences is no heading, no table and no list."""
+    """The parts of a Markdown text. Headings, tables and lists between fences do not count."""
 
     text: str
 
@@ -214,7 +214,7 @@ class Structure:
 
     @property
     def blocks(self) -> list[Fenced]:
-        """What is between fences that are closed."""
+        """Return the text of each closed code block."""
         return self._parts[0]
 
     @property
@@ -289,7 +289,7 @@ _PAIR = 'Which answer is better for the request? {"better": "A", "B" or "tie", "
 def judge_statements(
     statements: Sequence[str], answer: str, *, request: str, judge: Model | None
 ) -> list[CheckResult]:
-    """Whether each statement is true of the answer; without a judge, nobody knows."""
+    """Ask the judge whether each statement is true of the answer; without a judge it is unknown."""
     if not statements:
         return []
     if judge is None:

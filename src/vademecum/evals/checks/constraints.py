@@ -89,7 +89,7 @@ _ABSENT = object()
 
 
 def at(value: Any, path: tuple[str, ...]) -> Any:
-    """What lies at a path of keys and numbers, or a value that nothing equals."""
+    """Return the value at a path of keys and numbers, or a value that is equal to no other."""
     for step in path:
         if isinstance(value, Mapping) and step in value:
             value = value[step]
@@ -101,17 +101,17 @@ def at(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _is_number(text: str) -> bool:
-    """Whether a step of a path counts items; what only looks like a digit does not."""
+    """Return whether a step of a path is an index: ASCII digits only."""
     return text.isascii() and text.isdigit() and len(text) <= MAX_INDEX_DIGITS
 
 
 def is_absent(value: Any) -> bool:
-    """Whether ``at`` found nothing."""
+    """Return whether ``at`` found nothing."""
     return value is _ABSENT
 
 
 def same(found: Any, wanted: Any) -> bool:
-    """Whether two JSON values are the same; unlike in Python, true is not 1.
+    """Return whether two JSON values are the same; unlike in Python, true is not 1.
 
     >>> same(True, 1), same([1.0], [1]), same({"a": [None]}, {"a": [None]})
     (False, True, True)
@@ -178,7 +178,7 @@ def _checked(pattern: Pattern) -> Pattern:
 
 
 def is_literal(text: str) -> bool:
-    """Whether a text of a pattern stands for itself alone."""
+    """Return whether a pattern contains no wildcard."""
     return is_plain(text) and not text.startswith("re:")
 
 

@@ -59,7 +59,7 @@ def _check_by_library(schema: Any) -> None:
 
 
 def against(schema: dict[str, Any], value: Any) -> str:
-    """What is wrong with a value, by a schema; nothing where it fits."""
+    """Return the problems of a value according to a schema; empty if it is valid."""
     try:
         import jsonschema  # noqa: PLC0415
         import referencing  # noqa: PLC0415
@@ -78,7 +78,7 @@ def against(schema: dict[str, Any], value: Any) -> str:
 
 
 def _validator(jsonschema: Any, schema: Any) -> Any:
-    """The draft that a schema names; of one that nobody knows, the latest."""
+    """Return a validator for the draft that a schema names, or for the latest if it is unknown."""
     return jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
 
 

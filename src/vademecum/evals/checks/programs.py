@@ -37,7 +37,7 @@ with open(said, "w", encoding="utf-8") as out:
 
 @dataclass(frozen=True, slots=True)
 class RunArtifacts:
-    """What a run left: its answer, its events, its copy of the project, and a directory for the checks."""
+    """The results of a run: its answer, its events, its copy of the project, a directory for checks."""
 
     answer: str
     status: str

@@ -19,7 +19,7 @@ Holds = Literal["pass", "fail", "vacuous"]
 
 
 class ConstraintVerdict(Struct, frozen=True):
-    """Whether a constraint holds, or nothing it speaks of happened, and the events that prove it.
+    """The result of one constraint: pass, fail or not applicable, with the events that show it.
 
     ``elsewhere`` are events of child runs, as ``run:event``.
     """
@@ -82,7 +82,7 @@ class Trajectory:
         return None
 
     def verdicts(self) -> list[ConstraintVerdict]:
-        """What holds, now that the run is over."""
+        """Return the results at the end of the run."""
         return [self._verdict(number) for number in range(len(self._monitors))]
 
     def _verdict(self, number: int) -> ConstraintVerdict:
@@ -126,7 +126,7 @@ class _Tests:
         self._once = _Once() if several else None
 
     def seeing(self, see: _See) -> _See:
-        """What takes the steps: of one action and all it leads to, the first."""
+        """Return a function that takes the steps; of an action and its consequences only the first counts."""
         return see if self._once is None else self._once.of(see)
 
 
@@ -170,7 +170,7 @@ ANY_ACTION = Pattern("any action")
 
 
 class MonitorVerdict(NamedTuple):
-    """What holds, the events of the run that prove it, and those of its children, as ``run:event``."""
+    """The result of a monitor, with the events that show it; those of child runs are ``run:event``."""
 
     verdict: Literal["pass", "fail", "vacuous"]
     events: list[int]
@@ -193,7 +193,7 @@ class Monitor(Protocol):
         ...
 
     def verdict(self) -> MonitorVerdict:
-        """What holds if nothing more comes, and the events that prove it."""
+        """Return the result if no more steps come, and the events that show it."""
         ...
 
 
@@ -223,7 +223,7 @@ def monitor(constraint: Constraint) -> Monitor:
 
 
 class _Ordered:
-    """What is about the order of a run's own steps."""
+    """A monitor of the order of a run's own steps."""
 
     children = False
 

@@ -81,7 +81,7 @@ class Watcher:
             self.reason = "loaded"
 
     def _is_over(self, event: Event) -> bool:
-        """Whether all skills that one action asked for are there, or it is known what became of them."""
+        """Return whether each skill of an action was loaded or has failed to load."""
         if len(self._inside) > (event.type == "child_started"):
             return False  # what a child does is none of its parent's actions
         if event.type == "action":
@@ -92,7 +92,7 @@ class Watcher:
         return event.type == "observation"
 
     def _is_decided(self) -> bool:
-        """Whether nothing that is loaded later can change what the case says of skills."""
+        """Return whether later events cannot change the result of the skill checks."""
         expected, loaded = self._case.expected, set(loaded_skills(self.events))
         unwanted = set(expected.skills_none_of)
         if loaded & unwanted or (loaded and ANY_SKILL in unwanted):
@@ -103,7 +103,7 @@ class Watcher:
         return loaded >= set(expected.skills_all_of) and (not any_of or bool(loaded & any_of))
 
     def _is_beyond(self, event: Event) -> bool:
-        """Whether this event is more than the case allows; what was attempted counts."""
+        """Return whether this event exceeds a limit of the case; attempts count."""
         limits = self._case.constraints
         if event.type == "model_asked" and not self._inside:
             self._bound("max_turns", event.data["turn"], limits.max_turns, event)
@@ -143,7 +143,7 @@ class Watcher:
                 return "Stopped: it is known which skill is taken."
 
     def limits(self) -> list[CheckResult]:
-        """What the case limits, and whether it was kept."""
+        """Return the checks of the case's limits."""
         limits = self._case.constraints
         broken = [] if self.broken is None else [self.broken]
         kept = [
@@ -166,7 +166,7 @@ def loaded_skills(events: Sequence[Event]) -> tuple[str, ...]:
 
 
 def check_skills(expected: Expected, loaded: Sequence[str]) -> list[CheckResult]:
-    """Whether the skills are those that the case names."""
+    """Check that the skills are those that the case names."""
     taken = ", ".join(loaded) or "no skill"
     found = []
     if expected.skills_any_of:
@@ -202,7 +202,7 @@ def check_compliance(
     streamed: str | None = None,
     children: Mapping[str, Sequence[Event]] | None = None,
 ) -> list[CheckResult]:
-    """The rules of the house; ``streamed`` is the answer as it came in pieces, where somebody listened.
+    """Check the rules that apply to every run; ``streamed`` is the answer as it was streamed, if it was.
 
     ``children`` are the events of child runs by their ids: the rules hold of each.
     """
@@ -239,7 +239,7 @@ def _second_actions(events: Sequence[Event]) -> Broken:
 
 
 def _unselected(events: Sequence[Event]) -> Broken:
-    """Skills that were loaded, read or run though nobody chose them before."""
+    """Return skills that were loaded, read or run without being selected before."""
     chosen: set[str] = set()
     loaded: set[str] = set()
     for event in events:
@@ -269,7 +269,7 @@ def _unselected(events: Sequence[Event]) -> Broken:
 
 
 def _unapproved(events: Sequence[Event]) -> Broken:
-    """Calls that did something though a rule said no, or asked and nobody said yes."""
+    """Return calls that were carried out although a rule denied them, or without a required approval."""
     answered = False
     for event in events:
         data = event.data
@@ -288,7 +288,7 @@ def _unapproved(events: Sequence[Event]) -> Broken:
 
 
 def _ran(data: Mapping[str, Any]) -> bool:
-    """Whether a call did something: it went well, or a command was started, whatever came of that."""
+    """Return whether a call had an effect: it succeeded, or it started a command."""
     result = data.get("result")
     return bool(data.get("ok")) or (isinstance(result, Mapping) and "exit_code" in result)
 

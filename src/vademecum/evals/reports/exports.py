@@ -163,7 +163,7 @@ def _benchmark(evaluation: Evaluation, sides: Mapping[str, str]) -> dict[str, An
 
 
 def _means(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Over the runs that have a verdict: an error is no miss, and cost what it cost before it was one."""
+    """Return the means over the runs with a verdict; runs that ended in an error do not count."""
     found = {}
     for key in ("pass_rate", "time_seconds", "tokens"):
         values = [float(run["result"][key]) for run in runs if run["result"]["pass_rate"] is not None]
@@ -181,7 +181,7 @@ def _counted(result: Result) -> dict[str, Any]:
 
 
 def _graded(result: Result) -> list[CheckResult]:
-    """What the case expects; what must always hold is counted where it does not."""
+    """Return the checks of the case, and those failed checks that apply to every run."""
     judged = [check for check in result.checks if check.holds in {"pass", "fail"}]
     return [check for check in judged if not check.always or check.holds == "fail"]
 

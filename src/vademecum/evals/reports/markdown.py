@@ -202,7 +202,7 @@ def shown(share: float | None, interval: Interval | None = None) -> str:
 
 
 def why_of(row: CaseRow) -> str:
-    """What is wrong with a case, with how often where it is not always."""
+    """Return the failures of a case, with their frequency if not every run has them."""
     some = row.passed and row.mark != "pass"
     made = row.judged + row.timeouts + row.errors + row.unusable + row.unjudged
     return f"{row.passed} of {made} passed: {row.why}" if some else row.why

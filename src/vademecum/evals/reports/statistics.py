@@ -34,7 +34,7 @@ class Interval(Struct, frozen=True):
 
     @property
     def holds_zero(self) -> bool:
-        """Whether no difference at all is among the possible ones."""
+        """Return whether the interval contains zero."""
         return self.low <= 0.0 <= self.high
 
 
@@ -61,7 +61,7 @@ class PairedDifference(Struct, frozen=True):
 
     @property
     def advice(self) -> str:
-        """What would settle it; nothing where it is settled."""
+        """Return advice on how to get a clear result; empty if it is clear."""
         if self.more == 0:
             return ""
         if not self.pairs:
@@ -128,7 +128,7 @@ def pass_hat_k(successes: int, total: int, k: int) -> float:
 def paired(
     differences: Sequence[Share], *, confidence: float = CONFIDENCE, rounds: int = ROUNDS, seed: int = SEED
 ) -> PairedDifference:
-    """What differences, one for each case, are worth; the same every time.
+    """Return the mean of paired differences with its interval; the random numbers are seeded.
 
     The interval is a bootstrap over cases, with one case more each way than was seen: a handful of cases
     that all agree prove little. It is widened to hold zero where the exact test of signs does not exclude it.

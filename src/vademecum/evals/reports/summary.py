@@ -34,7 +34,7 @@ class Change(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """What changed from old to new.
+    """The changes from an old evaluation to a new one.
 
     ``regressions`` are cases that passed every time and now fail every time. ``unpaired`` cases have a
     verdict on one side only and say nothing of the difference; those of them that passed in old are ``lost``.
@@ -54,7 +54,7 @@ class Comparison(Struct, frozen=True):
 
     @property
     def is_regression(self) -> bool:
-        """Whether it got worse: beyond doubt on the whole, some case for good, or nobody can know."""
+        """Return whether it got worse: significantly on the whole, in all runs of a case, or unknown."""
         worse = self.difference.verdict == "worse" or bool(self.regressions)
         return worse or bool(self.lost) or not self.difference.pairs
 
@@ -72,7 +72,7 @@ class Comparison(Struct, frozen=True):
 
 
 def compare(old: Sequence[Result], new: Sequence[Result], *, old_name: str, new_name: str) -> Comparison:
-    """Pair by case; errors and time-outs are no verdict."""
+    """Compare two evaluations case by case; errors and time-outs do not count."""
     before, after = rates_of(old), rates_of(new)
     both = [case for case in before if case in after]
     changes = [(case, before[case], after[case]) for case in both]
@@ -121,7 +121,7 @@ def rates_of(results: Iterable[Result]) -> dict[str, Fraction]:
 def _added(
     old: Sequence[Result], new: Sequence[Result], both: Sequence[str], cost: Callable[[Result], float]
 ) -> float:
-    """What a run costs more than before, case by case; runs without a verdict have no price."""
+    """Return the additional cost of a run for each case; runs without a verdict do not count."""
     before, after = _costs(old, cost), _costs(new, cost)
     return fmean(after[case] - before[case] for case in both) if both else 0.0
 
@@ -170,7 +170,7 @@ class Repeats(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """What a run costs, on average over those that ran through."""
+    """The mean cost of the runs that were completed."""
 
     turns: float
     tool_calls: float
@@ -242,7 +242,7 @@ class ConfigurationSummary(Struct, frozen=True):
 
 
 class Story(Struct, frozen=True):
-    """What a case asks and expects, what is wrong with it, and whether its configurations differ."""
+    """The report of a case: request, expectations, failures, and whether its configurations differ."""
 
     case: str
     request: str
@@ -252,7 +252,7 @@ class Story(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """What an evaluation says; ``stories`` begin with the cases whose configurations differ."""
+    """The summary of an evaluation; ``stories`` begin with the cases whose configurations differ."""
 
     name: str
     skill: str
@@ -269,7 +269,7 @@ class Summary(Struct, frozen=True):
 
     @property
     def is_clean(self) -> bool:
-        """Whether every run that was planned was made, and passed."""
+        """Return whether every planned run was made and passed."""
         wrong = any(row.mark != "pass" for row in self.rows)
         return not (wrong or self.malformed or self.missing)
 

@@ -57,7 +57,7 @@ class Unanswered(Deferred):
         self.key = key
 
     def result(self) -> types.InputRequiredResult:
-        """What the client gets instead of a result."""
+        """Return the reply that asks the client for an answer."""
         params = types.ElicitRequestFormParams(message=_words(self.question), requested_schema=FORM)
         return types.InputRequiredResult(input_requests={self.key: types.ElicitRequest(params=params)})
 
@@ -102,7 +102,7 @@ class WhenTheCallComesAgain:
         raise Unanswered(question, key)
 
     def _key(self, question: Question) -> str:
-        """The same for the same act of the same call on the same content."""
+        """Return a key that is the same for the same act of the same call on the same content."""
         told = "\0".join([fingerprint(question), self._called])
         return f"approval-{hashlib.sha256(told.encode('utf-8', 'replace')).hexdigest()}"
 
@@ -117,7 +117,7 @@ def _answer(result: types.ElicitResult) -> Answer:
 
 
 def _words(question: Question) -> str:
-    """What is asked, with nothing in it that could pass for something else."""
+    """Return the question as text, without characters that could disguise it."""
     about = "\n".join(escaped(line.expandtabs(4)) for line in question.about.split("\n"))
     if len(about) > MAX_SHOWN_CHARS:
         about = f"{about[:MAX_SHOWN_CHARS]}\n… (the rest is not shown)"

@@ -92,7 +92,7 @@ class Clients:
             return changed
 
     def _settings(self) -> tuple[LoadedConfig, bool]:
-        """What rules are made of: the configuration, and whether the project's own may allow anything."""
+        """Return the configuration, and whether the project's own rules may allow anything."""
         config = load_config(self._context)
         file = config.project_file
         return config, file is not None and Trust(grants_file(self._context)).holds(file)

@@ -126,7 +126,7 @@ class SkillServer(Server[Any]):
     async def watch(self) -> None:
         """Look at the skills now and then, and tell the clients when they changed; until it is cancelled.
 
-        What cannot be read now is said once; until it can be, what was known holds on.
+        A file that cannot be read is reported once; until it can be, its last content stays in use.
         """
         wrong = ""
         while True:
@@ -397,7 +397,7 @@ def _approver(context: Context, params: types.CallToolRequestParams) -> Approver
 
 
 async def _tick(context: Context, call: calls.Call, gone: threading.Event) -> None:
-    """Say every second that a call goes on, and notice when whoever made it over HTTP has left."""
+    """Report progress every second, and cancel the call when its HTTP client has disconnected."""
     what = calls.NAMES[type(call)]
     if isinstance(call, calls.RunScript):
         what = f"{call.skill}/{call.relative_path}"

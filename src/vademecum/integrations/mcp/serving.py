@@ -35,7 +35,7 @@ _BACKLOG = 128
 async def serve_streams(server: SkillServer, *, ended: Callable[[int], None]) -> None:
     """Serve one client until it closes our standard input; ``ended`` is told of a signal to stop.
 
-    A thread of the SDK waits for the next line, and nothing can wake it: whoever is told ends the process.
+    A thread of the SDK waits for the next line, and nothing can wake it, so the caller must end the process.
     """
 
     async def stop() -> None:
@@ -61,7 +61,7 @@ class _Answering:
 
     @property
     def last_context(self) -> contextvars.Context | None:
-        """What the SDK keeps beside each message."""
+        """Return the context that the SDK keeps with each message."""
         return getattr(self._read, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -141,7 +141,7 @@ async def serve_http(  # noqa: PLR0913 - what was typed
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server there."""
+    """Return whether only this machine can reach a server there."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -172,7 +172,7 @@ def _hosts(host: str, port: int) -> list[str]:
 
 
 def _security(hosts: list[str]) -> TransportSecuritySettings:
-    """A name that was bent to our address in a browser is no name of ours. Origins are looked at before."""
+    """Refuse host names other than ours (DNS rebinding). Origins are checked before."""
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=bool(hosts),
         allowed_hosts=hosts,

@@ -46,7 +46,7 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
 class _Listing(msgspec.Struct, frozen=True):
-    """What is kept of a source."""
+    """The cached listing of a source."""
 
     address: str
     listed: float = 0.0

@@ -23,7 +23,7 @@ TRUTH = {"true", "false", "yes", "no", "是", "否"}
 
 
 class Column:
-    """What is known of one column after some rows."""
+    """Collect the statistics of one column, row by row."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -100,7 +100,7 @@ def typed(text: str) -> tuple[str, object]:
 
 
 def grouped(text: str) -> bool:
-    """Whether commas in a number only group its digits, as in 1,234,567.8."""
+    """Return whether commas in a number only group its digits, as in 1,234,567.8."""
     head, *groups = text.lstrip("+-").split(".")[0].split(",")
     return (
         bool(groups)
