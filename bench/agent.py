@@ -22,8 +22,8 @@ from vademecum.agent.replay import replay
 from vademecum.models.choose import choose_model
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.engine import Policy
-from vademecum.runs.reading import read_run
 from vademecum.runs.record import Event
+from vademecum.runs.stored import read_run
 
 TURNS = 60
 TEXT = "a line of an ordinary file\n" * 40

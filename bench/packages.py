@@ -17,12 +17,12 @@ from tests.tools.package_index import package_index
 from bench.measure import best, print_table
 from vademecum.context import Context
 from vademecum.errors import ToolRefused
+from vademecum.sandbox.available import choose_sandbox
 from vademecum.sandbox.base import Jail, Sandbox
-from vademecum.sandbox.choose import choose_sandbox
 from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.tools.packages import Environments
-from vademecum.tools.requirements import Requirements
+from vademecum.tools.packages.environments import Environments
+from vademecum.tools.packages.requirements import Requirements
 
 REPEAT = 20
 AT_MOST_MS = 50

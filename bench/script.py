@@ -16,8 +16,8 @@ from pathlib import Path
 from bench.measure import best, in_process, print_table
 from vademecum import Context, IndexOptions, Root, build_index
 from vademecum.policy.approval import Consent
+from vademecum.sandbox.available import probe
 from vademecum.sandbox.base import ByProxy, Jail, Mount, Network, Sandbox
-from vademecum.sandbox.choose import probe
 from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.sandbox.supervised import Unconfined
@@ -76,7 +76,7 @@ from vademecum.config import Config, ExecutionSettings
 from vademecum.masking import Secrets
 from vademecum.policy.approval import Consent
 from vademecum.policy.base import AllowAll
-from vademecum.sandbox.choose import choose_sandbox
+from vademecum.sandbox.available import choose_sandbox
 from vademecum.session.place import Place
 from vademecum.session.session import Session
 from vademecum.tools.calls import RunScript

@@ -17,8 +17,8 @@ from vademecum.errors import ModelUnavailable
 from vademecum.governance import load_charter
 from vademecum.models.scripted_model import Turn
 from vademecum.policy.approval import Consent
-from vademecum.runs.reading import read_run
 from vademecum.runs.record import Event
+from vademecum.runs.stored import read_run
 from vademecum.session.place import Place
 from vademecum.session.session import Session
 from vademecum.session.view import View

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import Place
-from vademecum.sandbox.choose import Real, probe
+from vademecum.sandbox.available import Real, probe
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import VADE, Place
 from vademecum import ConfigError
-from vademecum.secrets import SERVICE, Keyring, SecretStore, StoredSecret, name_problem
+from vademecum.secret_store import SERVICE, Keyring, SecretStore, StoredSecret, name_problem
 
 
 class MemoryKeyring:
@@ -157,7 +157,7 @@ def test_values_that_are_refused(place: Place, value: str) -> None:
 def test_processes_at_once_lose_nothing(place: Place) -> None:
     code = (
         "import sys; from pathlib import Path; from vademecum import Context;"
-        "from vademecum.secrets import SecretStore;"
+        "from vademecum.secret_store import SecretStore;"
         "store = SecretStore(Context(Path('/'), Path(sys.argv[1]), {}), keyring=lambda: None);"
         "[store.set(f'T{sys.argv[2]}_{n}', 'correct-horse', skill='pdf') for n in range(20)]"
     )

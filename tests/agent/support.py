@@ -14,8 +14,8 @@ from vademecum.errors import ModelFailed
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Approver, Consent
 from vademecum.policy.base import Decider
-from vademecum.runs.reading import PastRun, read_run
 from vademecum.runs.record import Event
+from vademecum.runs.stored import PastRun, read_run
 
 
 def final(text: str = "done", *, complete: bool = True) -> dict[str, Any]:

@@ -318,7 +318,7 @@ def test_a_skill_in_a_child_of_its_own(stage: Stage) -> None:  # I6
     assert "# Body" not in stage.prompt()
     (started,) = [e for e in stage.past(outcome).events if e.type == "child_started"]
     assert started.data["budget"]["turns"] == 4
-    from vademecum.runs.reading import read_run
+    from vademecum.runs.stored import read_run
 
     child = read_run(stage.runs, started.data["run"])
     assert child.events[0].data["parent"] == outcome.run_id
@@ -582,7 +582,7 @@ def test_a_record_that_cannot_be_written_does_not_cost_the_answer(stage: Stage, 
         outcome = agent.run("x")
         assert outcome.status in {"done", "failed"}
         assert "cannot be written" in outcome.answer or "incomplete" in outcome.stats["record"]
-        from vademecum.runs.reading import read_run, run_ids
+        from vademecum.runs.stored import read_run, run_ids
 
         for run_id in run_ids(small / "runs"):
             read_run(small / "runs", run_id)

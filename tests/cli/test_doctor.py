@@ -20,7 +20,7 @@ from tests.models.server import serving
 from tests.support import Place
 from vademecum.cli.doctor import OLDEST_PYTHON
 from vademecum.models.services import known_services
-from vademecum.secrets import SecretStore
+from vademecum.secret_store import SecretStore
 
 
 def configure(place: Place, **settings: Any) -> None:

@@ -17,7 +17,7 @@ import pytest
 from tests.agent.support import final, run_script, select
 from tests.cli.test_commands import answered
 from tests.support import VADE, Place, write_skill
-from vademecum.runs.reading import read_run, run_ids
+from vademecum.runs.stored import read_run, run_ids
 
 
 @pytest.fixture

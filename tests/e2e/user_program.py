@@ -13,8 +13,8 @@ import vademecum.governance as gov
 from vademecum.masking import Secrets
 from vademecum.models.base import Model
 from vademecum.models.scripted_model import Scripted
-from vademecum.runs.reading import read_run
 from vademecum.runs.record import Record
+from vademecum.runs.stored import read_run
 from vademecum.session.session import Session
 
 

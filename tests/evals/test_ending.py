@@ -23,7 +23,7 @@ from vademecum.evals.pool import Processes
 from vademecum.evals.results import read_evaluation
 from vademecum.evals.units import plan
 from vademecum.models.base import Reply
-from vademecum.runs.reading import read_run, run_ids
+from vademecum.runs.stored import read_run, run_ids
 
 
 def _settled(place: Path) -> list[tuple[Any, ...]]:

@@ -20,7 +20,7 @@ from vademecum.evals.results import Result, ResultsFile
 from vademecum.evals.units import Configuration, by_model, by_size, with_and_without
 from vademecum.models import offline
 from vademecum.models.base import Reply
-from vademecum.runs.reading import read_run
+from vademecum.runs.stored import read_run
 
 
 class Meeting:

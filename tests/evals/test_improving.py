@@ -9,7 +9,7 @@ import pytest
 
 from tests.evals.support import write
 from tests.support import Place, write_skill
-from vademecum.evals.authoring import draft_triggers
+from vademecum.evals.drafting import draft_triggers
 from vademecum.evals.suite import read_suite
 
 BAD = "---\nname: greeter\ndescription: Does things.\nversion: 1.0.0\n---\nSay hello.\n"

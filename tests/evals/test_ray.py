@@ -26,7 +26,7 @@ from vademecum.evals.suite import Suite
 from vademecum.evals.trial import EvalSettings
 from vademecum.evals.units import Configuration
 from vademecum.models.base import Reply
-from vademecum.runs.reading import read_run, run_ids
+from vademecum.runs.stored import read_run, run_ids
 
 
 @pytest.fixture

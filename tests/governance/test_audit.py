@@ -29,8 +29,8 @@ from vademecum.governance import (
 from vademecum.governance.audit import DIGEST_CHARS
 from vademecum.governance.stages import explain_event
 from vademecum.masking import Secrets
-from vademecum.runs.reading import PastRun, read_run
 from vademecum.runs.record import Record
+from vademecum.runs.stored import PastRun, read_run
 from vademecum.runs.timeline import timeline
 
 

@@ -33,8 +33,8 @@ from vademecum.governance.guard import CharterGuard
 from vademecum.masking import Secrets
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Consent
-from vademecum.runs.reading import read_run
 from vademecum.runs.record import Record
+from vademecum.runs.stored import read_run
 from vademecum.session.base import Kind, Result
 
 CHARTER = """\

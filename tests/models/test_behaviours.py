@@ -18,7 +18,7 @@ from vademecum.agent.loop import Outcome
 from vademecum.agent.model_calls import Settings
 from vademecum.models.choose import choose_model
 from vademecum.policy.approval import Consent
-from vademecum.runs.reading import PastRun, read_run
+from vademecum.runs.stored import PastRun, read_run
 
 MAKE = "open('made.txt', 'w').write('made'); print('it ran')"
 RUN = ("run_script", '{"skill": "maker", "relative_path": "scripts/x.py"}')

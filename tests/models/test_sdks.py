@@ -19,7 +19,7 @@ from vademecum.errors import ModelRefused, ModelUnavailable
 from vademecum.models.base import Message, Model, Reply, Usage
 from vademecum.models.choose import choose_model
 from vademecum.models.services import known_services
-from vademecum.secrets import SecretStore
+from vademecum.secret_store import SecretStore
 
 MESSAGES = [Message("system", "rules"), Message("user", "do it")]
 TEXT = json.dumps({"action": {"type": "final_answer", "payload": {"text": "from the server, 你好"}}})

@@ -16,7 +16,7 @@ import pytest
 from tests.support import Place
 from vademecum import Agent, Budget, Context
 from vademecum.models.choose import choose_model
-from vademecum.runs.reading import read_run
+from vademecum.runs.stored import read_run
 
 pytestmark = [
     pytest.mark.extras,

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from vademecum.pages.charts import Dot, RateBar, dots, heat_map, lines, nice_ticks, rates
+from vademecum.pages.phrases import WORDS
 from vademecum.pages.render import MAX_PAGE_BYTES, asset, render, rich_text
 from vademecum.pages.run import Back, conversation, run_page, spans
-from vademecum.pages.words import WORDS
-from vademecum.runs.reading import PastRun
 from vademecum.runs.record import Event
+from vademecum.runs.stored import PastRun
 from vademecum.runs.timeline import timeline
-from vademecum.simulation.report import report_of
+from vademecum.simulation.figures import report_of
 from vademecum.simulation.setting import Chart, Simulated
 
 HOSTILE = [

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from vademecum.pages.run import run_page
-from vademecum.runs.reading import PastRun, outputs_of
 from vademecum.runs.record import Event
+from vademecum.runs.stored import PastRun, outputs_of
 
 
 def called(place: Path, **files: bytes) -> PastRun:

@@ -10,8 +10,8 @@ import pytest
 from vademecum.errors import PathRefused, RecordDamaged
 from vademecum.masking import Secrets
 from vademecum.pages.run import run_page
-from vademecum.runs.reading import read_run, run_ids
 from vademecum.runs.record import Event, Record, new_run
+from vademecum.runs.stored import read_run, run_ids
 from vademecum.runs.timeline import timeline
 
 

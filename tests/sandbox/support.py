@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from vademecum.config import SandboxName
+from vademecum.sandbox.available import choose_sandbox
 from vademecum.sandbox.base import Jail, Limits
-from vademecum.sandbox.choose import choose_sandbox
 from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Ended, Streams, run_command
 

@@ -23,8 +23,8 @@ from vademecum.agent.model_calls import Settings
 from vademecum.errors import Declined
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer, Question
-from vademecum.runs.reading import read_run
-from vademecum.sandbox.choose import probe
+from vademecum.runs.stored import read_run
+from vademecum.sandbox.available import probe
 from vademecum.session.place import Place as SessionPlace
 from vademecum.session.schemas import ALL_TOOLS
 from vademecum.session.session import Session

@@ -22,7 +22,7 @@ from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
 from vademecum.policy.base import Effect
 from vademecum.policy.engine import allowing
-from vademecum.runs.reading import read_run
+from vademecum.runs.stored import read_run
 from vademecum.session.base import Deferred, Result
 from vademecum.session.explain import explain
 from vademecum.session.place import Place as SessionPlace

@@ -16,7 +16,7 @@ from vademecum.masking import Secrets
 from vademecum.policy.approval import Approver, Consent
 from vademecum.policy.base import AllowAll, Decider
 from vademecum.runs.record import Event
-from vademecum.sandbox.choose import choose_sandbox
+from vademecum.sandbox.available import choose_sandbox
 from vademecum.session.base import Result
 from vademecum.session.place import Place
 from vademecum.session.session import Session

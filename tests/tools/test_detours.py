@@ -16,7 +16,7 @@ from vademecum.errors import Declined
 from vademecum.policy.approval import Answer, Question
 from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import USER, Policy, Rules, allowing, default_rules, reaching
-from vademecum.sandbox.choose import Real
+from vademecum.sandbox.available import Real
 
 
 class Meanwhile:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vademecum.errors import PathRefused, ToolRefused
-from vademecum.tools.requirements import MAX_REQUIREMENTS_BYTES, Requirements, requirements_of
+from vademecum.tools.packages.requirements import MAX_REQUIREMENTS_BYTES, Requirements, requirements_of
 
 SCRIPT = "scripts/x.py"
 

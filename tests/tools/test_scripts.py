@@ -10,8 +10,8 @@ import pytest
 from tests.support import index_of
 from tests.tools.support import Bench
 from vademecum.sandbox import seccomp
+from vademecum.sandbox.available import probe
 from vademecum.sandbox.base import Jail
-from vademecum.sandbox.choose import probe
 from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.sandbox.supervised import Landlock

@@ -8,8 +8,8 @@ from vademecum.errors import VademecumError
 from vademecum.loader.loading import BodyLimits, load_body, load_resource
 from vademecum.policy.base import Decider, Request
 from vademecum.registry.index import SkillIndex
-from vademecum.runs.reading import Difference, PastRun, Replayed
 from vademecum.runs.record import Event
+from vademecum.runs.stored import Difference, PastRun, Replayed
 from vademecum.skill.digest import skill_digest
 
 

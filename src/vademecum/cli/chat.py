@@ -30,8 +30,8 @@ from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.nearest import nearest
 from vademecum.policy.engine import Policy, allowing
-from vademecum.runs.reading import read_run, run_ids
 from vademecum.runs.record import Event, runs_directory
+from vademecum.runs.stored import read_run, run_ids
 from vademecum.skill.text import visible
 from vademecum.tools.calls import UnloadSkill
 

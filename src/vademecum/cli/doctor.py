@@ -26,12 +26,12 @@ from vademecum.registry.build import refresh_index
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report
 from vademecum.skill.text import visible
-from vademecum.tools.packages import Environments, Usage
-from vademecum.tools.uv import find_uv
+from vademecum.tools.packages.environments import Environments, Usage
+from vademecum.tools.packages.uv import find_uv
 from vademecum.version import VERSION
 
 if TYPE_CHECKING:
-    from vademecum.sandbox.choose import Real
+    from vademecum.sandbox.available import Real
 
 
 MAX_LISTED_REMARKS = 20
@@ -268,7 +268,7 @@ def rules(config: LoadedConfig) -> HealthCheck:
 
 def sandbox(wanted: SandboxName) -> HealthCheck:
     """Run something in each sandbox, and return the one that scripts run in."""
-    from vademecum.sandbox.choose import choose_sandbox, network_by_host_problem, probe
+    from vademecum.sandbox.available import choose_sandbox, network_by_host_problem, probe
 
     if wanted == "none":
         fix = "Remove execution.sandbox from ~/.agent/config.json."

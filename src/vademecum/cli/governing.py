@@ -26,9 +26,9 @@ from vademecum.governance.ledger import Ledger
 from vademecum.governance.stages import Stage, explain_event, stages_of
 from vademecum.masking import Secrets
 from vademecum.models.choose import choose_model
-from vademecum.runs.reading import read_run, run_ids
 from vademecum.runs.record import Record, new_run, runs_directory
-from vademecum.simulation.report import figure, report_of
+from vademecum.runs.stored import read_run, run_ids
+from vademecum.simulation.figures import figure, report_of
 from vademecum.simulation.setting import PROGRAM, Setting, Simulate, Simulated, load_simulation
 from vademecum.skill.skill import Problem
 from vademecum.skill.text import visible

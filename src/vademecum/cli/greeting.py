@@ -16,8 +16,8 @@ from vademecum.cli.output.printing import counted, paint, print_json
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.registry.index import SkillIndex
-from vademecum.runs.reading import run_ids
 from vademecum.runs.record import runs_directory
+from vademecum.runs.stored import run_ids
 from vademecum.skill.text import visible
 from vademecum.version import VERSION
 

@@ -18,8 +18,8 @@ from vademecum.cli.output.skill_text import BLUE, BOLD, CYAN, DIM, GREEN, MAGENT
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
 from vademecum.policy.engine import Policy, allowing
-from vademecum.runs.reading import PastRun, outputs_of, read_run, run_ids
 from vademecum.runs.record import Event, check_place, runs_directory
+from vademecum.runs.stored import PastRun, outputs_of, read_run, run_ids
 from vademecum.runs.timeline import timeline
 from vademecum.skill.text import escaped, visible
 from vademecum.tools.outputs import Output, Outputs, recorded
@@ -106,7 +106,7 @@ def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:
     done = replay(run, IndexWords(**words).build(), Policy.load(context, run=allowed))
     compared, found = done.compared, [*done.differences]
     if run.first("charter") is not None:
-        from vademecum.governance.replay import replay_outcomes
+        from vademecum.governance.audit_replay import replay_outcomes
 
         outcomes = replay_outcomes(run)
         compared += outcomes.compared

@@ -10,7 +10,7 @@ from vademecum.cli.output.groups import Group
 from vademecum.cli.output.printing import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
-from vademecum.secrets import MAX_VALUE_CHARS, SecretStore, StoredSecret
+from vademecum.secret_store import MAX_VALUE_CHARS, SecretStore, StoredSecret
 from vademecum.skill.names import check
 from vademecum.skill.text import visible
 

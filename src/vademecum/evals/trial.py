@@ -42,7 +42,7 @@ from vademecum.models.scripted_model import Scripted, Turn
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
 from vademecum.policy.engine import Policy, allowing, default_rules
 from vademecum.registry.index import SkillIndex
-from vademecum.sandbox.choose import choose_sandbox
+from vademecum.sandbox.available import choose_sandbox
 from vademecum.session.view import View
 
 MAX_ANSWER_CHARS = 20_000

@@ -9,6 +9,7 @@
 
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance.audit import Audit
+from vademecum.governance.audit_replay import replay_outcomes
 from vademecum.governance.base import ActionOutcome, BrokerPolicy, Engine
 from vademecum.governance.broker import Broker
 from vademecum.governance.charter import Charter, Linted, SkillRegistry, lint_charter, load_charter
@@ -23,7 +24,6 @@ from vademecum.governance.definitions import (
 )
 from vademecum.governance.engines import Engines, Functions, Scripts
 from vademecum.governance.ledger import Ledger
-from vademecum.governance.replay import replay_outcomes
 from vademecum.governance.roles import Role, RoleEnforcer
 
 __all__ = [

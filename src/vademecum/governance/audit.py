@@ -54,7 +54,7 @@ class Audit:
     >>> from vademecum.governance import Actor, Broker, Functions, SkillDefinition, SkillRegistry
     >>> from vademecum.masking import Secrets
     >>> from vademecum.runs.record import new_run
-    >>> from vademecum.runs.reading import read_run
+    >>> from vademecum.runs.stored import read_run
     >>> from vademecum.runs.record import Record
     >>> record = Record(new_run(Path("runs")), secrets=Secrets({}))
     >>> audit = Audit(record, secrets=Secrets({}))

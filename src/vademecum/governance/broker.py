@@ -13,7 +13,6 @@ from msgspec import Struct, structs
 from vademecum.errors import CharterRefused, Denied
 from vademecum.governance.base import ActionOutcome, Auditor, BrokerPolicy, Engine
 from vademecum.governance.charter import Charter, SkillRegistry, load_charter
-from vademecum.governance.check import CHANGE, COST, ENGINE, UNKNOWN, SkillCheck, not_found
 from vademecum.governance.definitions import (
     EMPTY,
     VALID,
@@ -28,6 +27,7 @@ from vademecum.governance.definitions import (
 from vademecum.governance.enforcement import Charge, Words, Writable, charge_of
 from vademecum.governance.ledger import NOTHING_DONE, Ledger
 from vademecum.governance.roles import RoleEnforcer
+from vademecum.governance.rules.check import CHANGE, COST, ENGINE, UNKNOWN, SkillCheck, not_found
 from vademecum.governance.state import WORLD, Change, Snapshot, State, StateRefused, copied
 
 MAX_ALTERNATIVES = 20

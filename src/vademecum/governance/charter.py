@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import PARAMETERS, SkillCheck, not_found
 from vademecum.governance.definitions import EMPTY, GovernedAgent, SkillDefinition, ValidationResult
 from vademecum.governance.draft import read_draft
 from vademecum.governance.ledger import NOTHING_DONE, Ledger
 from vademecum.governance.lint import lint
 from vademecum.governance.roles import Role, RoleEnforcer
-from vademecum.governance.rules import ALL, Rules, eligible, rules_of
+from vademecum.governance.rules.check import PARAMETERS, SkillCheck, not_found
+from vademecum.governance.rules.typed import ALL, Rules, eligible, rules_of
 from vademecum.skill.skill import Problem
 
 if TYPE_CHECKING:

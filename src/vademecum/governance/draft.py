@@ -17,7 +17,7 @@ from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, No
 
 from vademecum.governance.definitions import EVERYBODY, Kind, Parameter, SkillDefinition
 from vademecum.governance.roles import Role
-from vademecum.governance.rules import CONSTRAINTS, conditions_of, constraints_of, misspelled, objection
+from vademecum.governance.rules.typed import CONSTRAINTS, conditions_of, constraints_of, misspelled, objection
 from vademecum.skill.skill import Problem, Severity
 
 MAX_DEPTH = 16

@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct
 
 from vademecum.governance.charter import Charter
-from vademecum.governance.check import HIDDEN, SkillCheck
-from vademecum.governance.conditions import FAILURES
 from vademecum.governance.definitions import MayRead, Reason, may_read_all, shown
 from vademecum.governance.roles import EVERYTHING, MAX_REMEMBERED, covered
+from vademecum.governance.rules.check import HIDDEN, SkillCheck
+from vademecum.governance.rules.conditions import FAILURES
 from vademecum.governance.state import Change, State, equal
 
 # Makes reasons for a reader.

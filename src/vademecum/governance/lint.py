@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from vademecum.governance.conditions import strict_differs
 from vademecum.governance.definitions import EVERYBODY
 from vademecum.governance.draft import Draft, Placed
 from vademecum.governance.roles import Role, RoleEnforcer, covered
-from vademecum.governance.rules import ALL, Allowed, conditions_of, eligible
+from vademecum.governance.rules.conditions import strict_differs
+from vademecum.governance.rules.typed import ALL, Allowed, conditions_of, eligible
 from vademecum.wildcards import is_plain, matches_exactly
 
 SCRIPT = re.compile(r"skill:(?P<skill>[^/\s]+)/(?P<script>scripts/\S.*)")

@@ -18,7 +18,7 @@ from vademecum.governance.definitions import (
     refusal,
     texts,
 )
-from vademecum.governance.rules import Allowed
+from vademecum.governance.rules.typed import Allowed
 from vademecum.governance.state import FLAT, SHARED, WORLD, copied
 from vademecum.wildcards import is_plain, matches_exactly
 

@@ -8,11 +8,11 @@ from typing import Any
 from msgspec import Struct
 
 from vademecum.errors import RecordDamaged
-from vademecum.governance import check as c
+from vademecum.governance.audit_replay import BY_ENGINE, facts_in_event
 from vademecum.governance.charter import Charter
 from vademecum.governance.definitions import Actor, Reason, SkillDefinition, ValidationResult
-from vademecum.governance.replay import BY_ENGINE, facts_in_event
-from vademecum.runs.reading import PastRun
+from vademecum.governance.rules import check as c
+from vademecum.runs.stored import PastRun
 
 _AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
 

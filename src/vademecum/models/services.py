@@ -15,7 +15,7 @@ from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, ModelRefused
 from vademecum.nearest import meant, nearest
-from vademecum.secrets import SecretStore
+from vademecum.secret_store import SecretStore
 
 OWN_KINDS = ("offline", "mock", "scripted", "recorded")
 _UNNAMED = frozenset({"offline", "mock"})

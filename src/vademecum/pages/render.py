@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from vademecum.pages.words import WORDS
+from vademecum.pages.phrases import WORDS
 
 MAX_PAGE_BYTES = 1024 * 1024
 MAX_MARKDOWN_CHARS = 100_000

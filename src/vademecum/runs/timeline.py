@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vademecum.runs.reading import PastRun, RunOutput, outputs_of
 from vademecum.runs.record import Event
+from vademecum.runs.stored import PastRun, RunOutput, outputs_of
 
 Mark = Literal["start", "model", "action", "ok", "refused", "failed", "asked", "plan", "end", "note"]
 

@@ -34,7 +34,7 @@ from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 from vademecum.tools.changes import Changes
 from vademecum.tools.inputs import Input, find_inputs
-from vademecum.tools.process import MAX_LISTED_OUTPUTS, MAX_WORD_CHARS, Furnished, Job, Room, shown_words
+from vademecum.tools.job import MAX_LISTED_OUTPUTS, MAX_WORD_CHARS, Furnished, Job, Room, shown_words
 from vademecum.tools.workspace import Located
 
 

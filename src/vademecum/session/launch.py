@@ -24,7 +24,7 @@ from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 from vademecum.tools.hosts import Hop, Permit, host_and_port, host_resources
 from vademecum.tools.inputs import Input, digests, find_inputs
-from vademecum.tools.process import (
+from vademecum.tools.job import (
     MAX_WORD_CHARS,
     Furnished,
     Job,
@@ -153,7 +153,7 @@ def _secrets(act: Act, skill: Skill) -> dict[str, str]:
     """Return the values that are kept for a skill, of those that it names."""
     if not skill.meta.secrets:
         return {}
-    from vademecum.secrets import SecretStore  # noqa: PLC0415 - for these skills alone
+    from vademecum.secret_store import SecretStore  # noqa: PLC0415 - for these skills alone
 
     return SecretStore(act.around.place.context).for_skill(skill.name, skill.meta.secrets)
 
@@ -207,7 +207,7 @@ def _interpreter(act: Act, plan: Plan) -> tuple[Interpreter, dict[str, Any]]:
     """Return how the script is started; if it requires packages, in an environment that has them."""
     if not plan.packages.wanted:
         return plan.interpreter, {}
-    from vademecum.tools.packages import Environments  # noqa: PLC0415 - for these scripts alone
+    from vademecum.tools.packages.environments import Environments  # noqa: PLC0415 - for these scripts alone
 
     def progress(line: str) -> None:
         act.around.run.record.passing("progress", call=act.number, text=line)

@@ -417,7 +417,7 @@ class Session:
     def _in_sandbox(self) -> Sandbox:
         """The sandbox of this session, chosen when the first script needs it."""
         if self._sandbox is None:
-            from vademecum.sandbox.choose import choose_sandbox  # noqa: PLC0415 - for processes alone
+            from vademecum.sandbox.available import choose_sandbox  # noqa: PLC0415 - for processes alone
 
             choose = self._choose_sandbox or choose_sandbox
             self._sandbox = choose(self.place.config.execution.sandbox)

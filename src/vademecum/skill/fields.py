@@ -300,7 +300,7 @@ class _Interpreter:
         names = list(dict.fromkeys(filter(None, words)))
         if not names:
             return ()
-        from vademecum.secrets import name_problem  # noqa: PLC0415 - for the few skills that name any
+        from vademecum.secret_store import name_problem  # noqa: PLC0415 - for the few skills that name any
 
         wrong = [name for name in names if name_problem(name)] or names[MAX_SECRETS:]
         if wrong:

@@ -16,7 +16,7 @@ from vademecum.errors import ToolRefused
 from vademecum.files import sha256_of
 from vademecum.masking import Secrets
 from vademecum.nearest import meant, nearest
-from vademecum.runs.reading import RunOutput
+from vademecum.runs.stored import RunOutput
 from vademecum.tools.inputs import Stamp, stamp_of
 from vademecum.tools.workspace import Located
 

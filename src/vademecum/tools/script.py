@@ -15,8 +15,8 @@ from vademecum.skill.assets import Sees, everything, script_path
 from vademecum.skill.digest import file_digests
 from vademecum.skill.skill import Skill
 from vademecum.tools.calls import RunScript
-from vademecum.tools.process import shown_words
-from vademecum.tools.requirements import Requirements, requirements_of
+from vademecum.tools.job import shown_words
+from vademecum.tools.packages.requirements import Requirements, requirements_of
 from vademecum.tools.snapshot import Snapshot
 from vademecum.tools.writing import difference
 

@@ -27,9 +27,10 @@ from vademecum.cli.output.progress import EvalProgress
 from vademecum.cli.running import allow_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
+from vademecum.evals import drafting
 from vademecum.evals import units as ways
-from vademecum.evals.authoring import Improvement
 from vademecum.evals.cases import Case
+from vademecum.evals.drafting import Improvement
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import EvalEngine, Processes
 from vademecum.evals.reports.summary import summarise
@@ -191,7 +192,7 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
     Its requests come from the description of the skill, its near-misses from the skills that search finds
     beside it.
     """
-    from vademecum.evals.authoring import write_draft
+    from vademecum.evals.drafting import write_draft
 
     index = IndexWords(**words).build()
     skill = index.get(as_reference(name))
@@ -246,7 +247,6 @@ def improve_command(  # noqa: PLR0913 - one for each option
     One half of the cases chooses among the candidates; the best is kept only if it wins on the other half
     beyond chance. The difference is shown before anything is written. Exit code 1: none is better.
     """
-    from vademecum.evals import authoring
     from vademecum.files import read_capped
     from vademecum.models.choose import choose_model
 
@@ -258,16 +258,16 @@ def improve_command(  # noqa: PLR0913 - one for each option
     suite = _suite(skill.name, index, context)
     with tempfile.TemporaryDirectory(prefix="vade-improve-") as place:
         workshop = EvalSettings(index, Path(place), None, dict(os.environ))
-        improver = authoring.Improver(
+        improver = drafting.Improver(
             skill, workshop, Processes(workers or _cores()), Configuration("default", model=run_model)
         )
         if candidates:
-            listed = authoring.read_candidates(read_capped(candidates, cap=MAX_CANDIDATES_BYTES).decode())
+            listed = drafting.read_candidates(read_capped(candidates, cap=MAX_CANDIDATES_BYTES).decode())
             found = improver.improve(suite, lambda _: listed)
         else:
             model = choose_model(proposer)
-            found = improver.improve(suite, lambda wrong: authoring.ask_for_candidates(model, skill, wrong))
-    written = str(authoring.write_description(skill, found.new)) if write and found.is_better else ""
+            found = improver.improve(suite, lambda wrong: drafting.ask_for_candidates(model, skill, wrong))
+    written = str(drafting.write_description(skill, found.new)) if write and found.is_better else ""
     if as_json:
         said = found.comparison.said if found.comparison else "no candidate is better on the first half"
         print_json(
@@ -331,7 +331,7 @@ def _offer(skill: Skill, index: SkillIndex, place: Path) -> None:
     asked = f"The skill {visible(skill.name)} has no cases. Write a draft to {os.path.relpath(place)}?"
     if not click.confirm(asked, default=True, err=True):
         return
-    from vademecum.evals.authoring import write_draft
+    from vademecum.evals.drafting import write_draft
 
     for path in write_draft(skill, index, place):
         click.echo(f"Wrote {os.path.relpath(path)}", err=True)

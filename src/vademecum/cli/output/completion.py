@@ -62,8 +62,8 @@ def _names_assets(context: click.Context) -> Iterable[str]:
 def _names_runs(_context: click.Context) -> Iterable[str]:
     """Return the runs of this project, the latest first."""
     from vademecum.context import Context
-    from vademecum.runs.reading import run_ids
     from vademecum.runs.record import runs_directory
+    from vademecum.runs.stored import run_ids
 
     return reversed(run_ids(runs_directory(Context.current())))
 

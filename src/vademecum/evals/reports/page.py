@@ -26,7 +26,7 @@ from vademecum.files import write_atomic
 from vademecum.pages import charts
 from vademecum.pages.render import render
 from vademecum.pages.run import MAX_CONTENT_BYTES, Back, PageBudget, run_page
-from vademecum.runs.reading import PastRun, read_run
+from vademecum.runs.stored import PastRun, read_run
 
 MAX_LINKED_RUNS = 5000
 # Of more cases than this the page names the number; those that did not pass or changed come first.

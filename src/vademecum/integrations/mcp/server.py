@@ -32,8 +32,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from vademecum.errors import SkillNotFound, VademecumError
 from vademecum.integrations.mcp import EXTENSION
-from vademecum.integrations.mcp.asking import Unanswered, WhenTheCallComesAgain, WhileTheCallWaits
 from vademecum.integrations.mcp.clients import Client, Clients
+from vademecum.integrations.mcp.questions import Unanswered, WhenTheCallComesAgain, WhileTheCallWaits
 from vademecum.integrations.mcp.resources import (
     SETTINGS,
     DirectoryParams,

@@ -21,7 +21,7 @@ import msgspec
 from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused, PathRefused
 from vademecum.files import read_own, write_atomic
-from vademecum.integrations.mcp.wire import (
+from vademecum.integrations.mcp.messages import (
     ANSWER_SECONDS,
     HttpTransport,
     ProcessTransport,
@@ -32,7 +32,7 @@ from vademecum.paths import check_relative
 from vademecum.registry.base import ProvidedFile, ProvidedSkill
 from vademecum.registry.provided import fetch
 from vademecum.registry.roots import Root, Source
-from vademecum.secrets import SecretStore
+from vademecum.secret_store import SecretStore
 from vademecum.session.publishing import MAX_BYTES, MAX_FILES
 from vademecum.skill.names import is_plain
 from vademecum.skill.skill import MANIFEST, Problem

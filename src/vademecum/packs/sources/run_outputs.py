@@ -10,8 +10,8 @@ from vademecum.errors import FileRefused, IntegrityFailed, PackRefused
 from vademecum.files import sha256_of
 from vademecum.packs.sources.entry_names import NameCheck
 from vademecum.packs.sources.skill_places import skill_places
-from vademecum.runs.reading import RunOutput, outputs_of, read_run
 from vademecum.runs.record import runs_directory
+from vademecum.runs.stored import RunOutput, outputs_of, read_run
 
 
 def fetch_from_run(context: Context, name: str, aside: Path) -> str:

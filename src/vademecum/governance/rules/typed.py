@@ -10,8 +10,6 @@ from functools import cached_property
 from typing import Any
 
 from vademecum.errors import CharterRefused, ConditionWrong
-from vademecum.governance import grammar as g
-from vademecum.governance.conditions import FAILURES, number_of
 from vademecum.governance.definitions import (
     EMPTY,
     EVERYBODY,
@@ -23,6 +21,8 @@ from vademecum.governance.definitions import (
     shown,
     texts,
 )
+from vademecum.governance.rules import grammar as g
+from vademecum.governance.rules.conditions import FAILURES, number_of
 from vademecum.nearest import nearest
 
 DEFAULT_PURSE = "budget"

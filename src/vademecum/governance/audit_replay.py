@@ -13,14 +13,14 @@ from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
 from vademecum.files import read_capped
 from vademecum.governance.audit import from_json
 from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
-from vademecum.governance.check import SkillCheck, facts_of, not_found
 from vademecum.governance.definitions import EMPTY, MISSING, ValidationResult
 from vademecum.governance.enforcement import Charge, Writable, charge_of
 from vademecum.governance.ledger import NOTHING_DONE, Ledger
+from vademecum.governance.rules.check import SkillCheck, facts_of, not_found
 from vademecum.governance.state import Change
 from vademecum.paths import contained
-from vademecum.runs.reading import Difference, PastRun, Replayed
 from vademecum.runs.record import Event
+from vademecum.runs.stored import Difference, PastRun, Replayed
 
 # What only the engine and the state tell: it failed, was interrupted, replaced the agent's own attributes, or
 # the state was not plain data.
@@ -36,7 +36,7 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
     >>> from vademecum.governance import Actor, Audit, Broker, Functions, SkillDefinition, SkillRegistry
     >>> from vademecum.masking import Secrets
     >>> from vademecum.runs.record import new_run
-    >>> from vademecum.runs.reading import read_run
+    >>> from vademecum.runs.stored import read_run
     >>> from vademecum.runs.record import Record
     >>> record = Record(new_run(Path("runs")), secrets=Secrets({}))
     >>> audit = Audit(record, secrets=Secrets({}))

@@ -17,7 +17,7 @@ from pathlib import Path
 from vademecum.errors import ToolRefused
 from vademecum.sandbox.interpreters import search_path
 from vademecum.skill.text import visible
-from vademecum.tools.requirements import without_credentials
+from vademecum.tools.packages.requirements import without_credentials
 
 MAX_COMPLAINT_BYTES = 16 * 1024
 MAX_COMPLAINT_CHARS = 300

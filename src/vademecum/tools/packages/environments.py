@@ -35,9 +35,9 @@ from vademecum.files import read_capped, read_own, write_atomic
 from vademecum.sandbox.base import Jail, Limits, Sandbox
 from vademecum.sandbox.interpreters import SYSTEM_PATH, own_python
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.tools.pip_settings import uv_environment
-from vademecum.tools.requirements import Requirements
-from vademecum.tools.uv import (
+from vademecum.tools.packages.pip_settings import uv_environment
+from vademecum.tools.packages.requirements import Requirements
+from vademecum.tools.packages.uv import (
     DISK_FULL,
     MAX_COMPLAINT_BYTES,
     StopConditions,

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
-from vademecum.governance import grammar as g
+from vademecum.governance.rules import grammar as g
 
 State = Mapping[str, Any]
 # Takes the agent's own state, the shared state and the intent's parameters.

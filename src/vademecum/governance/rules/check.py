@@ -10,17 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from vademecum.governance import grammar as g
-from vademecum.governance.conditions import (
-    FAILURES,
-    Function,
-    NotThere,
-    number_of,
-    reads_parameters,
-    rooted,
-    test_of,
-    value_of,
-)
 from vademecum.governance.definitions import (
     EMPTY,
     MISSING,
@@ -32,7 +21,18 @@ from vademecum.governance.definitions import (
     shown,
 )
 from vademecum.governance.ledger import NEVER
-from vademecum.governance.rules import Condition, Rules, fit, wrong_parameters
+from vademecum.governance.rules import grammar as g
+from vademecum.governance.rules.conditions import (
+    FAILURES,
+    Function,
+    NotThere,
+    number_of,
+    reads_parameters,
+    rooted,
+    test_of,
+    value_of,
+)
+from vademecum.governance.rules.typed import Condition, Rules, fit, wrong_parameters
 from vademecum.governance.state import FLAT, copied
 
 UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN, CHANGE, ENGINE = 1, 2, 4, 8, 16, 32, 2048, 4096
@@ -58,7 +58,7 @@ class SkillCheck:
     """The compiled rules of one skill.
 
     >>> from vademecum.governance.definitions import SkillDefinition
-    >>> from vademecum.governance.rules import rules_of
+    >>> from vademecum.governance.rules.typed import rules_of
     >>> check = SkillCheck(rules_of(SkillDefinition("move", preconditions=["age < 70"])))
     >>> check.check("resident", {"age": 71}, {}, {}, {}, 0).message
     "Precondition failed: 'age < 70' (age is 71)"

@@ -1,0 +1,1 @@
+"""The rules of a skill in a charter: parsed, compiled, checked for one agent or for many at once."""

@@ -1,0 +1,1 @@
+"""The Python packages that a script needs: read, resolved, installed and cached."""
