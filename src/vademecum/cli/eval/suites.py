@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import structs
@@ -27,10 +27,8 @@ from vademecum.cli.output.progress import EvalProgress
 from vademecum.cli.running import allow_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
-from vademecum.evals import drafting
 from vademecum.evals import units as ways
 from vademecum.evals.cases import Case
-from vademecum.evals.drafting import Improvement
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import EvalEngine, Processes
 from vademecum.evals.reports.summary import summarise
@@ -42,6 +40,9 @@ from vademecum.registry.index import SkillIndex
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import visible
 from vademecum.tracing import belonging
+
+if TYPE_CHECKING:
+    from vademecum.evals.drafting import Improvement
 
 MAX_WORKERS = 256
 MAX_CANDIDATES_BYTES = 1024 * 1024
@@ -247,6 +248,7 @@ def improve_command(  # noqa: PLR0913 - one for each option
     One half of the cases chooses among the candidates; the best is kept only if it wins on the other half
     beyond chance. The difference is shown before anything is written. Exit code 1: none is better.
     """
+    from vademecum.evals import drafting
     from vademecum.files import read_capped
     from vademecum.models.choose import choose_model
 
