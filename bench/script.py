@@ -30,6 +30,8 @@ REPEAT, FEWER = 30, 7
 OUTPUT_MB = 100
 SHOWN_DIRECTORIES, SHOWN_FILES = 100, 100
 LOADED_MB, CONNECTIONS = 500, 200
+EXAMPLES = Path(__file__).parent.parent / "examples" / "skills"
+PAGE = "A page of words, and a [link](../0/1.md) to another.\n" * 20
 # Prints megabytes a second for one large answer, and milliseconds for a connection with a small one.
 LOADS = """
 import socket, sys, time
@@ -188,31 +190,37 @@ def in_place(place: Path) -> list[list[str]]:
 
 
 def whole_call(place: Path) -> list[list[str]]:
-    """A script that reads all files of a directory: by itself, and as a call with its rules."""
-    project, skill = place / "project", place / "root" / "reader"
+    """Scripts that read all files of a directory: by themselves, and as a call with its rules."""
+    project, reader = place / "project", place / "root" / "reader"
     for d in range(SHOWN_DIRECTORIES):
         (project / f"docs/{d}").mkdir(parents=True)
         for f in range(SHOWN_FILES):
-            (project / f"docs/{d}/{f}.md").write_text("hello world\n" * 20)
-    (skill / "scripts").mkdir(parents=True)
-    (skill / "SKILL.md").write_text("---\nname: reader\ndescription: Count words.\n---\n")
-    (skill / "scripts/count.py").write_text(READS)
-    context = Context(cwd=project, home=place / "home", env={})
-    index = build_index([Root(path=place / "root", source="extra")], IndexOptions())
-    words = [*own_python().words, str(skill / "scripts/count.py"), "docs"]
-    alone = best(partial(subprocess.run, words, cwd=project, stdout=subprocess.DEVNULL, check=True), FEWER)
-    rows = [["by itself", f"{alone * 1000:.0f}", "", ""]]
-    for sandbox in sandboxes()[:-1]:
-        session = Session(
-            index,
-            place=Place.at(context),
-            approver=Consent(),
-            sandbox=partial(_given, sandbox),
-            runs=place / "runs",
-        )
-        session.activate("reader")
-        taken = best(partial(session.call, RunScript("reader", "count.py", ["docs"])), FEWER)
-        rows.append([sandbox.name, f"{taken * 1000:.0f}", f"{taken / alone:.2f}", "1.3"])
+            (project / f"docs/{d}/{f}.md").write_text(PAGE)
+    (reader / "scripts").mkdir(parents=True)
+    (reader / "SKILL.md").write_text("---\nname: reader\ndescription: Count words.\n---\n")
+    (reader / "scripts/count.py").write_text(READS)
+    roots = [Root(place / "root", "extra"), Root(EXAMPLES, "extra")]
+    context, index = Context(project, place / "home", {}), build_index(roots, IndexOptions())
+    rows = []
+    for skill, script in (("link-check", "check.py"), ("reader", "count.py")):
+        words = [*own_python().words, str(Path(index.get(skill).location, "scripts", script)), "docs"]
+        bare = partial(subprocess.run, words, cwd=project, stdout=subprocess.DEVNULL, check=True)
+        alone = best(bare, FEWER)
+        rows.append([f"{script}, by itself", f"{alone * 1000:.0f}", "", ""])
+        for sandbox in sandboxes()[:-1]:
+            session = Session(
+                index,
+                place=Place.at(context),
+                approver=Consent(),
+                sandbox=partial(_given, sandbox),
+                runs=place / "runs",
+            )
+            session.activate(skill)
+            seen = session.call(RunScript(skill, script, ["docs"]))
+            assert seen.facts["exit_code"] == 0, seen.text
+            taken = best(partial(session.call, RunScript(skill, script, ["docs"])), FEWER)
+            row = [f"{script}, {sandbox.name}", f"{taken * 1000:.0f}", f"{taken / alone:.2f}"]
+            rows.append([*row, "1.3" if skill == "link-check" else ""])
     return rows
 
 
@@ -278,7 +286,7 @@ def main() -> None:
             in_place(place),
         )
         print_table(
-            f"A script that reads {SHOWN_DIRECTORIES * SHOWN_FILES:,} files, as a call",
+            f"Scripts over {SHOWN_DIRECTORIES * SHOWN_FILES:,} files: check their links, only read them",
             ["", "ms", "x by itself", "at most"],
             whole_call(place),
         )
