@@ -101,7 +101,7 @@ class _Build:
         self._clock = clock
         self._cache = IndexCache(options.cache, roots=roots, reading=repr(options.reading))
         self._candidates: list[Candidate] = []
-        self._seen: list[Remembered] = []
+        self._seen: list[list[Remembered]] = [[] for _ in roots]
         self._left_out: list[LeftOut] = []
         self._read = 0
         self._now_ns = 0
@@ -114,7 +114,7 @@ class _Build:
         resolution = resolve(self._candidates)
         report = Report(
             roots=tuple(reports),
-            found=len(self._seen),
+            found=sum(map(len, self._seen)),
             valid=len(self._candidates),
             ignored=tuple(self._left_out),
             conflicts=resolution.conflicts,
@@ -161,16 +161,16 @@ class _Build:
     def _read_documents(self, number: int, root: Root, documents: list[Found]) -> None:
         """Take each document from the cache where it has not changed, else from the disk."""
         path, source = str(root.path), root.source
-        known = self._cache.of_root(number)
+        known, noted = self._cache.of_root(number), self._seen[number]
         for directory, file, about in documents:
             signature = signature_of(about)
             seen = known.get(directory)
             if seen is None or seen.signature != signature or self._is_distrusted(path, directory):
                 document = _read(path, directory, file, self._options.reading)
                 kept = trusted(signature, now_ns=self._now_ns)
-                seen = Remembered(number, directory, file, kept, document)
+                seen = Remembered(directory, file, kept, document)
                 self._count()
-            self._seen.append(seen)
+            noted.append(seen)
             document = seen.document
             if not document.problems or document.valid:
                 skill = Skill.at(document, source, path, directory, file, stamp_of(seen.signature))
@@ -190,7 +190,8 @@ class _Build:
     def _remember(self) -> tuple[Problem, ...]:
         """Save what was read, if anything is new, and return the cache's complaints."""
         unsaved = None
-        if self._read or len(self._seen) != self._cache.size:
+        known = [len(self._cache.of_root(number)) for number in range(len(self._roots))]
+        if self._read or list(map(len, self._seen)) != known:
             unsaved = self._cache.save(self._seen)
         return tuple(problem for problem in (self._cache.problem, unsaved) if problem is not None)
 

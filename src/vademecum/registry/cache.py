@@ -21,7 +21,7 @@ from vademecum.skill.skill import Document, Problem
 from vademecum.version import VERSION
 
 # Another version may read documents by other rules, so it starts afresh.
-FORMAT = f"vademecum-index-3 {VERSION}"
+FORMAT = f"vademecum-index-4 {VERSION}"
 MAX_CACHE_BYTES = 1024 * 1024 * 1024
 MAX_CACHE_FILES = 64
 MAX_HALF_WRITTEN = 8
@@ -52,7 +52,6 @@ def stamp_of(signature: Signature) -> int:
 class Remembered(Struct, frozen=True, gc=False, array_like=True):
     """One document as a scan saw it."""
 
-    root: int
     directory: str
     file: str
     signature: Signature
@@ -61,7 +60,7 @@ class Remembered(Struct, frozen=True, gc=False, array_like=True):
 
 class _Content(Struct, frozen=True, array_like=True):
     format: str
-    documents: list[Remembered]
+    roots: list[list[Remembered]]
 
 
 class IndexCache:
@@ -71,7 +70,6 @@ class IndexCache:
         places = [f"{root.source}\0{root.path}" for root in roots]
         self._path = None if directory is None else directory / _file_name([reading, *places])
         self._known: list[dict[str, Remembered]] = [{} for _ in places]
-        self.size = 0
         self.problem: Problem | None = None
         if self._path is not None:
             self._load(self._path)
@@ -80,11 +78,11 @@ class IndexCache:
         """Return what is remembered of one root, by directory."""
         return self._known[number]
 
-    def save(self, documents: list[Remembered]) -> Problem | None:
-        """Write what a scan saw; return the problem if that fails."""
+    def save(self, roots: list[list[Remembered]]) -> Problem | None:
+        """Write what a scan saw in each root; return the problem if that fails."""
         if self._path is None:
             return None
-        data = _encoded(documents)
+        data = _encoded(roots)
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomic(self._path, hashlib.sha256(data).digest() + data, mode=0o600)
@@ -98,16 +96,16 @@ class IndexCache:
 
     def _load(self, path: Path) -> None:
         try:
-            documents = _decoded(read_own(path, cap=MAX_CACHE_BYTES), roots=len(self._known))
+            roots = _decoded(read_own(path, cap=MAX_CACHE_BYTES))
+            if len(roots) != len(self._known):
+                raise FileRefused("it is damaged")
         except FileNotFoundError:
             return
         except (OSError, FileRefused, MsgspecError) as error:
             text = f"The index cache {path} was not used ({error}) and is built anew"
             self.problem = Problem("cache-rebuilt", "warning", text)
             return
-        self.size = len(documents)
-        for document in documents:
-            self._known[document.root][document.directory] = document
+        self._known = [{document.directory: document for document in documents} for documents in roots]
 
 
 def _file_name(context: list[str]) -> str:
@@ -115,12 +113,13 @@ def _file_name(context: list[str]) -> str:
     return f"index-{key[:32]}.msgpack"
 
 
-def _encoded(documents: list[Remembered]) -> bytes:
+def _encoded(roots: list[list[Remembered]]) -> bytes:
     try:
-        return msgpack.encode(_Content(FORMAT, documents))
+        return msgpack.encode(_Content(FORMAT, roots))
     except UnicodeEncodeError:
         # A document whose path is not UTF-8 is read afresh each time.
-        return msgpack.encode(_Content(FORMAT, list(filter(_is_encodable, documents))))
+        encodable = [list(filter(_is_encodable, documents)) for documents in roots]
+        return msgpack.encode(_Content(FORMAT, encodable))
 
 
 def _is_encodable(document: Remembered) -> bool:
@@ -131,16 +130,14 @@ def _is_encodable(document: Remembered) -> bool:
     return True
 
 
-def _decoded(data: bytes, *, roots: int) -> list[Remembered]:
+def _decoded(data: bytes) -> list[list[Remembered]]:
     checksum, content = data[:32], data[32:]
     if hashlib.sha256(content).digest() != checksum:
         raise FileRefused("it is damaged")
     decoded = msgpack.decode(content, type=_Content)
     if decoded.format != FORMAT:
         raise FileRefused("it is from another version")
-    if any(not 0 <= document.root < roots for document in decoded.documents):
-        raise FileRefused("it is damaged")
-    return decoded.documents
+    return decoded.roots
 
 
 def _prune(directory: Path) -> None:

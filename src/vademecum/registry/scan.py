@@ -109,10 +109,9 @@ class _Walker:
                     self._enter(below, entry.path, depth=depth + 1)
 
     def _is_to_be_entered(self, entry: os.DirEntry[str]) -> bool:
-        if entry.is_symlink():
-            if not self._leads_to_new_directory(entry):
-                return False
-        elif not entry.is_dir(follow_symlinks=False):
+        if not entry.is_dir(follow_symlinks=False) and not (
+            entry.is_symlink() and self._leads_to_new_directory(entry)
+        ):
             return False
         self._directories_left -= 1
         if self._directories_left < 0 and self._first_beyond is None:
