@@ -96,9 +96,7 @@ class IndexCache:
 
     def _load(self, path: Path) -> None:
         try:
-            roots = _decoded(read_own(path, cap=MAX_CACHE_BYTES))
-            if len(roots) != len(self._known):
-                raise FileRefused("it is damaged")
+            roots = _decoded(read_own(path, cap=MAX_CACHE_BYTES), count=len(self._known))
         except FileNotFoundError:
             return
         except (OSError, FileRefused, MsgspecError) as error:
@@ -130,13 +128,15 @@ def _is_encodable(document: Remembered) -> bool:
     return True
 
 
-def _decoded(data: bytes) -> list[list[Remembered]]:
+def _decoded(data: bytes, *, count: int) -> list[list[Remembered]]:
     checksum, content = data[:32], data[32:]
     if hashlib.sha256(content).digest() != checksum:
         raise FileRefused("it is damaged")
     decoded = msgpack.decode(content, type=_Content)
     if decoded.format != FORMAT:
         raise FileRefused("it is from another version")
+    if len(decoded.roots) != count:
+        raise FileRefused("it is damaged")
     return decoded.roots
 
 

@@ -59,14 +59,17 @@ class LoadSkill(UseSkill):
 
 
 class UnloadSkill(Parameters):
-    """Stop using a skill that is loaded."""
+    """Stop using a loaded skill. Use this when its part of the task is done."""
 
     skill: SkillName
     source: Source = ""
 
 
 class SearchSkills(Parameters):
-    """Find the skills that fit a request, best first. Returns names and descriptions."""
+    """Find the skills that fit a request, best first, with their descriptions.
+
+    Use this when the catalogue shows no skill for the task.
+    """
 
     query: Annotated[
         str, Meta(description="What is to be done, in a few words, in any language.", max_length=20_000)
@@ -75,7 +78,10 @@ class SearchSkills(Parameters):
 
 
 class LoadSkillAsset(Parameters):
-    """Load one file of a skill: a reference, an asset or the text of a script."""
+    """Load one file of a skill: a reference, an asset or the text of a script.
+
+    Use this when the instructions of the skill name the file.
+    """
 
     skill: SkillName
     relative_path: Annotated[
@@ -88,7 +94,7 @@ class LoadSkillAsset(Parameters):
 
 
 class GetSkillScriptPath(Parameters):
-    """Get the absolute path of a script of a skill, to run it with another tool."""
+    """Get the absolute path of a script of a skill. Use this only to run it with another program's tool."""
 
     skill: SkillName
     relative_path: Annotated[str, Meta(description="Its path, such as scripts/compare.py.", max_length=4096)]
@@ -96,14 +102,20 @@ class GetSkillScriptPath(Parameters):
 
 
 class ListSkillAssets(Parameters):
-    """List the references, assets and scripts of a skill."""
+    """List the files of a skill: references, assets and scripts.
+
+    Use this when the instructions do not name the file that is needed.
+    """
 
     skill: SkillName
     source: Source = ""
 
 
 class RunScript(Parameters):
-    """Run a script of a loaded skill in a sandbox and get its output. A person may have to approve it."""
+    """Run a script of a loaded skill in a sandbox and get its output.
+
+    Use this when the instructions of the skill name the script. A person may have to approve it.
+    """
 
     skill: SkillName
     relative_path: Annotated[str, Meta(description="Its path, such as scripts/compare.py.", max_length=4096)]
@@ -127,7 +139,11 @@ class RunScript(Parameters):
 
 
 class RunCommand(Parameters):
-    """Run a program in a sandbox, in the project, and get its output. A person may have to approve it."""
+    """Run a program in a sandbox, in the project, and get its output.
+
+    Use this when the instructions give a command, or when no other tool does the job. A person may have to
+    approve it.
+    """
 
     argv: Annotated[
         list[Argument],
@@ -149,7 +165,7 @@ class RunCommand(Parameters):
 
 
 class ReadFile(Parameters):
-    """Read a text file, or a part of it by lines."""
+    """Read a text file, or a part of it by lines. Use this before you change or describe a file."""
 
     path: PathText
     first_line: Annotated[int, Meta(ge=1)] = 1
@@ -157,13 +173,19 @@ class ReadFile(Parameters):
 
 
 class ListDir(Parameters):
-    """List a directory: names, with a slash after directories, and sizes."""
+    """List a directory: names, with a slash after directories, and sizes.
+
+    Use this when it is not known which files there are.
+    """
 
     path: PathText = "."
 
 
 class Grep(Parameters):
-    """Find the lines that match a regular expression (RE2 syntax) in the files below a path."""
+    """Find the lines that match a regular expression (RE2 syntax) in the files below a path.
+
+    Use this to find a place without reading whole files.
+    """
 
     pattern: Annotated[str, Meta(min_length=1, max_length=1000)]
     path: PathText = "."
@@ -171,14 +193,20 @@ class Grep(Parameters):
 
 
 class WriteFile(Parameters):
-    """Write a text file, whole. What was there before is shown as a difference in the record."""
+    """Write a text file, whole. Use this for a new file, or when most of a file changes.
+
+    What was there before is shown as a difference in the record.
+    """
 
     path: PathText
     content: Annotated[str, Meta(max_length=MAX_CONTENT_CHARS)]
 
 
 class EditFile(Parameters):
-    """Replace a text in a file by another. The old text must be in the file exactly once."""
+    """Replace a text in a file by another. Use this for a small change.
+
+    The old text must be in the file exactly once.
+    """
 
     path: PathText
     old: Annotated[str, Meta(min_length=1, max_length=MAX_CONTENT_CHARS)]
@@ -186,7 +214,7 @@ class EditFile(Parameters):
 
 
 class SaveOutput(Parameters):
-    """Copy a file that a script made into the project."""
+    """Copy a file that a script made into the project. Use this when the task asks for the file."""
 
     output: Annotated[str, Meta(description="Its name, such as output:1/chart.png.", max_length=4200)]
     path: Annotated[
@@ -195,13 +223,13 @@ class SaveOutput(Parameters):
 
 
 class DeleteFile(Parameters):
-    """Delete a file. It is kept in the trash of the run."""
+    """Delete a file. Use this only when the task asks for it. The file is kept in the trash of the run."""
 
     path: PathText
 
 
 class NetworkRequest(Parameters):
-    """Send one HTTP request and read the answer."""
+    """Send one HTTP request and read the answer. Use this when the task needs a page or an API."""
 
     url: Annotated[str, Meta(max_length=8192)]
     method: Method = "GET"
