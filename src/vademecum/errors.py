@@ -54,7 +54,7 @@ class VademecumError(Exception):
 
     @property
     def in_full(self) -> str:
-        """The text with its advice, for people."""
+        """Return the text with its advice, for people."""
         return f"{str(self).rstrip('.')}, {self.advice}." if self.advice else str(self)
 
 

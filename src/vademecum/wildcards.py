@@ -8,7 +8,7 @@ from functools import lru_cache
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a pattern matches the whole text: ``*`` any run, ``?`` one character, all else itself.
+    """Return whether a pattern matches the whole text: ``*`` is any run, ``?`` is one character.
 
     A trailing `` *`` is optional, so that ``git *`` also matches ``git``.
 
@@ -58,7 +58,7 @@ def all_comparable(texts: Iterable[str]) -> list[str]:
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Return whether ``wide`` surely matches everything that ``narrow`` matches; in doubt, false.
+    """Return whether ``wide`` certainly matches everything that ``narrow`` matches.
 
     >>> covers("a*", "ab*"), covers("*", "x?"), covers("a?", "a*")
     (True, True, False)
