@@ -55,10 +55,10 @@ agent_option = click.option(
     "--agent", "name", default="default", show_default=True, help="Agent whose permission rules apply."
 )
 _LIMITS = {
-    "max_turns": ("turns", "Most calls of the model in a run."),
-    "max_tool_calls": ("tool_calls", "Most calls of tools in a run."),
-    "max_script_runs": ("script_runs", "Most scripts in a run."),
-    "max_context": ("context_tokens", "Most tokens of one request to the model."),
+    "max_turns": ("turns", "Maximum number of model calls"),
+    "max_tool_calls": ("tool_calls", "Maximum number of tool calls"),
+    "max_script_runs": ("script_runs", "Maximum number of script runs"),
+    "max_context": ("context_tokens", "Maximum number of tokens in one request to the model"),
 }
 
 
@@ -66,10 +66,8 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that limit a run."""
     for option, (field, words) in reversed(_LIMITS.items()):
         flag = f"--{option.replace('_', '-')}"
-        text = f"{words} (default {getattr(Budget(), field):,}, or the configured number)"
-        command = click.option(flag, option, type=click.IntRange(1, 10_000_000), metavar="N", help=text)(
-            command
-        )
+        text = f"{words} (default {getattr(Budget(), field):,}, unless configured)."
+        command = click.option(flag, option, type=click.IntRange(1), metavar="N", help=text)(command)
     return command
 
 
@@ -92,7 +90,12 @@ allow_option = click.option(
 @click.argument("request")
 @model_option
 @click.option(
-    "--skill", "skills", multiple=True, metavar="NAME", shell_complete=complete_names, help="Load it first."
+    "--skill",
+    "skills",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_names,
+    help="Skill to load first; repeatable.",
 )
 @click.option(
     "--file",
@@ -108,7 +111,7 @@ allow_option = click.option(
 @yes_option
 @budget_options
 @agent_option
-@click.option("--quiet", is_flag=True, help="Only the answer.")
+@click.option("--quiet", is_flag=True, help="Print only the answer.")
 @index_options
 @json_option
 def run_command(  # noqa: PLR0913 - one for each option
@@ -227,7 +230,7 @@ _PASS_ON = {"allow_interspersed_args": False}
     shell_complete=complete_paths,
     help="Directory to copy for the script, so that it can change it; repeatable.",
 )
-@click.option("--source", type=SOURCES, help="The skill of this source, also when another one overrides it.")
+@click.option("--source", type=SOURCES, help="Source of the skill, even if another source overrides it.")
 @out_option
 @network_option
 @yes_option
@@ -252,8 +255,8 @@ def exec_command(  # noqa: PLR0913 - one for each option
 ) -> int:
     """Run a script of a skill in the sandbox, with the files and directories that its arguments name.
 
-    Files are private copies, directories are read-only. Options come before NAME; what follows SCRIPT is the
-    script's. Exit code 1: the script's exit code was not 0.
+    The script gets copies of files and read-only directories. Options come before NAME; words after SCRIPT
+    are passed to the script. Exit code 1: the script's exit code was not 0.
     """
     named = (*files, *copy, *(part for word in arguments for _, part in parts_of(word)))
     printer = ScriptPrinter()
@@ -298,7 +301,7 @@ def exec_command(  # noqa: PLR0913 - one for each option
 
 @contextlib.contextmanager
 def _recorded_end(session: Session, summary: dict[str, Any]) -> Iterator[None]:
-    """Write down how it ended, also if something goes wrong."""
+    """Record how it ended, even if it failed."""
     try:
         yield
     except VademecumError as error:
