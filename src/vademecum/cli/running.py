@@ -38,7 +38,7 @@ from vademecum.session.place import Place
 from vademecum.session.session import Session
 from vademecum.skill.text import escaped, visible
 from vademecum.tools.calls import RunScript
-from vademecum.tools.hosts import host_resources
+from vademecum.tools.hosts import host_resource
 from vademecum.tools.inputs import parts_of
 
 # What a run that failed before its first turn failed of.
@@ -145,7 +145,7 @@ def run_command(  # noqa: PLR0913 - one for each option
         index=IndexWords(**words).build(),
         policy=Policy.load(
             context,
-            run=[*allowing(allow), *reaching([each for host in network for each in host_resources(host)])],
+            run=[*allowing(allow), *reaching(list(map(host_resource, network)))],
         ),
         approver=approver_for(yes=yes, replay=again()),
         reachable=(*elsewhere(files), *reachable_for(out)),
@@ -292,6 +292,11 @@ def exec_command(  # noqa: PLR0913 - one for each option
         printer.finish(result.files)
         if result.facts["exit_code"] != 0:
             click.echo(f"vade: {result.text.splitlines()[0]} The record: {record.place}", err=True)
+        for each in result.facts.get("network", ()):
+            if each["refused"]:
+                click.echo(
+                    f"vade: {each['host']}:{each['port']} was not reached: {each['refused']}", err=True
+                )
         if left_out := result.facts.get("left_out"):
             click.echo(f"vade: the rules left {counted(left_out, 'file')} out of the directories", err=True)
         tell(saved)

@@ -77,6 +77,12 @@ _DEFAULTS = (
     ("script-network", "*", Effect.ASK),
     ("secret", "*", Effect.ASK),
 )
+# A rule for a host holds for each of its ports, and a rule for a package for each of its versions.
+_FURTHER = {
+    "network": ("{}:*", "[{}]", "[{}]:*"),
+    "private-network": ("{}:*", "[{}]", "[{}]:*"),
+    "packages": ("{}[*", "{}<*", "{}>*", "{}=*", "{}!*", "{}~*"),
+}
 FIXED = "the fixed rules"
 DEFAULTS = "the defaults"
 USER = "the user's configuration"
@@ -164,7 +170,8 @@ class RuleTable:
     end with, the last ones first, so that few are tried, and none that stands before what was found.
     """
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[Rule], further: Sequence[str] = ()) -> None:
+        """Take the rules, and what more a pattern stands for that does not end with ``*``."""
         self._rules = tuple(rules)
         self._plain: dict[str, int] = {}
         self._by_start: dict[str, list[_Test]] = {}
@@ -172,6 +179,8 @@ class RuleTable:
         self._short: list[_Test] = []
         for place, pattern in enumerate(all_comparable([rule.pattern for rule in self._rules])):
             self._add(pattern, place)
+            for form in () if pattern.endswith("*") else further:
+                self._add(form.format(pattern), place)
         self._short.sort(key=_latest)
         for start, tests in self._by_start.items():
             others = [test for test in self._short if start.startswith(test.beginning)]
@@ -367,7 +376,8 @@ class Policy:
             [rule for rule in layer if rule.permission == permission or _is_for(rule, permission)]
             for layer in self._layers(agent)
         )
-        fixed, own, project, run = (RuleTable(rules) if rules else None for rules in layers)
+        further = _FURTHER.get(permission, ())
+        fixed, own, project, run = (RuleTable(rules, further) if rules else None for rules in layers)
         if len(self._tables) > MAX_TABLES:  # names come from outside
             self._tables.clear()
         tables = self._tables[key] = (fixed, own, project, run)

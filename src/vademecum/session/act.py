@@ -373,7 +373,7 @@ class Act:
         def permit(permission: str, hop: Hop) -> None:
             about = partial(about_request, call, hop) if permission == "network" else str
             try:
-                finer: list[Finer] = [(permission, hop.resources, "")]
+                finer: list[Finer] = [(permission, (hop.resource,), "")]
                 self._require(lambda: finer, about=about, exact=exact, within=(hop.host,))
             except Deferred as deferred:
                 if hop.url == call.url:

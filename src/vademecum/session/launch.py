@@ -22,7 +22,7 @@ from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.hosts import Hop, Permit, host_and_port, host_resources
+from vademecum.tools.hosts import Hop, Permit, host_and_port, host_resource
 from vademecum.tools.inputs import Input, digests, find_inputs
 from vademecum.tools.job import (
     MAX_WORD_CHARS,
@@ -248,8 +248,7 @@ def network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Fine
         ("network", "private-network"), act.around.agent
     ):
         raise Denied("The whole network cannot be given, because rules deny some hosts: name the hosts.")
-    named = [("network", (host,) if host == WHOLE_NETWORK else host_resources(host), "") for host in hosts]
-    return [("script-network", (resource,), ""), *named]
+    return [("script-network", (resource,), ""), *(("network", (host_resource(host),), "") for host in hosts)]
 
 
 @contextmanager
@@ -279,7 +278,7 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
         if not usual and (hop.host, hop.port) not in allowed:
             raise Denied(f"{hop.resource} is not among the hosts that were approved.")
         if permission == "private-network":
-            request = Request(permission, hop.resources, act.origin, act.around.agent)
+            request = Request(permission, (hop.resource,), act.origin, act.around.agent)
             decision = act.around.gate.decide(request)
             if decision.effect is not Effect.ALLOW:
                 raise refusal(request, decision)
@@ -338,4 +337,5 @@ def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequenc
         room.work, job.furnished.copies, room.outputs, since=run.started, secrets=secrets
     )
     facts = {"sandbox": start.sandbox.name, **({"network": traffic} if traffic else {}), **facts}
-    return observe(act.tool, Ran(job, ended, room, made, beyond), facts, notes)
+    refused = [f"{t['host']}:{t['port']} was not reached: {t['refused']}" for t in traffic if t["refused"]]
+    return observe(act.tool, Ran(job, ended, room, made, beyond), facts, [*notes, *refused])
