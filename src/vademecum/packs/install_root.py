@@ -31,7 +31,7 @@ from vademecum.packs.pack_cache import PackCache
 from vademecum.packs.signing.signing_keys import Trusted
 from vademecum.packs.transaction import TRASH, Ground, Transaction, changing
 from vademecum.registry.roots import needs_recovery
-from vademecum.registry.scan import find_documents
+from vademecum.registry.scan import Walk
 
 _FILES = frozenset({f"../{LOCK_FILE}", f"../../{NPM_LOCK}", INSTALLED_FILE})
 _NOTE = re.compile(rf"{re.escape(TRASH)}/[^/.][^\0]*/[\dT.]+\.lock\.json\Z")
@@ -76,7 +76,7 @@ class InstallRoot(Struct, frozen=True):
 
     def names(self) -> list[str]:
         """Return the skills that the index finds in the root, by their directories below it."""
-        return sorted(directory for directory, _, _ in find_documents(str(self.root), self.scan).documents)
+        return sorted(directory for directory, _, _ in Walk(str(self.root), self.scan).documents)
 
     @contextmanager
     def aside(self) -> Iterator[Path]:

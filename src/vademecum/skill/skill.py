@@ -21,6 +21,21 @@ KNOWN_FIELDS = frozenset(SPECIFIED_FIELDS + OWN_FIELDS)
 CONTROL_FIELDS = frozenset({"disable-model-invocation", "user-invocable", "allowed-tools", "run-mode"})
 
 
+class Printable(Struct, frozen=True, gc=False):
+    """A value that commands print as JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value as the commands print it."""
+        return {
+            key: [each.to_json() for each in value] if _are_printable(value) else value
+            for key, value in structs.asdict(self).items()
+        }
+
+
+def _are_printable(value: Any) -> bool:
+    return isinstance(value, tuple) and any(isinstance(each, Printable) for each in value)
+
+
 class Reading(Struct, frozen=True):
     """How documents are read: strictly or leniently, with or without angle brackets.
 
@@ -57,20 +72,16 @@ class Problem(Struct, frozen=True, gc=False, omit_defaults=True):
         }
 
 
-class Controls(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The limits that the author sets for running the skill; enforced elsewhere."""
+class Controls(Printable, frozen=True, gc=False, omit_defaults=True):
+    """The limits that the author sets for running the skill; without ``allowed_tools`` no bound on tools."""
 
     disable_model_invocation: bool = False
     user_invocable: bool = True
     allowed_tools: tuple[str, ...] | None = None
     run_mode: RunMode = "inline"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the controls as the commands print them; ``null`` tools means no bound."""
-        return structs.asdict(self)
 
-
-class Meta(Struct, frozen=True, gc=False, omit_defaults=True):
+class Meta(Printable, frozen=True, gc=False, omit_defaults=True):
     """Information from the author about the skill.
 
     ``secrets`` are the names of variables that its scripts want: ``metadata.secrets``, or ``requires.env`` of
@@ -83,10 +94,6 @@ class Meta(Struct, frozen=True, gc=False, omit_defaults=True):
     compatibility: str | None = None
     metadata: dict[str, str] = {}
     secrets: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the metadata as the commands print it."""
-        return structs.asdict(self)
 
 
 DEFAULT_CONTROLS = Controls()
