@@ -211,6 +211,29 @@ CASES: dict[str, Case] = {
     "openai: the context is too long from the start": Case(
         "openai", [REFUSE(413, "too large")], "failed", "too long for the model", asked=1
     ),
+    "openai: a reply without end": Case(
+        "openai", [O(LONG * 20_000, size=100_000), O(ANSWER)], asked=2, sees="smaller steps"
+    ),
+    "openai: a call without end": Case(
+        "openai",
+        [O(calls=[("write_file", '{"path": "' + LONG * 20_000)], size=100_000), O(ANSWER)],
+        asked=2,
+        sees="smaller steps",
+    ),
+    "openai: a body without end": Case(
+        "openai",
+        [server.openai_whole({"content": LONG * 20_000}), O(ANSWER)],
+        asked=2,
+        sees="go on exactly where it stopped",
+    ),
+    "openai: a call that is longer than the context": Case(
+        "openai",
+        [
+            O(calls=[("write_file", json.dumps({"path": "b.txt", "content": LONG * 200}))], size=100_000),
+            O(ANSWER),
+        ],
+        sees="full text",
+    ),
     "openai: busy, then well": Case("openai", [REFUSE(503), O(ANSWER)], asked=2),
     "openai: asks to wait": Case("openai", [REFUSE(429, "slow down", retry_after="0"), O(ANSWER)], asked=2),
     "openai: no money": Case(
@@ -316,6 +339,9 @@ CASES: dict[str, Case] = {
             A(ANSWER),
         ],
         sees="content of a",
+    ),
+    "anthropic: a reply without end": Case(
+        "anthropic", [A(LONG * 20_000, size=100_000), A(ANSWER)], asked=2, sees="smaller steps"
     ),
     "anthropic: breaks off in the middle": Case("anthropic", [A(ANSWER, cut=True), A(ANSWER)], asked=2),
     "anthropic: says no": Case("anthropic", [A("", stop="refusal")], "failed", "refuses this request"),

@@ -19,6 +19,7 @@ from vademecum.session.session import Session
 
 MAX_WAIT_SECONDS = 30.0
 MAX_CONTINUATIONS = 4
+MAX_ANSWER_CHARS = 1_000_000
 
 _GO_ON = "The reply was cut at its length limit: go on exactly where it stopped, without repeating anything."
 
@@ -65,12 +66,12 @@ class ModelCalls:
                 self.spent.turns -= 1
                 return self.whole()
             text += reply.text
-            if not reply.cut or reply.calls or self._said.wire == "json" or continued == MAX_CONTINUATIONS:
+            is_lost = bool(reply.calls) or self._said.wire == "json" or len(text) > MAX_ANSWER_CHARS
+            if not reply.cut or is_lost or continued == MAX_CONTINUATIONS:
                 break
             self._said.said(reply)
             self._said.told(_GO_ON)
-        cut = reply.cut and (bool(reply.calls) or self._said.wire == "json")
-        return Reply(text, reply.usage, reply.calls, cut, reply.blocks), watched
+        return Reply(text, reply.usage, reply.calls, reply.cut and is_lost, reply.blocks), watched
 
     def _made_room(self) -> bool:
         """Shorten the conversation if it is too long; return whether it fits now."""

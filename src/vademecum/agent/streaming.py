@@ -6,9 +6,6 @@ import json
 import re
 from collections.abc import Callable
 
-from vademecum.agent.protocol import MAX_REPLY_CHARS
-from vademecum.errors import ModelReplyWrong
-
 _GROWTH = 1.06  # the text is searched anew when it is so much longer, so that the work stays linear
 _PLANNED = re.compile(r'"action"\s*:\s*\{\s*"type"\s*:\s*"(\w+)"\s*,\s*"payload"\s*:\s*\{')
 _ANSWER = re.compile(r'"type"\s*:\s*"final_answer"\s*,\s*"payload"\s*:\s*\{\s*"text"\s*:\s*"')
@@ -49,8 +46,6 @@ class Watched:
     def __call__(self, piece: str) -> None:
         """Take the next piece."""
         self._length += len(piece)
-        if self._length > MAX_REPLY_CHARS:
-            raise ModelReplyWrong(f"The reply has more than {MAX_REPLY_CHARS:,} characters.")
         if self._is_plain:
             self._show(piece if self.shown else piece.lstrip())
             return
