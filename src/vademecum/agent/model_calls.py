@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from vademecum.agent import protocol
 from vademecum.agent.budget import Budget, Spent
 from vademecum.agent.streaming import Watched
 from vademecum.agent.transcript import Transcript
 from vademecum.errors import ModelOverflow, ModelUnavailable, ToolsUnsupported
+from vademecum.models import sections
 from vademecum.models.base import Model, Reply
 from vademecum.runs.record import Record
 from vademecum.session.session import Session
@@ -128,7 +131,7 @@ class ModelCalls:
                 )
                 continue
             self._count(reply, time.monotonic() - started)
-            return reply
+            return structs.replace(reply, text=sections.mended(reply.text))
         raise AssertionError  # the last attempt returned or raised
 
     def _count(self, reply: Reply, seconds: float) -> None:

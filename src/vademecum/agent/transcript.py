@@ -224,6 +224,7 @@ class Transcript:
     # The messages themselves
 
     def _append(self, message: Message) -> None:
+        message = structs.replace(message, content=sections.mended(message.content))
         self.messages.append(message)
         texts = [message.content, *(call.name + call.arguments for call in message.calls)]
         texts += [json.dumps(block) for block in message.blocks]
