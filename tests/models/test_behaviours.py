@@ -157,6 +157,12 @@ CASES: dict[str, Case] = {
         params={"protocol": "json"},
         asked=3,
     ),
+    "openai: refuses response_format as a fault of its own": Case(
+        "openai",
+        [REFUSE(500, "1 validation error: {'loc': ('body', 'response_format', 'type')}"), O(final())],
+        params={"protocol": "json"},
+        asked=2,
+    ),
     "openai: refuses strict": Case(
         "openai", [REFUSE(400, "unknown field strict"), O(final())], params={"protocol": "json"}, asked=2
     ),
