@@ -182,6 +182,7 @@ def test_budgets(stage: Stage, budget: Budget, reason: str) -> None:  # I3
     outcome = stage.run(select("mine"), turn)
     assert (outcome.status, outcome.stop_reason) == ("degraded", reason)
     assert "list_dir" in outcome.answer or "run_script" in outcome.answer
+    assert f"give --{reason.replace('_', '-')}, or set budget." in outcome.answer
 
 
 def test_failures_are_observations_and_the_same_one_stops_the_run(stage: Stage) -> None:  # I5
@@ -353,6 +354,14 @@ def test_streamed_pieces_are_the_answer(stage: Stage) -> None:
     assert "".join(pieces) == "héllo wörld, 你好 \U0001f600 " * 20
 
 
+def test_an_answer_that_ends_with_blank_lines_is_not_taken_back(stage: Stage) -> None:
+    model = Scripted([final("one \n\ntwo\n\n")], wire="tools", piece=1)
+    agent = Agent(model, stage.place.build(), context=stage.place.context, listener=stage.heard.append)
+    assert agent.run("x").answer == "one \n\ntwo"
+    assert "answer_withdrawn" not in [event.type for event in stage.heard]
+    assert "".join(e.data["text"] for e in stage.heard if e.type == "answer_piece") == "one \n\ntwo"
+
+
 def test_the_prompt(stage: Stage) -> None:
     """The whole prompt, as a snapshot."""
     stage.skill("mine", "metadata: {entry: scripts/x.py}\n", "Do this.\n")
@@ -452,7 +461,11 @@ def test_the_context_budget_holds(stage: Stage) -> None:
     assert outcome.status == "done"
     stage.budget = Budget(context_tokens=1_300)
     assert stage.run(final()).stop_reason in {"max_context", "final_answer"}
-    assert stage.run(final(), request="x " * 3000).stop_reason == "max_context"
+    outcome = stage.run(final(), request="x " * 3000)
+    assert (outcome.stop_reason, "The next request would have about" in outcome.answer) == (
+        "max_context",
+        True,
+    )
     with pytest.raises(VademecumError, match="longer than 100,000 characters"):
         stage.run(final(), request="x" * 100_001)
 

@@ -16,6 +16,7 @@ import pytest
 
 from tests.agent.support import final, run_script, select
 from tests.cli.test_commands import answered
+from tests.models.server import Answering, Handler, _chunk, serving
 from tests.support import VADE, Place, write_skill
 from vademecum.runs.stored import read_run, run_ids
 
@@ -217,7 +218,6 @@ def test_what_tab_offers_in_a_chat(files: Place) -> None:
 def test_the_editor_of_a_chat(files: Place) -> None:
     """On a real terminal: several lines, history of an earlier session, Markdown."""
     model = scripted(files, final("**bold** answer"))
-    (files.home / ".agent").mkdir(exist_ok=True)
     shown = typed_in_chat(files, model, ["first line\x1b\rsecond line\r", "/help\r", "\x04"])
     assert "bold answer" in shown
     assert "**bold**" not in shown
@@ -229,6 +229,45 @@ def test_the_editor_of_a_chat(files: Place) -> None:
     assert history.stat().st_mode & 0o777 == 0o600
     typed_in_chat(files, model, ["\x1b[A\x1b[A\r", "\x04"])  # the message before the last command
     assert len(run_ids(files.cwd / ".agent/runs")) == 2
+
+
+def test_the_first_words_of_an_answer_are_shown_while_the_rest_is_missing(files: Place) -> None:
+    import pty
+
+    with serving(half_of("# Head\n\nThe **first words")) as found:
+        child, terminal = pty.fork()
+        if child == 0:
+            os.chdir(files.cwd)
+            env = {**files.env, "OLLAMA_BASE_URL": f"{found.url}/v1", "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+            os.execve(VADE, [VADE, "chat", "--model", "ollama:m"], env)
+        shown = ""
+        try:
+            while "first words" not in shown:
+                shown += os.read(terminal, 65536).decode("utf-8", "replace")
+                if shown.endswith("\x1b[6n"):
+                    os.write(terminal, b"\x1b[1;1R")
+                if "\x1b[?2004h" in shown and not found.asked:
+                    os.write(terminal, b"hello\r")
+                    time.sleep(0.2)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            os.close(terminal)
+    assert "# Head" not in shown
+
+
+def half_of(text: str) -> Answering:
+    """A reply of which only the beginning comes."""
+
+    def begin(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("content-type", "text/event-stream")
+        handler.end_headers()
+        handler.wfile.write(_chunk({"content": text}).encode())
+        server: Any = handler.server
+        server.over.wait(60)
+
+    return begin
 
 
 def typed_in_chat(place: Place, model: str, keys: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +36,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(data)))
         self.send_header("connection", "close")
         self.end_headers()
-        self.wfile.write(data)
+        with contextlib.suppress(OSError):
+            self.wfile.write(data)
 
     def stream(self, lines: list[str], *, cut: bool = False) -> None:
         self.send_response(200)
@@ -43,11 +45,12 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("transfer-encoding", "chunked")
         self.send_header("connection", "close")
         self.end_headers()
-        for line in lines:
-            data = line.encode()
-            self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-        if not cut:
-            self.wfile.write(b"0\r\n\r\n")
+        with contextlib.suppress(OSError):  # who asked may have heard enough
+            for line in lines:
+                data = line.encode()
+                self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+            if not cut:
+                self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *words: object) -> None:
         """Keep quiet."""
@@ -158,6 +161,7 @@ def anthropic_reply(
     cut: bool = False,
     thinking: str = "",
     error: str = "",
+    size: int = 7,
 ) -> Answering:
     usage = {"input_tokens": 7, "cache_read_input_tokens": 4, "output_tokens": 1}
     message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
@@ -173,7 +177,7 @@ def anthropic_reply(
         ]
         blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, deltas))
     if text:
-        pieces = [{"type": "text_delta", "text": text[n : n + 7]} for n in range(0, len(text), 7)]
+        pieces = [{"type": "text_delta", "text": text[n : n + size]} for n in range(0, len(text), size)]
         blocks.append(({"type": "text", "text": ""}, pieces))
     for number, (name, arguments) in enumerate(calls):
         parts = [

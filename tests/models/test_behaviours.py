@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ MAKE = "open('made.txt', 'w').write('made'); print('it ran')"
 RUN = ("run_script", '{"skill": "maker", "relative_path": "scripts/x.py"}')
 LOAD = ("skill", '{"name": "maker"}')
 READ = ("read_file", '{"path": "a.txt"}')
+LIST = ("list_dir", "{}")
 ANSWER = "from the server, 你好"
 
 
@@ -155,6 +157,12 @@ CASES: dict[str, Case] = {
         params={"protocol": "json"},
         asked=3,
     ),
+    "openai: refuses response_format as a fault of its own": Case(
+        "openai",
+        [REFUSE(500, "1 validation error: {'loc': ('body', 'response_format', 'type')}"), O(final())],
+        params={"protocol": "json"},
+        asked=2,
+    ),
     "openai: refuses strict": Case(
         "openai", [REFUSE(400, "unknown field strict"), O(final())], params={"protocol": "json"}, asked=2
     ),
@@ -210,6 +218,40 @@ CASES: dict[str, Case] = {
     ),
     "openai: the context is too long from the start": Case(
         "openai", [REFUSE(413, "too large")], "failed", "too long for the model", asked=1
+    ),
+    "openai: a reply without end": Case(
+        "openai", [O(LONG * 20_000, size=100_000), O(ANSWER)], asked=2, sees="smaller steps"
+    ),
+    "openai: a call without end": Case(
+        "openai",
+        [O(calls=[("write_file", '{"path": "' + LONG * 20_000)], size=100_000), O(ANSWER)],
+        asked=2,
+        sees="smaller steps",
+    ),
+    "openai: a body without end": Case(
+        "openai",
+        [server.openai_whole({"content": LONG * 20_000}), O(ANSWER)],
+        asked=2,
+        sees="go on exactly where it stopped",
+    ),
+    "openai: a call that is longer than the context": Case(
+        "openai",
+        [
+            O(calls=[("write_file", json.dumps({"path": "b.txt", "content": LONG * 200}))], size=100_000),
+            O(ANSWER),
+        ],
+        sees="full text",
+    ),
+    "openai: a character in two halves": Case(
+        "openai",
+        [
+            O(more=[server._chunk({"content": half}) for half in ("a \ud83d", "\ude00 b ")], calls=[READ]),
+            O(ANSWER),
+        ],
+        sees="a 😀 b",
+    ),
+    "openai: the name of a file is not text": Case(
+        "openai", [O(calls=[LIST]), O(ANSWER)], sees="b\ufffd.txt"
     ),
     "openai: busy, then well": Case("openai", [REFUSE(503), O(ANSWER)], asked=2),
     "openai: asks to wait": Case("openai", [REFUSE(429, "slow down", retry_after="0"), O(ANSWER)], asked=2),
@@ -317,6 +359,14 @@ CASES: dict[str, Case] = {
         ],
         sees="content of a",
     ),
+    "anthropic: a reply without end": Case(
+        "anthropic", [A(LONG * 20_000, size=100_000), A(ANSWER)], asked=2, sees="smaller steps"
+    ),
+    "anthropic: half a character in a call": Case(
+        "anthropic",
+        [A("\ud83d", calls=[("write_file", '{"path": "b.txt", "content": "\\ud83d"}')]), A(ANSWER)],
+        sees="\ufffd",
+    ),
     "anthropic: breaks off in the middle": Case("anthropic", [A(ANSWER, cut=True), A(ANSWER)], asked=2),
     "anthropic: says no": Case("anthropic", [A("", stop="refusal")], "failed", "refuses this request"),
     "anthropic: wrong key": Case(
@@ -349,6 +399,7 @@ def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     (skill / "scripts").mkdir()
     (skill / "scripts/x.py").write_text(MAKE)
     (place.cwd / "a.txt").write_text("content of a\n" * 300)
+    (place.cwd / os.fsdecode(b"b\xff.txt")).write_text("x")
     return place
 
 

@@ -71,6 +71,6 @@ def test_a_small_model_end_to_end(place: Place, address: str, protocol: str) -> 
     outcome = agent.run("Say hello.")
     assert outcome.status in {"done", "degraded"}, outcome
     assert outcome.answer
-    assert outcome.stats["output_tokens"] > 0
     past = read_run(place.cwd / ".agent/runs", outcome.run_id)
-    assert past.events[-1].type == "run_finished"
+    kinds = [event.type for event in past.events]
+    assert ("model_replied" in kinds, "model_failed" in kinds, kinds[-1]) == (True, False, "run_finished")

@@ -30,6 +30,13 @@ MAX_FAULT_CHARS = 500
 MAX_WRONG_CHARS = 4000
 MAX_BODIES_A_TURN = 2
 
+# The limits that end a run, with their settings.
+_LIMITS = {
+    "max_turns": "turns",
+    "max_tool_calls": "tool_calls",
+    "max_script_runs": "script_runs",
+    "max_context": "context_tokens",
+}
 _REFUSALS = frozenset({"denied", "declined", "refused"})
 _CUT = (
     "The reply was cut at its length limit, so nothing of it was done. Do it in smaller steps: write a long "
@@ -332,6 +339,11 @@ class Loop:
     def _give_up(self, reason: str) -> Outcome:
         """Answer with what was done, and say plainly that it is not what was asked for."""
         head = f"The run stopped before it was finished ({reason.replace('_', ' ')})."
+        if field := _LIMITS.get(reason):
+            most = getattr(self._budget, field)
+            head += f" Its limit is {most:,}: give --{reason.replace('_', '-')}, or set budget.{field}."
+        if reason == "max_context":
+            head += f" The next request would have about {self._said.tokens:,} tokens."
         return self._end("degraded", self._account(head), reason)
 
     def _account(self, head: str) -> str:

@@ -8,17 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from vademecum.agent import protocol
 from vademecum.agent.budget import Budget, Spent
 from vademecum.agent.streaming import Watched
 from vademecum.agent.transcript import Transcript
 from vademecum.errors import ModelOverflow, ModelUnavailable, ToolsUnsupported
+from vademecum.models import sections
 from vademecum.models.base import Model, Reply
 from vademecum.runs.record import Record
 from vademecum.session.session import Session
 
 MAX_WAIT_SECONDS = 30.0
 MAX_CONTINUATIONS = 4
+MAX_ANSWER_CHARS = 1_000_000
 
 _GO_ON = "The reply was cut at its length limit: go on exactly where it stopped, without repeating anything."
 
@@ -65,12 +69,12 @@ class ModelCalls:
                 self.spent.turns -= 1
                 return self.whole()
             text += reply.text
-            if not reply.cut or reply.calls or self._said.wire == "json" or continued == MAX_CONTINUATIONS:
+            is_lost = bool(reply.calls) or self._said.wire == "json" or len(text) > MAX_ANSWER_CHARS
+            if not reply.cut or is_lost or continued == MAX_CONTINUATIONS:
                 break
             self._said.said(reply)
             self._said.told(_GO_ON)
-        cut = reply.cut and (bool(reply.calls) or self._said.wire == "json")
-        return Reply(text, reply.usage, reply.calls, cut, reply.blocks), watched
+        return Reply(text, reply.usage, reply.calls, reply.cut and is_lost, reply.blocks), watched
 
     def _made_room(self) -> bool:
         """Shorten the conversation if it is too long; return whether it fits now."""
@@ -127,7 +131,7 @@ class ModelCalls:
                 )
                 continue
             self._count(reply, time.monotonic() - started)
-            return reply
+            return structs.replace(reply, text=sections.mended(reply.text))
         raise AssertionError  # the last attempt returned or raised
 
     def _count(self, reply: Reply, seconds: float) -> None:

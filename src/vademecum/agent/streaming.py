@@ -6,12 +6,13 @@ import json
 import re
 from collections.abc import Callable
 
-from vademecum.agent.protocol import MAX_REPLY_CHARS
-from vademecum.errors import ModelReplyWrong
+from vademecum.models import sections
 
 _GROWTH = 1.06  # the text is searched anew when it is so much longer, so that the work stays linear
 _PLANNED = re.compile(r'"action"\s*:\s*\{\s*"type"\s*:\s*"(\w+)"\s*,\s*"payload"\s*:\s*\{')
 _ANSWER = re.compile(r'"type"\s*:\s*"final_answer"\s*,\s*"payload"\s*:\s*\{\s*"text"\s*:\s*"')
+# An answer does not end with blanks, and a character does not end with its first half.
+_UNFINISHED = re.compile("(?:\\s|[\ud800-\udbff])+$")
 # Up to here a JSON text is whole: no quotation mark ends it, no escape is cut.
 _WHOLE = re.compile(
     r'(?:[^"\\]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*'
@@ -41,6 +42,7 @@ class Watched:
 
     def _begin(self) -> None:
         self._pieces: list[str] = []
+        self._held = ""
         self._length = 0
         self._next = 1
         self._planned = ""
@@ -49,10 +51,12 @@ class Watched:
     def __call__(self, piece: str) -> None:
         """Take the next piece."""
         self._length += len(piece)
-        if self._length > MAX_REPLY_CHARS:
-            raise ModelReplyWrong(f"The reply has more than {MAX_REPLY_CHARS:,} characters.")
         if self._is_plain:
-            self._show(piece if self.shown else piece.lstrip())
+            text = self._held + piece if self.shown else piece.lstrip()
+            end = _UNFINISHED.search(text)
+            whole = text[: end.start() if end else None]
+            self._held = text[len(whole) :]
+            self._show(sections.mended(whole))
             return
         if self._answer is not None:
             self._take(self._answer + piece)

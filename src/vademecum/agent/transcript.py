@@ -197,8 +197,10 @@ class Transcript:
         self._restart([Message("user", sections.written(self._summary()))] if said else [])
 
     def _fitted(self, tail: Sequence[Message]) -> list[Message]:
-        """Return the last exchange, its texts cut to their share of the context."""
+        """Return the last exchange, its texts cut to their share; nothing if its calls alone are too long."""
         share = self.limit * BYTES_A_TOKEN // TAIL_SHARE // max(1, len(tail))
+        if any(len(call.arguments) > share for each in tail for call in each.calls):
+            return []
         return [structs.replace(each, content=shortened(each.content, "", most=share)) for each in tail]
 
     def _summary(self) -> dict[str, str]:
@@ -222,6 +224,7 @@ class Transcript:
     # The messages themselves
 
     def _append(self, message: Message) -> None:
+        message = structs.replace(message, content=sections.mended(message.content))
         self.messages.append(message)
         texts = [message.content, *(call.name + call.arguments for call in message.calls)]
         texts += [json.dumps(block) for block in message.blocks]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,14 +33,17 @@ from vademecum.nearest import nearest
 from vademecum.policy.engine import Policy, allowing
 from vademecum.runs.record import Event, runs_directory
 from vademecum.runs.stored import read_run, run_ids
-from vademecum.skill.text import visible
+from vademecum.skill.text import escaped_lines, visible
 from vademecum.tools.calls import UnloadSkill
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.document import Document
+    from prompt_toolkit.history import History
 
 MAX_COMPLETIONS = 200
+_SECONDS_BETWEEN = 0.05
+_CHANGES = {"write_file": "wrote", "edit_file": "changed", "delete_file": "deleted", "save_output": "saved"}
 
 COMMANDS = {
     "/help": "show the commands",
@@ -138,57 +142,111 @@ class Chat:
         click.echo("What was said is forgotten; active skills and outputs stay.")
 
     def _say(self, line: str) -> None:
-        progress = RunProgress(quiet=False, markdown=_is_rich())
-        self.conversation.session.listener = _Telling(progress)
+        progress = _ChatProgress()
+        self.conversation.session.listener = progress
         try:
             outcome = self.conversation.run(line)
         finally:
-            progress.done()
+            progress.end()
         if progress.printed != outcome.answer:
-            if _is_rich():
-                print_markdown(outcome.answer)
-            else:
-                print_text(outcome.answer)
+            progress.write(outcome.answer)
+            progress.end()
         tell([Saved(output) for output in outcome.outputs])
 
 
-class _Telling:
-    """Listens to a run, and says when a change that a person approved was made."""
+class _ChatProgress(RunProgress):
+    """Shows a run: the answer as Markdown while it comes, and the changes that a person approved."""
 
-    def __init__(self, progress: RunProgress) -> None:
-        self._progress = progress
+    def __init__(self) -> None:
+        super().__init__(quiet=False)
+        self._page = _Page() if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else None
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
-        self._progress(event)
-        data = event.data
-        changes = {
-            "write_file": "wrote",
-            "edit_file": "changed",
-            "delete_file": "deleted",
-            "save_output": "saved",
-        }
-        if event.type == "tool_called" and data.get("ok") and data.get("tool") in changes:
-            self._progress.done()
-            path = (data.get("parameters") or {}).get("path") or (data.get("result") or {}).get("path", "")
-            click.echo(f"✓ {changes[data['tool']]} {visible(str(path))}", err=True)
+        if self._page is not None and event.type == "answer_piece":
+            self.write(event.data["text"])
+            self.printed += event.data["text"]
+        elif self._page is None or event.type != "run_finished":
+            if self._page is not None and event.type == "answer_withdrawn":
+                self._page.end()
+            super().__call__(event)
+        if event.type == "tool_called" and event.data.get("ok") and event.data.get("tool") in _CHANGES:
+            self.done()
+            path = (event.data.get("parameters") or {}).get("path") or event.data["result"].get("path", "")
+            click.echo(f"✓ {_CHANGES[event.data['tool']]} {visible(str(path))}", err=True)
+
+    def write(self, text: str) -> None:
+        """Print a piece of the answer."""
+        self.done()
+        if self._page is None:
+            print_text(text)
+        else:
+            self._page.add(escaped_lines(text))
+
+    def end(self) -> None:
+        """Print what is left."""
+        self.done()
+        if self._page is not None:
+            self._page.end()
 
 
-def print_markdown(text: str) -> None:
-    """Print Markdown with colour, on a terminal."""
-    from rich.console import Console
-    from rich.markdown import Markdown
+class _Page:
+    """Prints Markdown while it comes: whole blocks stay, and the last one is drawn again as it grows."""
 
-    Console().print(Markdown(visible_lines(text)))
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.markdown import Markdown
+
+        self._console = Console()
+        self._markdown = Markdown
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._rest = ""
+        self._drawn = 0.0
+
+    def add(self, text: str) -> None:
+        """Take a piece; what came is drawn at once, and at most every twentieth of a second."""
+        self._rest += text
+        if time.monotonic() - self._drawn < _SECONDS_BETWEEN:
+            return
+        self._live.start()
+        whole, self._rest = whole_blocks(self._rest)
+        if whole:
+            self._console.print(self._markdown(whole))
+        last = "\n".join(self._rest.split("\n")[2 - self._console.height :])
+        self._live.update(self._markdown(last), refresh=True)
+        self._drawn = time.monotonic()
+
+    def end(self) -> None:
+        """Print the last block."""
+        self._live.stop()
+        if self._rest.strip():
+            self._console.print(self._markdown(self._rest))
+        self._rest, self._drawn = "", 0.0
 
 
-def visible_lines(text: str) -> str:
-    """Return a text without control characters, line by line."""
-    return "\n".join(visible(line) if line.strip() else "" for line in text.split("\n"))
+def whole_blocks(text: str) -> tuple[str, str]:
+    r"""Return the blocks of Markdown that nothing can change any more, and the rest.
 
-
-def _is_rich() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    >>> whole_blocks("One.\n\n```\na\n\nb")
+    ('One.\n\n', '```\na\n\nb')
+    """
+    place = end = 0
+    is_code = was_blank = False
+    for line in text.splitlines(keepends=True):
+        if was_blank and not is_code and not line[0].isspace():
+            end = place
+        if line.lstrip().startswith(("```", "~~~")):
+            is_code = not is_code
+        was_blank = not line.strip()
+        place += len(line)
+    return text[:end], text[end:]
 
 
 @click.command("chat")
@@ -246,7 +304,6 @@ def _reader(chat: Chat) -> Callable[[], str]:
 def _editor(chat: Chat) -> PromptSession[str]:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer, Completion
-    from prompt_toolkit.history import FileHistory, InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings
 
     class Words(Completer):
@@ -262,21 +319,24 @@ def _editor(chat: Chat) -> PromptSession[str]:
     def _newline(event: Any) -> None:
         event.current_buffer.insert_text("\n")
 
-    directory = chat.context.home / ".agent"
-    history = (
-        InMemoryHistory()
-        if not directory.is_dir()
-        else FileHistory(str(_private(directory / "chat-history")))
-    )
     return PromptSession(
-        history=history, completer=Words(), complete_while_typing=False, key_bindings=keys, multiline=False
+        history=_history(chat.context.home / ".agent/chat-history"),
+        completer=Words(),
+        complete_while_typing=False,
+        key_bindings=keys,
     )
 
 
-def _private(file: Path) -> Path:
-    """Return a file that only its user can read, made if it is missing."""
-    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    return file
+def _history(file: Path) -> History:
+    """Return the messages of earlier sessions, in a file that only its user can read."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    try:
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(file))
 
 
 def completions(chat: Chat, typed: str, *, is_first: bool) -> list[str]:

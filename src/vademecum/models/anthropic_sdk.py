@@ -13,6 +13,7 @@ from msgspec import structs
 
 from vademecum.errors import ModelRefused, ModelUnavailable
 from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
+from vademecum.models.sections import mended
 from vademecum.models.wire import Remembered, context_length, count, objects_in, said, translated
 
 MAX_TOKENS = 16_000
@@ -186,6 +187,8 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     for call in message.calls:
         try:
             given = json.loads(call.arguments or "{}")
+            if "\\u" in call.arguments:
+                given = json.loads(mended(json.dumps(given, ensure_ascii=False)))
         except ValueError:
             given = {}
         arguments = given if isinstance(given, dict) else {}

@@ -14,6 +14,7 @@ from msgspec import structs
 from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable, ToolsUnsupported
 from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
 from vademecum.models.wire import (
+    SERVER_ERROR,
     TOO_LONG,
     Habits,
     Remembered,
@@ -37,8 +38,9 @@ _NAMED = {
     "structure": re.compile(r"response_format|json_schema|json_object|grammar|structured", re.IGNORECASE),
     "tools": re.compile(r"tool|function", re.IGNORECASE),
     "system": re.compile(r"system role|role.{0,20}system|system message", re.IGNORECASE),
-    "stream": re.compile(r"stream", re.IGNORECASE),
+    "stream": re.compile(r"\bstream", re.IGNORECASE),
 }
+_INVALID = re.compile(r"validation|not support|unsupported|unknown|unrecogni|extra ", re.IGNORECASE)
 _REFUSING = frozenset({400, 404, 405, 415, 422, 501})
 _UNNAMED = frozenset({400, 422})
 
@@ -148,7 +150,9 @@ class OpenAIModel:
         try:
             raw = self._client.chat.completions.with_raw_response.create(**sent, **self._params)
         except openai.APIStatusError as error:
-            if error.status_code in _REFUSING and not TOO_LONG.search(str(error)):
+            words, status = str(error), error.status_code
+            refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
+            if refuses and not TOO_LONG.search(words):
                 raise _Refused(error) from error
             raise
         self.streamed = "event-stream" in raw.http_response.headers.get("content-type", "")

@@ -17,6 +17,17 @@ def safe(text: str) -> str:
     return _SPOOF.sub(r"\\\1", text) if "===" in text else text
 
 
+def mended(text: str) -> str:
+    r"""Return a text that can be sent: halves of a character are joined, and a lone half is replaced.
+
+    >>> mended("\ud83d\ude00"), mended("\ud83d") == "\ufffd"
+    ('😀', True)
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def written(sections: dict[str, str]) -> str:
     """The sections one after the other; what comes from outside was made safe before.
 

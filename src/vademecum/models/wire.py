@@ -29,6 +29,11 @@ from vademecum.masking import Secrets
 
 SERVER_ERROR = 500
 MAX_REMEMBERED_BYTES = 1024 * 1024
+MAX_BODY_CHARS = 32 * 1024 * 1024
+_TOO_LONG_REPLY = (
+    'data: {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, '
+    '"choices": [{"finish_reason": "length"}]}'
+)
 REMEMBERED_SECONDS = 7 * 86_400  # servers are upgraded
 _BUSY_CODES = frozenset({408, 409, 425, 429})
 TOO_LONG = re.compile(
@@ -164,28 +169,23 @@ def context_length(client: Any, path: str, model: str) -> int | None:
 
 
 def objects_in(response: Any, client: Any) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a reply: events as they come, or the one body of a server that does not stream."""
-    kind = response.headers.get("content-type", "")
-    if "event-stream" not in kind:
-        body = response.read()
-        try:
-            found = json.loads(body)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            lines = body.decode("utf-8", "replace").splitlines()
-            if not any(line.startswith("data:") for line in lines):
-                raise ModelReplyWrong(
-                    f"The answer of {client.base_url} is not a reply of a model: check the address."
-                )
-            yield from _events(lines, client)
-            return
-        yield _faultless(found, client)
-        return
-    yield from _events(response.iter_lines(), client)
+    """Yield the objects of a reply: events as they come, or the one body of a server that does not stream.
 
-
-def _events(lines: Any, client: Any) -> Iterator[dict[str, Any]]:
+    A reply without end is cut: the last object says so in the words of both wires.
+    """
+    lines = _lines(response)
+    if "event-stream" not in response.headers.get("content-type", ""):
+        body = list(lines)
+        with contextlib.suppress(ValueError):
+            found = json.loads("\n".join(body))
+            if isinstance(found, dict):
+                yield _faultless(found, client)
+                return
+        if not any(line.startswith("data:") or line == _TOO_LONG_REPLY for line in body):
+            raise ModelReplyWrong(
+                f"The answer of {client.base_url} is not a reply of a model: check the address."
+            )
+        lines = iter(body)
     for line in lines:
         data = line.removeprefix("data:").strip()
         if not line.startswith("data:") or not data:
@@ -198,6 +198,21 @@ def _events(lines: Any, client: Any) -> Iterator[dict[str, Any]]:
             raise ModelUnavailable(f"{server_of(client)} sent an event that is not JSON.") from error
         if isinstance(found, dict):
             yield _faultless(found, client)
+
+
+def _lines(response: Any) -> Iterator[str]:
+    """Yield the lines of a body, up to its cap."""
+    characters, rest = 0, ""
+    for piece in response.iter_text():
+        characters += len(piece)
+        if characters > MAX_BODY_CHARS:
+            yield _TOO_LONG_REPLY
+            return
+        rest += piece
+        if "\n" in piece:
+            *lines, rest = rest.split("\n")
+            yield from lines
+    yield rest
 
 
 def _faultless(found: dict[str, Any], client: Any) -> dict[str, Any]:

@@ -103,10 +103,9 @@ class EvalProgress(StatusLine):
 class RunProgress(StatusLine):
     """Show the events of a run, and the answer while the model writes it."""
 
-    def __init__(self, *, quiet: bool, markdown: bool = False) -> None:
+    def __init__(self, *, quiet: bool) -> None:
         super().__init__()
         self._quiet = quiet
-        self._markdown = markdown  # the answer is shown when it is whole, with its structure
         self._live = sys.stderr.isatty()
         self._rest = ""
         self.printed = ""
@@ -115,7 +114,7 @@ class RunProgress(StatusLine):
         """Show an event, if it is one that people want to see."""
         if self._quiet:
             return
-        if event.type == "answer_piece" and sys.stdout.isatty() and not self._markdown:
+        if event.type == "answer_piece" and sys.stdout.isatty():
             self.done()
             text = event.data["text"]
             self.printed += text
