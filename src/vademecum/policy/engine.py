@@ -35,10 +35,17 @@ _CLOSED = (
 # What a shell, an editor, an agent or a package manager runs by itself when somebody next works here. A file
 # HEAD makes a directory a repository, with settings that git obeys.
 _STARTUP = (
-    ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
-    ".zprofile", ".zlogin", ".zlogout", ".vscode/*", ".idea/*", ".exrc", ".vimrc", ".nvimrc",
-    ".dir-locals.el", ".gdbinit", "sitecustomize.py", "usercustomize.py", "*.pth", ".npmrc", ".pypirc",
-    ".gitconfig", "HEAD", ".mcp.json", ".cursor/mcp.json", ".claude/settings*.json",
+    ".envrc", ".direnvrc", ".bashrc", ".bash_*", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin",
+    ".zlogout", ".xprofile", ".xinitrc", ".pam_environment", ".tmux.conf", ".config/autostart/*",
+    ".config/fish/*", ".config/git/*", ".config/mise/*", ".config/nvim/*", ".config/systemd/*", ".ssh/*",
+    ".vscode/*", "*.code-workspace", ".idea/*", ".zed/*", ".fleet/*", ".theia/*", ".devcontainer/*",
+    ".devcontainer.json", ".exrc", ".vimrc", ".vim/*", ".nvimrc", ".nvim.lua", ".emacs", ".emacs.d/*",
+    ".dir-locals.el", ".gdbinit", ".lldbinit", ".Rprofile", ".ipython/*", ".jupyter/*", "sitecustomize.py",
+    "usercustomize.py", "*.pth", "pip.conf", ".condarc", ".npmrc", ".pypirc", ".yarnrc", ".yarnrc.yml",
+    ".pnpmfile.cjs", ".cargo/config", ".cargo/config.toml", "mise.toml", ".mise.toml", ".husky/*",
+    ".githooks/*", ".pre-commit-config.yaml", ".gitconfig", "HEAD", ".mcp.json", ".cursor/mcp.json",
+    ".cursor/hooks*", ".claude/settings*.json", ".claude/hooks/*", ".codex/config.toml",
+    ".gemini/settings.json", ".opencode/*", "opencode.json",
 )  # fmt: skip
 # Keys and passwords: reading them is asked about.
 _CREDENTIALS = (

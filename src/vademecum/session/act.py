@@ -26,7 +26,7 @@ from vademecum.session.asking import CallRecord
 from vademecum.session.base import Deferred
 from vademecum.session.place import Place
 from vademecum.session.recording import Entry, Run, record_of
-from vademecum.session.view import SkillFiles, files_seen
+from vademecum.session.view import SkillFiles, file_names, files_seen
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
@@ -248,6 +248,13 @@ class Act:
                 return SkillNotFound(f"No skill is called {self.call.skill!r}.")
             return no_script(self.skill, self.call.relative_path, self.sees)
         return ToolRefused(f"There is no {shown!r} here.", code="missing")
+
+    def may_have(self, relative: str) -> bool:
+        """Return whether a script may have a file of its skill: what no rule denies to be read."""
+        assert self.skill is not None
+        names = file_names(self.skill, relative)
+        request = Request("resource", names, self.origin, self.around.agent, self.skill.name)
+        return self.around.gate.decide(request).effect < Effect.DENY
 
     def sees(self, relative: str) -> bool:
         """Return whether the caller may know of a file of the skill."""

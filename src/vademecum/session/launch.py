@@ -124,7 +124,7 @@ def run_script(act: Act, call: calls.RunScript, skill: Skill, given: Given) -> O
     sandbox = act.around.sandbox()
     with Room(act.directory) as room:
         furnished = furnish(room, inputs, call.args, sandbox)
-        snapshot = act.around.run.snapshots.take(skill)
+        snapshot = act.around.run.snapshots.take(skill, act.may_have)
         path = search_path(act.around.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
         secrets = _secrets(act, skill)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vademecum.errors import FileRefused, ToolRefused
 from vademecum.files import open_plain, read_up_to
+from vademecum.skill.assets import Sees, everything
 from vademecum.skill.digest import COMPILED, MAX_DIGESTED_FILES, directory_digest
 from vademecum.skill.skill import Skill
 
@@ -31,37 +32,44 @@ class Snapshots:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._taken: dict[str, Snapshot] = {}
+        self._taken: dict[tuple[str, frozenset[str]], Snapshot] = {}
         self._lock = threading.Lock()
 
-    def take(self, skill: Skill) -> Snapshot:
-        """A copy of a skill as it is now; several threads may ask, one after the other."""
-        with self._lock:
-            return self._take(skill)
+    def take(self, skill: Skill, may_have: Sees = everything) -> Snapshot:
+        """Return a copy of a skill as it is now, without the files that its scripts may not have.
 
-    def _take(self, skill: Skill) -> Snapshot:
+        Several threads may ask, one after the other.
+        """
+        root = skill.location
+        files = (os.path.relpath(f"{at}/{name}", root) for at, _, names in os.walk(root) for name in names)
+        hidden = frozenset(file for file in files if not may_have(file))
+        with self._lock:
+            return self._take(skill, hidden)
+
+    def _take(self, skill: Skill, hidden: frozenset[str]) -> Snapshot:
         now = directory_digest(skill.location)
-        taken = self._taken.get(now)
+        taken = self._taken.get((now, hidden))
         if taken is not None and directory_digest(str(taken.path)) == taken.digest:
             return taken
         place = self._directory / f"{len(self._taken) + 1:03}-{now[7:15]}" / skill.path.name
         if place.parent.exists():
             shutil.rmtree(place.parent)
         place.mkdir(parents=True)
-        _copy(skill.location, str(place), skill.name)
+        _copy(skill.location, str(place), skill.name, hidden)
         # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
-        digest = directory_digest(str(place))
-        snapshot = Snapshot(place, digest)
-        self._taken[digest] = snapshot
+        snapshot = Snapshot(place, directory_digest(str(place)))
+        self._taken[now, hidden] = snapshot
         return snapshot
 
 
-def _copy(source: str, target: str, name: str) -> None:
+def _copy(source: str, target: str, name: str, hidden: frozenset[str]) -> None:
     left, files = MAX_SNAPSHOT_BYTES, 0
     for directory, names, members in os.walk(source):
         relative = os.path.relpath(directory, source)
         names[:] = [entry for entry in names if entry != COMPILED]  # nobody approved what is in there
         for entry in (*names, *members):
+            if os.path.relpath(f"{directory}/{entry}", source) in hidden:
+                continue
             files += 1
             left -= _copy_entry(f"{directory}/{entry}", os.path.join(target, relative, entry))
             if left < 0 or files > MAX_DIGESTED_FILES:
