@@ -14,7 +14,7 @@ from vademecum.errors import ConfigError
 from vademecum.nearest import meant, nearest
 from vademecum.policy.base import Decision, Effect, Request, Rule
 from vademecum.policy.grants import Trust, grants_file
-from vademecum.wildcards import all_comparable, comparable, covers, matches, matches_exactly
+from vademecum.wildcards import comparable, covers, matches, matches_exactly
 
 # Whoever can write here decides what is allowed or what runs next; the kept secrets are never read. No rule,
 # flag or answer opens these. They are compared without case, because some file systems have none.
@@ -177,8 +177,8 @@ class RuleTable:
         self._by_start: dict[str, list[_Test]] = {}
         self._by_end: dict[str, list[_Test]] = {}
         self._short: list[_Test] = []
-        for place, pattern in enumerate(all_comparable([rule.pattern for rule in self._rules])):
-            self._add(pattern, place)
+        for place, rule in enumerate(self._rules):
+            self._add(rule.pattern if rule.pattern.isascii() else comparable(rule.pattern), place)
         self._short.sort(key=_latest)
         for start, tests in self._by_start.items():
             others = [test for test in self._short if start.startswith(test.beginning)]
@@ -334,10 +334,10 @@ class Policy:
         if not any(rule.pattern == "*" and rule.effect is Effect.ALLOW for rule in layers[1]):
             return True
         text = comparable(text)
-        restricting = (rule.pattern for layer in layers for rule in layer if rule.effect is not Effect.ALLOW)
-        parts = (
-            max(pattern.replace("?", "*").split("*"), key=len) for pattern in all_comparable(restricting)
+        restricting = (
+            comparable(rule.pattern) for layer in layers for rule in layer if rule.effect is not Effect.ALLOW
         )
+        parts = (max(pattern.replace("?", "*").split("*"), key=len) for pattern in restricting)
         return any(part in text for part in parts)
 
     def denies_some(self, permissions: Sequence[str], agent: str) -> bool:

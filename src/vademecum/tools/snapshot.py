@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import shutil
 import stat
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from vademecum.errors import FileRefused, ToolRefused
 from vademecum.files import open_plain, read_up_to
-from vademecum.skill.assets import Sees, everything
 from vademecum.skill.digest import COMPILED, MAX_DIGESTED_FILES, directory_digest
 from vademecum.skill.skill import Skill
 
@@ -32,37 +32,33 @@ class Snapshots:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._taken: dict[tuple[str, frozenset[str]], Snapshot] = {}
+        self._taken: dict[str, Snapshot] = {}
+        self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
-    def take(self, skill: Skill, may_have: Sees = everything) -> Snapshot:
-        """Return a copy of a skill as it is now, without the files that its scripts may not have.
+    def take(self, skill: Skill, hidden: Collection[str] = ()) -> Snapshot:
+        """Return a copy of a skill as it is now, without the files that are hidden from its scripts.
 
         Several threads may ask, one after the other.
         """
-        root = skill.location
-        files = (os.path.relpath(f"{at}/{name}", root) for at, _, names in os.walk(root) for name in names)
-        hidden = frozenset(file for file in files if not may_have(file))
         with self._lock:
             return self._take(skill, hidden)
 
-    def _take(self, skill: Skill, hidden: frozenset[str]) -> Snapshot:
-        now = directory_digest(skill.location)
-        taken = self._taken.get((now, hidden))
-        if taken is not None and directory_digest(str(taken.path)) == taken.digest:
-            return taken
-        place = self._directory / f"{len(self._taken) + 1:03}-{now[7:15]}" / skill.path.name
-        if place.parent.exists():
-            shutil.rmtree(place.parent)
+    def _take(self, skill: Skill, hidden: Collection[str]) -> Snapshot:
+        if self._taken:
+            taken = self._taken.get(directory_digest(skill.location, without=hidden))
+            if taken is not None and directory_digest(str(taken.path)) == taken.digest:
+                return taken
+        place = self._directory / f"{next(self._numbers):03}" / skill.path.name
         place.mkdir(parents=True)
         _copy(skill.location, str(place), skill.name, hidden)
         # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
         snapshot = Snapshot(place, directory_digest(str(place)))
-        self._taken[now, hidden] = snapshot
+        self._taken[snapshot.digest] = snapshot
         return snapshot
 
 
-def _copy(source: str, target: str, name: str, hidden: frozenset[str]) -> None:
+def _copy(source: str, target: str, name: str, hidden: Collection[str]) -> None:
     left, files = MAX_SNAPSHOT_BYTES, 0
     for directory, names, members in os.walk(source):
         relative = os.path.relpath(directory, source)
