@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
 from functools import lru_cache
 
 
@@ -50,11 +49,6 @@ def comparable(text: str) -> str:
 def is_plain(pattern: str) -> bool:
     """Return whether a pattern has no wildcard."""
     return "*" not in pattern and "?" not in pattern
-
-
-def all_comparable(texts: Iterable[str]) -> list[str]:
-    """Return the one spelling of each text."""
-    return [comparable(text) for text in texts]
 
 
 def covers(wide: str, narrow: str) -> bool:

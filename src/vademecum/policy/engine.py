@@ -14,7 +14,7 @@ from vademecum.errors import ConfigError
 from vademecum.nearest import meant, nearest
 from vademecum.policy.base import Decision, Effect, Request, Rule
 from vademecum.policy.grants import Trust, grants_file
-from vademecum.wildcards import all_comparable, comparable, covers, matches, matches_exactly
+from vademecum.wildcards import comparable, covers, matches, matches_exactly
 
 # Whoever can write here decides what is allowed or what runs next; the kept secrets are never read. No rule,
 # flag or answer opens these. They are compared without case, because some file systems have none.
@@ -35,10 +35,17 @@ _CLOSED = (
 # What a shell, an editor, an agent or a package manager runs by itself when somebody next works here. A file
 # HEAD makes a directory a repository, with settings that git obeys.
 _STARTUP = (
-    ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
-    ".zprofile", ".zlogin", ".zlogout", ".vscode/*", ".idea/*", ".exrc", ".vimrc", ".nvimrc",
-    ".dir-locals.el", ".gdbinit", "sitecustomize.py", "usercustomize.py", "*.pth", ".npmrc", ".pypirc",
-    ".gitconfig", "HEAD", ".mcp.json", ".cursor/mcp.json", ".claude/settings*.json",
+    ".envrc", ".direnvrc", ".bashrc", ".bash_*", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin",
+    ".zlogout", ".xprofile", ".xinitrc", ".pam_environment", ".tmux.conf", ".config/autostart/*",
+    ".config/fish/*", ".config/git/*", ".config/mise/*", ".config/nvim/*", ".config/systemd/*", ".ssh/*",
+    ".vscode/*", "*.code-workspace", ".idea/*", ".zed/*", ".fleet/*", ".theia/*", ".devcontainer/*",
+    ".devcontainer.json", ".exrc", ".vimrc", ".vim/*", ".nvimrc", ".nvim.lua", ".emacs", ".emacs.d/*",
+    ".dir-locals.el", ".gdbinit", ".lldbinit", ".Rprofile", ".ipython/*", ".jupyter/*", "sitecustomize.py",
+    "usercustomize.py", "*.pth", "pip.conf", ".condarc", ".npmrc", ".pypirc", ".yarnrc", ".yarnrc.yml",
+    ".pnpmfile.cjs", ".cargo/config", ".cargo/config.toml", "mise.toml", ".mise.toml", ".husky/*",
+    ".githooks/*", ".pre-commit-config.yaml", ".gitconfig", "HEAD", ".mcp.json", ".cursor/mcp.json",
+    ".cursor/hooks*", ".claude/settings*.json", ".claude/hooks/*", ".codex/config.toml",
+    ".gemini/settings.json", ".opencode/*", "opencode.json",
 )  # fmt: skip
 # Keys and passwords: reading them is asked about.
 _CREDENTIALS = (
@@ -177,7 +184,8 @@ class RuleTable:
         self._by_start: dict[str, list[_Test]] = {}
         self._by_end: dict[str, list[_Test]] = {}
         self._short: list[_Test] = []
-        for place, pattern in enumerate(all_comparable([rule.pattern for rule in self._rules])):
+        for place, rule in enumerate(self._rules):
+            pattern = comparable(rule.pattern)
             self._add(pattern, place)
             for form in () if pattern.endswith("*") else further:
                 self._add(form.format(pattern), place)
@@ -336,10 +344,10 @@ class Policy:
         if not any(rule.pattern == "*" and rule.effect is Effect.ALLOW for rule in layers[1]):
             return True
         text = comparable(text)
-        restricting = (rule.pattern for layer in layers for rule in layer if rule.effect is not Effect.ALLOW)
-        parts = (
-            max(pattern.replace("?", "*").split("*"), key=len) for pattern in all_comparable(restricting)
+        restricting = (
+            comparable(rule.pattern) for layer in layers for rule in layer if rule.effect is not Effect.ALLOW
         )
+        parts = (max(pattern.replace("?", "*").split("*"), key=len) for pattern in restricting)
         return any(part in text for part in parts)
 
     def denies_some(self, permissions: Sequence[str], agent: str) -> bool:

@@ -15,7 +15,8 @@ from vademecum.policy.gate import refusal
 from vademecum.policy.grants import ApprovedTexts
 from vademecum.sandbox.base import ByProxy, Limits, Network, Sandbox
 from vademecum.sandbox.interpreters import Interpreter, search_path
-from vademecum.session.act import CHANGED, Act, Finer
+from vademecum.session.act import Act, Finer
+from vademecum.session.recording import CHANGED
 from vademecum.session.view import file_names
 from vademecum.skill.assets import script_name
 from vademecum.skill.skill import Skill
@@ -124,7 +125,7 @@ def run_script(act: Act, call: calls.RunScript, skill: Skill, given: Given) -> O
     sandbox = act.around.sandbox()
     with Room(act.directory) as room:
         furnished = furnish(room, inputs, call.args, sandbox)
-        snapshot = act.around.run.snapshots.take(skill)
+        snapshot = act.asked_of.run.snapshots.take(skill, act.denied_files(skill))
         path = search_path(act.around.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
         secrets = _secrets(act, skill)
@@ -210,7 +211,7 @@ def _interpreter(act: Act, plan: Plan) -> tuple[Interpreter, dict[str, Any]]:
     from vademecum.tools.packages.environments import Environments  # noqa: PLC0415 - for these scripts alone
 
     def progress(line: str) -> None:
-        act.around.run.record.passing("progress", call=act.number, text=line)
+        act.asked_of.run.record.passing("progress", call=act.number, text=line)
 
     builds = act.around.place.config.execution.build_packages
     environments = Environments(act.around.place.context, builder=act.around.sandbox() if builds else None)
@@ -244,7 +245,7 @@ def network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Fine
     """
     if not hosts:
         return []
-    if WHOLE_NETWORK in hosts and act.around.gate.denies_some(
+    if WHOLE_NETWORK in hosts and act.around.gate.policy.denies_some(
         ("network", "private-network"), act.around.agent
     ):
         raise Denied("The whole network cannot be given, because rules deny some hosts: name the hosts.")
@@ -279,7 +280,7 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
             raise Denied(f"{hop.resource} is not among the hosts that were approved.")
         if permission == "private-network":
             request = Request(permission, (hop.resource,), act.origin, act.around.agent)
-            decision = act.around.gate.decide(request)
+            decision = act.around.gate.policy.decide(request)
             if decision.effect is not Effect.ALLOW:
                 raise refusal(request, decision)
 
@@ -315,7 +316,7 @@ def _notes(outside: Sequence[str]) -> list[str]:
 def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
     """Run it, show what it prints while it does, and keep what it left, without secrets."""
     act, room = start.act, start.room
-    secrets, run = act.around.place.secrets, act.around.run
+    secrets, run = act.around.place.secrets, act.asked_of.run
     masked = {"out": secrets.stream(), "err": secrets.stream()}
 
     def show(stream: str, data: bytes) -> None:

@@ -122,7 +122,8 @@ class Document(Struct, frozen=True, gc=False, omit_defaults=True):
 class Skill(Document, frozen=True, gc=False):
     """A usable skill: a valid document, and where its directory is. The body stays on disk.
 
-    >>> skill = Skill("pdf", "Fill in PDF forms.", source="user", root="/skills", directory="acme/pdf")
+    >>> document = Document("pdf", "Fill in PDF forms.")
+    >>> skill = Skill.at(document, "user", "/skills", "acme/pdf", MANIFEST, 0)
     >>> skill.skill_id, skill.reference, str(skill.path)
     ('user:pdf', 'acme/pdf', '/skills/acme/pdf')
     """
@@ -133,10 +134,14 @@ class Skill(Document, frozen=True, gc=False):
     file: str = MANIFEST
     # Another number whenever the file changed; 0 if that cannot be told yet.
     stamp: int = 0
+    # The absolute path of the skill's directory.
+    location: str = ""
 
     @classmethod
-    def at(cls, document: Document, *place: Any) -> Skill:
-        """Return the skill of a document at a place: its source, root, directory, file and stamp."""
+    def at(  # noqa: PLR0913, PLR0917 - what tells a place
+        cls, document: Document, source: str, root: str, directory: str, file: str, stamp: int
+    ) -> Skill:
+        """Return the skill of a document at a place."""
         found = document
         return cls(
             found.name,
@@ -147,7 +152,12 @@ class Skill(Document, frozen=True, gc=False):
             found.problems,
             found.digest,
             found.alias,
-            *place,
+            source,
+            root,
+            directory,
+            file,
+            stamp,
+            root if directory == "." else f"{root}/{directory}",
         )
 
     @property
@@ -170,11 +180,6 @@ class Skill(Document, frozen=True, gc=False):
     def reference(self) -> str:
         """The name with its namespace, e.g. ``acme/pdf``: it picks this skill among namesakes."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-    @property
-    def location(self) -> str:
-        """The absolute path of the skill's directory, as text."""
-        return self.root if self.directory == "." else f"{self.root}/{self.directory}"
 
     @property
     def path(self) -> Path:

@@ -58,7 +58,7 @@ def hop_to(url: str) -> Hop:
         host = (parts.hostname or "").encode("idna").decode() if parts.hostname else ""
     except ValueError as error:
         raise ToolRefused(f"The address {url[:200]!r} is wrong ({error}): correct it.", code="url") from error
-    if parts.scheme not in _PORTS or not host:
+    if parts.scheme not in _PORTS or not _HOST.fullmatch(host):
         raise ToolRefused(f"The address {url[:200]!r} is not http or https: name one that is.", code="url")
     if parts.username or parts.password:
         raise ToolRefused("An address must not hold a password: use a header.", code="url")
