@@ -59,11 +59,38 @@ def test_text_says_what_did_not_pass_and_why(place: Place, vade: Vade) -> None:
     done = vade("eval", "run", "suite")
     assert done.code == 1
     lines = done.out.splitlines()
-    assert lines[:2] == ["✓ good", "✗ 坏: output contains '好': the answer is 'no'"]
+    told = ["    asked: x", "    expected: output contains '好'", "    answered: no"]
+    assert lines[:5] == ["✗ 坏: output contains '好': the answer is 'no'", *told, "✓ good"]
     assert "✗ malformed cases.json, case odd, field input: Field required" in lines
     assert any(line.startswith("default") and "1 of 2" in line and "9.5% to 90.5%" in line for line in lines)
     assert vade("eval", "report").out == done.out
     assert vade("eval", "report", "suite", "--json").json["columns"][0]["rate"]["passed"] == 1
+
+
+def test_every_configuration_has_its_name_and_its_figures(place: Place, vade: Vade) -> None:
+    names = ["skills_any_of", "skills_none_of"]
+    cases = [
+        {"id": name, "input": "x", "expected": {name: "file-diff"}, "mock": {"turns": [select("file-diff"), final("a")]}}
+        for name in names
+    ]  # fmt: skip
+    cases += [{"id": "bad", "input": "x", "mock": {"turns": ["no", "no", "no", "no"]}}]
+    cases += [
+        {"id": "ask", "input": "x", "expected": {"output": {"judge": "kind"}}, "mock": {"turns": [final()]}}
+    ]
+    write(place.cwd / "cases.json", cases)
+    lines = vade("eval", "run", "cases.json", "--without", "file-diff").out.splitlines()
+    assert ["with_skill", "without_skill"] in [line.split() for line in lines]
+    assert "…" not in "".join(line for line in lines if line.startswith(("precision", "not judged", "95 %")))
+    assert lines[2] == "    asked: x"  # once, below the results of both configurations
+
+
+def test_requests_one_in_a_line(place: Place, vade: Vade) -> None:
+    """`queries-none.jsonl` has requests that no skill should take: `gold` is empty."""
+    text = '{"query": "how are you?", "gold": []}\n{"query": "Compare a.txt with b.txt", "gold": ["file-diff"]}\n'
+    (place.cwd / "queries.jsonl").write_text(text)
+    done = vade("eval", "run", "queries.jsonl", "--json")
+    found = done.json["columns"][0]["triggers"]
+    assert (done.code, found["negatives"], found["false_triggers"], found["overall"]["right"]) == (0, 1, 0, 1)
 
 
 def test_before_and_after_an_edit(place: Place, vade: Vade) -> None:  # L2
