@@ -124,9 +124,6 @@ def test_before_and_after_an_edit(place: Place, vade: Vade) -> None:  # L2
         False,
         "inconclusive",
     )
-    tape = write(place.cwd / "judge.json", ['{"better": "B"}', '{"better": "A"}'])
-    judged = vade("eval", "compare", "old", "new", "--judge", f"scripted:{tape}")
-    assert "judged by scripted: new is better 1, old 0, tie 5 times" in judged.out
 
 
 PASSING: list[dict[str, object]] = [
@@ -215,20 +212,6 @@ def test_marks_stand_apart(place: Place, vade: Vade) -> None:
     assert "! bye error: Unexpected Crash: boom" in lines
     assert lines[1:3] == ["    asked: x", "    expected: max_seconds 0.1"]
     assert "bye, none expect nothing: they pass whatever is done" in lines
-
-
-def test_a_judge_compares_like_with_like(place: Place, vade: Vade) -> None:
-    """Pairs are of one case in one configuration, and only answers are compared."""
-    cases = [
-        {"id": "a", "input": "x", "mock": {"turns": [final("one")]}},
-        {"id": "b", "input": "x", "mock": {"turns": [{"error": "crash"}]}},
-    ]
-    write(place.cwd / "cases.json", cases)
-    for out in ("old", "new"):
-        vade("eval", "run", "cases.json", "--without", "file-diff", "--out", out)
-    tape = write(place.cwd / "judge.json", ['{"better": "tie"}'])
-    judged = vade("eval", "compare", "old", "new", "--judge", f"scripted:{tape}")
-    assert "judged by scripted: new is better 0, old 0, tie 2 times" in judged.out
 
 
 def test_a_report_in_every_form(place: Place, vade: Vade) -> None:

@@ -66,7 +66,7 @@ def print_summary(summary: Summary) -> None:
             _print_triggers(out, column.configuration if several else "", column.triggers)
 
 
-def print_comparison(comparisons: Sequence[Comparison], judged: Sequence[str]) -> None:
+def print_comparison(comparisons: Sequence[Comparison]) -> None:
     """Print the changes case by case, and how significant they are."""
     out = console()
     for comparison in comparisons:
@@ -90,8 +90,6 @@ def print_comparison(comparisons: Sequence[Comparison], judged: Sequence[str]) -
             )
         if comparison.tokens:
             out.print(plain(f"{comparison.tokens:+,.0f} tokens a run", style="dim"))
-    for line in judged:
-        out.print(plain(line), soft_wrap=True)
 
 
 def _print_row(out: Console, row: CaseRow, *, several: bool) -> None:
