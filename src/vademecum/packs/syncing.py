@@ -336,7 +336,7 @@ def _ages(source: str, members: list[str], lock: LockFile, where: InstallRoot, s
         if newest is not None and all(one.resolved == newest for one in locked.values()):
             return ages
         with (
-            sources.fetching.fetched(reference, source) as fetched,
+            sources.fetching.fetched(reference, source, only=members) as fetched,
             tempfile.TemporaryDirectory(prefix="vade-") as aside,
         ):
             options = Options(force=True, allow_unsafe=True)
@@ -344,6 +344,8 @@ def _ages(source: str, members: list[str], lock: LockFile, where: InstallRoot, s
             found = {skill.name: skill.locked(fetched) for skill in skills}
             return [_age(age, found.get(age.name), lock) for age in ages]
     except VademecumError as error:
+        if len(members) > 1:  # one of them may be the reason: ask for each
+            return [age for name in members for age in _ages(source, [name], lock, where, sources)]
         status: Freshness = "gone" if error.code == "missing" else "unreachable"
         return [structs.replace(age, status=status, problem=str(error), newest="") for age in ages]
 
