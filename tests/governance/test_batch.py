@@ -20,11 +20,11 @@ from vademecum.governance import (
     SkillDefinition,
     SkillRegistry,
 )
-from vademecum.governance.rules import grammar as ex
+from vademecum.governance import grammar as ex
 
 np = pytest.importorskip("numpy", reason="numpy is not installed (the extra `governance`)")
 
-from vademecum.governance.rules.batch import batch  # noqa: E402
+from vademecum.governance.batch import batch  # noqa: E402
 
 TYPES = ["farmer", "baker", "居民"]
 small = st.integers(-3, 3)
@@ -277,7 +277,7 @@ def test_many_rows_in_several_pieces() -> None:
 
 def test_arrays_stay_arrays_where_they_can() -> None:
     """A tree over numbers, flags and texts is computed at once and not row by row."""
-    from vademecum.governance.rules.vector import Vectors
+    from vademecum.governance.vector import Vectors
 
     columns = {
         "a": np.arange(4),

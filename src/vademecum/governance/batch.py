@@ -13,10 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from vademecum.governance import grammar as g
 from vademecum.governance.charter import Charter
-from vademecum.governance.definitions import EMPTY, ValidationResult
-from vademecum.governance.rules import grammar as g
-from vademecum.governance.rules.check import (
+from vademecum.governance.check import (
     COOLDOWN,
     COST,
     FIRST_CONDITION,
@@ -24,12 +23,13 @@ from vademecum.governance.rules.check import (
     ROLE,
     TYPE,
     UNKNOWN,
+    Allowed,
     SkillCheck,
     not_found,
 )
-from vademecum.governance.rules.conditions import rooted
-from vademecum.governance.rules.typed import Allowed
-from vademecum.governance.rules.vector import EXACT, Array, Flags, NotVector, Vectors
+from vademecum.governance.conditions import rooted
+from vademecum.governance.definitions import EMPTY, ValidationResult
+from vademecum.governance.vector import EXACT, Array, Flags, NotVector, Vectors
 
 ROWS = 131_072  # as many as fit into the processor's cache
 NEVER = -1
