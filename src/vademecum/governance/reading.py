@@ -187,15 +187,15 @@ def _skill(written: Any, place: str, draft: Draft) -> None:
     if not isinstance(written, dict):
         return
     values = {"skill_id": "", "eligible_agent_types": (EVERYBODY,), **values}
+    if "implementation_mapping" not in written:
+        name = values["implementation_mapping"] = values["skill_id"]
+        text = f"implementation_mapping is missing: the engine is asked for {name!r}."
+        draft.wrong("missing-key", text, place, severity="warning")
     if "skill_id" not in written:
         draft.wrong("missing-key", "The key 'skill_id' is missing.", place)
     if "eligible_agent_types" not in written:
         text = "The key 'eligible_agent_types' is missing: write eligible_agent_types: [\"*\"] for everybody."
         draft.wrong("missing-key", text, place)
-    if "implementation_mapping" not in written:
-        name = values["implementation_mapping"] = values["skill_id"]
-        text = f"implementation_mapping is missing: the engine is asked for {name!r}."
-        draft.wrong("missing-key", text, place, severity="warning")
     if not values["skill_id"]:
         return
     found = SkillDefinition(**values, extra=extra | unknown)
