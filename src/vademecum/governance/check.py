@@ -377,8 +377,7 @@ def _failed(condition: Condition, test: Function, facts: tuple[State, State, Sta
     words = {str(path): shown(found[str(path)]) if _may(path, may) else HIDDEN for path in condition.paths}
     bare = condition.tree.value if isinstance(condition.tree, g.Not) else condition.tree
     listed = ", ".join(f"{name} is {text}" for name, text in words.items()) or "it never holds"
-    inside = f"field is {words[str(bare)]}" if isinstance(bare, g.Path) else listed
-    code = "precondition"
+    code, inside = "precondition", f"field is {words[str(bare)]}" if isinstance(bare, g.Path) else listed
     try:
         test(*facts)
     except ArithmeticError as error:
