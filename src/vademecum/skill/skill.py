@@ -122,6 +122,7 @@ class Document(Struct, frozen=True, gc=False, omit_defaults=True):
 class Skill(Document, frozen=True, gc=False):
     """A usable skill: a valid document, and where its directory is. The body stays on disk.
 
+    >>> from vademecum.skill.skill import MANIFEST, Document
     >>> document = Document("pdf", "Fill in PDF forms.")
     >>> skill = Skill.at(document, "user", "/skills", "acme/pdf", MANIFEST, 0)
     >>> skill.skill_id, skill.reference, str(skill.path)
