@@ -272,14 +272,18 @@ class SkillCheck:
         paths = dict.fromkeys(path for _, tree in tests for path in g.paths_of(tree))
         self.reads = tuple(path for path in paths if rooted(path)[0] != 2)
         self.cost: Function = (lambda *_: 0) if rules.cost is None else number_of(rules.cost.tree)
+        self._names = list(map(str, self.reads))
         self._look = [read(path, MISSING) for path in self.reads]
         self.check: CheckFunction = self._compiled()
 
     def look(self, state: State, world: State) -> dict[str, Any]:
         """Return the values that the clauses read, by path, without those that do not exist."""
-        values = zip(self.reads, self._look, strict=True)
-        seen = {str(path): value(state, world, EMPTY) for path, value in values}
-        return {name: copied(value) for name, value in seen.items() if value is not MISSING}
+        found = {}
+        for name, value_at in zip(self._names, self._look, strict=True):
+            value = value_at(state, world, EMPTY)
+            if value is not MISSING:
+                found[name] = value if type(value) in FLAT else copied(value)
+        return found
 
     def _compiled(self) -> CheckFunction:
         rules, look, explain = self.rules, self._look, self.reasons

@@ -122,6 +122,8 @@ def _check_keys(state: State, prefix: str) -> None:
 def _changes(before: State, after: State, prefix: str) -> Iterator[Change]:
     for key, old in before.items():
         new = after.get(key, MISSING)
+        if new is old:
+            continue
         if type(old) is dict and type(new) is dict:
             yield from _changes(old, new, f"{prefix}{key}.")
         elif not equal(old, new):
