@@ -173,7 +173,7 @@ def _cost(written: Any, note: Note) -> Condition | None:
         try:
             tree = g.parse(written)
         except ConditionWrong as error:
-            note(key, error.code, f"The cost is no number: {error}")
+            note(key, error.code, f"The cost cannot be read: {error}")
             return None
         if isinstance(tree, g.Path | g.Compute) and g.paths_of(tree) and written.lower() not in _YES_OR_NO:
             return Condition(written, tree)
