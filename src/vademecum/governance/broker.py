@@ -329,7 +329,7 @@ class Broker:
         shadow = self.policy.shadow
         if not shadow:
             _undo(decision, before)
-        words = partial(self._objections, decision, tuple(wrong), replaced)
+        words = partial(_objections, self.charter, decision, wrong, replaced)
         return self._close(decision, changes, output, words=words, bit=CHANGE, undone=not shadow)
 
     def _call(self, mapping: str, agent: GovernedAgent, params: Mapping[str, Any]) -> Any:
@@ -341,16 +341,6 @@ class Broker:
                 "The engine takes no parameters: give it execute(func_name, agent, parameters)."
             )
         return self._engine.call(mapping, agent)
-
-    def _objections(
-        self, decision: CheckedIntent, wrong: tuple[Change, ...], replaced: tuple[str, ...], may: MayRead
-    ) -> tuple[Reason, ...]:
-        type_, skill_id = decision.agent_type, decision.intent.skill_id
-        found = [self.charter.objection(type_, skill_id, change, may) for change in wrong]
-        for name in replaced:
-            text = f"The agent's {name} was replaced: it stays the same, only what is in the state may change"
-            found.append(Reason("replaced", "allowed_state_changes", name, None, text))
-        return tuple(found)
 
     def _close(  # noqa: PLR0913 - everything that came of it
         self,
@@ -406,6 +396,17 @@ def _undo(decision: CheckedIntent, before: Snapshot) -> None:
         with suppress(Exception):  # an attribute that cannot be set has not been changed either
             if getattr(decision.agent, name) is not value:
                 setattr(decision.agent, name, value)
+
+
+def _objections(
+    charter: Charter, decision: CheckedIntent, wrong: list[Change], replaced: tuple[str, ...], may: MayRead
+) -> tuple[Reason, ...]:
+    type_, skill_id = decision.agent_type, decision.intent.skill_id
+    found = [charter.objection(type_, skill_id, change, may) for change in wrong]
+    for name in replaced:
+        text = f"The agent's {name} was replaced: it stays the same, only what is in the state may change"
+        found.append(Reason("replaced", "allowed_state_changes", name, None, text))
+    return tuple(found)
 
 
 def _failed(decision: CheckedIntent, error: BaseException, may: MayRead) -> tuple[Reason, ...]:  # noqa: ARG001

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import partial, partialmethod
-from inspect import getattr_static
-from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from vademecum.errors import CharterRefused, Denied, FileRefused, ToolRefused
 from vademecum.files import read_capped
 from vademecum.governance.definitions import EMPTY, GovernedAgent
-from vademecum.governance.lint import FUNCTION, SCRIPT
+from vademecum.governance.lint import SCRIPT
 from vademecum.tools.calls import RunScript
 
 if TYPE_CHECKING:
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
 MAX_PRINTED_BYTES = 1024 * 1024
 
 Function = Callable[..., Any]
-_METHODS = (FunctionType, BuiltinFunctionType, MethodType, staticmethod, classmethod, partial, partialmethod)
 
 
 class _WithParameters:
@@ -49,14 +45,6 @@ class Functions(_WithParameters):
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self._functions = dict(functions)
-
-    @classmethod
-    def of(cls, model: object) -> Functions:
-        """Return an engine of the public methods of an object, such as a simulation's model."""
-        # Looked up without running any code of the object, such as a property.
-        names = [name for name in dir(model) if FUNCTION.fullmatch(name)]
-        methods = [name for name in names if isinstance(getattr_static(model, name, None), _METHODS)]
-        return cls({name: getattr(model, name) for name in methods})
 
     def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
         """Call the function of that name."""
