@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +22,19 @@ MAX_PRINTED_BYTES = 1024 * 1024
 Function = Callable[..., Any]
 
 
-class _WithParameters:
+class ParameterEngine(ABC):
     """Be an engine whose actions take parameters."""
 
     def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
         """Carry out what has no parameters."""
         return self.execute(func_name, agent, EMPTY)
 
+    @abstractmethod
     def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
-        """Carry out ``func_name`` with parameters."""
-        raise NotImplementedError
+        """Carry out what ``implementation_mapping`` names, with parameters."""
 
 
-class Functions(_WithParameters):
+class Functions(ParameterEngine):
     """Call Python functions by name; each gets the agent, and the parameters as keyword arguments.
 
     >>> engine = Functions({"rest": lambda agent: agent.id, "pay": lambda agent, amount: amount})
@@ -55,7 +56,7 @@ class Functions(_WithParameters):
         return function(agent, **parameters)
 
 
-class Scripts(_WithParameters):
+class Scripts(ParameterEngine):
     """Run scripts of skills through a session, in the sandbox: ``skill:NAME/scripts/x.py``.
 
     The parameter ``arguments`` is the script's command line, and ``files`` are the files that it may read;
@@ -93,7 +94,7 @@ class Scripts(_WithParameters):
         return seen.text
 
 
-class Engines(_WithParameters):
+class Engines(ParameterEngine):
     """Join two engines: a mapping that begins with ``skill:`` is a script, any other a function.
 
     >>> from vademecum.governance import Actor
@@ -104,7 +105,7 @@ class Engines(_WithParameters):
     ['rested', 'ran it']
     """
 
-    def __init__(self, functions: _WithParameters, scripts: _WithParameters) -> None:
+    def __init__(self, functions: ParameterEngine, scripts: ParameterEngine) -> None:
         self._functions = functions
         self._scripts = scripts
 
