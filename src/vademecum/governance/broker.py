@@ -30,7 +30,7 @@ from vademecum.governance.definitions import (
 )
 from vademecum.governance.ledger import NOTHING_DONE, Charge, Ledger, Words, charge_of
 from vademecum.governance.roles import RoleEnforcer
-from vademecum.governance.state import WORLD, Change, Snapshot, State, StateRefused, copied
+from vademecum.governance.state import WORLD, Change, State, StateRefused, StateSnapshot, copied
 
 MAX_ALTERNATIVES = 20
 
@@ -288,7 +288,7 @@ class Broker:
         if check is None or (decision.result.bits and not shadow):
             return self._close(decision)
         try:
-            before = Snapshot(decision.state, self._world)
+            before = StateSnapshot(decision.state, self._world)
         except StateRefused as error:
             return self._close(decision, words=partial(_failed, decision, error), bit=ENGINE, undone=True)
         unpayable = None if shadow else self._charge(decision)
@@ -306,7 +306,7 @@ class Broker:
         decision.charge = found
         return None
 
-    def _carry_out(self, decision: CheckedIntent, check: SkillCheck, before: Snapshot) -> ActionOutcome:
+    def _carry_out(self, decision: CheckedIntent, check: SkillCheck, before: StateSnapshot) -> ActionOutcome:
         """Let the engine act, compare the state with what it was before the charge, and commit or undo."""
         charge = decision.charge
         try:
@@ -390,7 +390,7 @@ class Broker:
         return outcome
 
 
-def _undo(decision: CheckedIntent, before: Snapshot) -> None:
+def _undo(decision: CheckedIntent, before: StateSnapshot) -> None:
     before.restore()
     for name, value in decision.former.items():
         with suppress(Exception):  # an attribute that cannot be set has not been changed either

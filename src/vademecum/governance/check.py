@@ -106,7 +106,7 @@ ALL = Allowed(all_except=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SkillRules:
     """Everything that is checked before a skill is executed; ``roles`` are the types that may propose it."""
 
     skill_id: str
@@ -120,13 +120,13 @@ class Rules:
     roles: Allowed = ALL
 
 
-def rules_of(definition: SkillDefinition, note: Note | None = None) -> Rules:
+def rules_of(definition: SkillDefinition, note: Note | None = None) -> SkillRules:
     """Return the rules; tell ``note`` what is wrong, or without it raise ``CharterRefused``."""
     wrong: list[str] = []
     noted = note or (lambda _key, _code, text: wrong.append(text))
     types = frozenset(definition.eligible_agent_types)
     written = definition.institutional_constraints
-    rules = Rules(
+    rules = SkillRules(
         definition.skill_id,
         ALL if EVERYBODY in types else Allowed(types),
         definition.output_schema,
@@ -258,7 +258,7 @@ class SkillCheck:
     "Precondition failed: 'age < 70' (age is 71)"
     """
 
-    def __init__(self, rules: Rules, *, strict: bool = False) -> None:
+    def __init__(self, rules: SkillRules, *, strict: bool = False) -> None:
         self.rules = rules
         self.strict = strict
         tests = [(1 << (FIRST_CONDITION + number), each.tree) for number, each in enumerate(rules.conditions)]
