@@ -573,6 +573,14 @@ def test_an_adopted_charter_stays_whatever_is_registered_with_the_old_one() -> N
     assert found == [["new"], ["new"], ["new", "more-2"], ["new", "more-2"]]
 
 
+def test_reasons_can_be_read_after_another_charter_is_in_force() -> None:
+    broker = broker_of(skill(), {"act": lambda agent: agent.state.update(x=1)})
+    outcome = broker.propose(resident(x=0), "act")
+    broker.adopt(Charter(SkillRegistry()))
+    broker.advance()
+    assert [reason.message for reason in outcome.reasons] == ["State change not allowed: 'x' (0 → 1)"]
+
+
 def test_what_decides_does_not_change_within_a_step() -> None:
     listed: list[str] = []
     costs: dict[str, Any] = {"cost": 5, "season": {"wet": 1}}

@@ -13,7 +13,7 @@ from tests.governance.support import resident
 from vademecum.errors import ConditionWrong
 from vademecum.governance import Charter, SkillDefinition, SkillRegistry
 from vademecum.governance import grammar as ex
-from vademecum.governance.check import Condition, Rules, SkillCheck
+from vademecum.governance.check import Condition, SkillCheck, SkillRules
 from vademecum.governance.conditions import strict_differs
 
 STATE: dict[str, Any] = {
@@ -208,7 +208,7 @@ def test_compiled_is_what_python_says(
 ) -> None:
     """The closures agree with plain Python on every state, and a denial has one reason."""
     params = {"p": said["w"]} if said else {}
-    found = SkillCheck(Rules("act", conditions=(Condition("it", tree),)), strict=strict)
+    found = SkillCheck(SkillRules("act", conditions=(Condition("it", tree),)), strict=strict)
     result = found.check("t", state, world, params, {}, 0)
     expected = holds(tree, Facts(state, world, params, strict))
     assert bool(result) is expected

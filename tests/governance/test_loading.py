@@ -118,6 +118,37 @@ def test_a_charter_as_it_is_found_loads_with_remarks(tmp_path: Path) -> None:
     assert Charter.from_json(broker.charter.to_json()).digest == broker.charter.digest
 
 
+PUBLISHED = """\
+annual: true
+cost_type: one_time
+once_only: true
+permanent: true
+requires_grant: false
+subsidy_eligible: true
+magnitude_type: percentage
+max_magnitude_pct: 30
+reduction_factor: 0.75
+min_savings: 10000
+adjustment_range: [0.05, 0.15]
+coverage: contents_only
+"""
+
+
+def test_descriptive_constraints_of_published_charters_are_no_misspellings() -> None:
+    text = with_keys("institutional_constraints:", *(f"  {line}" for line in PUBLISHED.splitlines()))
+    found = lint_text(text)
+    assert found.valid
+    assert {(problem.code, problem.severity) for problem in found.problems} == {("unknown-key", "warning")}
+    assert len(found.problems) == 12
+
+
+@pytest.mark.parametrize("cost", [".nan", ".inf", "-5", "yes", "1" + "0" * 400, "1e999"])
+def test_a_cost_in_a_file_that_is_no_cost_is_refused_in_a_sentence_about_the_cost(cost: str) -> None:
+    (found,) = lint_text(with_keys(f"institutional_constraints: {{cost: {cost}}}")).problems
+    assert (found.severity, found.line) == ("error", 8)
+    assert found.message.startswith("The cost ")
+
+
 def test_without_a_mapping_the_engine_is_asked_for_the_skill() -> None:
     """Charters in use leave it out, and describe each skill with keys of their own."""
     text = "domain: gossip\nskills:\n- {skill_id: like, category: adopt, eligible_agent_types: [user]}\n"

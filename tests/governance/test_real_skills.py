@@ -13,7 +13,7 @@ from tests.agent.support import final, run_script, select, tool
 from tests.support import Place, write_skill
 from tests.tools.support import Bench
 from vademecum import Agent, Outcome
-from vademecum.errors import CharterRefused, Denied
+from vademecum.errors import Denied
 from vademecum.governance import (
     Actor,
     Broker,
@@ -87,27 +87,6 @@ def test_a_script_through_the_tools_and_the_sandbox(bench: Bench) -> None:
 def test_a_value_never_becomes_an_option() -> None:
     said = {"arguments": ["a"], "title": "--force", "depth": -4, "name": "x"}
     assert arguments_of(said) == ["a", "--title=--force", "--depth=-4", "--name", "x"]
-
-
-def test_the_methods_of_a_model_are_found_without_asking_it_for_anything() -> None:
-    class Model:
-        @property
-        def dangerous(self) -> Any:
-            raise AssertionError
-
-        def rest(self, agent: Actor) -> str:
-            return "rested"
-
-        @staticmethod
-        def nap(agent: Actor) -> str:
-            return "napped"
-
-        count = 5
-
-    functions = Functions.of(Model())
-    assert [functions.call(name, clerk()) for name in ("rest", "nap")] == ["rested", "napped"]
-    with pytest.raises(CharterRefused, match="there are nap, rest"):
-        functions.call("dangerous", clerk())
 
 
 def test_a_denied_script_does_not_run(bench: Bench) -> None:

@@ -23,14 +23,14 @@ from vademecum.governance import (
     SkillRegistry,
 )
 from vademecum.governance.definitions import MISSING
-from vademecum.governance.state import MAX_DEPTH, Change, Snapshot, StateRefused
+from vademecum.governance.state import MAX_DEPTH, Change, StateRefused, StateSnapshot
 
 State = dict[str, Any]
 
 
 def seen(state: State, engine: Callable[[State], object]) -> tuple[Change, ...]:
     """Return what changed; afterwards everything is as it was, which a second snapshot shows."""
-    before, again = Snapshot(state, {}), Snapshot(state, {})
+    before, again = StateSnapshot(state, {}), StateSnapshot(state, {})
     engine(state)
     found = before.changes()
     before.restore()
@@ -129,9 +129,9 @@ for _ in range(30):
 )
 def test_anything_but_plain_data_is_refused_with_its_place(value: Any) -> None:
     with pytest.raises(StateRefused, match=r"'home\.rooms\[1\]"):
-        Snapshot({"home": {"rooms": [0, value]}}, {})
+        StateSnapshot({"home": {"rooms": [0, value]}}, {})
     with pytest.raises(StateRefused, match=r"'world\.x"):
-        Snapshot({}, {"x": value} if value is not DEEP else {"x": {1}})
+        StateSnapshot({}, {"x": value} if value is not DEEP else {"x": {1}})
     outcome, agent = one(lambda agent: agent.state.update(x=value), {"x": 1, "budget": 5}, 5, "*")
     assert (outcome.approved, outcome.executed, outcome.rolled_back) == (True, None, True)
     assert agent.state == {"x": 1, "budget": 5}
@@ -149,7 +149,7 @@ class Count(int):
 
 def test_a_number_of_another_class_is_refused() -> None:
     with pytest.raises(StateRefused, match="'n' is a Count"):
-        Snapshot({"n": Count(2)}, {})
+        StateSnapshot({"n": Count(2)}, {})
     outcome, agent = one(lambda agent: agent.state.update(n=Count(7)), {"n": 2}, 0, "*")
     assert (outcome.executed, agent.state) == (None, {"n": 2})
 
@@ -166,8 +166,8 @@ def test_a_charge_that_reaches_the_world_is_a_change_there_too() -> None:
 def test_arrays_are_refused_and_their_numbers_are_not() -> None:
     np = pytest.importorskip("numpy", reason="numpy is not installed (the extra `governance`)")
     with pytest.raises(StateRefused, match="'w' is a ndarray"):
-        Snapshot({"w": np.array([1])}, {})
-    assert Snapshot({"w": np.float64(2.5)}, {}).changes() == ()
+        StateSnapshot({"w": np.array([1])}, {})
+    assert StateSnapshot({"w": np.float64(2.5)}, {}).changes() == ()
 
 
 @pytest.mark.parametrize(
@@ -212,12 +212,12 @@ def test_in_place_changes_are_seen_and_undone_in_place() -> None:
 def test_keys_that_move_are_changes() -> None:
     state: State = {"a": 1, "x": True}
     world: State = {"b": 2}
-    before = Snapshot(state, world)
+    before = StateSnapshot(state, world)
     state.pop("x")
     world.update(x=True)
     assert before.changes() == (("x", True, MISSING), ("world.x", MISSING, True))
     state, world = {"a": 1, "b": True}, {}
-    before = Snapshot(state, world)
+    before = StateSnapshot(state, world)
     state.clear()
     state.update(b=1, a=True)  # the same values in the same places, under other keys
     assert before.changes() == (("a", 1, True), ("b", True, 1))
@@ -264,7 +264,7 @@ def test_whatever_changes_is_reported_by_path_and_undone(
 ) -> None:
     """A change is reported under every path that it can be reached by, and restoring undoes all of it."""
     old, objects = flattened(state), dict(state)
-    before = Snapshot(state, {})
+    before = StateSnapshot(state, {})
     containers = [v for v in [state, *state.values()] if isinstance(v, dict | list)]
     for target in data.draw(st.lists(st.sampled_from(containers), max_size=3)):
         if isinstance(target, dict):

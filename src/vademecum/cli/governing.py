@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -277,69 +277,54 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     """
     if page is not None:
         check_place_of(page)
-    _simulate(_Simulation(Path(directory), agents, steps, seed, model, page, no_record, as_json))
-
-
-ENFORCED, LOOKING_ON = "with the charter", "without"
-
-
-@dataclass(frozen=True, slots=True)
-class _Simulation:
-    """The options as they were typed."""
-
-    directory: Path
-    agents: int
-    steps: int
-    seed: int
-    model: str | None
-    page: str | None
-    no_record: bool
-    as_json: bool
-
-
-def _simulate(words: _Simulation) -> None:
-    """Run both, print the table, write the report."""
-    charter = load_charter(words.directory)
-    program = load_simulation(words.directory)
-    with _progress(words.steps * 2) as tick:
-        model = choose_model(words.model) if words.model else None
-        setting = Setting(charter, words.agents, words.steps, words.seed, model=model, progress=tick)
-        enforced, run_id = _recorded(program, setting, words)
-        runs = {ENFORCED: enforced, LOOKING_ON: _simulated(program, replace(setting, enforced=False), words)}
-    name = words.directory.absolute().name
-    about = f"{words.agents:,} agents, {words.steps} steps, seed {words.seed}, charter {charter.digest[:19]}…"
-    page = Path(words.page or f"{name}.html")
-    write_atomic(page, report_of(f"Simulation: {name}", about, runs).encode("utf-8"))
-    if words.as_json:
-        results = {key: run.to_json() for key, run in runs.items()}
-        print_json({"charter": charter.digest, "run_id": run_id, "report": str(page), "runs": results})
+    place = Path(directory)
+    charter, program = load_charter(place), load_simulation(place)
+    request = f"simulate {directory} --agents {agents} --steps {steps} --seed {seed}"
+    with _progress(steps * 2) as tick:
+        chosen = choose_model(model) if model else None
+        setting = Setting(charter, agents, steps, seed, model=chosen, progress=tick)
+        with _recording(request, model, no_record=no_record) as (audit, results, run_id):
+            enforced = _simulated(program, replace(setting, audit=audit), place)
+            results.update(enforced.figures)
+        without = _simulated(program, replace(setting, enforced=False), place)
+    runs = {"with the charter": enforced, "without": without}
+    name = place.absolute().name
+    about = f"{agents:,} agents, {steps} steps, seed {seed}, charter {charter.digest[:19]}…"
+    report = Path(page or f"{name}.html")
+    write_atomic(report, report_of(f"Simulation: {name}", about, runs).encode("utf-8"))
+    if as_json:
+        whole = {key: run.to_json() for key, run in runs.items()}
+        print_json({"charter": charter.digest, "run_id": run_id, "report": str(report), "runs": whole})
         return
     click.echo(about)
     _print_figures(runs)
-    click.echo(f"report: {page}" + (f"   record: vade runs replay {run_id}" if run_id else ""))
+    click.echo(f"report: {report}" + (f"   record: vade runs replay {run_id}" if run_id else ""))
 
 
-def _recorded(program: Simulate, setting: Setting, words: _Simulation) -> tuple[Simulated, str | None]:
-    """Run it enforced, with every outcome recorded unless --no-record was given."""
-    if words.no_record:
-        return _simulated(program, setting, words), None
+@contextmanager
+def _recording(
+    request: str, model: str | None, *, no_record: bool
+) -> Iterator[tuple[Audit | None, dict[str, Any], str | None]]:
+    """Give an audit for a run, a dictionary for its results, and its id; with ``no_record``, no audit."""
+    results: dict[str, Any] = {}
+    if no_record:
+        yield None, results, None
+        return
     context = Context.current()
     secrets = Secrets(context.env)
     record = Record(new_run(runs_directory(context)), secrets=secrets, clock=lambda: 0.0)
     audit = Audit(record, secrets=secrets)
-    request = f"simulate {words.directory} --agents {words.agents} --steps {words.steps} --seed {words.seed}"
-    record.add("run_started", request=request, model=words.model or "rules", agent="simulation", skills=0)
-    found = _simulated(program, replace(setting, audit=audit), words)
+    record.add("run_started", request=request, model=model or "rules", agent="simulation", skills=0)
+    yield audit, results, record.run_id
     audit.flush()
-    summary = {"status": "done", "stop_reason": "simulated", "answer": "", "stats": dict(found.figures)}
+    summary = {"status": "done", "stop_reason": "simulated", "answer": "", "stats": results}
     record.add("run_finished", **summary)
     record.finish({"run_id": record.run_id, "request": request, **summary}, "")
-    return found, record.run_id
 
 
-def _simulated(program: Simulate, setting: Setting, words: _Simulation) -> Simulated:
+def _simulated(program: Simulate, setting: Setting, directory: Path) -> Simulated:
     """Run the simulation once; an error in its code names its file."""
-    file = words.directory / PROGRAM
+    file = directory / PROGRAM
     try:
         found = program(setting)
     except VademecumError:

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import structs
 
 from vademecum.governance.charter import Charter, digest_of
-from vademecum.governance.definitions import MISSING, ActionOutcome, Reason, shown
-from vademecum.governance.state import MAX_DEPTH, Change
+from vademecum.governance.definitions import MISSING, ActionOutcome, shown
+from vademecum.governance.state import MAX_DEPTH
 from vademecum.masking import Secrets
 from vademecum.runs.record import Record
 
@@ -71,7 +71,6 @@ class Audit:
         self._waiting: list[bytes] = []
         self._digest = ""
         self._masked: dict[tuple[str, str], str] = {}
-        self._names: dict[str, str] = {}
 
     def charter(self, charter: Charter, past: Mapping[str, Any] | None = None) -> None:
         """Record which charter is in force, with its text, and the ledger if the record does not tell it."""
@@ -99,21 +98,22 @@ class Audit:
             self.flush()
 
     def _row(self, outcome: ActionOutcome, state: Mapping[str, Any]) -> _Row:
-        """Return an outcome as it is written."""
-        names, said, changes = self._names, outcome.proposed.parameters, outcome.changes
+        """Return an outcome as it is written; numbers need no masking."""
+        said = outcome.proposed.parameters
+        changes = ((key, [None if v is MISSING else v for v in pair]) for key, *pair in outcome.changes)
         return _Row(
             self._digest,
             outcome.step,
-            names.get(outcome.agent_id) or self._name(outcome.agent_id),
-            names.get(outcome.agent_type) or self._name(outcome.agent_type),
-            names.get(outcome.proposed.skill_id) or self._name(outcome.proposed.skill_id),
+            self._mask("", str(outcome.agent_id)),
+            self._mask("", str(outcome.agent_type)),
+            self._mask("", outcome.proposed.skill_id),
             outcome.approved,
             outcome.executed,
             outcome.charged,
-            self._clean("parameters", said) if said else {},
-            state if not state or _is_plain(state.values()) else self._clean("state", state),
-            self._changes(changes) if changes else {},
-            [self._reason(reason) for reason in outcome.reasons] if outcome.result.bits else [],
+            as_json(said, self._mask) if said else {},
+            state if _are_numbers(state.values()) else as_json(state, self._mask),
+            {self._mask("", key): as_json(pair, self._mask, key) for key, pair in changes},
+            [as_json(reason.to_json(), self._mask) for reason in outcome.reasons],
             outcome.rolled_back,
             outcome.shadow,
         )
@@ -123,33 +123,6 @@ class Audit:
         if self._waiting:
             self._record.add_encoded("outcome", self._waiting)
             self._waiting = []
-
-    def _changes(self, changes: tuple[Change, ...]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, old, new in changes:
-            kind = type(new)
-            # Most changes are of a boolean or a finite number.
-            if kind is type(old) and (kind is bool or (kind is float and (old - new) * 0.0 == 0.0)):
-                found[key] = (old, new)
-            else:
-                pair = [None if each is MISSING else each for each in (old, new)]
-                found[self._clean("key", key)] = self._clean(key, pair)
-        return found
-
-    def _reason(self, reason: Reason) -> dict[str, Any]:
-        """Return a reason as it is written; one about a number contains nothing to mask."""
-        found = reason.to_json()
-        return found if _is_plain((reason.observed,)) else self._clean("reason", found)
-
-    def _name(self, name: Any) -> str:
-        if len(self._names) >= MAX_REMEMBERED:
-            self._names.clear()
-        masked = self._names[name] = self._secrets.mask(str(name))
-        return masked
-
-    def _clean(self, key: str, value: Any) -> Any:
-        """Return a value as JSON, without secrets."""
-        return as_json(value, self._mask, key)
 
     def _mask(self, key: str, text: str) -> str:
         """Return a text without secrets; the same few texts come again and again, so they are remembered."""
@@ -162,7 +135,7 @@ class Audit:
         return known
 
 
-def _is_plain(values: Collection[Any]) -> bool:
+def _are_numbers(values: Collection[Any]) -> bool:
     """Return whether values are numbers that JSON can write: a sum is finite only if each number is."""
     try:
         return _NUMBERS.issuperset(map(type, values)) and isfinite(sum(values))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
 from vademecum.files import read_capped
@@ -129,7 +127,10 @@ class _Replaying:
             decided = self._decided(data, check, self._charter)
             if data["executed"] == data["proposed"]:
                 self.ledger.add(data["executed"], agent_id=data["agent"], step=data["step"])
-        found = _compared(_Verdict.recorded(data), decided)
+        codes = tuple(code for code in _recorded_codes(data) if code not in BY_ENGINE)
+        undone, charged = data.get("rolled_back", False), data.get("charged")
+        then = _Verdict(codes, data["approved"], data["executed"], undone, charged)
+        found = _compared(then, decided)
         what = f"{data['agent']} proposes {data['proposed']} at step {data['step']}"
         return None if found is None else Difference(event.number, what, *found)
 
@@ -172,7 +173,7 @@ class _Replaying:
         return charge.split(found)[1] if isinstance(charge, Charge) else found
 
 
-class _Verdict(Struct, frozen=True):
+class _Verdict(NamedTuple):
     """An outcome, as far as a charter decides it."""
 
     codes: tuple[str, ...]
@@ -180,14 +181,6 @@ class _Verdict(Struct, frozen=True):
     executed: str | None = None
     rolled_back: bool = False
     charged: str | None = None
-
-    @classmethod
-    def recorded(cls, data: Mapping[str, Any]) -> _Verdict:
-        """Return a recorded outcome without what only the engine knows."""
-        codes = tuple(code for code in _recorded_codes(data) if code not in BY_ENGINE)
-        return cls(
-            codes, data["approved"], data["executed"], data.get("rolled_back", False), data.get("charged")
-        )
 
     @property
     def said(self) -> str:
@@ -197,12 +190,10 @@ class _Verdict(Struct, frozen=True):
 
 def _compared(then: _Verdict, now: _Verdict) -> tuple[str, str] | None:
     """Return what a verdict was and what it would be now, if they differ."""
-    if then.said != now.said:
-        return then.said, now.said
-    for name in ("approved", "executed", "rolled_back", "charged"):
-        one, other = getattr(then, name), getattr(now, name)
+    for name, one, other in zip(_Verdict._fields, then, now, strict=True):
         if one != other:
-            return f"{then.said}, {name} {one}", f"{now.said}, {name} {other}"
+            more = ("", "") if name == "codes" else (f", {name} {one}", f", {name} {other}")
+            return then.said + more[0], now.said + more[1]
     return None
 
 

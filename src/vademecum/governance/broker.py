@@ -30,7 +30,7 @@ from vademecum.governance.definitions import (
 )
 from vademecum.governance.ledger import NOTHING_DONE, Charge, Ledger, Words, charge_of
 from vademecum.governance.roles import RoleEnforcer
-from vademecum.governance.state import WORLD, Change, Snapshot, State, StateRefused, copied
+from vademecum.governance.state import WORLD, Change, State, StateRefused, StateSnapshot, copied
 
 MAX_ALTERNATIVES = 20
 
@@ -288,7 +288,7 @@ class Broker:
         if check is None or (decision.result.bits and not shadow):
             return self._close(decision)
         try:
-            before = Snapshot(decision.state, self._world)
+            before = StateSnapshot(decision.state, self._world)
         except StateRefused as error:
             return self._close(decision, words=partial(_failed, decision, error), bit=ENGINE, undone=True)
         unpayable = None if shadow else self._charge(decision)
@@ -306,7 +306,7 @@ class Broker:
         decision.charge = found
         return None
 
-    def _carry_out(self, decision: CheckedIntent, check: SkillCheck, before: Snapshot) -> ActionOutcome:
+    def _carry_out(self, decision: CheckedIntent, check: SkillCheck, before: StateSnapshot) -> ActionOutcome:
         """Let the engine act, compare the state with what it was before the charge, and commit or undo."""
         charge = decision.charge
         try:
@@ -329,7 +329,7 @@ class Broker:
         shadow = self.policy.shadow
         if not shadow:
             _undo(decision, before)
-        words = partial(self._objections, decision, tuple(wrong), replaced)
+        words = partial(_objections, self.charter, decision, wrong, replaced)
         return self._close(decision, changes, output, words=words, bit=CHANGE, undone=not shadow)
 
     def _call(self, mapping: str, agent: GovernedAgent, params: Mapping[str, Any]) -> Any:
@@ -341,16 +341,6 @@ class Broker:
                 "The engine takes no parameters: give it execute(func_name, agent, parameters)."
             )
         return self._engine.call(mapping, agent)
-
-    def _objections(
-        self, decision: CheckedIntent, wrong: tuple[Change, ...], replaced: tuple[str, ...], may: MayRead
-    ) -> tuple[Reason, ...]:
-        type_, skill_id = decision.agent_type, decision.intent.skill_id
-        found = [self.charter.objection(type_, skill_id, change, may) for change in wrong]
-        for name in replaced:
-            text = f"The agent's {name} was replaced: it stays the same, only what is in the state may change"
-            found.append(Reason("replaced", "allowed_state_changes", name, None, text))
-        return tuple(found)
 
     def _close(  # noqa: PLR0913 - everything that came of it
         self,
@@ -400,12 +390,23 @@ class Broker:
         return outcome
 
 
-def _undo(decision: CheckedIntent, before: Snapshot) -> None:
+def _undo(decision: CheckedIntent, before: StateSnapshot) -> None:
     before.restore()
     for name, value in decision.former.items():
         with suppress(Exception):  # an attribute that cannot be set has not been changed either
             if getattr(decision.agent, name) is not value:
                 setattr(decision.agent, name, value)
+
+
+def _objections(
+    charter: Charter, decision: CheckedIntent, wrong: list[Change], replaced: tuple[str, ...], may: MayRead
+) -> tuple[Reason, ...]:
+    type_, skill_id = decision.agent_type, decision.intent.skill_id
+    found = [charter.objection(type_, skill_id, change, may) for change in wrong]
+    for name in replaced:
+        text = f"The agent's {name} was replaced: it stays the same, only what is in the state may change"
+        found.append(Reason("replaced", "allowed_state_changes", name, None, text))
+    return tuple(found)
 
 
 def _failed(decision: CheckedIntent, error: BaseException, may: MayRead) -> tuple[Reason, ...]:  # noqa: ARG001

@@ -95,6 +95,11 @@ class SkillRegistry:
         return dict(self._skills)
 
     @property
+    def revision(self) -> int:
+        """Return the number of skills, which grows when one is registered."""
+        return len(self._skills)
+
+    @property
     def checks(self) -> dict[str, SkillCheck]:
         """Return the compiled rules of all skills by id."""
         return dict(self._checks)
@@ -206,7 +211,7 @@ class Charter:
     @property
     def is_current(self) -> bool:
         """Return whether the registry has no other skills than when the charter was made."""
-        return len(self.registry.skills) == len(self.skills)
+        return self.registry.revision == len(self.skills)
 
     def skill_check(self, skill_id: str) -> SkillCheck | None:
         """Return the compiled rules of a skill, or ``None`` if there is no such skill."""

@@ -106,7 +106,7 @@ ALL = Allowed(all_except=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SkillRules:
     """Everything that is checked before a skill is executed; ``roles`` are the types that may propose it."""
 
     skill_id: str
@@ -120,13 +120,13 @@ class Rules:
     roles: Allowed = ALL
 
 
-def rules_of(definition: SkillDefinition, note: Note | None = None) -> Rules:
+def rules_of(definition: SkillDefinition, note: Note | None = None) -> SkillRules:
     """Return the rules; tell ``note`` what is wrong, or without it raise ``CharterRefused``."""
     wrong: list[str] = []
     noted = note or (lambda _key, _code, text: wrong.append(text))
     types = frozenset(definition.eligible_agent_types)
     written = definition.institutional_constraints
-    rules = Rules(
+    rules = SkillRules(
         definition.skill_id,
         ALL if EVERYBODY in types else Allowed(types),
         definition.output_schema,
@@ -173,7 +173,7 @@ def _cost(written: Any, note: Note) -> Condition | None:
         try:
             tree = g.parse(written)
         except ConditionWrong as error:
-            note(key, error.code, f"The cost is no number: {error}")
+            note(key, error.code, f"The cost cannot be read: {error}")
             return None
         if isinstance(tree, g.Path | g.Compute) and g.paths_of(tree) and written.lower() not in _YES_OR_NO:
             return Condition(written, tree)
@@ -258,7 +258,7 @@ class SkillCheck:
     "Precondition failed: 'age < 70' (age is 71)"
     """
 
-    def __init__(self, rules: Rules, *, strict: bool = False) -> None:
+    def __init__(self, rules: SkillRules, *, strict: bool = False) -> None:
         self.rules = rules
         self.strict = strict
         tests = [(1 << (FIRST_CONDITION + number), each.tree) for number, each in enumerate(rules.conditions)]
@@ -272,14 +272,18 @@ class SkillCheck:
         paths = dict.fromkeys(path for _, tree in tests for path in g.paths_of(tree))
         self.reads = tuple(path for path in paths if rooted(path)[0] != 2)
         self.cost: Function = (lambda *_: 0) if rules.cost is None else number_of(rules.cost.tree)
+        self._names = list(map(str, self.reads))
         self._look = [read(path, MISSING) for path in self.reads]
         self.check: CheckFunction = self._compiled()
 
     def look(self, state: State, world: State) -> dict[str, Any]:
         """Return the values that the clauses read, by path, without those that do not exist."""
-        values = zip(self.reads, self._look, strict=True)
-        seen = {str(path): value(state, world, EMPTY) for path, value in values}
-        return {name: copied(value) for name, value in seen.items() if value is not MISSING}
+        found = {}
+        for name, value_at in zip(self._names, self._look, strict=True):
+            value = value_at(state, world, EMPTY)
+            if value is not MISSING:
+                found[name] = value if type(value) in FLAT else copied(value)
+        return found
 
     def _compiled(self) -> CheckFunction:
         rules, look, explain = self.rules, self._look, self.reasons

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import partial, partialmethod
-from inspect import getattr_static
-from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from vademecum.errors import CharterRefused, Denied, FileRefused, ToolRefused
 from vademecum.files import read_capped
 from vademecum.governance.definitions import EMPTY, GovernedAgent
-from vademecum.governance.lint import FUNCTION, SCRIPT
+from vademecum.governance.lint import SCRIPT
 from vademecum.tools.calls import RunScript
 
 if TYPE_CHECKING:
@@ -22,22 +20,21 @@ if TYPE_CHECKING:
 MAX_PRINTED_BYTES = 1024 * 1024
 
 Function = Callable[..., Any]
-_METHODS = (FunctionType, BuiltinFunctionType, MethodType, staticmethod, classmethod, partial, partialmethod)
 
 
-class _WithParameters:
+class ParameterEngine(ABC):
     """Be an engine whose actions take parameters."""
 
     def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
         """Carry out what has no parameters."""
         return self.execute(func_name, agent, EMPTY)
 
+    @abstractmethod
     def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
-        """Carry out ``func_name`` with parameters."""
-        raise NotImplementedError
+        """Carry out what ``implementation_mapping`` names, with parameters."""
 
 
-class Functions(_WithParameters):
+class Functions(ParameterEngine):
     """Call Python functions by name; each gets the agent, and the parameters as keyword arguments.
 
     >>> engine = Functions({"rest": lambda agent: agent.id, "pay": lambda agent, amount: amount})
@@ -50,14 +47,6 @@ class Functions(_WithParameters):
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self._functions = dict(functions)
 
-    @classmethod
-    def of(cls, model: object) -> Functions:
-        """Return an engine of the public methods of an object, such as a simulation's model."""
-        # Looked up without running any code of the object, such as a property.
-        names = [name for name in dir(model) if FUNCTION.fullmatch(name)]
-        methods = [name for name in names if isinstance(getattr_static(model, name, None), _METHODS)]
-        return cls({name: getattr(model, name) for name in methods})
-
     def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
         """Call the function of that name."""
         function = self._functions.get(func_name)
@@ -67,7 +56,7 @@ class Functions(_WithParameters):
         return function(agent, **parameters)
 
 
-class Scripts(_WithParameters):
+class Scripts(ParameterEngine):
     """Run scripts of skills through a session, in the sandbox: ``skill:NAME/scripts/x.py``.
 
     The parameter ``arguments`` is the script's command line, and ``files`` are the files that it may read;
@@ -105,7 +94,7 @@ class Scripts(_WithParameters):
         return seen.text
 
 
-class Engines(_WithParameters):
+class Engines(ParameterEngine):
     """Join two engines: a mapping that begins with ``skill:`` is a script, any other a function.
 
     >>> from vademecum.governance import Actor
@@ -116,7 +105,7 @@ class Engines(_WithParameters):
     ['rested', 'ran it']
     """
 
-    def __init__(self, functions: _WithParameters, scripts: _WithParameters) -> None:
+    def __init__(self, functions: ParameterEngine, scripts: ParameterEngine) -> None:
         self._functions = functions
         self._scripts = scripts
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -73,7 +72,11 @@ def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Sta
     data, (state, world, params), ledger = found
     actor = Actor(data["agent"], data["agent_type"], dict(state))
     result = charter.check(data["proposed"], actor, params, world=world, step=data["step"], ledger=ledger)
-    stages = [*_other_charter(charter, data), *stages_of(charter, data["proposed"], result)]
+    stages = stages_of(charter, data["proposed"], result)
+    then, now = str(data["charter"]), charter.digest
+    if not now.startswith(then):
+        text = f"another one decided then, {then}…; this is {now[: len(then)]}…"
+        stages.insert(0, Stage("charter", holds=None, text=text))
     after = [reason for reason in data.get("reasons", ()) if reason["code"] in _AFTER]
     if after:
         reasons = tuple(Reason(**reason) for reason in after)
@@ -84,12 +87,3 @@ def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Sta
     who = f"{data['agent']} ({data['agent_type']})"
     about = f"event {number}: {who} wanted {data['proposed']} at step {data['step']}"
     return stages, about
-
-
-def _other_charter(charter: Charter, data: Mapping[str, Any]) -> list[Stage]:
-    """Return a stage that says so if another charter decided then."""
-    then, now = str(data["charter"]), charter.digest
-    if now.startswith(then):
-        return []
-    text = f"another one decided then, {then}…; this is {now[: len(then)]}…"
-    return [Stage("charter", holds=None, text=text)]

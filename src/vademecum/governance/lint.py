@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from vademecum.governance.check import ALL, Allowed
 from vademecum.governance.conditions import strict_differs
@@ -135,13 +135,8 @@ def _reach(skills: Skills, users: Mapping[str, Allowed], draft: Draft) -> None:
 
 def _types(skills: Skills, draft: Draft) -> list[str]:
     """Return every agent type that the charter names."""
-    return list(dict.fromkeys(_named_types(skills, draft)))
-
-
-def _named_types(skills: Skills, draft: Draft) -> Iterator[str]:
-    yield from (name for name in draft.roles or {} if name != EVERYBODY)
-    for placed in skills.values():
-        yield from (name for name in placed.definition.eligible_agent_types if name != EVERYBODY)
+    eligible = (name for placed in skills.values() for name in placed.definition.eligible_agent_types)
+    return [name for name in dict.fromkeys([*(draft.roles or ()), *eligible]) if name != EVERYBODY]
 
 
 def _strictness(draft: Draft) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
 
-from vademecum.governance.check import CONSTRAINTS, Rules, misspelled, rules_of
+from vademecum.governance.check import CONSTRAINTS, SkillRules, misspelled, rules_of
 from vademecum.governance.definitions import EVERYBODY, KINDS, Parameter, SkillDefinition
 from vademecum.governance.roles import Role
 from vademecum.skill.skill import Problem, Severity
@@ -38,7 +38,7 @@ class Placed:
     """A definition with its rules, and where it is: ``skills[0]``."""
 
     definition: SkillDefinition
-    rules: Rules
+    rules: SkillRules
     place: str
 
 

@@ -28,12 +28,12 @@ class StateRefused(ValueError):
     """A state contains something that is not plain data."""
 
 
-class Snapshot:
+class StateSnapshot:
     """A copy of an agent's state and of the shared state.
 
     >>> rooms = ["hall"]
     >>> state = {"budget": 5, "home": {"rooms": rooms}, "favourite": rooms}
-    >>> before = Snapshot(state, {})
+    >>> before = StateSnapshot(state, {})
     >>> rooms.append("attic")
     >>> before.changes()
     (('home.rooms', ['hall'], ['hall', 'attic']), ('favourite', ['hall'], ['hall', 'attic']))
@@ -56,7 +56,7 @@ class Snapshot:
 
         Raise ``StateRefused`` if the state contains anything but plain data.
         """
-        now = Snapshot(self._state, self._world)  # refuses what is not plain data
+        now = StateSnapshot(self._state, self._world)  # refuses what is not plain data
         return (*_changes(self._own, now._own, ""), *_changes(self._shared, now._shared, SHARED))
 
     def restore(self) -> None:
@@ -122,6 +122,8 @@ def _check_keys(state: State, prefix: str) -> None:
 def _changes(before: State, after: State, prefix: str) -> Iterator[Change]:
     for key, old in before.items():
         new = after.get(key, MISSING)
+        if new is old:
+            continue
         if type(old) is dict and type(new) is dict:
             yield from _changes(old, new, f"{prefix}{key}.")
         elif not equal(old, new):
