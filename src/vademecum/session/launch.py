@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from vademecum.errors import Denied, ToolRefused
+from vademecum.files import sha256_of
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.gate import refusal
 from vademecum.policy.grants import ApprovedTexts
@@ -102,15 +103,15 @@ def prepared(
     """Return the name of a script, what is said to it as a charter knows that, and the work itself."""
     given = replace(given_to_script(act, call), stdin=stdin)
     said = {"arguments": call.args, "files": given.names, "network": call.network}
-    name = f"{skill.name}/{script_name(skill, call.relative_path)}"
-    work = partial(run_script, act, call, skill, given)
-    return name, {key: value for key, value in said.items() if value}, work
-
-
-def run_script(act: Act, call: calls.RunScript, skill: Skill, given: Given) -> Observation:
-    """Run a script of a skill: ask for what it needs, then run a private copy of it."""
     names = file_names(skill, script_name(skill, call.relative_path))
+    work = partial(run_script, act, call, skill, names, given)
+    return names[0], {key: value for key, value in said.items() if value}, work
 
+
+def run_script(
+    act: Act, call: calls.RunScript, skill: Skill, names: tuple[str, ...], given: Given
+) -> Observation:
+    """Run a script of a skill: ask for what it needs, then run a private copy of it."""
     once: list[Finer] = [  # of files it gets copies, made before anybody is asked
         ("skill", (skill.name,), ""),
         ("script", names, ""),
@@ -146,7 +147,7 @@ def run_script(act: Act, call: calls.RunScript, skill: Skill, given: Given) -> O
             stdin=call.stdin.encode() or given.stdin,
             limits=limits_for(act),
         )
-        facts |= {"digest": snapshot.digest, "script_sha256": plan.sha256}
+        facts |= {"digest": snapshot.digest, "script_sha256": sha256_of(plan.file)}
         return run_started(start, job, facts, _notes(given.outside))
 
 

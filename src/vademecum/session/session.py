@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from vademecum.config import SandboxName
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
@@ -35,8 +35,6 @@ from vademecum.tools.outputs import Outputs
 
 if TYPE_CHECKING:
     from vademecum.session.publishing import Publications, PublishedSkill
-
-T = TypeVar("T")
 
 
 class Session:
@@ -449,7 +447,7 @@ class Session:
             question.wanted,
             for_skill,
             tuple(skill.location for skill in self.active),
-            asked.answers,
+            {fingerprint(earlier): given for earlier, given in asked.answers},
         )
         keep(asked.run.record.place, question.id, pending, key=key_of(self.place.grants.parent))
 
