@@ -24,7 +24,7 @@ from vademecum.runs.record import OBSERVATIONS
 from vademecum.sandbox.base import Sandbox
 from vademecum.session.base import Deferred
 from vademecum.session.place import Place
-from vademecum.session.recording import CHANGED, CallRecord, record_of
+from vademecum.session.recording import CHANGED, CallRecord, Run, record_of
 from vademecum.session.view import SkillFiles, file_names, files_seen
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
@@ -88,7 +88,9 @@ class Act:
     hidden: bool = False
     closed: Decision | None = None
     asked: list[Decided] = field(default_factory=list)
-    wanted: list[tuple[Callable[[], Sequence[Finer]], list[Finer]]] = field(default_factory=list)
+    wanted: Callable[[], Sequence[Finer]] = list
+    found: list[Finer] = field(default_factory=list)
+    run: Run = field(init=False)
 
     @property
     def tool(self) -> str:
@@ -97,7 +99,8 @@ class Act:
 
     def perform(self, work: Callable[[], Observation] | None = None) -> Observation:
         """Do it, or the ``work`` that starts a process, and write it down, whatever comes of it."""
-        self.number = next(self.asked_of.run.numbers)
+        self.run = self.asked_of.run
+        self.number = next(self.run.numbers)
         with self._recorded() as done:
             try:
                 observation = (work or self._perform)()
@@ -199,19 +202,24 @@ class Act:
         text = f"Saved {call.output} as {located.name} ({len(data):,} bytes)."
         return structs.replace(seen, text=text, facts={**seen.facts, "path": located.name})
 
-    def decide(self, finer: Callable[[], Sequence[Finer]], *, also: bool = False) -> None:
+    def decide(self, wanted: Callable[[], Sequence[Finer]], *, fixed: Sequence[Finer] = ()) -> None:
         """Find out what the rules say of the tool itself and of what it is used on.
 
-        With ``also``, this is added to what was decided before. What the rules deny to be read or run is
-        hidden from a model: it gets the error of something missing.
+        What is ``wanted`` is looked at again after a person was asked; what is ``fixed`` cannot change.
         """
+        self.wanted, self.found, self.asked = wanted, list(wanted()), []
+        self.decide_also([*self._of_tool(), *fixed, *self.found])
+
+    def decide_also(self, wanted: Sequence[Finer]) -> None:
+        """Add what cannot change any more to what was decided before.
+
+        What the rules deny to be read or run is hidden from a model: it gets the error of something missing.
+        """
+        policy, agent = self.around.gate.policy, self.around.agent
         name = None if self.skill is None else self.skill.name
-        found = list(finer())
-        self.wanted = [*(self.wanted if also else []), (finer, found)]
-        wanted = found if also else [*self._of_tool(), *found]
-        requests = [Request(each, names, self.origin, self.around.agent, name) for each, names, _ in wanted]
-        decided = [(request, self.around.gate.policy.decide(request)) for request in requests]
-        self.asked = [*self.asked, *decided] if also else decided
+        requests = [Request(each, names, self.origin, agent, name) for each, names, _ in wanted]
+        decided = [(request, policy.decide(request)) for request in requests]
+        self.asked = [*self.asked, *decided]
         for (request, decision), (_, _, shown) in zip(decided, wanted, strict=True):
             hides = decision.effect is Effect.DENY and request.permission in _HIDING
             if hides and self.origin != "user":
@@ -276,8 +284,7 @@ class Act:
     ) -> None:
         """Ask for the tool itself and for what it is used on, with everything that bounds it."""
         self.decide(finer)
-        found = self.wanted[-1][1]
-        used_on = within or tuple(resource for _, resources, _ in found for resource in resources)
+        used_on = within or tuple(resource for _, resources, _ in self.found for resource in resources)
         self.settle(used_on, about=about, exact=exact, digest=self._skill_digest())
 
     def _skill_digest(self) -> str:
@@ -305,7 +312,7 @@ class Act:
             also=also,
         )
         # While a person was asked, a path may have become a link to something else.
-        if self.passage.by != "rule" and any(list(finer()) != found for finer, found in self.wanted):
+        if self.passage.by != "rule" and list(self.wanted()) != self.found:
             raise ToolRefused(CHANGED, code="changed")
 
     def foresee(self, finer: Sequence[Finer]) -> Decision:
@@ -495,12 +502,12 @@ class Act:
     @property
     def trash(self) -> Path:
         """Where the old content of files goes."""
-        return self.asked_of.run.record.place / "trash"
+        return self.run.record.place / "trash"
 
     @property
     def directory(self) -> Path:
         """Where what belongs to this call is kept."""
-        return self.asked_of.run.record.place / "calls" / f"{self.number:04}"
+        return self.run.record.place / "calls" / f"{self.number:04}"
 
     @contextmanager
     def _recorded(self) -> Iterator[Callable[[Observation], None]]:
@@ -523,4 +530,4 @@ class Act:
                 asked=self.asked,
                 approved_by=None if self.passage is None else self.passage.by,
             )
-            self.asked_of.run.record.add_bounded("tool_called", **written)
+            self.run.record.add_bounded("tool_called", **written)

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import stat
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -136,7 +135,7 @@ def _program(act: Act, word: str) -> Interpreter:
     """Return how a program is started: one of the system by its name, or one of the project by its path."""
     if _is_own(word):
         located = act.locate(word)
-        act.decide(partial(act.reads, located), also=True)
+        act.decide_also(act.reads(located))
         act.refuse_denied()
         if not os.access(located.path, os.X_OK) or not located.path.is_file():
             raise ToolRefused(f"{word[:200]!r} is not a program that can be run.", code="no-program")

@@ -119,18 +119,17 @@ def run_script(
         *network_requests(act, call.network, names[0]),
     ]
     in_place = [each.located for each in given.inputs if each.kind != "file"]
-    act.decide(lambda: once)
-    act.decide(lambda: [finer for each in in_place for finer in act.reads(each)], also=True)
+    act.decide(lambda: [finer for each in in_place for finer in act.reads(each)], fixed=once)
     act.refuse_denied()
     inputs = with_hidden(act, given.inputs)
     sandbox = act.around.sandbox()
     with Room(act.directory) as room:
         furnished = furnish(room, inputs, call.args, sandbox)
-        snapshot = act.asked_of.run.snapshots.take(skill, act.denied_files(skill))
+        snapshot = act.run.snapshots.take(skill, act.denied_files(skill))
         path = search_path(act.around.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
         secrets = _secrets(act, skill)
-        act.decide(partial(_of_plan, plan, secrets), also=True)
+        act.decide_also(_of_plan(plan, secrets))
         act.refuse_denied()
         start = Start(act, room, sandbox, inputs, furnished, call.network)
         _settle_script(start, plan, secrets)
@@ -212,7 +211,7 @@ def _interpreter(act: Act, plan: Plan) -> tuple[Interpreter, dict[str, Any]]:
     from vademecum.tools.packages.environments import Environments  # noqa: PLC0415 - for these scripts alone
 
     def progress(line: str) -> None:
-        act.asked_of.run.record.passing("progress", call=act.number, text=line)
+        act.run.record.passing("progress", call=act.number, text=line)
 
     builds = act.around.place.config.execution.build_packages
     environments = Environments(act.around.place.context, builder=act.around.sandbox() if builds else None)
@@ -318,7 +317,7 @@ def _notes(outside: Sequence[str]) -> list[str]:
 def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
     """Run it, show what it prints while it does, and keep what it left, without secrets."""
     act, room = start.act, start.room
-    secrets, run = act.around.place.secrets, act.asked_of.run
+    secrets, run = act.around.place.secrets, act.run
     masked = {"out": secrets.stream(), "err": secrets.stream()}
 
     def show(stream: str, data: bytes) -> None:
