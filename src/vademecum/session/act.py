@@ -230,9 +230,7 @@ class Act:
         """Return what the tool itself needs; a rule that denies writing denies every tool that writes."""
         tools = [self.tool]
         if self.tool in _WRITING or (isinstance(self.call, calls.RunCommand) and self.call.writes):
-            denied = self.around.gate.policy.decide(
-                Request("tool", ("write_file",), self.origin, self.around.agent)
-            )
+            denied = self.effect_of("tool", ("write_file",))
             tools += ["write_file"] if denied.effect is Effect.DENY else []
         return [("tool", (tool,), "") for tool in tools]
 
@@ -256,17 +254,23 @@ class Act:
             return no_script(self.skill, self.call.relative_path, self.sees)
         return ToolRefused(f"There is no {shown!r} here.", code="missing")
 
+    def effect_of(self, permission: str, resources: tuple[str, ...], skill: str | None = None) -> Decision:
+        """Return what the rules say of one request of this caller."""
+        return self.around.gate.policy.decide(
+            Request(permission, resources, self.origin, self.around.agent, skill)
+        )
+
     def denied_files(self, skill: Skill) -> list[str]:
         """Return the files of a skill that a rule denies, which its scripts do not get either."""
         files, _ = listed_below(skill.location)
         policy, agent = self.around.gate.policy, self.around.agent
         if not policy.could_restrict("resource", agent, "\n".join(f"{skill.name}/{file}" for file in files)):
             return []
-        wanted = (
-            Request("resource", file_names(skill, file), self.origin, agent, skill.name) for file in files
-        )
-        decided = [policy.decide(request).effect for request in wanted]
-        return [file for file, effect in zip(files, decided, strict=True) if effect is Effect.DENY]
+        return [
+            file
+            for file in files
+            if self.effect_of("resource", file_names(skill, file), skill.name).effect is Effect.DENY
+        ]
 
     def sees(self, relative: str) -> bool:
         """Return whether the caller may know of a file of the skill."""
@@ -442,8 +446,7 @@ class Act:
         """Return whether reading a file asks this: a script that is asked about to be run may be read."""
         if kind == "resource":
             return True
-        request = Request(kind, (f"{skill.name}/{relative}",), self.origin, self.around.agent, skill.name)
-        return self.around.gate.policy.decide(request).effect is Effect.DENY
+        return self.effect_of(kind, (f"{skill.name}/{relative}",), skill.name).effect is Effect.DENY
 
     def _may_read(self, real: Path) -> bool:
         """Return whether a path may be read without asking; what may not is not mentioned."""
@@ -456,12 +459,7 @@ class Act:
     def _effect_of_reading(self, real: Path) -> Effect:
         names = self.around.place.workspace.rule_names(real)
         finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
-        return max(
-            self.around.gate.policy.decide(
-                Request(permission, resources, self.origin, self.around.agent)
-            ).effect
-            for permission, resources, _ in finer
-        )
+        return max(self.effect_of(permission, resources).effect for permission, resources, _ in finer)
 
     def knows(self, located: Located) -> bool:
         """Return whether the caller may know of what is there."""
@@ -484,7 +482,7 @@ class Act:
 
         def may_show(relative: str, inode: Inode | None) -> bool:
             resources = tuple(f"{prefix}{relative}" for prefix in prefixes)
-            if gate.policy.decide(Request("read", resources, self.origin, agent)).effect is not Effect.ALLOW:
+            if self.effect_of("read", resources).effect is not Effect.ALLOW:
                 return False
             return not (of_skills or (inode and inode in linked())) or self._may_read(Path(base, relative))
 
@@ -493,10 +491,9 @@ class Act:
     def is_closed(self, file: Path) -> bool:
         """Return whether a file may not be changed, whatever a person answers."""
         names = self.around.place.workspace.rule_names(file)
-        requests = (Request(each, names, self.origin, self.around.agent) for each in ("write", "delete"))
         in_skills = any(str(file).startswith(f"{root}/") for root in self.around.skills.roots)
         return in_skills or any(
-            self.around.gate.policy.decide(each).effect is Effect.DENY for each in requests
+            self.effect_of(each, names).effect is Effect.DENY for each in ("write", "delete")
         )
 
     @property

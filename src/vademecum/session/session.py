@@ -15,7 +15,7 @@ from vademecum.config import SandboxName
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
 from vademecum.loader.loading import BodyLimits, Loaded, load_document
 from vademecum.policy.approval import Answer, Approver, Nobody, Question
-from vademecum.policy.base import Decider, Decision, Origin, Request
+from vademecum.policy.base import Decider, Origin
 from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
@@ -84,7 +84,8 @@ class Session:
         self._lock = threading.RLock()
         self._active: dict[str, Skill] = {}
         self._unloaded: dict[str, Skill] = {}
-        self._outputs = outputs or Outputs()
+        # The files that scripts and commands of this conversation left.
+        self.outputs = outputs or Outputs()
         self._recording = Recording(self._start) if recording else None
         self._gate = Gate(
             policy or Policy.load(self.place.context),
@@ -202,15 +203,6 @@ class Session:
             origin=pending.origin,
             for_skill=pending.for_skill,
         )
-
-    @property
-    def outputs(self) -> Outputs:
-        """The files that scripts and commands of this conversation left."""
-        return self._outputs
-
-    def decide(self, request: Request) -> Decision:
-        """Return what the rules say of a request."""
-        return self._gate.policy.decide(request)
 
     def foreseen(self, call: calls.ToolCall) -> Act:
         """Return a call of the user that is not done, to see what would be decided about it."""
@@ -401,7 +393,7 @@ class Session:
             self.agent,
             *self._bounding(),
             () if self._recording is None else self._recording.places,
-            self._outputs,
+            self.outputs,
         )
 
     def _bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
