@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
-from vademecum.files import read_capped
 from vademecum.policy.base import Decision, Effect, Origin, Request, Rule
 from vademecum.policy.bounds import bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Gate, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
 from vademecum.sandbox.base import Sandbox
-from vademecum.session.base import Deferred
 from vademecum.session.place import Place
 from vademecum.session.recording import CHANGED, CallRecord, Run, record_of
 from vademecum.session.view import SkillFiles, file_names, files_seen
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
-from vademecum.tools import calls, reading, writing
+from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 from vademecum.tools.inputs import Inode, hidden_below, listed_below
 from vademecum.tools.outputs import PREFIX, Outputs
 from vademecum.tools.workspace import Located
 
 if TYPE_CHECKING:
-    from vademecum.tools.hosts import Hop
+    pass
 
 # A permission, what it is wanted for, and what a model calls that.
 Finer = tuple[str, tuple[str, ...], str]
@@ -48,7 +45,6 @@ _LASTING = frozenset(
     {"write_file", "edit_file", "save_output", "delete_file", "run_command", "network_request"}
 )
 _WRITING = frozenset({"edit_file", "save_output"})
-MAX_SAVED_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +93,13 @@ class Act:
         """The name of the tool."""
         return calls.NAMES[type(self.call)]
 
-    def perform(self, work: Callable[[], Observation] | None = None) -> Observation:
-        """Do it, or the ``work`` that starts a process, and write it down, whatever comes of it."""
+    def perform(self, work: Callable[[], Observation]) -> Observation:
+        """Do the work of the call and write it down, whatever comes of it."""
         self.run = self.asked_of.run
         self.number = next(self.run.numbers)
         with self._recorded() as done:
             try:
-                observation = (work or self._perform)()
+                observation = work()
             except Declined as error:
                 done(Observation(self.tool, str(error), code=error.code))
                 raise
@@ -117,90 +113,11 @@ class Act:
             done(observation)
         return observation
 
-    def _perform(self) -> Observation:
-        match self.call:
-            case calls.ReadFile(path=path):
-                located = self.locate(path)
-                self._require(partial(self.reads, located))
-                return reading.read_file(self.call, located)
-            case calls.ListDir(path=path):
-                located = self.locate(path)
-                self._require(partial(self.reads, located))
-                return reading.list_dir(located, self.may_list)
-            case calls.Grep(path=path):
-                located = self.locate(path)
-                self._require(partial(self.reads, located))
-                return reading.grep(self.call, located, self._may_read)
-            case calls.WriteFile(path=path, content=content):
-                located = self.locate(path)
-                self.decide(partial(self.writes, located))
-                return self._replace(located, content.encode())
-            case calls.EditFile(path=path):
-                return self._edit(self.call, self.locate(path))
-            case calls.SaveOutput():
-                return self._save(self.call)
-            case calls.DeleteFile(path=path):
-                located = self.locate(path)
-                about = partial("delete {}".format, path)
-                self._require(
-                    partial(self.writes, located, "delete"), about=about, exact=self._content(located)
-                )
-                return writing.delete_file(located, self.trash)
-            case calls.NetworkRequest():
-                return self._request(self.call)
-            case calls.RunScript() | calls.RunCommand():
-                raise AssertionError  # the session starts these itself
-            case _:
-                assert_never(self.call)
-
     def locate(self, path: str) -> Located:
         """Return where a path from outside leads: in the project, or to an output of this conversation."""
         if path.startswith(PREFIX):
             return self.around.outputs.locate(path)
         return self.around.place.workspace.locate(path)
-
-    def _replace(self, located: Located, data: bytes) -> Observation:
-        """Write a file whose requests are decided, after asking about exactly this content."""
-        about = partial(writing.planned, located, data)
-        exact = self._content(located, data)
-        self.settle((located.rule,), about=about, exact=exact, digest=self._skill_digest())
-        real = Path(os.path.realpath(located.path))
-        seen = writing.replace_file(self.tool, located, data, self.trash)
-        if self._may_read(real):
-            return seen
-        return structs.replace(seen, facts={k: v for k, v in seen.facts.items() if k != "diff"})
-
-    def _edit(self, call: calls.EditFile, located: Located) -> Observation:
-        """Replace a text in a file; if reading it is asked for, nothing is said of it before the answer."""
-        self.decide(lambda: [*self.reads(located), *self.writes(located)])
-        self.refuse_denied((located.rule,))
-        readable = all(
-            d.effect is Effect.ALLOW for r, d in self.asked if r.permission not in {"tool", "write"}
-        )
-        if readable:
-            return self._replace(located, writing.edited(call, located))
-        about = partial(writing.difference, call.old, call.new, located.name)
-        exact = self._content(located, f"{call.old}\0{call.new}".encode())
-        self.settle((located.rule,), about=about, exact=exact, digest=self._skill_digest())
-        return writing.replace_file(self.tool, located, writing.edited(call, located), self.trash)
-
-    def _save(self, call: calls.SaveOutput) -> Observation:
-        """Copy an output into the project, but not over a file that changed since its run began."""
-        output = self.around.outputs.find(call.output)
-        if output.secret:
-            raise ToolRefused(f"{call.output!r} contains a secret, so it is not copied.", code="secret")
-        located = self.around.place.workspace.locate(call.path or output.name)
-        self.decide(partial(self.writes, located))
-        self.refuse_denied()
-        data = read_capped(output.file, cap=MAX_SAVED_BYTES)
-        if self.around.outputs.overwrites_newer(output, located.path, writing.content_digest(located)):
-            raise ToolRefused(
-                f"{located.name!r} changed since the run began: save it under another name.", code="changed"
-            )
-        seen = self._replace(located, data)
-        self.around.outputs.saved(output)
-        text = f"Saved {call.output} as {located.name} ({len(data):,} bytes)."
-        return structs.replace(seen, text=text, facts={**seen.facts, "path": located.name})
 
     def decide(self, wanted: Callable[[], Sequence[Finer]], *, fixed: Sequence[Finer] = ()) -> None:
         """Find out what the rules say of the tool itself and of what it is used on.
@@ -278,7 +195,7 @@ class Act:
         sees = files_seen(self.around.gate.policy, self.skill, agent=self.around.agent, origin=self.origin)
         return sees(relative)
 
-    def _require(
+    def require(
         self,
         finer: Callable[[], Sequence[Finer]],
         *,
@@ -289,10 +206,7 @@ class Act:
         """Ask for the tool itself and for what it is used on, with everything that bounds it."""
         self.decide(finer)
         used_on = within or tuple(resource for _, resources, _ in self.found for resource in resources)
-        self.settle(used_on, about=about, exact=exact, digest=self._skill_digest())
-
-    def _skill_digest(self) -> str:
-        return "" if self.skill is None else skill_digest(self.skill)
+        self.settle(used_on, about=about, exact=exact)
 
     def settle(
         self,
@@ -300,17 +214,23 @@ class Act:
         *,
         about: Callable[[], str],
         exact: Callable[[], str],
-        digest: str,
+        digest: str | None = None,
     ) -> None:
-        """Go on only if the rules, the bounds and, if it is asked, a person let all that was decided pass."""
+        """Go on only if the rules, the bounds and, if it is asked, a person let all that was decided pass.
+
+        An answer holds for what ``exact`` returns and for ``digest``, which is by default that of the skill.
+        """
+        if digest is None:
+            digest = "" if self.skill is None else skill_digest(self.skill)
+        held = digest
         worst, also = self._worst([decision for _, decision in self.asked], used_on)
         self.refused = worst if worst.effect is not Effect.ALLOW else None
-        self.asked_of.check(lambda: digest, exact)
+        self.asked_of.check(lambda: held, exact)
         secrets = self.around.place.secrets
         self.passage = self.around.gate.settle(
             self.asked,
             approver=self.asked_of,
-            digest=lambda: digest,
+            digest=lambda: held,
             about=lambda: secrets.mask_values(about()),
             exact=exact,
             also=also,
@@ -386,28 +306,6 @@ class Act:
         resource = f"{self.skill.name}/{script_name(self.skill, self.call.relative_path)}"
         return [Decision(Effect.ASK, rule, "script", resource)]
 
-    def _request(self, call: calls.NetworkRequest) -> Observation:
-        from vademecum.tools.network import about_request, network_request  # noqa: PLC0415 - for this tool alone
-
-        def exact() -> str:
-            return repr(calls.said(call))
-
-        def permit(permission: str, hop: Hop) -> None:
-            about = partial(about_request, call, hop) if permission == "network" else str
-            try:
-                finer: list[Finer] = [(permission, hop.resources, "")]
-                self._require(lambda: finer, about=about, exact=exact, within=(hop.host,))
-            except Deferred as deferred:
-                if hop.url == call.url:
-                    raise
-                # Something was sent by now, so that this cannot be taken up later.
-                text = (
-                    f"It redirects to {hop.host!r}, which needs an approval of its own: request that address."
-                )
-                raise ToolRefused(text, code="redirects") from deferred
-
-        return network_request(call, permit=permit, keep=self.directory / "answer")
-
     def reads(self, located: Located) -> list[Finer]:
         """Return what reading a file needs; what this conversation saw or made already needs nothing."""
         if located.name.startswith(PREFIX):
@@ -427,10 +325,6 @@ class Act:
                 self.closed = Decision(Effect.DENY, rule, permission, located.name)
         return [(permission, self.around.place.workspace.names(located), located.name)]
 
-    def _content(self, located: Located, new: bytes = b"") -> Callable[[], str]:
-        """Return what an answer about changing a file depends on: what is in it now, and what would be."""
-        return lambda: f"{writing.content_digest(located)} {hashlib.sha256(new).hexdigest()}"
-
     def _of_skill(self, real: Path, shown: str) -> list[Finer]:
         """A file of a skill is the skill's, whichever tool reads it and by whatever name."""
         found: list[Finer] = []
@@ -448,7 +342,7 @@ class Act:
             return True
         return self.effect_of(kind, (f"{skill.name}/{relative}",), skill.name).effect is Effect.DENY
 
-    def _may_read(self, real: Path) -> bool:
+    def may_read(self, real: Path) -> bool:
         """Return whether a path may be read without asking; what may not is not mentioned."""
         return self._effect_of_reading(real) is Effect.ALLOW
 
@@ -484,7 +378,7 @@ class Act:
             resources = tuple(f"{prefix}{relative}" for prefix in prefixes)
             if self.effect_of("read", resources).effect is not Effect.ALLOW:
                 return False
-            return not (of_skills or (inode and inode in linked())) or self._may_read(Path(base, relative))
+            return not (of_skills or (inode and inode in linked())) or self.may_read(Path(base, relative))
 
         return tuple(sorted({*special, *hidden_below(base, names, may_show)}))
 

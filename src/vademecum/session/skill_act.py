@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import partial
+from typing import assert_never
 
 from vademecum.errors import Declined, Denied, LoadRefused, SkillNotFound
 from vademecum.loader.loading import BodyLimits, Loaded, LoadReport, load_body, load_resource, no_file
@@ -51,6 +52,20 @@ class SkillAct:
                 raise
             raise SkillNotFound(f"{error} search_skills finds skills by what they do.") from error
 
+    def look(self, call: calls.LookingCall) -> Result:
+        """Do a call that leaves the active skills as they are."""
+        match call:
+            case calls.SearchSkills():
+                return self._search(call)
+            case calls.LoadSkillAsset():
+                return self._asset(call)
+            case calls.ListSkillAssets():
+                return self._assets(call)
+            case calls.GetSkillScriptPath():
+                return self._script_path(call)
+            case _:
+                assert_never(call)
+
     def require(self, skill: Skill) -> str:
         """Go on only if the skill may be used; return what the rules say of it."""
         decided = self._fetched(skill)
@@ -61,14 +76,14 @@ class SkillAct:
         """Read the instructions of a skill, after its frontmatter if the ``whole`` document is wanted."""
         return load_body(skill, limits=self.limits, section=section, whole=whole, sees=self._sees(skill))
 
-    def search(self, call: calls.SearchSkills) -> Result:
+    def _search(self, call: calls.SearchSkills) -> Result:
         """Return the skills that fit a query."""
         found = self.view.find(call.query, call.n)
         hits = [{"name": hit.name, "description": hit.description} for hit in found.hits]
         note = "" if found.fits else "\n(No skill clearly fits this query; these are the nearest.)"
         return Result(json.dumps(hits, ensure_ascii=False) + (note if hits else ""))
 
-    def asset(self, call: calls.LoadSkillAsset) -> Result:
+    def _asset(self, call: calls.LoadSkillAsset) -> Result:
         """Read one file of a skill."""
         skill = self.find(call.skill, call.source)
         self._fetched(skill)
@@ -105,7 +120,7 @@ class SkillAct:
         self.asked.write("resource_loaded", skill=skill.skill_id, path=path, report=report.to_json())
         return data
 
-    def assets(self, call: calls.ListSkillAssets) -> Result:
+    def _assets(self, call: calls.ListSkillAssets) -> Result:
         """List the files of a skill."""
         skill = self.find(call.skill, call.source)
         self._guard(skill)
@@ -114,7 +129,7 @@ class SkillAct:
         note = f"\n(only the first {MAX_ASSETS:,} are listed)" if len(names) == MAX_ASSETS else ""
         return Result(json.dumps(names, ensure_ascii=False) + note)
 
-    def script_path(self, call: calls.GetSkillScriptPath) -> Result:
+    def _script_path(self, call: calls.GetSkillScriptPath) -> Result:
         """Return the absolute path of a script."""
         skill = self.find(call.skill, call.source)
         try:
