@@ -57,11 +57,6 @@ class Given:
     outside: tuple[str, ...] = ()
     stdin: int | None = None
 
-    @property
-    def names(self) -> list[str]:
-        """The inputs as they were typed."""
-        return [given.typed for given in self.inputs]
-
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -102,7 +97,8 @@ def prepared(
 ) -> tuple[str, dict[str, object], Callable[[], Observation]]:
     """Return the name of a script, what is said to it as a charter knows that, and the work itself."""
     given = replace(given_to_script(act, call), stdin=stdin)
-    said = {"arguments": call.args, "files": given.names, "network": call.network}
+    files = [each.typed for each in given.inputs]
+    said = {"arguments": call.args, "files": files, "network": call.network}
     names = file_names(skill, script_name(skill, call.relative_path))
     work = partial(run_script, act, call, skill, names, given)
     return names[0], {key: value for key, value in said.items() if value}, work
