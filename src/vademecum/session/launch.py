@@ -143,7 +143,9 @@ def run_script(
             limits=limits_for(act),
         )
         facts |= {"digest": snapshot.digest, "script_sha256": sha256_of(plan.file)}
-        return run_started(start, job, facts, _notes(given.outside))
+        words = f"{shown_words(given.outside, ', ')}."
+        note = f"Only passed as words, because they are outside the project: {words}"
+        return run_started(start, job, facts, [note] if given.outside else [])
 
 
 def _secrets(act: Act, skill: Skill) -> dict[str, str]:
@@ -302,12 +304,6 @@ def environment_of(act: Act) -> dict[str, str]:
     env = act.around.place.context.env
     names = (*act.around.place.config.execution.environment, *((PARENT,) if is_configured() else ()))
     return {name: env[name] for name in names if name in env}
-
-
-def _notes(outside: Sequence[str]) -> list[str]:
-    if not outside:
-        return []
-    return [f"Only passed as words, because they are outside the project: {shown_words(outside, ', ')}."]
 
 
 def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
