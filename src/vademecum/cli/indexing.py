@@ -42,8 +42,8 @@ class IndexWords:
 
     def build(self) -> SkillIndex:
         """Build the index for this place and these options."""
-        context, roots, options = self._asked()
-        for sentence in without_effect(load_config(context), context):
+        context, config, roots, options = self._asked()
+        for sentence in without_effect(config, context):
             click.echo(f"vade: {visible(sentence)}", err=True)
         for root in roots:
             if root.source in {"project", "user"} and needs_recovery(Path(root.path)):
@@ -58,7 +58,7 @@ class IndexWords:
 
     def look(self) -> SkillIndex:
         """Build the index without printing anything or finishing what another command left undone."""
-        context, roots, options = self._asked()
+        context, _, roots, options = self._asked()
         return build_index(roots, options, context=context, providers=self._providers(context))
 
     def _providers(self, context: Context) -> list[McpSource]:
@@ -68,7 +68,7 @@ class IndexWords:
 
         return sources(context)
 
-    def _asked(self) -> tuple[Context, list[Root], IndexOptions]:
+    def _asked(self) -> tuple[Context, LoadedConfig, list[Root], IndexOptions]:
         if "" in self.root:
             raise click.BadParameter("name a directory", param_hint="--root")
         context = Context.current()
@@ -77,7 +77,7 @@ class IndexWords:
         if self.lenient:
             options = replace(options, reading=structs.replace(options.reading, lenient=True))
         roots = default_roots(context, config, extra=self.root, defaults=not self.no_default_roots)
-        return context, roots, options
+        return context, config, roots, options
 
     def repeated(self) -> str:
         """Return these options for another command, e.g. `` --root x``."""

@@ -54,21 +54,9 @@ class Loaded(Struct, frozen=True):
     text: str
     report: LoadReport
 
-
-class FileText(Struct, frozen=True):
-    """A file as text: line ends normalised, hidden characters removed and counted."""
-
-    path: str
-    text: str
-    sha256: str
-    bytes_read: int
-    hidden_removed: int
-
-    def handed_over(self, text: str, *, truncated: bool = False) -> Loaded:
-        """Return a part or a rendering of this file, with its report."""
-        report = LoadReport(
-            self.path, self.sha256, self.bytes_read, len(text), truncated, self.hidden_removed
-        )
+    def shown(self, text: str, *, truncated: bool = False) -> Loaded:
+        """Return a part or a rendering of this text, with its report."""
+        report = structs.replace(self.report, characters=len(text), truncated=truncated)
         return Loaded(text, report)
 
 
@@ -99,7 +87,7 @@ def load_body(
     shown, truncated = _within(skill, _without_frames(body), limits or BodyLimits())
     if head:
         shown = f"{_VALUE_BRACKET.sub(lambda found: _ESCAPES[found[0]], head)}\n{shown}"
-    return file.handed_over(shown if section else _framed(skill, shown, sees), truncated=truncated)
+    return file.shown(shown if section else _framed(skill, shown, sees), truncated=truncated)
 
 
 def _halves(text: str) -> tuple[str, str]:
@@ -111,8 +99,7 @@ def _halves(text: str) -> tuple[str, str]:
 
 def load_document(skill: Skill) -> Loaded:
     """The whole document, frontmatter included."""
-    file = _read_document(skill)
-    return file.handed_over(file.text)
+    return _read_document(skill)
 
 
 def load_resource(
@@ -132,9 +119,9 @@ def load_resource(
     text = find_section(file.text, section_hint, where=relative) if section_hint else file.text
     text = _without_frames(text)
     if len(text) <= most:
-        return file.handed_over(text)
+        return file.shown(text)
     cut = f"{text[:most]}\n\n[Truncated: {len(text):,} characters, {most:,} are shown.]"
-    return file.handed_over(cut, truncated=True)
+    return file.shown(cut, truncated=True)
 
 
 def _within(skill: Skill, body: str, limits: BodyLimits) -> tuple[str, bool]:
@@ -165,7 +152,7 @@ def _framed(skill: Skill, body: str, sees: Sees) -> str:
     )
 
 
-def _read_document(skill: Skill, *, body_only: bool = False) -> FileText:
+def _read_document(skill: Skill, *, body_only: bool = False) -> Loaded:
     """Read the skill's own document, with or without its frontmatter."""
     try:
         data = read_manifest(skill, cap=MAX_FILE_BYTES + 1)
@@ -174,7 +161,7 @@ def _read_document(skill: Skill, *, body_only: bool = False) -> FileText:
     return _as_text(skill, skill.file, data, start=body_start(data) if body_only else 0)
 
 
-def _read_resource(skill: Skill, relative: str, *, sees: Sees = everything) -> FileText:
+def _read_resource(skill: Skill, relative: str, *, sees: Sees = everything) -> Loaded:
     """Read one file of a skill; refused if it leads out, is too large, or is not text."""
     try:
         descriptor = open_contained(skill.location, relative)
@@ -195,7 +182,8 @@ def _without_frames(text: str) -> str:
     return text
 
 
-def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> FileText:
+def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> Loaded:
+    """Return bytes as text: line ends normalised, hidden characters removed and counted."""
     if len(data) > MAX_FILE_BYTES:
         raise _refused(skill, relative, "too-large", f"is larger than {MAX_FILE_BYTES:,} bytes")
     if b"\0" in data:
@@ -207,8 +195,10 @@ def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> Fil
     if "\r" in decoded:
         decoded = decoded.replace("\r\n", "\n").replace("\r", "\n")
     text, hidden = without_hidden(decoded)
-    path = f"{skill.location}/{relative}"
-    return FileText(path, text, hashlib.sha256(data).hexdigest(), len(data), hidden)
+    path, digest = f"{skill.location}/{relative}", hashlib.sha256(data).hexdigest()
+    return Loaded(
+        text, LoadReport(path, digest, len(data), len(text), truncated=False, hidden_removed=hidden)
+    )
 
 
 def no_file(skill: Skill, relative: str, sees: Sees) -> LoadRefused:

@@ -67,11 +67,6 @@ class Decision(Struct, frozen=True):
         return str(self.rule)
 
     @property
-    def reasons(self) -> tuple[str, ...]:
-        """All reasons; one rule decides, so there is one."""
-        return (self.reason,)
-
-    @property
     def layer(self) -> str | None:
         """Where the rule stands that made it."""
         return None if self.rule is None else self.rule.layer

@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -65,27 +65,31 @@ def grants_file(context: Context) -> Path:
 class _Store:
     """One file, made by the first thing that is remembered, readable by its owner only."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path = path
+        self._clock = clock
 
-    def exists(self) -> bool:
-        """Return whether any answer was ever stored."""
-        return self._path.exists()
+    def _rows(self, sql: str, *values: Any) -> list[Any]:
+        """Return what a query finds; nothing if nothing was ever stored."""
+        return self._done(sql, [values])[0] if self._path.exists() else []
 
-    @contextlib.contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection whose changes are kept together or not at all."""
+    def _changed(self, sql: str, *rows: tuple[Any, ...], make: bool = True) -> int:
+        """Change rows together or not at all, and return how many; ``make`` the file if it is missing."""
+        return self._done(sql, rows)[1] if make or self._path.exists() else 0
+
+    def _done(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], int]:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-            connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS)
-            try:
-                with connection:
-                    for table in _TABLES:
-                        connection.execute(table)
-                    yield connection
-            finally:
-                connection.close()
+            with (
+                contextlib.closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as connection,
+                connection,
+            ):
+                for table in _TABLES:
+                    connection.execute(table)
+                if sql.startswith("SELECT"):
+                    return connection.execute(sql, rows[0]).fetchall(), 0
+                return [], connection.executemany(sql, rows).rowcount
         except (sqlite3.Error, OSError) as error:
             text = (
                 f"The remembered answers in {self._path} cannot be used ({error}): repair or remove the file."
@@ -111,29 +115,21 @@ class Grant(Struct, frozen=True):
         return structs.asdict(self) | {"project": self.project or None}
 
 
-class Grants:
+class Grants(_Store):
     """The remembered answers of one user, in a file that the first answer makes and processes share."""
-
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._store = _Store(path)
-        self._clock = clock
 
     def add(
         self, request: Request, *, digest: str, scope: GrantScope, project: Path, seconds: float | None = None
     ) -> None:
         """Remember that a request was allowed, for just these resources and just this content."""
-        place = str(project) if scope == "project" else ""
-        expires = None if seconds is None else self._clock() + seconds
-        rows = [
-            (request.permission, resource, digest, request.agent, scope, place, self._clock(), expires)
-            for resource in request.resources
-        ]
-        with self._store.connection() as connection:
-            connection.executemany(
-                "INSERT INTO grants (permission, resource, digest, agent, scope, project, created, expires)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
+        place, now = str(project) if scope == "project" else "", self._clock()
+        expires = None if seconds is None else now + seconds
+        sql = (
+            "INSERT INTO grants (permission, resource, digest, agent, scope, project, created, expires)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        )
+        about = (digest, request.agent, scope, place, now, expires)
+        self._changed(sql, *((request.permission, resource, *about) for resource in request.resources))
 
     def cover(self, request: Request, *, digest: str, project: Path) -> bool:
         """Return whether every resource of a request was allowed before, with the content it has now."""
@@ -148,56 +144,36 @@ class Grants:
 
     def all(self) -> list[Grant]:
         """All remembered answers, the oldest first."""
-        if not self._store.exists():
-            return []
-        with self._store.connection() as connection:
-            rows = connection.execute(
-                "SELECT id, permission, resource, digest, agent, scope, project, created, expires"
-                " FROM grants ORDER BY id"
-            ).fetchall()
-        return [Grant(*row) for row in rows]
+        sql = (
+            "SELECT id, permission, resource, digest, agent, scope, project, created, expires"
+            " FROM grants ORDER BY id"
+        )
+        return [Grant(*row) for row in self._rows(sql)]
 
     def revoke(self, number: int) -> bool:
         """Forget one answer; says whether there was one."""
-        if not self._store.exists():
-            return False
-        with self._store.connection() as connection:
-            return connection.execute("DELETE FROM grants WHERE id = ?", (number,)).rowcount > 0
+        return self._changed("DELETE FROM grants WHERE id = ?", (number,), make=False) > 0
 
 
-class Trust:
+class Trust(_Store):
     """Folders whose configuration may allow things, each for the content it had when it was trusted."""
-
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._store = _Store(path)
-        self._clock = clock
 
     def holds(self, file: Path) -> bool:
         """Return whether this configuration file is trusted with its present content."""
-        return self._store.exists() and dict(self.all()).get(_folder(file)) == _digest(file)
+        return dict(self.all()).get(_folder(file)) == _digest(file)
 
     def add(self, file: Path) -> None:
         """Trust this configuration file as it is now."""
-        with self._store.connection() as connection:
-            row = (_folder(file), _digest(file), self._clock())
-            connection.execute(
-                "INSERT OR REPLACE INTO trusted (folder, digest, created) VALUES (?, ?, ?)", row
-            )
+        sql = "INSERT OR REPLACE INTO trusted (folder, digest, created) VALUES (?, ?, ?)"
+        self._changed(sql, (_folder(file), _digest(file), self._clock()))
 
     def remove(self, file: Path) -> bool:
         """Trust it no longer; says whether it was trusted."""
-        if not self._store.exists():
-            return False
-        with self._store.connection() as connection:
-            sql = "DELETE FROM trusted WHERE folder = ?"
-            return connection.execute(sql, (_folder(file),)).rowcount > 0
+        return self._changed("DELETE FROM trusted WHERE folder = ?", (_folder(file),), make=False) > 0
 
     def all(self) -> list[tuple[str, str]]:
         """All trusted folders with their digests, by name."""
-        if not self._store.exists():
-            return []
-        with self._store.connection() as connection:
-            found = connection.execute("SELECT folder, digest FROM trusted ORDER BY folder").fetchall()
+        found = self._rows("SELECT folder, digest FROM trusted ORDER BY folder")
         return [(str(folder), str(digest)) for folder, digest in found]
 
 
@@ -208,28 +184,18 @@ class Approved(NamedTuple):
     files: dict[str, str]
 
 
-class ApprovedTexts:
+class ApprovedTexts(_Store):
     """The scripts as a person last approved them, to show what is different now."""
-
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._store = _Store(path)
-        self._clock = clock
 
     def last(self, resource: str) -> Approved | None:
         """Return the last approved version of a script, or None."""
-        if not self._store.exists():
-            return None
-        with self._store.connection() as connection:
-            sql = "SELECT text, files FROM approved WHERE resource = ?"
-            row = connection.execute(sql, (resource,)).fetchone()
-        return None if row is None else Approved(str(row[0]), json.loads(row[1]))
+        found = self._rows("SELECT text, files FROM approved WHERE resource = ?", resource)
+        return Approved(str(found[0][0]), json.loads(found[0][1])) if found else None
 
     def keep(self, resource: str, text: str, files: dict[str, str]) -> None:
         """Keep what was approved just now: the script's text, and the digests of all files of its skill."""
-        with self._store.connection() as connection:
-            sql = "INSERT OR REPLACE INTO approved (resource, text, files, created) VALUES (?, ?, ?, ?)"
-            row = (resource, text[:MAX_KEPT_CHARS], json.dumps(files), self._clock())
-            connection.execute(sql, row)
+        sql = "INSERT OR REPLACE INTO approved (resource, text, files, created) VALUES (?, ?, ?, ?)"
+        self._changed(sql, (resource, text[:MAX_KEPT_CHARS], json.dumps(files), self._clock()))
 
 
 def _folder(file: Path) -> str:

@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
-from vademecum.files import read_capped
 from vademecum.policy.base import Decision, Effect, Origin, Request, Rule
 from vademecum.policy.bounds import bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Gate, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
 from vademecum.sandbox.base import Sandbox
-from vademecum.session.base import Deferred
 from vademecum.session.place import Place
-from vademecum.session.recording import CHANGED, CallRecord, record_of
+from vademecum.session.recording import CHANGED, CallRecord, Run, record_of
 from vademecum.session.view import SkillFiles, file_names, files_seen
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
-from vademecum.tools import calls, reading, writing
+from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 from vademecum.tools.inputs import Inode, hidden_below, listed_below
 from vademecum.tools.outputs import PREFIX, Outputs
 from vademecum.tools.workspace import Located
 
 if TYPE_CHECKING:
-    from vademecum.tools.hosts import Hop
+    pass
 
 # A permission, what it is wanted for, and what a model calls that.
 Finer = tuple[str, tuple[str, ...], str]
@@ -48,7 +45,6 @@ _LASTING = frozenset(
     {"write_file", "edit_file", "save_output", "delete_file", "run_command", "network_request"}
 )
 _WRITING = frozenset({"edit_file", "save_output"})
-MAX_SAVED_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +84,22 @@ class Act:
     hidden: bool = False
     closed: Decision | None = None
     asked: list[Decided] = field(default_factory=list)
-    wanted: list[tuple[Callable[[], Sequence[Finer]], list[Finer]]] = field(default_factory=list)
+    wanted: Callable[[], Sequence[Finer]] = list
+    found: list[Finer] = field(default_factory=list)
+    run: Run = field(init=False)
 
     @property
     def tool(self) -> str:
         """The name of the tool."""
         return calls.NAMES[type(self.call)]
 
-    def perform(self, work: Callable[[], Observation] | None = None) -> Observation:
-        """Do it, or the ``work`` that starts a process, and write it down, whatever comes of it."""
-        self.number = next(self.asked_of.run.numbers)
+    def perform(self, work: Callable[[], Observation]) -> Observation:
+        """Do the work of the call and write it down, whatever comes of it."""
+        self.run = self.asked_of.run
+        self.number = next(self.run.numbers)
         with self._recorded() as done:
             try:
-                observation = (work or self._perform)()
+                observation = work()
             except Declined as error:
                 done(Observation(self.tool, str(error), code=error.code))
                 raise
@@ -114,104 +113,30 @@ class Act:
             done(observation)
         return observation
 
-    def _perform(self) -> Observation:
-        match self.call:
-            case calls.ReadFile(path=path):
-                located = self.locate(path)
-                self._require(partial(self.reads, located))
-                return reading.read_file(self.call, located)
-            case calls.ListDir(path=path):
-                located = self.locate(path)
-                self._require(partial(self.reads, located))
-                return reading.list_dir(located, self.may_list)
-            case calls.Grep(path=path):
-                located = self.locate(path)
-                self._require(partial(self.reads, located))
-                return reading.grep(self.call, located, self._may_read)
-            case calls.WriteFile(path=path, content=content):
-                located = self.locate(path)
-                self.decide(partial(self.writes, located))
-                return self._replace(located, content.encode())
-            case calls.EditFile(path=path):
-                return self._edit(self.call, self.locate(path))
-            case calls.SaveOutput():
-                return self._save(self.call)
-            case calls.DeleteFile(path=path):
-                located = self.locate(path)
-                about = partial("delete {}".format, path)
-                self._require(
-                    partial(self.writes, located, "delete"), about=about, exact=self._content(located)
-                )
-                return writing.delete_file(located, self.trash)
-            case calls.NetworkRequest():
-                return self._request(self.call)
-            case calls.RunScript() | calls.RunCommand():
-                raise AssertionError  # the session starts these itself
-            case _:
-                assert_never(self.call)
-
     def locate(self, path: str) -> Located:
         """Return where a path from outside leads: in the project, or to an output of this conversation."""
         if path.startswith(PREFIX):
             return self.around.outputs.locate(path)
         return self.around.place.workspace.locate(path)
 
-    def _replace(self, located: Located, data: bytes) -> Observation:
-        """Write a file whose requests are decided, after asking about exactly this content."""
-        about = partial(writing.planned, located, data)
-        exact = self._content(located, data)
-        self.settle((located.rule,), about=about, exact=exact, digest=self._skill_digest())
-        real = Path(os.path.realpath(located.path))
-        seen = writing.replace_file(self.tool, located, data, self.trash)
-        if self._may_read(real):
-            return seen
-        return structs.replace(seen, facts={k: v for k, v in seen.facts.items() if k != "diff"})
-
-    def _edit(self, call: calls.EditFile, located: Located) -> Observation:
-        """Replace a text in a file; if reading it is asked for, nothing is said of it before the answer."""
-        self.decide(lambda: [*self.reads(located), *self.writes(located)])
-        self.refuse_denied((located.rule,))
-        readable = all(
-            d.effect is Effect.ALLOW for r, d in self.asked if r.permission not in {"tool", "write"}
-        )
-        if readable:
-            return self._replace(located, writing.edited(call, located))
-        about = partial(writing.difference, call.old, call.new, located.name)
-        exact = self._content(located, f"{call.old}\0{call.new}".encode())
-        self.settle((located.rule,), about=about, exact=exact, digest=self._skill_digest())
-        return writing.replace_file(self.tool, located, writing.edited(call, located), self.trash)
-
-    def _save(self, call: calls.SaveOutput) -> Observation:
-        """Copy an output into the project, but not over a file that changed since its run began."""
-        output = self.around.outputs.find(call.output)
-        if output.secret:
-            raise ToolRefused(f"{call.output!r} contains a secret, so it is not copied.", code="secret")
-        located = self.around.place.workspace.locate(call.path or output.name)
-        self.decide(partial(self.writes, located))
-        self.refuse_denied()
-        data = read_capped(output.file, cap=MAX_SAVED_BYTES)
-        if self.around.outputs.overwrites_newer(output, located.path, writing.content_digest(located)):
-            raise ToolRefused(
-                f"{located.name!r} changed since the run began: save it under another name.", code="changed"
-            )
-        seen = self._replace(located, data)
-        self.around.outputs.saved(output)
-        text = f"Saved {call.output} as {located.name} ({len(data):,} bytes)."
-        return structs.replace(seen, text=text, facts={**seen.facts, "path": located.name})
-
-    def decide(self, finer: Callable[[], Sequence[Finer]], *, also: bool = False) -> None:
+    def decide(self, wanted: Callable[[], Sequence[Finer]], *, fixed: Sequence[Finer] = ()) -> None:
         """Find out what the rules say of the tool itself and of what it is used on.
 
-        With ``also``, this is added to what was decided before. What the rules deny to be read or run is
-        hidden from a model: it gets the error of something missing.
+        What is ``wanted`` is looked at again after a person was asked; what is ``fixed`` cannot change.
         """
+        self.wanted, self.found, self.asked = wanted, list(wanted()), []
+        self.decide_also([*self._of_tool(), *fixed, *self.found])
+
+    def decide_also(self, wanted: Sequence[Finer]) -> None:
+        """Add what cannot change any more to what was decided before.
+
+        What the rules deny to be read or run is hidden from a model: it gets the error of something missing.
+        """
+        policy, agent = self.around.gate.policy, self.around.agent
         name = None if self.skill is None else self.skill.name
-        found = list(finer())
-        self.wanted = [*(self.wanted if also else []), (finer, found)]
-        wanted = found if also else [*self._of_tool(), *found]
-        requests = [Request(each, names, self.origin, self.around.agent, name) for each, names, _ in wanted]
-        decided = [(request, self.around.gate.policy.decide(request)) for request in requests]
-        self.asked = [*self.asked, *decided] if also else decided
+        requests = [Request(each, names, self.origin, agent, name) for each, names, _ in wanted]
+        decided = [(request, policy.decide(request)) for request in requests]
+        self.asked = [*self.asked, *decided]
         for (request, decision), (_, _, shown) in zip(decided, wanted, strict=True):
             hides = decision.effect is Effect.DENY and request.permission in _HIDING
             if hides and self.origin != "user":
@@ -222,9 +147,7 @@ class Act:
         """Return what the tool itself needs; a rule that denies writing denies every tool that writes."""
         tools = [self.tool]
         if self.tool in _WRITING or (isinstance(self.call, calls.RunCommand) and self.call.writes):
-            denied = self.around.gate.policy.decide(
-                Request("tool", ("write_file",), self.origin, self.around.agent)
-            )
+            denied = self.effect_of("tool", ("write_file",))
             tools += ["write_file"] if denied.effect is Effect.DENY else []
         return [("tool", (tool,), "") for tool in tools]
 
@@ -248,17 +171,23 @@ class Act:
             return no_script(self.skill, self.call.relative_path, self.sees)
         return ToolRefused(f"There is no {shown!r} here.", code="missing")
 
+    def effect_of(self, permission: str, resources: tuple[str, ...], skill: str | None = None) -> Decision:
+        """Return what the rules say of one request of this caller."""
+        return self.around.gate.policy.decide(
+            Request(permission, resources, self.origin, self.around.agent, skill)
+        )
+
     def denied_files(self, skill: Skill) -> list[str]:
         """Return the files of a skill that a rule denies, which its scripts do not get either."""
         files, _ = listed_below(skill.location)
         policy, agent = self.around.gate.policy, self.around.agent
         if not policy.could_restrict("resource", agent, "\n".join(f"{skill.name}/{file}" for file in files)):
             return []
-        wanted = (
-            Request("resource", file_names(skill, file), self.origin, agent, skill.name) for file in files
-        )
-        decided = [policy.decide(request).effect for request in wanted]
-        return [file for file, effect in zip(files, decided, strict=True) if effect is Effect.DENY]
+        return [
+            file
+            for file in files
+            if self.effect_of("resource", file_names(skill, file), skill.name).effect is Effect.DENY
+        ]
 
     def sees(self, relative: str) -> bool:
         """Return whether the caller may know of a file of the skill."""
@@ -266,7 +195,7 @@ class Act:
         sees = files_seen(self.around.gate.policy, self.skill, agent=self.around.agent, origin=self.origin)
         return sees(relative)
 
-    def _require(
+    def require(
         self,
         finer: Callable[[], Sequence[Finer]],
         *,
@@ -276,12 +205,8 @@ class Act:
     ) -> None:
         """Ask for the tool itself and for what it is used on, with everything that bounds it."""
         self.decide(finer)
-        found = self.wanted[-1][1]
-        used_on = within or tuple(resource for _, resources, _ in found for resource in resources)
-        self.settle(used_on, about=about, exact=exact, digest=self._skill_digest())
-
-    def _skill_digest(self) -> str:
-        return "" if self.skill is None else skill_digest(self.skill)
+        used_on = within or tuple(resource for _, resources, _ in self.found for resource in resources)
+        self.settle(used_on, about=about, exact=exact)
 
     def settle(
         self,
@@ -289,23 +214,29 @@ class Act:
         *,
         about: Callable[[], str],
         exact: Callable[[], str],
-        digest: str,
+        digest: str | None = None,
     ) -> None:
-        """Go on only if the rules, the bounds and, if it is asked, a person let all that was decided pass."""
+        """Go on only if the rules, the bounds and, if it is asked, a person let all that was decided pass.
+
+        An answer holds for what ``exact`` returns and for ``digest``, which is by default that of the skill.
+        """
+        if digest is None:
+            digest = "" if self.skill is None else skill_digest(self.skill)
+        held = digest
         worst, also = self._worst([decision for _, decision in self.asked], used_on)
         self.refused = worst if worst.effect is not Effect.ALLOW else None
-        self.asked_of.check(lambda: digest, exact)
+        self.asked_of.check(lambda: held, exact)
         secrets = self.around.place.secrets
         self.passage = self.around.gate.settle(
             self.asked,
             approver=self.asked_of,
-            digest=lambda: digest,
+            digest=lambda: held,
             about=lambda: secrets.mask_values(about()),
             exact=exact,
             also=also,
         )
         # While a person was asked, a path may have become a link to something else.
-        if self.passage.by != "rule" and any(list(finer()) != found for finer, found in self.wanted):
+        if self.passage.by != "rule" and list(self.wanted()) != self.found:
             raise ToolRefused(CHANGED, code="changed")
 
     def foresee(self, finer: Sequence[Finer]) -> Decision:
@@ -375,28 +306,6 @@ class Act:
         resource = f"{self.skill.name}/{script_name(self.skill, self.call.relative_path)}"
         return [Decision(Effect.ASK, rule, "script", resource)]
 
-    def _request(self, call: calls.NetworkRequest) -> Observation:
-        from vademecum.tools.network import about_request, network_request  # noqa: PLC0415 - for this tool alone
-
-        def exact() -> str:
-            return repr(calls.said(call))
-
-        def permit(permission: str, hop: Hop) -> None:
-            about = partial(about_request, call, hop) if permission == "network" else str
-            try:
-                finer: list[Finer] = [(permission, (hop.resource,), "")]
-                self._require(lambda: finer, about=about, exact=exact, within=(hop.host,))
-            except Deferred as deferred:
-                if hop.url == call.url:
-                    raise
-                # Something was sent by now, so that this cannot be taken up later.
-                text = (
-                    f"It redirects to {hop.host!r}, which needs an approval of its own: request that address."
-                )
-                raise ToolRefused(text, code="redirects") from deferred
-
-        return network_request(call, permit=permit, keep=self.directory / "answer")
-
     def reads(self, located: Located) -> list[Finer]:
         """Return what reading a file needs; what this conversation saw or made already needs nothing."""
         if located.name.startswith(PREFIX):
@@ -416,10 +325,6 @@ class Act:
                 self.closed = Decision(Effect.DENY, rule, permission, located.name)
         return [(permission, self.around.place.workspace.names(located), located.name)]
 
-    def _content(self, located: Located, new: bytes = b"") -> Callable[[], str]:
-        """Return what an answer about changing a file depends on: what is in it now, and what would be."""
-        return lambda: f"{writing.content_digest(located)} {hashlib.sha256(new).hexdigest()}"
-
     def _of_skill(self, real: Path, shown: str) -> list[Finer]:
         """A file of a skill is the skill's, whichever tool reads it and by whatever name."""
         found: list[Finer] = []
@@ -435,10 +340,9 @@ class Act:
         """Return whether reading a file asks this: a script that is asked about to be run may be read."""
         if kind == "resource":
             return True
-        request = Request(kind, (f"{skill.name}/{relative}",), self.origin, self.around.agent, skill.name)
-        return self.around.gate.policy.decide(request).effect is Effect.DENY
+        return self.effect_of(kind, (f"{skill.name}/{relative}",), skill.name).effect is Effect.DENY
 
-    def _may_read(self, real: Path) -> bool:
+    def may_read(self, real: Path) -> bool:
         """Return whether a path may be read without asking; what may not is not mentioned."""
         return self._effect_of_reading(real) is Effect.ALLOW
 
@@ -449,12 +353,7 @@ class Act:
     def _effect_of_reading(self, real: Path) -> Effect:
         names = self.around.place.workspace.rule_names(real)
         finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
-        return max(
-            self.around.gate.policy.decide(
-                Request(permission, resources, self.origin, self.around.agent)
-            ).effect
-            for permission, resources, _ in finer
-        )
+        return max(self.effect_of(permission, resources).effect for permission, resources, _ in finer)
 
     def knows(self, located: Located) -> bool:
         """Return whether the caller may know of what is there."""
@@ -477,30 +376,29 @@ class Act:
 
         def may_show(relative: str, inode: Inode | None) -> bool:
             resources = tuple(f"{prefix}{relative}" for prefix in prefixes)
-            if gate.policy.decide(Request("read", resources, self.origin, agent)).effect is not Effect.ALLOW:
+            if self.effect_of("read", resources).effect is not Effect.ALLOW:
                 return False
-            return not (of_skills or (inode and inode in linked())) or self._may_read(Path(base, relative))
+            return not (of_skills or (inode and inode in linked())) or self.may_read(Path(base, relative))
 
         return tuple(sorted({*special, *hidden_below(base, names, may_show)}))
 
     def is_closed(self, file: Path) -> bool:
         """Return whether a file may not be changed, whatever a person answers."""
         names = self.around.place.workspace.rule_names(file)
-        requests = (Request(each, names, self.origin, self.around.agent) for each in ("write", "delete"))
         in_skills = any(str(file).startswith(f"{root}/") for root in self.around.skills.roots)
         return in_skills or any(
-            self.around.gate.policy.decide(each).effect is Effect.DENY for each in requests
+            self.effect_of(each, names).effect is Effect.DENY for each in ("write", "delete")
         )
 
     @property
     def trash(self) -> Path:
         """Where the old content of files goes."""
-        return self.asked_of.run.record.place / "trash"
+        return self.run.record.place / "trash"
 
     @property
     def directory(self) -> Path:
         """Where what belongs to this call is kept."""
-        return self.asked_of.run.record.place / "calls" / f"{self.number:04}"
+        return self.run.record.place / "calls" / f"{self.number:04}"
 
     @contextmanager
     def _recorded(self) -> Iterator[Callable[[Observation], None]]:
@@ -523,4 +421,4 @@ class Act:
                 asked=self.asked,
                 approved_by=None if self.passage is None else self.passage.by,
             )
-            self.asked_of.run.record.add_bounded("tool_called", **written)
+            self.run.record.add_bounded("tool_called", **written)

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import stat
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -45,7 +44,8 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     workspace = act.around.place.workspace
     known = act.knows if act.origin != "user" else bool
     reads, _ = find_inputs((), call.reads, (), workspace=workspace, locate=act.locate, known=known)
-    reads = reads or [_project(act)]
+    if not reads:
+        reads = [Input(".", Located(act.around.place.project, ".", ".", "."), "directory")]
     writes = [workspace.locate(path) for path in call.writes]
 
     def wanted() -> list[Finer]:
@@ -59,7 +59,8 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     act.decide(wanted)
     act.refuse_denied()
     program = _program(act, call.argv[0])
-    shown = [*reads, *_shown_anyway(writes)]
+    # What the rules hide in directories that may be changed stays hidden.
+    shown = [*reads, *(Input(each.name, each, "directory") for each in writes if each.path.is_dir())]
     inputs = with_hidden(act, shown)
     changes = Changes(
         act.trash / f"{act.number:04}", tuple(Path(os.path.realpath(each.path)) for each in writes)
@@ -108,15 +109,6 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     return _with_changes(seen, changed, refused)
 
 
-def _project(act: Act) -> Input:
-    return Input(".", Located(act.around.place.project, ".", ".", "."), "directory")
-
-
-def _shown_anyway(writes: Sequence[Located]) -> list[Input]:
-    """Return the directories that a command may change: what the rules hide in them stays hidden."""
-    return [Input(each.name, each, "directory") for each in writes if each.path.is_dir()]
-
-
 def _lines(argv: Sequence[str]) -> tuple[str, ...]:
     """Return what the rules are asked about: the words as a shell would write them, and without a path.
 
@@ -136,7 +128,7 @@ def _program(act: Act, word: str) -> Interpreter:
     """Return how a program is started: one of the system by its name, or one of the project by its path."""
     if _is_own(word):
         located = act.locate(word)
-        act.decide(partial(act.reads, located), also=True)
+        act.decide_also(act.reads(located))
         act.refuse_denied()
         if not os.access(located.path, os.X_OK) or not located.path.is_file():
             raise ToolRefused(f"{word[:200]!r} is not a program that can be run.", code="no-program")
@@ -156,15 +148,10 @@ def _refuse_closed(act: Act, changes: Changes) -> None:
         shown = os.path.relpath(closed, act.around.place.project)
         text = "What may be changed contains files that may not: name a smaller part of it."
         raise Denied(text, advice=f"one of them is {shown}")
-    linked = next((file for file in changes.files() if _has_other_names(file)), None)
-    if linked is not None:
+    plain = (about for file in changes.files() if stat.S_ISREG((about := file.lstat()).st_mode))
+    if any(about.st_nlink > 1 for about in plain):
         text = "What may be changed contains hard links, so that other files would change too"
         raise ToolRefused(f"{text}: name a smaller part of it.", code="linked")
-
-
-def _has_other_names(file: Path) -> bool:
-    about = file.lstat()
-    return stat.S_ISREG(about.st_mode) and about.st_nlink > 1
 
 
 def _sorted_changes(act: Act, changes: Changes) -> tuple[list[str], list[str]]:

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ import msgspec
 
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_own, write_atomic
-from vademecum.policy.approval import Answer
+from vademecum.policy.approval import Answer, Question
 from vademecum.policy.base import Origin
+from vademecum.session.recording import CallRecord, fingerprint
+from vademecum.skill.skill import Skill
+from vademecum.tools import calls
 
 MAX_PENDING_BYTES = 64 * 1024 * 1024
 PENDING = "deferred"
@@ -47,11 +51,34 @@ class _Signed(msgspec.Struct, frozen=True):
     pending: msgspec.Raw
 
 
-def keep(run: Path, question_id: str, pending: Pending, *, key: bytes) -> None:
+def keep(  # noqa: PLR0913 - what must be the same later
+    asked: CallRecord,
+    question: Question,
+    call: calls.Call,
+    *,
+    agent: str,
+    origin: Origin,
+    for_skill: str | None,
+    active: Sequence[Skill],
+    key: bytes,
+) -> None:
     """Keep a call below the record of its run, readable by its owner only."""
-    data = msgspec.json.encode(pending)
-    signed = _Signed(_mac(key, run.name, question_id, data), msgspec.Raw(data))
-    write_atomic(run / PENDING / f"{question_id}.json", msgspec.json.encode(signed), mode=0o600)
+    pending = Pending(
+        calls.NAMES[type(call)],
+        calls.said(call),
+        agent,
+        origin,
+        fingerprint(question),
+        question.digest,
+        question.exact,
+        question.wanted,
+        for_skill,
+        tuple(skill.location for skill in active),
+        {fingerprint(earlier): given for earlier, given in asked.answers},
+    )
+    data, run = msgspec.json.encode(pending), asked.run.record.place
+    signed = _Signed(_mac(key, run.name, question.id, data), msgspec.Raw(data))
+    write_atomic(run / PENDING / f"{question.id}.json", msgspec.json.encode(signed), mode=0o600)
 
 
 def claimed(runs: Path, question_id: str, *, agent: str, key: bytes) -> Pending:

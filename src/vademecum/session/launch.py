@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from vademecum.errors import Denied, ToolRefused
+from vademecum.files import sha256_of
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.gate import refusal
 from vademecum.policy.grants import ApprovedTexts
@@ -56,11 +57,6 @@ class Given:
     outside: tuple[str, ...] = ()
     stdin: int | None = None
 
-    @property
-    def names(self) -> list[str]:
-        """The inputs as they were typed."""
-        return [given.typed for given in self.inputs]
-
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -101,16 +97,17 @@ def prepared(
 ) -> tuple[str, dict[str, object], Callable[[], Observation]]:
     """Return the name of a script, what is said to it as a charter knows that, and the work itself."""
     given = replace(given_to_script(act, call), stdin=stdin)
-    said = {"arguments": call.args, "files": given.names, "network": call.network}
-    name = f"{skill.name}/{script_name(skill, call.relative_path)}"
-    work = partial(run_script, act, call, skill, given)
-    return name, {key: value for key, value in said.items() if value}, work
-
-
-def run_script(act: Act, call: calls.RunScript, skill: Skill, given: Given) -> Observation:
-    """Run a script of a skill: ask for what it needs, then run a private copy of it."""
+    files = [each.typed for each in given.inputs]
+    said = {"arguments": call.args, "files": files, "network": call.network}
     names = file_names(skill, script_name(skill, call.relative_path))
+    work = partial(run_script, act, call, skill, names, given)
+    return names[0], {key: value for key, value in said.items() if value}, work
 
+
+def run_script(
+    act: Act, call: calls.RunScript, skill: Skill, names: tuple[str, ...], given: Given
+) -> Observation:
+    """Run a script of a skill: ask for what it needs, then run a private copy of it."""
     once: list[Finer] = [  # of files it gets copies, made before anybody is asked
         ("skill", (skill.name,), ""),
         ("script", names, ""),
@@ -118,18 +115,17 @@ def run_script(act: Act, call: calls.RunScript, skill: Skill, given: Given) -> O
         *network_requests(act, call.network, names[0]),
     ]
     in_place = [each.located for each in given.inputs if each.kind != "file"]
-    act.decide(lambda: once)
-    act.decide(lambda: [finer for each in in_place for finer in act.reads(each)], also=True)
+    act.decide(lambda: [finer for each in in_place for finer in act.reads(each)], fixed=once)
     act.refuse_denied()
     inputs = with_hidden(act, given.inputs)
     sandbox = act.around.sandbox()
     with Room(act.directory) as room:
         furnished = furnish(room, inputs, call.args, sandbox)
-        snapshot = act.asked_of.run.snapshots.take(skill, act.denied_files(skill))
+        snapshot = act.run.snapshots.take(skill, act.denied_files(skill))
         path = search_path(act.around.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
         secrets = _secrets(act, skill)
-        act.decide(partial(_of_plan, plan, secrets), also=True)
+        act.decide_also(_of_plan(plan, secrets))
         act.refuse_denied()
         start = Start(act, room, sandbox, inputs, furnished, call.network)
         _settle_script(start, plan, secrets)
@@ -146,8 +142,10 @@ def run_script(act: Act, call: calls.RunScript, skill: Skill, given: Given) -> O
             stdin=call.stdin.encode() or given.stdin,
             limits=limits_for(act),
         )
-        facts |= {"digest": snapshot.digest, "script_sha256": plan.sha256}
-        return run_started(start, job, facts, _notes(given.outside))
+        facts |= {"digest": snapshot.digest, "script_sha256": sha256_of(plan.file)}
+        words = f"{shown_words(given.outside, ', ')}."
+        note = f"Only passed as words, because they are outside the project: {words}"
+        return run_started(start, job, facts, [note] if given.outside else [])
 
 
 def _secrets(act: Act, skill: Skill) -> dict[str, str]:
@@ -211,7 +209,7 @@ def _interpreter(act: Act, plan: Plan) -> tuple[Interpreter, dict[str, Any]]:
     from vademecum.tools.packages.environments import Environments  # noqa: PLC0415 - for these scripts alone
 
     def progress(line: str) -> None:
-        act.asked_of.run.record.passing("progress", call=act.number, text=line)
+        act.run.record.passing("progress", call=act.number, text=line)
 
     builds = act.around.place.config.execution.build_packages
     environments = Environments(act.around.place.context, builder=act.around.sandbox() if builds else None)
@@ -307,16 +305,10 @@ def environment_of(act: Act) -> dict[str, str]:
     return {name: env[name] for name in names if name in env}
 
 
-def _notes(outside: Sequence[str]) -> list[str]:
-    if not outside:
-        return []
-    return [f"Only passed as words, because they are outside the project: {shown_words(outside, ', ')}."]
-
-
 def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
     """Run it, show what it prints while it does, and keep what it left, without secrets."""
     act, room = start.act, start.room
-    secrets, run = act.around.place.secrets, act.asked_of.run
+    secrets, run = act.around.place.secrets, act.run
     masked = {"out": secrets.stream(), "err": secrets.stream()}
 
     def show(stream: str, data: bytes) -> None:

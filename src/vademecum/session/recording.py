@@ -146,10 +146,10 @@ class CallRecord:
     def __init__(self, approver: Approver, recording: Recording | None, guard: Guard | None = None) -> None:
         self._approver = approver
         self._recording = recording
-        self._guard = guard
+        self.guard = guard
         self._stack = ExitStack()
         self._run: Run | None = None
-        self.answers: dict[str, Answer] = {}
+        self.answers: list[tuple[Question, Answer]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -172,9 +172,9 @@ class CallRecord:
 
     def guarded(self, kind: Kind, name: str, said: Mapping[str, object], do: Callable[[], T]) -> T:
         """Do something with the leave of the guard, if there is one."""
-        if self._guard is None:
+        if self.guard is None:
             return do()
-        return self._guard.act(kind, name, said, do, record=self.run.record)
+        return self.guard.act(kind, name, said, do, record=self.run.record)
 
     def check(self, digest: Callable[[], str], exact: Callable[[], str] = str) -> None:
         """Raise if this is a call that was put off and what it is about has changed since."""
@@ -201,7 +201,7 @@ class CallRecord:
             self._answered(question, "interrupted")
             raise
         self._answered(question, answer.verdict, answer.message, answer.scope)
-        self.answers[fingerprint(question)] = answer
+        self.answers.append((question, answer))
         return answer
 
     def _answered(

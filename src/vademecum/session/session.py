@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any
 
 from vademecum.config import SandboxName
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
 from vademecum.loader.loading import BodyLimits, Loaded, load_document
-from vademecum.policy.approval import Answer, Approver, Nobody, Question
-from vademecum.policy.base import Decider, Decision, Origin, Request
+from vademecum.policy.approval import Answer, Approver, Nobody
+from vademecum.policy.base import Decider, Origin
 from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
@@ -25,7 +25,7 @@ from vademecum.sandbox.base import Sandbox
 from vademecum.session.act import Act, RunContext
 from vademecum.session.base import Deferred, Guard, Host, Kind, Result, TextKind, contents_of
 from vademecum.session.place import Place
-from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, fingerprint, record_of
+from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, record_of
 from vademecum.session.skill_act import SkillAct
 from vademecum.session.view import View
 from vademecum.skill.skill import Skill
@@ -35,8 +35,6 @@ from vademecum.tools.outputs import Outputs
 
 if TYPE_CHECKING:
     from vademecum.session.publishing import Publications, PublishedSkill
-
-T = TypeVar("T")
 
 
 class Session:
@@ -86,7 +84,8 @@ class Session:
         self._lock = threading.RLock()
         self._active: dict[str, Skill] = {}
         self._unloaded: dict[str, Skill] = {}
-        self._outputs = outputs or Outputs()
+        # The files that scripts and commands of this conversation left.
+        self.outputs = outputs or Outputs()
         self._recording = Recording(self._start) if recording else None
         self._gate = Gate(
             policy or Policy.load(self.place.context),
@@ -129,7 +128,18 @@ class Session:
                 raise
             except Deferred as deferred:
                 if deferred.kept:
-                    self._defer(deferred.question, call, asked, origin, for_skill)
+                    from vademecum.session.deferred import keep, key_of  # noqa: PLC0415 - for these calls alone
+
+                    keep(
+                        asked,
+                        deferred.question,
+                        call,
+                        agent=self.agent,
+                        origin=origin,
+                        for_skill=for_skill,
+                        active=self.active,
+                        key=key_of(self.place.grants.parent),
+                    )
                 raise
             except VademecumError as error:
                 result = Result(str(error), error.code, "error", advice=error.advice)
@@ -204,15 +214,6 @@ class Session:
             origin=pending.origin,
             for_skill=pending.for_skill,
         )
-
-    @property
-    def outputs(self) -> Outputs:
-        """The files that scripts and commands of this conversation left."""
-        return self._outputs
-
-    def decide(self, request: Request) -> Decision:
-        """Return what the rules say of a request."""
-        return self._gate.policy.decide(request)
 
     def foreseen(self, call: calls.ToolCall) -> Act:
         """Return a call of the user that is not done, to see what would be decided about it."""
@@ -308,16 +309,7 @@ class Session:
                 return self._load(act.find(name, source), act, task, whole=whole)
             case calls.UnloadSkill(skill=name, source=source):
                 return self._unload(self._chosen(name, source, act), origin, asked)
-            case calls.SearchSkills():
-                return act.search(call)
-            case calls.LoadSkillAsset():
-                return act.asset(call)
-            case calls.ListSkillAssets():
-                return act.assets(call)
-            case calls.GetSkillScriptPath():
-                return act.script_path(call)
-            case _:
-                assert_never(call)
+        return act.look(call)
 
     def _skill_act(self, asked: CallRecord, origin: Origin) -> SkillAct:
         return SkillAct(self._gate, self.view, self._limits, self.agent, origin, asked)
@@ -365,7 +357,7 @@ class Session:
             skill = self._chosen(name, source, about)
         act = Act(self._context(), call, asked, skill, origin, cancelled)
         kind: Kind = "script" if isinstance(call, calls.RunScript) else "tool"
-        name, said, work = act.tool, calls.said(call), None
+        name, said = act.tool, calls.said(call)
         if isinstance(call, calls.RunScript):
             from vademecum.session import launch  # noqa: PLC0415 - for scripts alone
 
@@ -375,6 +367,10 @@ class Session:
             from vademecum.session.command import run_command  # noqa: PLC0415 - for commands alone
 
             work = partial(run_command, act, call)
+        else:
+            from vademecum.session.direct import perform  # noqa: PLC0415 - for direct tools alone
+
+            work = partial(perform, act)
 
         def do() -> Result:
             seen = act.perform(work)
@@ -403,7 +399,7 @@ class Session:
             self.agent,
             *self._bounding(),
             () if self._recording is None else self._recording.places,
-            self._outputs,
+            self.outputs,
         )
 
     def _bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
@@ -427,31 +423,6 @@ class Session:
     def _asked(self, approver: Approver | None = None) -> CallRecord:
         """Return the record of one call, with the approver that answers its questions."""
         return CallRecord(approver or self._approver or Nobody(), self._recording, self._guard)
-
-    def _defer(
-        self,
-        question: Question,
-        call: calls.Call,
-        asked: CallRecord,
-        origin: Origin,
-        for_skill: str | None,
-    ) -> None:
-        from vademecum.session.deferred import Pending, keep, key_of  # noqa: PLC0415 - for these calls alone
-
-        pending = Pending(
-            calls.NAMES[type(call)],
-            calls.said(call),
-            self.agent,
-            origin,
-            fingerprint(question),
-            question.digest,
-            question.exact,
-            question.wanted,
-            for_skill,
-            tuple(skill.location for skill in self.active),
-            asked.answers,
-        )
-        keep(asked.run.record.place, question.id, pending, key=key_of(self.place.grants.parent))
 
     # The record
 

@@ -6,13 +6,14 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import partial
+from typing import assert_never
 
 from vademecum.errors import Declined, Denied, LoadRefused, SkillNotFound
 from vademecum.loader.loading import BodyLimits, Loaded, LoadReport, load_body, load_resource, no_file
 from vademecum.masking import Secrets
 from vademecum.paths import check_relative
-from vademecum.policy.base import Effect, Origin, Request
-from vademecum.policy.gate import Gate
+from vademecum.policy.base import Decision, Effect, Origin, Request
+from vademecum.policy.gate import Decided, Gate
 from vademecum.session.base import Result
 from vademecum.session.recording import CallRecord
 from vademecum.session.view import View, file_names, files_seen
@@ -51,30 +52,41 @@ class SkillAct:
                 raise
             raise SkillNotFound(f"{error} search_skills finds skills by what they do.") from error
 
+    def look(self, call: calls.LookingCall) -> Result:
+        """Do a call that leaves the active skills as they are."""
+        match call:
+            case calls.SearchSkills():
+                return self._search(call)
+            case calls.LoadSkillAsset():
+                return self._asset(call)
+            case calls.ListSkillAssets():
+                return self._assets(call)
+            case calls.GetSkillScriptPath():
+                return self._script_path(call)
+            case _:
+                assert_never(call)
+
     def require(self, skill: Skill) -> str:
         """Go on only if the skill may be used; return what the rules say of it."""
-        request = Request("skill", (skill.name,), self.origin, self.agent, skill.name)
-        self._fetch(skill, request)
-        self.asked.check(partial(skill_digest, skill))
-        passage = self.gate.require(request, approver=self.asked, digest=partial(skill_digest, skill))
-        self._guard(skill)
-        return passage.decision.effect.name.lower()
+        decided = self._fetched(skill)
+        self._settle(skill, *decided)
+        return decided[1].effect.name.lower()
 
     def body(self, skill: Skill, section: str | None = None, *, whole: bool = False) -> Loaded:
         """Read the instructions of a skill, after its frontmatter if the ``whole`` document is wanted."""
         return load_body(skill, limits=self.limits, section=section, whole=whole, sees=self._sees(skill))
 
-    def search(self, call: calls.SearchSkills) -> Result:
+    def _search(self, call: calls.SearchSkills) -> Result:
         """Return the skills that fit a query."""
         found = self.view.find(call.query, call.n)
         hits = [{"name": hit.name, "description": hit.description} for hit in found.hits]
         note = "" if found.fits else "\n(No skill clearly fits this query; these are the nearest.)"
         return Result(json.dumps(hits, ensure_ascii=False) + (note if hits else ""))
 
-    def asset(self, call: calls.LoadSkillAsset) -> Result:
+    def _asset(self, call: calls.LoadSkillAsset) -> Result:
         """Read one file of a skill."""
         skill = self.find(call.skill, call.source)
-        self._fetch(skill)
+        self._fetched(skill)
         sees = self._sees(skill)
         relative = asset_path(skill, call.relative_path, sees=sees)
         self._require_file("resource", skill, relative)
@@ -108,16 +120,16 @@ class SkillAct:
         self.asked.write("resource_loaded", skill=skill.skill_id, path=path, report=report.to_json())
         return data
 
-    def assets(self, call: calls.ListSkillAssets) -> Result:
+    def _assets(self, call: calls.ListSkillAssets) -> Result:
         """List the files of a skill."""
         skill = self.find(call.skill, call.source)
         self._guard(skill)
-        self._fetch(skill)
+        self._fetched(skill)
         names = list_assets(skill, sees=self._sees(skill))
         note = f"\n(only the first {MAX_ASSETS:,} are listed)" if len(names) == MAX_ASSETS else ""
         return Result(json.dumps(names, ensure_ascii=False) + note)
 
-    def script_path(self, call: calls.GetSkillScriptPath) -> Result:
+    def _script_path(self, call: calls.GetSkillScriptPath) -> Result:
         """Return the absolute path of a script."""
         skill = self.find(call.skill, call.source)
         try:
@@ -132,22 +144,30 @@ class SkillAct:
     def _require_file(self, permission: str, skill: Skill, relative: str) -> None:
         """Ask for a file of a skill by its one spelling, and for what it is if it is a link."""
         request = Request(permission, file_names(skill, relative), self.origin, self.agent, skill.name)
-        if self.origin != "user" and self.gate.policy.decide(request).effect is Effect.DENY:
+        decision = self.gate.policy.decide(request)
+        if self.origin != "user" and decision.effect is Effect.DENY:
             # What a rule denies looks to a model like what does not exist.
             missing = no_script if permission == "script" else no_file
             raise missing(skill, relative, self._sees(skill))
-        self.asked.check(partial(skill_digest, skill))
-        self.gate.require(request, approver=self.asked, digest=partial(skill_digest, skill))
+        self._settle(skill, request, decision)
+
+    def _settle(self, skill: Skill, request: Request, decision: Decision) -> None:
+        digest = partial(skill_digest, skill)
+        self.asked.check(digest)
+        self.gate.settle([(request, decision)], approver=self.asked, digest=digest)
         self._guard(skill)
 
-    def _fetch(self, skill: Skill, request: Request | None = None) -> None:
+    def _fetched(self, skill: Skill) -> Decided:
         """Get the files of a skill of a server before they are needed, unless a rule denies the skill."""
-        request = request or Request("skill", (skill.name,), self.origin, self.agent, skill.name)
-        if self.gate.policy.decide(request).effect is not Effect.DENY:
+        request = Request("skill", (skill.name,), self.origin, self.agent, skill.name)
+        decision = self.gate.policy.decide(request)
+        if decision.effect is not Effect.DENY:
             self.view.index.fetch(skill)
+        return request, decision
 
     def _sees(self, skill: Skill) -> Sees:
         return files_seen(self.gate.policy, skill, agent=self.agent, origin=self.origin)
 
     def _guard(self, skill: Skill) -> None:
-        self.asked.guarded("skill", skill.name, {}, lambda: None)
+        if self.asked.guard is not None:
+            self.asked.guarded("skill", skill.name, {}, lambda: None)

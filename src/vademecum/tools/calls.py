@@ -238,7 +238,9 @@ class NetworkRequest(Parameters):
 
 
 P = TypeVar("P", bound=Parameters)
-SkillCall = UseSkill | UnloadSkill | SearchSkills | LoadSkillAsset | GetSkillScriptPath | ListSkillAssets
+# What leaves the active skills as they are.
+LookingCall = SearchSkills | LoadSkillAsset | GetSkillScriptPath | ListSkillAssets
+SkillCall = UseSkill | UnloadSkill | LookingCall
 ToolCall = (
     ReadFile
     | ListDir

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from vademecum.files import read_up_to, sha256_of
+from vademecum.files import read_up_to
 from vademecum.paths import open_contained
 from vademecum.policy.grants import Approved
 from vademecum.sandbox.interpreters import Interpreter, interpreter_of
@@ -32,25 +32,14 @@ class Plan:
     call: RunScript
     skill: Skill
     relative: str
+    # The name that rules about this script match.
+    resource: str
     snapshot: Snapshot
+    # The script in the snapshot.
+    file: Path
     interpreter: Interpreter
     text: str
     packages: Requirements
-
-    @property
-    def resource(self) -> str:
-        """Return the name that rules about this script match."""
-        return f"{self.skill.name}/{self.relative}"
-
-    @property
-    def file(self) -> Path:
-        """The script in the snapshot."""
-        return self.snapshot.path / self.relative
-
-    @property
-    def sha256(self) -> str:
-        """The digest of the script itself."""
-        return sha256_of(self.file)
 
     @property
     def files(self) -> dict[str, str]:
@@ -68,11 +57,13 @@ def plan_script(
         head = read_up_to(descriptor, MAX_SCRIPT_BYTES)
     finally:
         os.close(descriptor)
-    interpreter = interpreter_of(snapshot.path / relative, path=path)
+    file = snapshot.path / relative
+    interpreter = interpreter_of(file, path=path)
     text = head.decode("utf-8", "replace") if b"\0" not in head else _binary(head)
     wanted = requirements_of(text, snapshot.path, relative) if relative.endswith(".py") else Requirements()
     packages = Requirements() if wanted.are_installed() else wanted
-    return Plan(call, skill, relative, snapshot, interpreter, text, packages)
+    resource = f"{skill.name}/{relative}"
+    return Plan(call, skill, relative, resource, snapshot, file, interpreter, text, packages)
 
 
 def about_script(plan: Plan, facts: list[str], *, approved: Approved | None) -> str:

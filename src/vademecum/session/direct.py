@@ -1,0 +1,132 @@
+"""Direct tools: read, list, search, write, edit and delete files, save outputs, request an address."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
+
+from msgspec import structs
+
+from vademecum.errors import ToolRefused
+from vademecum.files import read_capped
+from vademecum.policy.base import Effect
+from vademecum.session.act import Act, Finer
+from vademecum.session.base import Deferred
+from vademecum.tools import calls, reading, writing
+from vademecum.tools.calls import Observation
+from vademecum.tools.workspace import Located
+
+if TYPE_CHECKING:
+    from vademecum.tools.hosts import Hop
+
+MAX_SAVED_BYTES = 256 * 1024 * 1024
+
+
+def perform(act: Act) -> Observation:
+    """Ask for what a direct tool needs, and do it."""
+    match act.call:
+        case calls.ReadFile(path=path):
+            located = act.locate(path)
+            act.require(partial(act.reads, located))
+            return reading.read_file(act.call, located)
+        case calls.ListDir(path=path):
+            located = act.locate(path)
+            act.require(partial(act.reads, located))
+            return reading.list_dir(located, act.may_list)
+        case calls.Grep(path=path):
+            located = act.locate(path)
+            act.require(partial(act.reads, located))
+            return reading.grep(act.call, located, act.may_read)
+        case calls.WriteFile(path=path, content=content):
+            located = act.locate(path)
+            act.decide(partial(act.writes, located))
+            return _replace(act, located, content.encode())
+        case calls.EditFile(path=path):
+            return _edit(act, act.call, act.locate(path))
+        case calls.SaveOutput():
+            return _save(act, act.call)
+        case calls.DeleteFile(path=path):
+            located = act.locate(path)
+            about = partial("delete {}".format, path)
+            act.require(partial(act.writes, located, "delete"), about=about, exact=_content(located))
+            return writing.delete_file(located, act.trash)
+        case calls.NetworkRequest():
+            return _request(act, act.call)
+        case calls.RunScript() | calls.RunCommand():
+            raise AssertionError  # the session starts these itself
+        case _:
+            assert_never(act.call)
+
+
+def _replace(act: Act, located: Located, data: bytes) -> Observation:
+    """Write a file whose requests are decided, after asking about exactly this content."""
+    about = partial(writing.planned, located, data)
+    exact = _content(located, data)
+    act.settle((located.rule,), about=about, exact=exact)
+    real = Path(os.path.realpath(located.path))
+    seen = writing.replace_file(act.tool, located, data, act.trash)
+    if act.may_read(real):
+        return seen
+    return structs.replace(seen, facts={k: v for k, v in seen.facts.items() if k != "diff"})
+
+
+def _edit(act: Act, call: calls.EditFile, located: Located) -> Observation:
+    """Replace a text in a file; if reading it is asked for, nothing is said of it before the answer."""
+    act.decide(lambda: [*act.reads(located), *act.writes(located)])
+    act.refuse_denied((located.rule,))
+    readable = all(d.effect is Effect.ALLOW for r, d in act.asked if r.permission not in {"tool", "write"})
+    if readable:
+        return _replace(act, located, writing.edited(call, located))
+    about = partial(writing.difference, call.old, call.new, located.name)
+    exact = _content(located, f"{call.old}\0{call.new}".encode())
+    act.settle((located.rule,), about=about, exact=exact)
+    return writing.replace_file(act.tool, located, writing.edited(call, located), act.trash)
+
+
+def _save(act: Act, call: calls.SaveOutput) -> Observation:
+    """Copy an output into the project, but not over a file that changed since its run began."""
+    output = act.around.outputs.find(call.output)
+    if output.secret:
+        raise ToolRefused(f"{call.output!r} contains a secret, so it is not copied.", code="secret")
+    located = act.around.place.workspace.locate(call.path or output.name)
+    act.decide(partial(act.writes, located))
+    act.refuse_denied()
+    data = read_capped(output.file, cap=MAX_SAVED_BYTES)
+    if act.around.outputs.overwrites_newer(output, located.path, writing.content_digest(located)):
+        raise ToolRefused(
+            f"{located.name!r} changed since the run began: save it under another name.", code="changed"
+        )
+    seen = _replace(act, located, data)
+    act.around.outputs.saved(output)
+    text = f"Saved {call.output} as {located.name} ({len(data):,} bytes)."
+    return structs.replace(seen, text=text, facts={**seen.facts, "path": located.name})
+
+
+def _content(located: Located, new: bytes = b"") -> Callable[[], str]:
+    """Return what an answer about changing a file depends on: what is in it now, and what would be."""
+    return lambda: f"{writing.content_digest(located)} {hashlib.sha256(new).hexdigest()}"
+
+
+def _request(act: Act, call: calls.NetworkRequest) -> Observation:
+    from vademecum.tools.network import about_request, network_request  # noqa: PLC0415 - for this tool alone
+
+    def exact() -> str:
+        return repr(calls.said(call))
+
+    def permit(permission: str, hop: Hop) -> None:
+        about = partial(about_request, call, hop) if permission == "network" else str
+        try:
+            finer: list[Finer] = [(permission, (hop.resource,), "")]
+            act.require(lambda: finer, about=about, exact=exact, within=(hop.host,))
+        except Deferred as deferred:
+            if hop.url == call.url:
+                raise
+            # Something was sent by now, so that this cannot be taken up later.
+            text = f"It redirects to {hop.host!r}, which needs an approval of its own: request that address."
+            raise ToolRefused(text, code="redirects") from deferred
+
+    return network_request(call, permit=permit, keep=act.directory / "answer")
