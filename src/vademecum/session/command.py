@@ -32,10 +32,10 @@ from vademecum.session.launch import (
 from vademecum.skill.text import visible
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.changes import Changes
 from vademecum.tools.inputs import Input, find_inputs
 from vademecum.tools.job import MAX_LISTED_OUTPUTS, MAX_WORD_CHARS, Furnished, Job, Room, shown_words
 from vademecum.tools.workspace import Located
+from vademecum.tools.writing import Changes
 
 
 def run_command(act: Act, call: calls.RunCommand) -> Observation:

@@ -18,7 +18,7 @@ from vademecum.policy.gate import Decided
 from vademecum.runs.record import Record
 from vademecum.skill.skill import Skill
 from vademecum.tools.calls import Observation
-from vademecum.tools.snapshot import Snapshots
+from vademecum.tools.script import Snapshots
 
 _HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
 CLOSED: Mapping[str, Any] = {"status": "done", "stop_reason": "closed", "answer": "", "stats": {}}

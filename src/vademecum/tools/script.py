@@ -1,28 +1,113 @@
-"""A script of a skill → what would run, and what a person should know before it does."""
+"""A script of a skill → a private copy that would run, and what a person should know before it does."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import stat
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from vademecum.files import read_up_to, sha256_of
+from vademecum.errors import FileRefused, ToolRefused
+from vademecum.files import open_plain, read_up_to, sha256_of
 from vademecum.paths import open_contained
 from vademecum.policy.grants import Approved
 from vademecum.sandbox.interpreters import Interpreter, interpreter_of
 from vademecum.skill.assets import Sees, everything, script_path
-from vademecum.skill.digest import file_digests
+from vademecum.skill.digest import COMPILED, MAX_DIGESTED_FILES, directory_digest, file_digests
 from vademecum.skill.skill import Skill
 from vademecum.tools.calls import RunScript
 from vademecum.tools.job import shown_words
 from vademecum.tools.packages.requirements import Requirements, requirements_of
-from vademecum.tools.snapshot import Snapshot
 from vademecum.tools.writing import difference
 
 MAX_SCRIPT_BYTES = 1024 * 1024
+MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
 MAX_SHOWN_LINES = 20
 MAX_LISTED_FILES = 50
+_CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Where the copy lies, and the digest of all its files."""
+
+    path: Path
+    digest: str
+
+
+class Snapshots:
+    """The copies of one run; a skill that did not change is copied once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._taken: dict[str, Snapshot] = {}
+        self._lock = threading.Lock()
+
+    def take(self, skill: Skill) -> Snapshot:
+        """A copy of a skill as it is now; several threads may ask, one after the other."""
+        with self._lock:
+            return self._take(skill)
+
+    def _take(self, skill: Skill) -> Snapshot:
+        now = directory_digest(skill.location)
+        taken = self._taken.get(now)
+        if taken is not None and directory_digest(str(taken.path)) == taken.digest:
+            return taken
+        place = self._directory / f"{len(self._taken) + 1:03}-{now[7:15]}" / skill.path.name
+        if place.parent.exists():
+            shutil.rmtree(place.parent)
+        place.mkdir(parents=True)
+        _copy(skill.location, str(place), skill.name)
+        # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
+        digest = directory_digest(str(place))
+        snapshot = Snapshot(place, digest)
+        self._taken[digest] = snapshot
+        return snapshot
+
+
+def _copy(source: str, target: str, name: str) -> None:
+    left, files = MAX_SNAPSHOT_BYTES, 0
+    for directory, names, members in os.walk(source):
+        relative = os.path.relpath(directory, source)
+        names[:] = [entry for entry in names if entry != COMPILED]  # nobody approved what is in there
+        for entry in (*names, *members):
+            files += 1
+            left -= _copy_entry(f"{directory}/{entry}", os.path.join(target, relative, entry))
+            if left < 0 or files > MAX_DIGESTED_FILES:
+                raise ToolRefused(
+                    f"Skill {name!r} is too large to run: at most {MAX_DIGESTED_FILES:,} files and "
+                    f"{MAX_SNAPSHOT_BYTES:,} bytes.",
+                    code="too-large",
+                )
+
+
+def _copy_entry(source: str, target: str) -> int:
+    """Copy a link, a directory (empty) or a plain file; anything else is left out. Returns its size."""
+    mode = os.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        os.symlink(os.readlink(source), target)
+        return 0
+    if stat.S_ISDIR(mode):
+        os.mkdir(target)
+        return 0
+    try:
+        opened = open_plain(source)
+    except (OSError, FileRefused):
+        return 0
+    size = 0
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    written = os.open(target, flags, 0o755 if mode & stat.S_IXUSR else 0o644)
+    try:
+        while size <= MAX_SNAPSHOT_BYTES and (piece := read_up_to(opened, _CHUNK)):
+            os.write(written, piece)
+            size += len(piece)
+    finally:
+        os.close(opened)
+        os.close(written)
+    return size
 
 
 @dataclass(frozen=True, slots=True)
