@@ -71,18 +71,13 @@ class Usage:
         used = 0
         for place in self._places:
             try:
-                descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                used += _size_below(str(place), left)
             except NotADirectoryError:
                 used += place.lstat().st_blocks * 512
-                continue
             except FileNotFoundError:
                 continue
             except OSError as error:
                 raise _NotWatchable from error
-            try:
-                used += _size_below(descriptor, left)
-            finally:
-                os.close(descriptor)
         return used
 
 
@@ -90,38 +85,31 @@ class _NotWatchable(Exception):
     """There are more files than can be counted, or a directory that cannot be entered."""
 
 
-def _size_below(directory: int, left: list[int]) -> int:
-    """Return the bytes of all files below an open directory, however deep."""
+def _size_below(directory: str, left: list[int], parent: int | None = None) -> int:
+    """Return the bytes of all files below a directory, however deep."""
     used = 0
-    with os.scandir(directory) as listing:
-        for entry in listing:
-            left[0] -= 1
-            if left[0] < 0:
-                raise _NotWatchable
-            try:
-                found = entry.stat(follow_symlinks=False)
-                used += found.st_blocks * 512
-                if entry.is_dir(follow_symlinks=False):
-                    used += _size_inside(directory, entry.name, left, own=found.st_uid == os.geteuid())
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except RecursionError as error:
-                raise _NotWatchable from error
-    return used
-
-
-def _size_inside(parent: int, name: str, left: list[int], *, own: bool) -> int:
-    """Return the bytes in a directory; one that a command closed to us cannot be watched."""
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
-        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    except OSError as error:
-        if own and not isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise _NotWatchable from error
-        return 0
-    try:
-        return _size_below(below, left)
+        with os.scandir(opened) as listing:
+            for entry in listing:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise _NotWatchable
+                own = False
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                    used += found.st_blocks * 512
+                    own = found.st_uid == os.geteuid()
+                    if entry.is_dir(follow_symlinks=False):
+                        used += _size_below(entry.name, left, opened)
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                except (OSError, RecursionError) as error:
+                    if own or isinstance(error, RecursionError):  # a command may close one to us
+                        raise _NotWatchable from error
     finally:
-        os.close(below)
+        os.close(opened)
+    return used
 
 
 def _open_files(processes: list[int]) -> tuple[int, int]:
