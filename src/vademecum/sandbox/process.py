@@ -18,10 +18,9 @@ from typing import Any, Literal
 
 from vademecum.errors import SandboxFailed, ToolRefused
 from vademecum.sandbox.base import ByProxy, Jail, Launch, Sandbox, nameless, resource_limits
-from vademecum.sandbox.cgroup import ControlGroup, new_group
 from vademecum.sandbox.pump import OnOutput, Pump, Streams
 from vademecum.sandbox.rules import remove_mount_points
-from vademecum.sandbox.usage import OWN_PROCESSES, Usage
+from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, Usage, new_group
 
 __all__ = ["MAX_STDIN_BYTES", "Ended", "Reason", "Streams", "run_command"]
 

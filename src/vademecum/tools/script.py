@@ -47,25 +47,21 @@ class Snapshots:
         self._lock = threading.Lock()
 
     def take(self, skill: Skill) -> Snapshot:
-        """A copy of a skill as it is now; several threads may ask, one after the other."""
+        """Return a copy of a skill as it is now; several threads may ask, one after the other."""
         with self._lock:
-            return self._take(skill)
-
-    def _take(self, skill: Skill) -> Snapshot:
-        now = directory_digest(skill.location)
-        taken = self._taken.get(now)
-        if taken is not None and directory_digest(str(taken.path)) == taken.digest:
-            return taken
-        place = self._directory / f"{len(self._taken) + 1:03}-{now[7:15]}" / skill.path.name
-        if place.parent.exists():
-            shutil.rmtree(place.parent)
-        place.mkdir(parents=True)
-        _copy(skill.location, str(place), skill.name)
-        # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
-        digest = directory_digest(str(place))
-        snapshot = Snapshot(place, digest)
-        self._taken[digest] = snapshot
-        return snapshot
+            now = directory_digest(skill.location)
+            taken = self._taken.get(now)
+            if taken is not None and directory_digest(str(taken.path)) == taken.digest:
+                return taken
+            place = self._directory / f"{len(self._taken) + 1:03}-{now[7:15]}" / skill.path.name
+            if place.parent.exists():
+                shutil.rmtree(place.parent)
+            place.mkdir(parents=True)
+            _copy(skill.location, str(place), skill.name)
+            # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
+            digest = directory_digest(str(place))
+            self._taken[digest] = Snapshot(place, digest)
+            return self._taken[digest]
 
 
 def _copy(source: str, target: str, name: str) -> None:
@@ -154,7 +150,9 @@ def plan_script(
     finally:
         os.close(descriptor)
     interpreter = interpreter_of(snapshot.path / relative, path=path)
-    text = head.decode("utf-8", "replace") if b"\0" not in head else _binary(head)
+    text = head.decode("utf-8", "replace")
+    if b"\0" in head:
+        text = f"[not text: {len(head):,} bytes, sha256 {hashlib.sha256(head).hexdigest()}]"
     wanted = requirements_of(text, snapshot.path, relative) if relative.endswith(".py") else Requirements()
     packages = Requirements() if wanted.are_installed() else wanted
     return Plan(call, skill, relative, snapshot, interpreter, text, packages)
@@ -164,7 +162,10 @@ def about_script(plan: Plan, facts: list[str], *, approved: Approved | None) -> 
     """Return what a person should see before a yes: the command, what it gets, the script or its changes."""
     lines = [f"run {shown_words([plan.resource, *plan.call.args])}", *facts]
     if approved is None:
-        return "\n".join([*lines, "the script begins:", *_first_lines(plan.text)])
+        beginning = plan.text.splitlines()
+        more = len(beginning) - MAX_SHOWN_LINES
+        rest = [f"… and {more:,} more lines"] if more > 0 else []
+        return "\n".join([*lines, "the script begins:", *beginning[:MAX_SHOWN_LINES], *rest])
     files = plan.files
     changed = sorted(
         name for name in {*files, *approved.files} if files.get(name) != approved.files.get(name)
@@ -173,13 +174,3 @@ def about_script(plan: Plan, facts: list[str], *, approved: Approved | None) -> 
         return "\n".join([*lines, "nothing of the skill has changed since it was last approved"])
     lines.append(f"changed since it was last approved: {', '.join(changed[:MAX_LISTED_FILES])}")
     return "\n".join([*lines, difference(approved.text, plan.text, plan.relative)])
-
-
-def _binary(data: bytes) -> str:
-    return f"[not text: {len(data):,} bytes, sha256 {hashlib.sha256(data).hexdigest()}]"
-
-
-def _first_lines(text: str) -> list[str]:
-    lines = text.splitlines()
-    more = len(lines) - MAX_SHOWN_LINES
-    return [*lines[:MAX_SHOWN_LINES], *([f"… and {more:,} more lines"] if more > 0 else [])]

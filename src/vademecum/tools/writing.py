@@ -182,7 +182,13 @@ class Changes:
     def files(self) -> Iterator[Path]:
         """Yield the plain files and links that are there now."""
         for path in self.paths:
-            yield from _files(path)
+            if not path.is_dir() or path.is_symlink():
+                yield from (path,) if os.path.lexists(path) else ()
+                continue
+            for place, directories, files in os.walk(path):
+                for file in (Path(place, name) for name in (*files, *directories)):
+                    if stat.S_ISREG(mode := file.lstat().st_mode) or stat.S_ISLNK(mode):
+                        yield file
 
     def keep(self) -> None:
         """Copy everything that the command could change, and make the files that it is to write.
@@ -226,17 +232,3 @@ class Changes:
 
     def _kept(self, file: Path) -> Path:
         return self.trash / str(file).lstrip("/")
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """Yield the plain files and links at or below a path."""
-    if not path.is_dir() or path.is_symlink():
-        if os.path.lexists(path):
-            yield path
-        return
-    for place, directories, files in os.walk(path):
-        for name in (*files, *directories):
-            file = Path(place, name)
-            mode = file.lstat().st_mode
-            if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
-                yield file
