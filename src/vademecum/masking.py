@@ -140,16 +140,7 @@ class Secrets:
 
     def mask_values_in(self, value: Any) -> Any:
         """Return nested lists and dictionaries without the known values in their texts."""
-        if not self._forms:
-            return value
-        match value:
-            case str():
-                return self.mask_values(value)
-            case dict():
-                return {key: self.mask_values_in(item) for key, item in value.items()}
-            case list() | tuple():
-                return [self.mask_values_in(item) for item in value]
-        return value
+        return _mapped(value, lambda _, text: self.mask_values(text)) if self._forms else value
 
     def mask(self, text: str) -> str:
         """Return the text without the known values and without what looks like a key."""
@@ -157,23 +148,26 @@ class Secrets:
 
     def mask_all(self, value: Any) -> Any:
         """Return a copy of nested lists and dictionaries in which every text is masked."""
-        match value:
-            case str():
-                return self.mask(value)
-            case dict():
-                return {self._key(key): self._named(key, item) for key, item in value.items()}
-            case list() | tuple():
-                return [self.mask_all(item) for item in value]
-        return value
 
-    def _key(self, key: Any) -> Any:
-        return self.mask(key) if isinstance(key, str) else key
+        def masked(key: str, text: str) -> str:
+            # A value is masked whole if its own name says that it is a secret, such as that of a header.
+            return MASK if _SECRET_HEADER.fullmatch(key) else self.mask(text)
 
-    def _named(self, key: Any, value: Any) -> Any:
-        """Mask a value whole if its own name says that it is a secret, such as that of a header."""
-        if isinstance(key, str) and isinstance(value, str) and _SECRET_HEADER.fullmatch(key):
-            return MASK
-        return self.mask_all(value)
+        return _mapped(value, masked, key_too=True)
+
+
+def _mapped(value: Any, change: Callable[[str, str], str], key: Any = "", *, key_too: bool = False) -> Any:
+    """Return nested lists and dictionaries with each text changed, by the name that a dictionary gives it."""
+    match value:
+        case str():
+            return change(key if isinstance(key, str) else "", value)
+        case dict():
+            names = (change("", name) if key_too and isinstance(name, str) else name for name in value)
+            items = (_mapped(item, change, name, key_too=key_too) for name, item in value.items())
+            return dict(zip(names, items, strict=True))
+        case list() | tuple():
+            return [_mapped(item, change, key_too=key_too) for item in value]
+    return value
 
 
 def _masked(found: re.Match[str]) -> str:

@@ -146,18 +146,14 @@ class SecretStore:
 
     def get(self, name: str, *, skill: str | None) -> str | None:
         """Return the value that is kept for a skill or, if ``skill`` is none, for the models."""
-        found = (each for each in self._read() if (each.name, each.skill) == (name, skill))
-        return next(map(self._value, found), None)
+        return self.for_skill(skill, (name,)).get(name)
 
-    def for_skill(self, skill: str, names: Iterable[str]) -> dict[str, str]:
+    def for_skill(self, skill: str | None, names: Iterable[str]) -> dict[str, str]:
         """Return the values that are kept for a skill under these names, as far as there are any."""
         wanted = frozenset(names)
-        if not wanted:
-            return {}
+        entries = self._read() if wanted else ()
         return {
-            each.name: self._value(each)
-            for each in self._read()
-            if each.skill == skill and each.name in wanted
+            each.name: self._value(each) for each in entries if each.skill == skill and each.name in wanted
         }
 
     def list(self) -> tuple[StoredSecret, ...]:

@@ -13,7 +13,6 @@ GUARDED = (
     "tools.proxy",
     "tools.reading",
     "tools.script",
-    "tools.snapshot",
     "tools.writing",
 )
 # Who may import them directly, and why.

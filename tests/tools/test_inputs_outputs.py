@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -222,6 +223,41 @@ def test_a_later_call_reads_and_checks_an_output(bench: Bench) -> None:  # P2
     )
     other = Bench(bench.place / "other", bench.sandbox)
     assert other.call("read_file", {"path": "output:1/report.txt"}).code == "missing"
+
+
+def test_a_run_of_an_agent_checks_what_it_made(place: Place) -> None:  # P2
+    """Its outputs lie in the project, in a directory that the rules close to other conversations."""
+    (place.cwd / ".git").mkdir(exist_ok=True)
+    skill = write_skill(place.cwd / ".agent/skills", "tried")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/make.py").write_text("open('report.txt', 'w').write('total 12')")
+    (skill / "scripts/check.py").write_text("import sys; print(open(sys.argv[1].split('=')[-1]).read())")
+
+    def script(name: str, *args: str) -> dict[str, Any]:
+        payload = {"skill": "tried", "relative_path": name, "args": list(args)}
+        return {"action": {"type": "run_script", "payload": payload}}
+
+    def command(*argv: str) -> dict[str, Any]:
+        payload = {"tool": "run_command", "arguments": {"argv": list(argv)}}
+        return {"action": {"type": "call_tool", "payload": payload}}
+
+    answer = {"action": {"type": "final_answer", "payload": {"text": "done"}}}
+    turns = [
+        script("make.py"),
+        script("check.py", "output:1/report.txt"),
+        script("check.py", "--in=output:1/report.txt"),
+        command("cat", "output:1/report.txt"),
+        command("dd", "if=output:1/report.txt", "status=none"),
+        command("cat", "output:1/repor.txt"),
+        answer,
+    ]
+    (place.cwd / "turns.json").write_text(json.dumps(turns))
+    ran = place.vade("run", "go", "--model", "scripted:turns.json", "--skill", "tried", "--yes")
+    assert ran.out == "done\n", ran
+    events = place.vade("runs", "show", "--json").json["events"]
+    texts = [event["result"]["text"] for event in events if event["type"] == "tool_called"]
+    assert ["total 12" in text for text in texts] == [False, True, True, True, True, False], texts
+    assert texts[-1] == "There is no output 'output:1/repor.txt': did you mean 'output:1/report.txt'?"
 
 
 def test_saving_an_output(bench: Bench) -> None:  # P2

@@ -16,7 +16,7 @@ from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.sandbox.supervised import Landlock
 from vademecum.skill.digest import skill_digest
-from vademecum.tools.snapshot import Snapshots
+from vademecum.tools.script import Snapshots
 
 
 def test_a_snapshot_is_the_skill_and_is_taken_once(tmp_path: Path) -> None:

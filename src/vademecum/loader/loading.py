@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.errors import FileRefused, LoadRefused
 from vademecum.files import read_up_to

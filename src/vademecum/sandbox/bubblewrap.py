@@ -155,8 +155,7 @@ def _inside(argv: list[str], jail: Jail, rules: list[Rule], status: int) -> _Ins
         descriptor = nameless(program)
         return _Inside(["--seccomp", str(descriptor), "--", *argv], [descriptor])
     from vademecum.sandbox import confine  # noqa: PLC0415 - for these alone
-    from vademecum.sandbox.program import program_words  # noqa: PLC0415
-    from vademecum.sandbox.supervised import doorway_for  # noqa: PLC0415
+    from vademecum.sandbox.supervised import doorway_for, program_words  # noqa: PLC0415
 
     doorway, inner = doorway_for(jail)
     speak = os.dup(status)

@@ -29,7 +29,8 @@ class Interpreter:
 
 def interpreter_of(script: Path, *, path: str) -> Interpreter:
     """How to start a script; ``path`` is where programs are looked for."""
-    head = _head(script)
+    with open(script, "rb") as file:
+        head = file.read(MAX_SHEBANG_BYTES)
     if script.suffix == ".py":
         return own_python()
     if head.startswith(b"#!"):
@@ -61,11 +62,6 @@ def own_python(*words: str) -> Interpreter:
     return Interpreter(
         (sys.executable, "-B", "-s", *words), tuple(place for place in places if place.exists())
     )
-
-
-def _head(script: Path) -> bytes:
-    with open(script, "rb") as file:
-        return file.read(MAX_SHEBANG_BYTES)
 
 
 def _shebang(head: bytes) -> list[str]:

@@ -18,10 +18,9 @@ from typing import Any, Literal
 
 from vademecum.errors import SandboxFailed, ToolRefused
 from vademecum.sandbox.base import ByProxy, Jail, Launch, Sandbox, nameless, resource_limits
-from vademecum.sandbox.cgroup import ControlGroup, new_group
 from vademecum.sandbox.pump import OnOutput, Pump, Streams
 from vademecum.sandbox.rules import remove_mount_points
-from vademecum.sandbox.usage import OWN_PROCESSES, Usage
+from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, Usage, new_group
 
 __all__ = ["MAX_STDIN_BYTES", "Ended", "Reason", "Streams", "run_command"]
 
@@ -79,21 +78,29 @@ def run_command(  # noqa: PLR0913 - what a command depends on
         )
     usage = Usage(jail)
     started = clock()
-    with (
-        _mount_points_of(jail),
-        _grouped(jail) as group,
-        contextlib.closing(Pump(streams, jail.limits.output_bytes, on_output)) as pump,
-        _started(sandbox, argv, jail, pump=pump, stdin=stdin, group=group) as running,
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.callback(remove_mount_points, jail)
+        # Root is exempt from the limit of processes, but not from that of a control group.
+        group = new_group(jail.limits.processes + OWN_PROCESSES) if os.geteuid() == 0 else None
+        if group is not None:
+            stack.callback(group.remove)
+        pump = stack.enter_context(contextlib.closing(Pump(streams, jail.limits.output_bytes, on_output)))
+        running = _started(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
+        stack.callback(running.close)
         running.admit(jail)
-        reason = running.watch(jail, usage, started=started, cancelled=cancelled, clock=clock)
+        reason: Reason = running.watch(jail, usage, started=started, cancelled=cancelled, clock=clock)
         running.end(forced=reason != "exited")
-        code = running.exit_code() if reason == "exited" else None
-        if reason == "exited" and code is None and running.was_started():
+        code = running.said("exit-code") if reason == "exited" else None
+        if reason == "exited" and code is None and running.said("started"):
             raise SandboxFailed(f"{sandbox.name} was lost while the command ran: what it did is not known.")
         pump.finish()
-        if reason == "exited" and (code is None or running.complaint()):
-            raise _not_started(sandbox, running.complaint(), streams)
+        complaint = running.said("error")
+        if reason == "exited" and (code is None or complaint):
+            # The sandbox's own complaint must not pass for the command's output.
+            printed = streams.err.read_bytes()[-MAX_COMPLAINT_BYTES:].decode("utf-8", "replace").strip()
+            streams.err.write_bytes(b"")
+            why = complaint or printed or "it said nothing"
+            raise SandboxFailed(f"{sandbox.name} could not start the command ({why}): nothing ran.")
         if reason == "exited" and pump.stopped is not None:
             reason, code = pump.stopped, None
         if code and group is not None and group.was_full():
@@ -110,24 +117,21 @@ class _Running:
         self._process = process
         self._pump = pump
         self._group = group
+        self._launch = launch
         self._release = launch.release
-        self._check = launch.check
-        self._status = launch.status
         self._lifeline: int | None = launch.lifeline
-        self._doorway: socket.socket | None = (
-            None if launch.doorway is None else socket.socket(fileno=launch.doorway)
-        )
-        self._said = b""
-        os.set_blocking(self._status, False)
+        self._doorway = None if launch.doorway is None else socket.socket(fileno=launch.doorway)
+        self._words = b""
+        os.set_blocking(launch.status, False)
 
     def admit(self, jail: Jail) -> None:
         """Set the limits of the first process inside, if it waits for that, and let it begin."""
-        if self._check is not None:
-            self._check()
+        if self._launch.check is not None:
+            self._launch.check()
         if self._release is None:
             return
-        with _watched(self._process.pid, self._status) as (poll, _):
-            while (inside := self._word("child-pid")) is None and self._process.poll() is None:
+        with _watched(self._process.pid, self._launch.status) as (poll, _):
+            while (inside := self.said("child-pid")) is None and self._process.poll() is None:
                 poll.poll(1000)
         # It may be gone by now, which its status will say.
         with contextlib.suppress(ProcessLookupError):
@@ -201,7 +205,7 @@ class _Running:
         """Make sure that it is gone, with everything that it started."""
         if self._group is not None and forced:
             self._group.shut()
-        inside = self._word("child-pid")
+        inside = self.said("child-pid")
         if forced and inside is not None and self._process.poll() is None:
             # The first process inside takes all others with it, and is waited for by the sandbox.
             with contextlib.suppress(ProcessLookupError):
@@ -221,34 +225,21 @@ class _Running:
             return False
         return True
 
-    def exit_code(self) -> int | None:
-        """The command's own exit code; none when it was never started."""
-        found = self._word("exit-code")
-        return found if isinstance(found, int) else None
-
-    def was_started(self) -> bool:
-        """Return whether the command began, for a sandbox that reports it."""
-        return bool(self._word("started"))
-
-    def complaint(self) -> str:
-        """Return the sandbox's complaint, if it comes apart from the command's output."""
-        return str(self._word("error") or "")
-
     def close(self) -> None:
         """Let go of everything."""
         self.end(forced=True)
         self._let_go()
         if self._doorway is not None:
             self._doorway.close()
-        os.close(self._status)
+        os.close(self._launch.status)
 
-    def _word(self, key: str) -> Any:
-        """The last value that the sandbox gave for a key."""
+    def said(self, key: Literal["child-pid", "started", "error", "exit-code"]) -> Any:
+        """Return the last value that the sandbox gave for a key, if any."""
         with contextlib.suppress(BlockingIOError):
-            while len(self._said) < MAX_STATUS_BYTES and (piece := os.read(self._status, 4096)):
-                self._said += piece
+            while len(self._words) < MAX_STATUS_BYTES and (piece := os.read(self._launch.status, 4096)):
+                self._words += piece
         found = None
-        for line in self._said.splitlines():
+        for line in self._words.splitlines():
             with contextlib.suppress(ValueError):
                 found = json.loads(line).get(key, found)
         return found
@@ -262,27 +253,6 @@ def _check_length(argv: list[str], jail: Jail) -> None:
         raise ToolRefused("The arguments are longer than the system takes: pass fewer or shorter ones.")
 
 
-@contextlib.contextmanager
-def _mount_points_of(jail: Jail) -> Iterator[None]:
-    """Remove the places at which directories were shown, when the command is over."""
-    try:
-        yield
-    finally:
-        remove_mount_points(jail)
-
-
-@contextlib.contextmanager
-def _grouped(jail: Jail) -> Iterator[ControlGroup | None]:
-    """A control group for the command, where there can be one, until it is over."""
-    group = new_group(jail.limits.processes + OWN_PROCESSES) if os.geteuid() == 0 else None
-    try:
-        yield group
-    finally:
-        if group is not None:
-            group.remove()
-
-
-@contextlib.contextmanager
 def _started(  # noqa: PLR0913 - what a command depends on
     sandbox: Sandbox,
     argv: list[str],
@@ -291,7 +261,8 @@ def _started(  # noqa: PLR0913 - what a command depends on
     pump: Pump,
     stdin: bytes | int | None,
     group: ControlGroup | None,
-) -> Iterator[_Running]:
+) -> _Running:
+    """Start the sandbox; all descriptors that it gets are closed here."""
     given = os.dup(stdin) if isinstance(stdin, int) else None if stdin is None else nameless(stdin)
     try:
         launch = sandbox.launch(argv, jail, doors=() if group is None else (group.door,), stdin=given)
@@ -318,11 +289,7 @@ def _started(  # noqa: PLR0913 - what a command depends on
         pump.close_writers()
         for descriptor in (*launch.pass_on, *([] if launch.stdin is None else [launch.stdin])):
             os.close(descriptor)
-    running = _Running(process, launch, pump, group)
-    try:
-        yield running
-    finally:
-        running.close()
+    return _Running(process, launch, pump, group)
 
 
 @contextlib.contextmanager
@@ -336,11 +303,3 @@ def _watched(pid: int, *descriptors: int) -> Iterator[tuple[select.poll, int]]:
         yield poll, process
     finally:
         os.close(process)
-
-
-def _not_started(sandbox: Sandbox, complaint: str, streams: Streams) -> SandboxFailed:
-    """Return the sandbox's own complaint as an error, so that it does not pass for the command's output."""
-    printed = streams.err.read_bytes()[-MAX_COMPLAINT_BYTES:].decode("utf-8", "replace").strip()
-    streams.err.write_bytes(b"")
-    reason = complaint or printed or "it said nothing"
-    return SandboxFailed(f"{sandbox.name} could not start the command ({reason}): nothing ran.")

@@ -7,7 +7,7 @@ import fcntl
 import os
 import select
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -82,7 +82,11 @@ class Pump:
             self._left -= kept
             if kept < size:
                 self.stopped = "output"
-            if not _appended(self._files[reader], self._buffer[:kept]):
+            data = self._buffer[:kept]
+            try:
+                while data:
+                    data = data[self._files[reader].write(data) :]
+            except OSError:
                 self.stopped = "disk"
         if moved and self._follower is not None:
             self._follower.wake()
@@ -109,16 +113,6 @@ class Pump:
             self._close(reader, None)
         if self._follower is not None:
             self._follower.finish(0)
-
-
-def _appended(file: BinaryIO, data: memoryview) -> bool:
-    """Write everything, and return whether that was possible."""
-    try:
-        while data:
-            data = data[file.write(data) :]
-    except OSError:
-        return False
-    return True
 
 
 class _Follower:
@@ -153,15 +147,11 @@ class _Follower:
                 self._grown.wait()
                 self._grown.clear()
                 complete = self._complete
-                for stream, chunk in self._new():
-                    if self._abandoned:
-                        return
-                    self._on_output(stream, chunk)
+                for stream, file in self._files:
+                    while chunk := file.read(SHOWN_BYTES):
+                        if self._abandoned:
+                            return
+                        self._on_output(stream, chunk)
         finally:
             for _, file in self._files:
                 file.close()
-
-    def _new(self) -> Iterator[tuple[Stream, bytes]]:
-        for stream, file in self._files:
-            while chunk := file.read(SHOWN_BYTES):
-                yield stream, chunk

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import socket
 import sys
+from functools import cache
+from importlib.abc import InspectLoader
+from types import CodeType, ModuleType
 
 from vademecum.errors import SandboxFailed
 from vademecum.sandbox import confine, seccomp, supervise, tree
-from vademecum.sandbox.base import PROXY_PORT, ByProxy, Jail, Launch, environment_of, resource_limits
-from vademecum.sandbox.program import program_words
+from vademecum.sandbox.base import (
+    PROXY_PORT,
+    ByProxy,
+    Jail,
+    Launch,
+    environment_of,
+    nameless,
+    resource_limits,
+)
 from vademecum.sandbox.rules import filter_of, make_mount_points, rules_of, system_paths
 
 MIN_LANDLOCK = 3  # before that, files could be emptied anywhere
@@ -17,6 +28,20 @@ MIN_LANDLOCK = 3  # before that, files could be emptied anywhere
 _PROC_FILES = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")
 _PROC_SYS = ("kernel/osrelease", "kernel/ostype", "kernel/version", "kernel/random", "vm/overcommit_memory")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+# The start of the interpreter is most of the cost: no `site`, and compiled modules are looked for first.
+_PROGRAM = """
+import marshal, sys
+sys.path.reverse()
+with open(int(sys.argv[1]), "rb") as told:
+    parts, job = marshal.load(told)
+for name, code in parts:
+    module = sys.modules[name] = type(sys)(name)
+    exec(code, module.__dict__)
+module.main(job)
+"""
+# The interpreter behind a virtual environment starts a little faster, and runs none of its packages here.
+_PYTHON: str = getattr(sys, "_base_executable", "") or sys.executable
 
 
 class Unconfined:
@@ -90,3 +115,25 @@ def doorway_for(jail: Jail) -> tuple[int | None, int | None]:
         return None, None
     outer, inner = socket.socketpair()
     return outer.detach(), inner.detach()
+
+
+def program_words(modules: tuple[ModuleType, ...], job: dict[str, object]) -> tuple[int, list[str]]:
+    """Return a descriptor to pass on, and words that run ``main(job)`` of the last module.
+
+    The modules stand in the order in which they need each other.
+    """
+    told = nameless(marshal.dumps((_compiled(modules), job)))
+    return told, [_PYTHON, "-I", "-S", "-c", _PROGRAM, str(told)]
+
+
+@cache
+def _compiled(modules: tuple[ModuleType, ...]) -> list[tuple[str, CodeType]]:
+    return [(module.__name__, _code(module)) for module in modules]
+
+
+def _code(module: ModuleType) -> CodeType:
+    loader = module.__spec__.loader if module.__spec__ else None
+    found = loader.get_code(module.__name__) if isinstance(loader, InspectLoader) else None
+    if found is None:
+        raise SandboxFailed(f"The code of {module.__name__} was not found: install vademecum as files.")
+    return found

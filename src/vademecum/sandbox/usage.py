@@ -1,10 +1,12 @@
-"""Measure what a command and its processes use: processes, memory, disk."""
+"""Measure and cap what a command and its processes use: processes, memory, disk."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
+import signal
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,6 +22,11 @@ MAX_ENTRIES = 100_000
 MAX_EARLIER_ENTRIES = 1_000_000
 MIN_FREE_BYTES = 64 * 1024 * 1024
 OWN_PROCESSES = 5  # those of the sandbox itself
+
+# A control group caps the number of processes also for root, who is exempt from ``RLIMIT_NPROC``.
+_MOUNT = Path("/sys/fs/cgroup")
+_PREFIX = "vademecum-"
+_ATTEMPTS, _ATTEMPT_SECONDS = 200, 0.002
 
 
 class Usage:
@@ -71,18 +78,13 @@ class Usage:
         used = 0
         for place in self._places:
             try:
-                descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                used += _size_below(str(place), left)
             except NotADirectoryError:
                 used += place.lstat().st_blocks * 512
-                continue
             except FileNotFoundError:
                 continue
             except OSError as error:
                 raise _NotWatchable from error
-            try:
-                used += _size_below(descriptor, left)
-            finally:
-                os.close(descriptor)
         return used
 
 
@@ -90,38 +92,31 @@ class _NotWatchable(Exception):
     """There are more files than can be counted, or a directory that cannot be entered."""
 
 
-def _size_below(directory: int, left: list[int]) -> int:
-    """Return the bytes of all files below an open directory, however deep."""
+def _size_below(directory: str, left: list[int], parent: int | None = None) -> int:
+    """Return the bytes of all files below a directory, however deep."""
     used = 0
-    with os.scandir(directory) as listing:
-        for entry in listing:
-            left[0] -= 1
-            if left[0] < 0:
-                raise _NotWatchable
-            try:
-                found = entry.stat(follow_symlinks=False)
-                used += found.st_blocks * 512
-                if entry.is_dir(follow_symlinks=False):
-                    used += _size_inside(directory, entry.name, left, own=found.st_uid == os.geteuid())
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except RecursionError as error:
-                raise _NotWatchable from error
-    return used
-
-
-def _size_inside(parent: int, name: str, left: list[int], *, own: bool) -> int:
-    """Return the bytes in a directory; one that a command closed to us cannot be watched."""
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
-        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    except OSError as error:
-        if own and not isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise _NotWatchable from error
-        return 0
-    try:
-        return _size_below(below, left)
+        with os.scandir(opened) as listing:
+            for entry in listing:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise _NotWatchable
+                own = False
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                    used += found.st_blocks * 512
+                    own = found.st_uid == os.geteuid()
+                    if entry.is_dir(follow_symlinks=False):
+                        used += _size_below(entry.name, left, opened)
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                except (OSError, RecursionError) as error:
+                    if own or isinstance(error, RecursionError):  # a command may close one to us
+                        raise _NotWatchable from error
     finally:
-        os.close(below)
+        os.close(opened)
+    return used
 
 
 def _open_files(processes: list[int]) -> tuple[int, int]:
@@ -151,3 +146,87 @@ def _socket_bytes() -> int:
         return int(Path("/proc/sys/net/core/wmem_default").read_text())
     except (OSError, ValueError):
         return 212_992
+
+
+class ControlGroup:
+    """One group, made for one command."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def door(self) -> str:
+        """The file that a process writes its number to, to be inside."""
+        return str(self._path / "cgroup.procs")
+
+    def was_full(self) -> bool:
+        """Return whether the cap stopped a process from being started."""
+        with contextlib.suppress(OSError, ValueError):
+            words = (self._path / "pids.events").read_text().split()
+            return int(words[words.index("max") + 1]) > 0
+        return False
+
+    def shut(self) -> None:
+        """Let nothing new be started inside."""
+        with contextlib.suppress(OSError):
+            (self._path / "pids.max").write_text("0")
+
+    def remove(self) -> None:
+        """End whatever may still be inside and remove the group; the kernel may need a moment for it."""
+        self.shut()
+        with contextlib.suppress(OSError):
+            for process in (self._path / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
+        for _ in range(_ATTEMPTS):
+            try:
+                os.rmdir(self._path)
+            except FileNotFoundError:
+                return
+            except OSError:
+                time.sleep(_ATTEMPT_SECONDS)
+            else:
+                return
+
+
+def new_group(processes: int) -> ControlGroup | None:
+    """A new group for so many processes, or none where there can be none."""
+    for parent in _parents():
+        _sweep(parent)
+        path = parent / f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
+        try:
+            os.mkdir(path)
+        except OSError:
+            continue
+        try:
+            (path / "pids.max").write_text(str(processes))
+        except OSError:
+            os.rmdir(path)
+            continue
+        return ControlGroup(path)
+    return None
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the groups that a process of ours left behind when it was killed."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(parent):
+            maker = name.removeprefix(_PREFIX).partition("-")[0]
+            if name.startswith(_PREFIX) and not os.path.exists(f"/proc/{maker}"):
+                with contextlib.suppress(OSError):
+                    os.rmdir(parent / name)
+
+
+def _parents() -> Iterator[Path]:
+    """Where a group with a cap on processes could be made: our own group, and those around it."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, own = line.split(":", 2)
+        if controllers == "pids":
+            yield _MOUNT / "pids" / own.lstrip("/")
+        elif controllers == "" and (_MOUNT / "cgroup.controllers").exists():
+            place = _MOUNT / own.lstrip("/")
+            yield from (place, *(parent for parent in place.parents if parent.is_relative_to(_MOUNT)))

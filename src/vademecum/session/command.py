@@ -32,10 +32,11 @@ from vademecum.session.recording import CHANGED
 from vademecum.skill.text import visible
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.changes import Changes
-from vademecum.tools.inputs import Input, find_inputs
-from vademecum.tools.job import MAX_LISTED_OUTPUTS, MAX_WORD_CHARS, Furnished, Job, Room, shown_words
+from vademecum.tools.inputs import Input, find_inputs, parts_of
+from vademecum.tools.job import MAX_LISTED_OUTPUTS, MAX_WORD_CHARS, Furnished, Job, Room, renamed, shown_words
+from vademecum.tools.outputs import PREFIX
 from vademecum.tools.workspace import Located
+from vademecum.tools.writing import Changes
 
 
 def run_command(act: Act, call: calls.RunCommand) -> Observation:
@@ -44,8 +45,14 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     workspace = act.around.place.workspace
     known = act.knows if act.origin != "user" else bool
     reads, _ = find_inputs((), call.reads, (), workspace=workspace, locate=act.locate, known=known)
-    if not reads:
-        reads = [Input(".", Located(act.around.place.project, ".", ".", "."), "directory")]
+    made = {  # outputs of this conversation that the words name
+        part: Input(part, act.locate(part), "file")
+        for word in call.argv[1:]
+        for _, part in parts_of(word)
+        if part.startswith(PREFIX)
+    }
+    whole = Input(".", Located(act.around.place.project, ".", ".", "."), "directory")
+    reads = [*(reads or [whole]), *made.values()]
     writes = [workspace.locate(path) for path in call.writes]
 
     def wanted() -> list[Finer]:
@@ -91,7 +98,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     )
     job = Job(
         title=shown_words(call.argv[:2]),
-        argv=(*program.words, *call.argv[1:]),
+        argv=(*program.words, *renamed(call.argv[1:], {name: str(made[name].located.path) for name in made})),
         directory=act.around.place.context.cwd,
         readable=program.readable,
         environment=environment_of(act),

@@ -20,7 +20,7 @@ from vademecum.runs.record import Record
 from vademecum.session.base import Deferred, Guard, Kind
 from vademecum.skill.skill import Skill
 from vademecum.tools.calls import Observation
-from vademecum.tools.snapshot import Snapshots
+from vademecum.tools.script import Snapshots
 
 _HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
 T = TypeVar("T")

@@ -83,7 +83,7 @@ class Furnished:
 
 def furnish(room: Room, inputs: Sequence[Input], words: Sequence[str], sandbox: Sandbox) -> Furnished:
     """Put the inputs where the program finds them: copies of files, directories in place."""
-    left, renamed = [MAX_INPUT_BYTES], {}
+    left, names = [MAX_INPUT_BYTES], {}
     copies: dict[str, Stamp] = {}
     mounted, hidden = [], []
     placed: dict[Path, str] = {}
@@ -93,20 +93,20 @@ def furnish(room: Room, inputs: Sequence[Input], words: Sequence[str], sandbox: 
             if real not in placed:
                 placed[real] = free_name(room.work, given.name)
                 copies |= copy_into(room.work, given, placed[real], left)
-            renamed[given.typed] = placed[real] or "."
+            names[given.typed] = placed[real] or "."
             continue
         hidden += [real / name for name in given.hidden]
         if given.name and not given.typed.startswith("/") and ".." not in given.typed.split("/"):
             mounted.append(Mount(real, room.work / given.name))
             # Otherwise it may be a link, into which programs such as find go only with a slash behind it.
             at_its_name = sandbox.name == "bubblewrap" and not given.hidden
-            renamed[given.typed] = given.typed if at_its_name else f"{given.typed.rstrip('/')}/"
+            names[given.typed] = given.typed if at_its_name else f"{given.typed.rstrip('/')}/"
         else:
             mounted.append(Mount(real, real))
-            renamed[given.typed] = str(real)
+            names[given.typed] = str(real)
     _make_parents(room.work, words, [mount.name for mount in mounted])
     return Furnished(
-        tuple(_renamed(word, renamed) for word in words),
+        renamed(words, names),
         tuple(mounted),
         tuple(hidden),
         copies,
@@ -122,8 +122,12 @@ def _is_better_copied(given: Input, sandbox: Sandbox) -> bool:
     return sum(1 for _ in islice(files, MAX_COPIED_FILES + 1)) <= MAX_COPIED_FILES
 
 
-def _renamed(word: str, renamed: Mapping[str, str]) -> str:
-    return next((f"{head}{renamed[part]}" for head, part in parts_of(word) if part in renamed), word)
+def renamed(words: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words with what they name, whole or after ``name=``, under other names."""
+    return tuple(
+        next((f"{head}{names[part]}" for head, part in parts_of(word) if part in names), word)
+        for word in words
+    )
 
 
 def _make_parents(work: Path, words: Sequence[str], shown: Sequence[Path]) -> None:

@@ -1,11 +1,8 @@
-"""``network_request``: one HTTP request to a host that is allowed, at an address that is public.
-
-The name is resolved here, every address is checked, and the connection goes to the address that was
-checked: a name that changes its mind in between gains nothing. Each redirect is a new request to the gate.
-"""
+"""``network_request``: one HTTP request to a host that is allowed. Each redirect is asked for anew."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 import zlib
@@ -46,15 +43,30 @@ def network_request(
     """Send it, follow redirects one by one, and keep the answer."""
     import httpx  # noqa: PLC0415 - 80 ms, for this tool alone
 
-    sent = _Sent(call.method, call.url, _headers(call), call.body.encode("utf-8", "replace"))
+    refused = [name for name in call.headers if name.lower() in _OWN_HEADERS]
+    if refused:
+        raise ToolRefused(f"The header {refused[0]!r} cannot be set: leave it out.", code="header")
+    sent = _Sent(call.method, call.url, dict(call.headers), call.body.encode("utf-8", "replace"))
+    deadline = clock() + MAX_SECONDS
+
+    def check() -> None:
+        if clock() > deadline:
+            raise ToolRefused(f"The answer took longer than {MAX_SECONDS:.0f} seconds.", code="time")
+
     with httpx.Client(trust_env=False, follow_redirects=False, timeout=MAX_SECONDS) as client:
-        way = _Way(client, permit, resolve, clock, deadline=clock() + MAX_SECONDS)
         for _ in range(MAX_REDIRECTS + 1):
-            answer = way.send(sent)
+            hop = hop_to(sent.url)
+            address = permitted_address(hop, permit=permit, resolve=resolve)
+            answer = _answer_to(sent, hop, address, client, check)
             target = answer.headers.get("location")
             if answer.status not in _REDIRECTS or target is None:
                 return _observed(sent, answer, keep)
-            sent = sent.redirected(_target(sent.url, target), answer.status)
+            try:
+                sent = sent.redirected(urljoin(sent.url, target), answer.status)
+            except ValueError as error:
+                raise ToolRefused(
+                    f"{sent.url[:200]!r} redirects to no address ({error}).", code="url"
+                ) from error
     raise ToolRefused(f"{call.url[:200]!r} redirects more than {MAX_REDIRECTS} times.", code="redirects")
 
 
@@ -69,13 +81,6 @@ def about_request(call: object, hop: Hop) -> str:
     if call.body:
         lines += [f"with a body of {len(call.body):,} characters:", call.body[:500]]
     return "\n".join(lines)
-
-
-def _target(url: str, location: str) -> str:
-    try:
-        return urljoin(url, location)
-    except ValueError as error:
-        raise ToolRefused(f"{url[:200]!r} redirects to no address ({error}).", code="url") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,68 +109,40 @@ class _Answer:
     cut: bool
 
 
-def _headers(call: NetworkRequest) -> dict[str, str]:
-    refused = [name for name in call.headers if name.lower() in _OWN_HEADERS]
-    if refused:
-        raise ToolRefused(f"The header {refused[0]!r} cannot be set: leave it out.", code="header")
-    return dict(call.headers)
+def _answer_to(
+    sent: _Sent, hop: Hop, address: str, client: httpx.Client, check: Callable[[], None]
+) -> _Answer:
+    """Send a request to an address that was checked; ``check`` raises when it takes too long."""
+    import httpx  # noqa: PLC0415 - imported already
 
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """How requests of one call are sent: each asks first, and goes to an address that was checked."""
-
-    client: httpx.Client
-    permit: Permit
-    resolve: Resolve
-    clock: Callable[[], float]
-    deadline: float
-
-    def send(self, sent: _Sent) -> _Answer:
-        hop = hop_to(sent.url)
-        address = permitted_address(hop, permit=self.permit, resolve=self.resolve)
-        return self._sent_to(address, hop, sent)
-
-    def _sent_to(self, address: str, hop: Hop, sent: _Sent) -> _Answer:
-        import httpx  # noqa: PLC0415 - imported already
-
+    try:
+        request = client.build_request(
+            sent.method,
+            httpx.URL(sent.url).copy_with(host=address),
+            headers={"accept-encoding": "identity", **sent.headers, "host": hop.resource},
+            content=sent.body or None,
+            extensions={"sni_hostname": hop.host},
+        )
+        with contextlib.closing(client.send(request, stream=True)) as answer:
+            data = bytearray()
+            for piece in answer.iter_raw():
+                data += piece
+                check()
+                if len(data) > MAX_ANSWER_BYTES:
+                    break
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise ToolRefused(
+            f"{hop.resource} did not answer ({type(error).__name__}: {error}).", code="unreachable"
+        ) from error
+    body = bytes(data)
+    if answer.headers.get("content-encoding", "").lower() in {"gzip", "deflate"}:
+        # What was compressed all the same is unpacked once, up to the cap.
         try:
-            request = self.client.build_request(
-                sent.method,
-                httpx.URL(sent.url).copy_with(host=address),
-                headers={"accept-encoding": "identity", **sent.headers, "host": hop.resource},
-                content=sent.body or None,
-                extensions={"sni_hostname": hop.host},
-            )
-            answer = self.client.send(request, stream=True)
-            try:
-                body, cut = self._capped(answer)
-            finally:
-                answer.close()
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise ToolRefused(
-                f"{hop.resource} did not answer ({type(error).__name__}: {error}).", code="unreachable"
-            ) from error
-        return _Answer(answer.status_code, dict(answer.headers), body, cut)
-
-    def _capped(self, answer: httpx.Response) -> tuple[bytes, bool]:
-        """The body up to its cap; what was compressed all the same is unpacked once, and no further."""
-        pieces, size = [], 0
-        for piece in answer.iter_raw():
-            size += len(piece)
-            pieces.append(piece)
-            if self.clock() > self.deadline:
-                raise ToolRefused(f"The answer took longer than {MAX_SECONDS:.0f} seconds.", code="time")
-            if size > MAX_ANSWER_BYTES:
-                break
-        data = b"".join(pieces)
-        if answer.headers.get("content-encoding", "").lower() in {"gzip", "deflate"}:
-            unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
-            try:
-                data = unpack.decompress(data, MAX_ANSWER_BYTES + 1)
-            except zlib.error as error:
-                raise ToolRefused(f"The answer cannot be unpacked ({error}).", code="unreachable") from error
-        return data[:MAX_ANSWER_BYTES], len(data) > MAX_ANSWER_BYTES
+            body = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, MAX_ANSWER_BYTES + 1)
+        except zlib.error as error:
+            raise ToolRefused(f"The answer cannot be unpacked ({error}).", code="unreachable") from error
+    cut = len(body) > MAX_ANSWER_BYTES
+    return _Answer(answer.status_code, dict(answer.headers), body[:MAX_ANSWER_BYTES], cut)
 
 
 def _observed(sent: _Sent, answer: _Answer, keep: Path) -> Observation:

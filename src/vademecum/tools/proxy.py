@@ -338,7 +338,10 @@ def _request_in(head: bytes) -> _Request:
     if found is None:
         raise _Refusal(400, "The first line is not an HTTP request.")
     method, target, version = found.groups()
-    headers = [_header_in(line) for line in lines]
+    matched = [_HEADER.fullmatch(line) for line in lines]
+    headers = [(each[1].lower(), each[2].strip(b" \t")) for each in matched if each is not None]
+    if len(headers) < len(lines):
+        raise _Refusal(400, "A header line is malformed.")
     if method == b"CONNECT":
         if not _AUTHORITY.fullmatch(target):
             raise _Refusal(400, "CONNECT needs a host and a port.")
@@ -358,13 +361,6 @@ def _request_in(head: bytes) -> _Request:
     lines = [b" ".join((method, path, version)), *own, *kept]
     expects = any(name == b"expect" for name, _ in headers)
     return _Request(hop, b"\r\n".join([*lines, b"", b""]), length, chunked, expects)
-
-
-def _header_in(line: bytes) -> tuple[bytes, bytes]:
-    found = _HEADER.fullmatch(line)
-    if found is None:
-        raise _Refusal(400, "A header line is malformed.")
-    return found[1].lower(), found[2].strip(b" \t")
 
 
 def _framing(headers: list[tuple[bytes, bytes]]) -> tuple[int, bool]:

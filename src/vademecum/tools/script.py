@@ -1,28 +1,117 @@
-"""A script of a skill → what would run, and what a person should know before it does."""
+"""A script of a skill → a private copy that would run, and what a person should know before it does."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+import stat
+import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from vademecum.files import read_up_to
+from vademecum.errors import FileRefused, ToolRefused
+from vademecum.files import open_plain, read_up_to
 from vademecum.paths import open_contained
 from vademecum.policy.grants import Approved
 from vademecum.sandbox.interpreters import Interpreter, interpreter_of
 from vademecum.skill.assets import Sees, everything, script_path
-from vademecum.skill.digest import file_digests
+from vademecum.skill.digest import COMPILED, MAX_DIGESTED_FILES, directory_digest, file_digests
 from vademecum.skill.skill import Skill
 from vademecum.tools.calls import RunScript
 from vademecum.tools.job import shown_words
 from vademecum.tools.packages.requirements import Requirements, requirements_of
-from vademecum.tools.snapshot import Snapshot
 from vademecum.tools.writing import difference
 
 MAX_SCRIPT_BYTES = 1024 * 1024
+MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
 MAX_SHOWN_LINES = 20
 MAX_LISTED_FILES = 50
+_CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Where the copy lies, and the digest of all its files."""
+
+    path: Path
+    digest: str
+
+
+class Snapshots:
+    """The copies of one run; a skill that did not change is copied once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._taken: dict[str, Snapshot] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def take(self, skill: Skill, hidden: Collection[str] = ()) -> Snapshot:
+        """Return a copy of a skill as it is now, without the files that are hidden from its scripts.
+
+        Several threads may ask, one after the other.
+        """
+        with self._lock:
+            return self._take(skill, hidden)
+
+    def _take(self, skill: Skill, hidden: Collection[str]) -> Snapshot:
+        if self._taken:
+            taken = self._taken.get(directory_digest(skill.location, without=hidden))
+            if taken is not None and directory_digest(str(taken.path)) == taken.digest:
+                return taken
+        place = self._directory / f"{next(self._numbers):03}" / skill.path.name
+        place.mkdir(parents=True)
+        _copy(skill.location, str(place), skill.name, hidden)
+        # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
+        snapshot = Snapshot(place, directory_digest(str(place)))
+        self._taken[snapshot.digest] = snapshot
+        return snapshot
+
+
+def _copy(source: str, target: str, name: str, hidden: Collection[str]) -> None:
+    left, files = MAX_SNAPSHOT_BYTES, 0
+    for directory, names, members in os.walk(source):
+        relative = os.path.relpath(directory, source)
+        names[:] = [entry for entry in names if entry != COMPILED]  # nobody approved what is in there
+        for entry in (*names, *members):
+            if os.path.relpath(f"{directory}/{entry}", source) in hidden:
+                continue
+            files += 1
+            left -= _copy_entry(f"{directory}/{entry}", os.path.join(target, relative, entry))
+            if left < 0 or files > MAX_DIGESTED_FILES:
+                raise ToolRefused(
+                    f"Skill {name!r} is too large to run: at most {MAX_DIGESTED_FILES:,} files and "
+                    f"{MAX_SNAPSHOT_BYTES:,} bytes.",
+                    code="too-large",
+                )
+
+
+def _copy_entry(source: str, target: str) -> int:
+    """Copy a link, a directory (empty) or a plain file; anything else is left out. Returns its size."""
+    mode = os.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        os.symlink(os.readlink(source), target)
+        return 0
+    if stat.S_ISDIR(mode):
+        os.mkdir(target)
+        return 0
+    try:
+        opened = open_plain(source)
+    except (OSError, FileRefused):
+        return 0
+    size = 0
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    written = os.open(target, flags, 0o755 if mode & stat.S_IXUSR else 0o644)
+    try:
+        while size <= MAX_SNAPSHOT_BYTES and (piece := read_up_to(opened, _CHUNK)):
+            os.write(written, piece)
+            size += len(piece)
+    finally:
+        os.close(opened)
+        os.close(written)
+    return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +148,9 @@ def plan_script(
         os.close(descriptor)
     file = snapshot.path / relative
     interpreter = interpreter_of(file, path=path)
-    text = head.decode("utf-8", "replace") if b"\0" not in head else _binary(head)
+    text = head.decode("utf-8", "replace")
+    if b"\0" in head:
+        text = f"[not text: {len(head):,} bytes, sha256 {hashlib.sha256(head).hexdigest()}]"
     wanted = requirements_of(text, snapshot.path, relative) if relative.endswith(".py") else Requirements()
     packages = Requirements() if wanted.are_installed() else wanted
     resource = f"{skill.name}/{relative}"
@@ -70,7 +161,10 @@ def about_script(plan: Plan, facts: list[str], *, approved: Approved | None) -> 
     """Return what a person should see before a yes: the command, what it gets, the script or its changes."""
     lines = [f"run {shown_words([plan.resource, *plan.call.args])}", *facts]
     if approved is None:
-        return "\n".join([*lines, "the script begins:", *_first_lines(plan.text)])
+        beginning = plan.text.splitlines()
+        more = len(beginning) - MAX_SHOWN_LINES
+        rest = [f"… and {more:,} more lines"] if more > 0 else []
+        return "\n".join([*lines, "the script begins:", *beginning[:MAX_SHOWN_LINES], *rest])
     files = plan.files
     changed = sorted(
         name for name in {*files, *approved.files} if files.get(name) != approved.files.get(name)
@@ -79,13 +173,3 @@ def about_script(plan: Plan, facts: list[str], *, approved: Approved | None) -> 
         return "\n".join([*lines, "nothing of the skill has changed since it was last approved"])
     lines.append(f"changed since it was last approved: {', '.join(changed[:MAX_LISTED_FILES])}")
     return "\n".join([*lines, difference(approved.text, plan.text, plan.relative)])
-
-
-def _binary(data: bytes) -> str:
-    return f"[not text: {len(data):,} bytes, sha256 {hashlib.sha256(data).hexdigest()}]"
-
-
-def _first_lines(text: str) -> list[str]:
-    lines = text.splitlines()
-    more = len(lines) - MAX_SHOWN_LINES
-    return [*lines[:MAX_SHOWN_LINES], *([f"… and {more:,} more lines"] if more > 0 else [])]

@@ -1,4 +1,4 @@
-"""``write_file``, ``edit_file``, ``save_output``, ``delete_file``: change files so that nothing is lost."""
+"""Change files so that nothing is lost: ``write_file``, ``edit_file``, ``delete_file``, and commands."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ import hashlib
 import os
 import shutil
 import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vademecum.errors import ToolRefused
 from vademecum.files import read_up_to
 from vademecum.tools.calls import EditFile, Observation
+from vademecum.tools.inputs import Stamp, stamp_of
 from vademecum.tools.workspace import Located, open_parent
 
 MAX_COMPARED_BYTES = 1024 * 1024
 MAX_EDITED_BYTES = 10 * 1024 * 1024
 MAX_DIFF_CHARS = 20_000
+MAX_KEPT_FILES = 20_000
+MAX_KEPT_BYTES = 256 * 1024 * 1024
 
 
 def difference(before: str, after: str, name: str) -> str:
@@ -163,3 +168,67 @@ def _mode(name: str, directory: int, located: Located) -> int:
     if not stat.S_ISREG(mode):
         raise ToolRefused(f"{located.name!r} is not a plain file: name another.", code="not-a-file")
     return stat.S_IMODE(mode) & 0o777
+
+
+@dataclass(slots=True)
+class Changes:
+    """The content of some paths before a command runs, kept in ``trash`` until it is known to be the same."""
+
+    trash: Path
+    paths: tuple[Path, ...]
+    before: dict[Path, Stamp] = field(default_factory=dict)
+    made: tuple[Path, ...] = ()
+
+    def files(self) -> Iterator[Path]:
+        """Yield the plain files and links that are there now."""
+        for path in self.paths:
+            if not path.is_dir() or path.is_symlink():
+                yield from (path,) if os.path.lexists(path) else ()
+                continue
+            for place, directories, files in os.walk(path):
+                for file in (Path(place, name) for name in (*files, *directories)):
+                    if stat.S_ISREG(mode := file.lstat().st_mode) or stat.S_ISLNK(mode):
+                        yield file
+
+    def keep(self) -> None:
+        """Copy everything that the command could change, and make the files that it is to write.
+
+        Refuse more than can be kept.
+        """
+        left = MAX_KEPT_BYTES
+        for file in self.files():
+            self.before[file] = stamp_of(file)
+            left -= file.lstat().st_size
+            if left < 0 or len(self.before) > MAX_KEPT_FILES:
+                raise ToolRefused(
+                    f"What may be changed is too large to keep its old content (at most {MAX_KEPT_FILES:,} "
+                    f"files and {MAX_KEPT_BYTES:,} bytes): name a smaller part of it.",
+                    code="too-large",
+                )
+            kept = self._kept(file)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, kept, follow_symlinks=False)
+        self.made = tuple(path for path in self.paths if not os.path.lexists(path))
+        for path in self.made:
+            path.touch()
+
+    def found(self) -> list[Path]:
+        """Return what was changed, made or removed; what is the same is not kept any longer."""
+        after = {file: stamp_of(file) for file in self.files()}
+        for path in self.made:
+            if path in after and not path.stat().st_size:
+                path.unlink()
+                del after[path]
+        same = [file for file, stamp in self.before.items() if after.get(file) == stamp]
+        for file in same:
+            self._kept(file).unlink(missing_ok=True)
+        return sorted({*self.before, *after} - set(same))
+
+    def take_away(self, file: Path) -> None:
+        """Move a file that the command may not make to the trash."""
+        kept = self._kept(file)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(file, kept)
+
+    def _kept(self, file: Path) -> Path:
+        return self.trash / str(file).lstrip("/")

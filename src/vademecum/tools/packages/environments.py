@@ -35,7 +35,6 @@ from vademecum.files import read_capped, read_own, write_atomic
 from vademecum.sandbox.base import Jail, Limits, Sandbox
 from vademecum.sandbox.interpreters import SYSTEM_PATH, own_python
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.tools.packages.pip_settings import uv_environment
 from vademecum.tools.packages.requirements import Requirements
 from vademecum.tools.packages.uv import (
     DISK_FULL,
@@ -45,6 +44,7 @@ from vademecum.tools.packages.uv import (
     failed,
     find_uv,
     run_child,
+    uv_environment,
 )
 
 BUILD_SECONDS = 900.0

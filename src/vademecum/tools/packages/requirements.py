@@ -167,11 +167,10 @@ def _checked(lines: Iterable[tuple[int, str]], source: str) -> Requirements:
     for number, line in lines:
         if not line:
             continue
-        problem = _objection(line)
-        if problem:
-            problems.append(f"{source}, line {number}: {_shown(line)} {problem}")
-        else:
+        try:
             wanted |= _normalized(line)
+        except ValueError as problem:
+            problems.append(f"{source}, line {number}: {_shown(line)} {problem}")
     if problems:
         raise _refused(problems)
     if len(wanted) > MAX_REQUIREMENTS:
@@ -181,45 +180,39 @@ def _checked(lines: Iterable[tuple[int, str]], source: str) -> Requirements:
     return Requirements(tuple(sorted(wanted)), source)
 
 
-def _objection(line: str) -> str:
-    """Return why a line is not a plain requirement and what to write instead, or an empty text."""
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - for these alone
+def _normalized(line: str) -> set[str]:
+    """Return a requirement in one spelling, or nothing if its marker does not apply here.
 
-    if line.startswith(("-r", "--requirement", "-c", "--constraint")):
-        return "is an option that reads another file: copy its lines here"
-    if line.startswith("-") or " --" in line:
-        return f"has an option: {_PLAIN}; indexes are set by the user, for uv or pip"
-    if line.endswith("\\"):
-        return "goes on in the next line: write it on one line"
-    if "://" in line or line.startswith("git+"):
-        return f"is an address: {_PLAIN}"
+    Raise ``ValueError`` for anything else, with the reason and what to write instead.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - for these alone
+    from packaging.utils import canonicalize_name  # noqa: PLC0415
+
     plain = line.partition(";")[0]
+    if line.startswith(("-r", "--requirement", "-c", "--constraint")):
+        raise ValueError("is an option that reads another file: copy its lines here")
+    if line.startswith("-") or " --" in line:
+        raise ValueError(f"has an option: {_PLAIN}; indexes are set by the user, for uv or pip")
+    if line.endswith("\\"):
+        raise ValueError("goes on in the next line: write it on one line")
+    if "://" in line or line.startswith("git+"):
+        raise ValueError(f"is an address: {_PLAIN}")
     if (
         line.startswith((".", "~"))
         or "/" in plain
         or "\\" in plain
         or plain.endswith((".whl", ".zip", ".gz"))
     ):
-        return f"is a path: {_PLAIN}"
+        raise ValueError(f"is a path: {_PLAIN}")
     try:
         found = Requirement(line)
-        if found.marker is not None:
-            found.marker.evaluate()
-    except (InvalidRequirement, ValueError, KeyError):
-        return f"is not a requirement: {_PLAIN}"
-    return f"is an address: {_PLAIN}" if found.url else ""
-
-
-def _normalized(line: str) -> set[str]:
-    """Return the requirement in one spelling, or nothing if its marker does not apply here."""
-    from packaging.requirements import Requirement  # noqa: PLC0415 - for these alone
-    from packaging.utils import canonicalize_name  # noqa: PLC0415
-
-    found = Requirement(line)
-    if found.marker is not None and not found.marker.evaluate():
-        return set()
+        applies = found.marker is None or found.marker.evaluate()
+    except (InvalidRequirement, ValueError, KeyError) as error:
+        raise ValueError(f"is not a requirement: {_PLAIN}") from error
+    if found.url:
+        raise ValueError(f"is an address: {_PLAIN}")
     extras = f"[{','.join(sorted(map(canonicalize_name, found.extras)))}]" if found.extras else ""
-    return {f"{canonicalize_name(found.name)}{extras}{found.specifier}"}
+    return {f"{canonicalize_name(found.name)}{extras}{found.specifier}"} if applies else set()
 
 
 def _is_installed(requirement: str) -> bool:
