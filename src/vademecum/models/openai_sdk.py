@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,11 +17,9 @@ from vademecum.models.wire import (
     SERVER_ERROR,
     TOO_LONG,
     Habits,
-    Remembered,
+    ServedModel,
     Structure,
-    context_length,
     count,
-    objects_in,
     said,
     server_of,
     translated,
@@ -45,37 +43,25 @@ _REFUSING = frozenset({400, 404, 405, 415, 422, 501})
 _UNNAMED = frozenset({400, 422})
 
 
-class OpenAIModel:
-    """One model of one server. The key is the environment's or a kept secret; it is written nowhere."""
+class OpenAIModel(ServedModel):
+    """One model behind the OpenAI protocol."""
 
-    def __init__(  # noqa: PLR0913 - what there is to say about a model
+    def __init__(
         self,
+        name: str,
         model: str,
         client: Any,
         *,
-        name: str = "",
         protocol: Protocol = "auto",
         structure: Structure | Literal["auto"] = "auto",
-        remembered: Remembered | None = None,
         **params: Any,
     ) -> None:
-        self.name = name or f"openai:{model}"
-        self._model = model
-        self._client = client.with_options(max_retries=0)  # the loop waits and asks again, on the record
-        self._remembered = remembered or Remembered(None)
-        self._server = f"{client.base_url} {model}"
-        self._habits = self._remembered.get(self._server)
+        super().__init__(name, model, client, **params)
         if protocol != "auto":
             self._habits = structs.replace(self._habits, tools=protocol == "tools")
         if structure != "auto":
             self._habits = structs.replace(self._habits, structure=structure)
         self._may_drop_tools = protocol == "auto"
-        self._params = params
-        self.streamed = False
-
-    def context_length(self) -> int | None:
-        """Return how many tokens the model reads, if its server tells."""
-        return context_length(self._client, "/models", self._model)
 
     @property
     def wire(self) -> Wire:
@@ -107,10 +93,6 @@ class OpenAIModel:
             if habits != self._habits:
                 self._learn(habits)
             return found
-
-    def _learn(self, habits: Habits) -> None:
-        self._habits = habits
-        self._remembered.keep(self._server, habits)
 
     def _simpler(
         self, habits: Habits, error: Exception, messages: Sequence[Message], schema: Mapping[str, Any]
@@ -147,22 +129,15 @@ class OpenAIModel:
         if habits.stream:
             sent["stream"] = True
             sent |= {"stream_options": {"include_usage": True}} if habits.usage else {}
+        heard = _Heard(on_text)
         try:
-            raw = self._client.chat.completions.with_raw_response.create(**sent, **self._params)
+            self._hear(self._client.chat.completions.with_raw_response.create, sent, heard.take)
         except openai.APIStatusError as error:
             words, status = str(error), error.status_code
             refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
             if refuses and not TOO_LONG.search(words):
                 raise _Refused(error) from error
             raise
-        self.streamed = "event-stream" in raw.http_response.headers.get("content-type", "")
-        heard = _Heard(on_text)
-        response = raw.http_response
-        try:
-            for each in objects_in(response, self._client):
-                heard.take(each)
-        finally:
-            response.close()
         return heard.reply(self.name, native="tools" in sent)
 
 
@@ -332,11 +307,4 @@ def _nowhere(text: str) -> None:
     """Discard a piece of text."""
 
 
-def connect(model: str, *, make: Callable[..., Any] = openai.OpenAI, **params: Any) -> OpenAIModel:
-    """Return a model of a server; ``base_url`` and ``timeout`` are the client's, the rest goes along."""
-    own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
-    try:
-        client = make(**own)
-    except openai.OpenAIError as error:
-        raise ModelRefused(f"The model cannot be used: {said(error)}") from error
-    return OpenAIModel(model, client, **params)
+SDK, SDK_ERROR, MODEL = openai, openai.OpenAIError, OpenAIModel
