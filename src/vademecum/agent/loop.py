@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 from vademecum.agent import native, protocol
 from vademecum.agent.budget import Budget
 from vademecum.agent.model_calls import ModelCalls, Settings
@@ -246,7 +248,7 @@ class Loop:
         if decision.plan_update is not None and not problem:
             try:
                 self._said.plan = updated(self._said.plan or Plan(), decision.plan_update)
-                self._record.add("plan", plan=self._said.plan.to_json())
+                self._record.add("plan", plan=msgspec.to_builtins(self._said.plan))
             except VademecumError as error:
                 problem, code = str(error), error.code
         text = self._observe("plan_update", Result(problem, code)) if problem else "ok"

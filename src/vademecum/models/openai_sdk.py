@@ -72,22 +72,24 @@ class OpenAIModel(ServedModel):
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
         """Ask once; what the server does not know is left out, and it is asked in the next simpler way."""
-        first: Exception | None = None
+        first: BaseException | None = None
         habits = self._habits
         while True:
             try:
                 with translated(openai, self._client):
-                    found = self._asked(messages, schema, habits, on_text or _nowhere)
+                    found = self._asked(messages, schema, habits, on_text)
             except _Refused as refusal:
-                first = first or refusal.error
-                simpler = self._simpler(habits, refusal.error, messages, schema)
+                error = refusal.__cause__
+                assert error is not None
+                first = first or error
+                simpler = self._simpler(habits, error, messages, schema)
                 if simpler is None:
                     with translated(openai, self._client):
                         raise first from None
                 if habits.tools and not simpler.tools:
                     self._learn(simpler)
-                    words = said(refusal.error, self._client)
-                    raise ToolsUnsupported(f"{server_of(self._client)} takes no tools: {words}") from refusal
+                    words = said(str(error), self._client)
+                    raise ToolsUnsupported(f"{server_of(self._client)} takes no tools: {words}") from error
                 habits = simpler
                 continue
             if habits != self._habits:
@@ -95,7 +97,7 @@ class OpenAIModel(ServedModel):
             return found
 
     def _simpler(
-        self, habits: Habits, error: Exception, messages: Sequence[Message], schema: Mapping[str, Any]
+        self, habits: Habits, error: BaseException, messages: Sequence[Message], schema: Mapping[str, Any]
     ) -> Habits | None:
         """Return the next simpler way to ask after a refusal, or ``None`` if nothing is left to give up."""
         native = bool(messages[0].tools) and habits.tools
@@ -119,11 +121,13 @@ class OpenAIModel(ServedModel):
         return structs.replace(habits, **{named[0]: False})
 
     def _asked(
-        self, messages: Sequence[Message], schema: Mapping[str, Any], habits: Habits, on_text: OnText
+        self, messages: Sequence[Message], schema: Mapping[str, Any], habits: Habits, on_text: OnText | None
     ) -> Reply:
         sent: dict[str, Any] = {"model": self._model, "messages": _messages(messages, habits)}
         if habits.tools and messages[0].tools:
-            sent["tools"] = [_tool(tool) for tool in messages[0].tools]
+            sent["tools"] = [
+                {"type": "function", "function": structs.asdict(tool)} for tool in messages[0].tools
+            ]
         elif schema:
             sent |= _structured(schema, habits)
         if habits.stream:
@@ -136,17 +140,13 @@ class OpenAIModel(ServedModel):
             words, status = str(error), error.status_code
             refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
             if refuses and not TOO_LONG.search(words):
-                raise _Refused(error) from error
+                raise _Refused from error
             raise
         return heard.reply(self.name, native="tools" in sent)
 
 
 class _Refused(Exception):
-    """The server does not take a request of this form."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
+    """The server does not take a request of this form; its error is the cause."""
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class _Call:
 class _Heard:
     """The part of a reply that has arrived so far; thoughts in ``<think>`` are left out of its text."""
 
-    on_text: OnText
+    on_text: OnText | None
     pieces: list[str] = field(default_factory=list)
     calls: list[_Call] = field(default_factory=list)
     by_index: dict[Any, _Call] = field(default_factory=dict)
@@ -223,7 +223,8 @@ class _Heard:
     def _pass_on(self, text: str) -> None:
         if text:
             self.pieces.append(text)
-            self.on_text(text)
+            if self.on_text is not None:
+                self.on_text(text)
 
     def reply(self, name: str, *, native: bool) -> Reply:
         """Return the whole reply, or raise what it says of itself."""
@@ -258,11 +259,6 @@ def _calls_in(text: str) -> tuple[ToolCall, ...]:
         except (ValueError, KeyError, TypeError, AttributeError):
             return ()
     return tuple(found)
-
-
-def _tool(tool: Any) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": function}
 
 
 def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any]]:
@@ -301,10 +297,6 @@ def _structured(schema: Mapping[str, Any], habits: Habits) -> dict[str, Any]:
         case "json_object":
             return {"response_format": {"type": "json_object"}}
     return {}
-
-
-def _nowhere(text: str) -> None:
-    """Discard a piece of text."""
 
 
 SDK, SDK_ERROR, MODEL = openai, openai.OpenAIError, OpenAIModel
