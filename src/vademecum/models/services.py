@@ -95,11 +95,8 @@ def find_key(service: Service, context: Context) -> ModelKey | None:
     for variable, argument in service.variables.items():
         if value := context.env.get(variable):
             return ModelKey(variable, "environment", argument, value)
-    if not service.variables:
-        return None
-    store = SecretStore(context)
     for variable, argument in service.variables.items():
-        if value := store.get(variable, skill=None):
+        if value := SecretStore(context).get(variable, skill=None):
             return ModelKey(variable, "secrets", argument, value)
     return None
 

@@ -77,11 +77,10 @@ class Remembered:
         directory = context.cache_directory()
         return cls(None if directory is None else directory / "models.json")
 
-    def get(self, server: str, clock: float | None = None) -> Habits:
+    def get(self, server: str) -> Habits:
         """Return the habits of a server, the richest ones if it is not known."""
-        found = self._read().get(server)
-        now = time.time() if clock is None else clock
-        return found if found is not None and now - found.seen < REMEMBERED_SECONDS else Habits()
+        found = self._read().get(server, Habits())
+        return found if time.time() - found.seen < REMEMBERED_SECONDS else Habits()
 
     def keep(self, server: str, habits: Habits) -> None:
         """Remember the habits of a server; a cache that cannot be written is ignored."""
@@ -118,21 +117,11 @@ def fault(
     if _NO_MONEY.search(words):
         return ModelRefused(f"{told}. Check the account.")
     if status in _BUSY_CODES or status >= SERVER_ERROR or (status == 200 and _BUSY.search(words)):
-        return ModelUnavailable(
-            f"{server} cannot answer now ({status}): {words}.", wait=asked_wait(headers or {})
-        )
+        wait = None
+        with contextlib.suppress(ValueError):
+            wait = max(0.0, float((headers or {}).get("retry-after", "")))
+        return ModelUnavailable(f"{server} cannot answer now ({status}): {words}.", wait=wait)
     return ModelRefused(f"{told}. Check key, model and address.")
-
-
-def asked_wait(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds in ``Retry-After``, if it has any.
-
-    >>> asked_wait({"retry-after": "1.5"}), asked_wait({}), asked_wait({"retry-after": "soon"})
-    (1.5, None, None)
-    """
-    with contextlib.suppress(ValueError):
-        return max(0.0, float(headers.get("retry-after", "")))
-    return None
 
 
 def count(tokens: object) -> int:
