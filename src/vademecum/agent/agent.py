@@ -156,12 +156,7 @@ class Conversation:
             session.listener = listener
 
     def _begun(
-        self,
-        request: str,
-        named: Sequence[str],
-        files: Sequence[str],
-        catalogue: Catalogue,
-        before: str,
+        self, request: str, named: Sequence[str], files: Sequence[str], catalogue: Catalogue, before: str
     ) -> Outcome:
         assert self.transcript is not None
         session = self.session
