@@ -64,7 +64,7 @@ def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
     own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
     try:
         client = getattr(ours.SDK, service.client)(**own, **require_key(service, context))
-    except ours.SDK_ERROR as error:
+    except (ours.SDK_ERROR, ValueError) as error:
         raise ModelRefused(f"The model cannot be used: {said(error)}") from error
     made: Model = ours.MODEL(wanted, name, client, remembered=Remembered.at(context), **params)
     return made
