@@ -135,7 +135,7 @@ def test_keys_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_region_that_is_missing(wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "CLOUD_ML_REGION"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ModelRefused, match="The model cannot be used: No .*region"):
+    with pytest.raises(ModelRefused, match=r"The model cannot be used: No .*region"):
         choose_model(wanted)
 
 
