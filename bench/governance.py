@@ -210,7 +210,7 @@ def checks(peers: str | None) -> list[list[str]]:
 
 
 def _batched(found: Charter, floor: float) -> list[str]:
-    from vademecum.governance.rules.batch import batch
+    from vademecum.governance.batch import batch
 
     columns = population()
 

@@ -217,7 +217,7 @@ def test_project_cannot_loosen_approvals_or_rules(place: Place) -> None:
         ({"bool": 1}, "unknown key 'bool'"),
         ({"a[b": 1}, "unknown key 'a[b'"),
         ({"scan": {"int": 3}}, "unknown key 'scan.int' (accepted: follow_links, max_depth, max_directories)"),
-        ({"skill_roots": ["a\0b"]}, "'skill_roots' holds a text that cannot be a path"),
+        ({"skill_roots": ["a\0b"]}, "'skill_roots' contains a text that cannot be a path"),
         ('{"model": {"provider": "\\ud800"}}', "half a character"),
         ({"model": {"params": {"x": json.loads("[" * 300 + "]" * 300)}}}, "nested too deeply"),
         ('{"lenient": true, "lenient": false}', "the key 'lenient' is there twice"),

@@ -70,7 +70,7 @@ _OTHER_TOOLS = {
 
 
 def _known(word: str, known: Collection[str], what: str) -> None:
-    """Refuse a word, or a pattern, that means none of the known ones."""
+    """Refuse a word or pattern that matches none of the known words."""
     if not any(matches(word, each) for each in known):
         hint = meant(nearest(word, known), otherwise=f"there are {', '.join(known)}")
         raise ValueError(f"there is no {what} {word!r}: {hint}")
@@ -85,7 +85,7 @@ LEVELS: tuple[Level, ...] = ("project", "user", "package", "builtin")
 
 @dataclass(frozen=True, slots=True)
 class ScanSettings:
-    """How far discovery goes in one root."""
+    """Limit how far discovery goes in one root."""
 
     __pydantic_config__ = _STRICT
     follow_links: bool = True
@@ -93,7 +93,7 @@ class ScanSettings:
     max_directories: int = 200_000
 
     def __post_init__(self) -> None:
-        """Refuse limits that would stop everything, or nothing."""
+        """Refuse limits below one or above the maximum."""
         _between(
             ("scan.max_depth", self.max_depth, 64), ("scan.max_directories", self.max_directories, 10**7)
         )
@@ -129,7 +129,7 @@ class PriceSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """Which model decides, what its adapter is given, more services by name, and prices by KIND:NAME."""
+    """Choose the model and its parameters; add services by name, and prices by KIND:NAME."""
 
     __pydantic_config__ = _STRICT
     provider: str = "offline"
@@ -140,7 +140,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class BudgetSettings:
-    """The most that a run may use; a project may only lower it."""
+    """Limit what a run may use; a project may only lower the limits."""
 
     __pydantic_config__ = _STRICT
     turns: int = 12
@@ -149,7 +149,7 @@ class BudgetSettings:
     context_tokens: int = 100_000
 
     def __post_init__(self) -> None:
-        """Refuse limits that would stop everything, or nothing."""
+        """Refuse limits below one or above the maximum."""
         _between(
             ("budget.turns", self.turns, 1000),
             ("budget.tool_calls", self.tool_calls, 100_000),
@@ -163,9 +163,9 @@ SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
 
 @dataclass(frozen=True, slots=True)
 class ExecutionSettings:
-    """How tools and scripts run: what needs approval, in which sandbox, with which limits.
+    """Choose what needs approval, and the sandbox and limits of scripts.
 
-    A project may ask for more approvals and lower limits. The rest is the user's alone.
+    A project may add approvals and lower the limits. Only the user can set the rest.
     """
 
     __pydantic_config__ = _STRICT
@@ -180,7 +180,7 @@ class ExecutionSettings:
     processes: int = 64
 
     def __post_init__(self) -> None:
-        """Refuse unknown tools, and limits that would stop everything, or nothing."""
+        """Refuse unknown tools, and limits below one or above the maximum."""
         careful = tuple(_OTHER_TOOLS.get(tool, tool) for tool in self.require_approval_for)
         object.__setattr__(self, "require_approval_for", careful)
         for tool in careful:
@@ -207,7 +207,7 @@ class RunsSettings:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """Limits that a project may tighten and only the user may loosen."""
+    """Set limits that a project may tighten and only the user may loosen."""
 
     __pydantic_config__ = _STRICT
     max_skill_body_lines: int = 500
@@ -215,13 +215,13 @@ class SecuritySettings:
     require_signatures: tuple[Literal["project", "user"], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a limit that no body could keep."""
+        """Refuse a limit below one or above the maximum."""
         _between(("security.max_skill_body_lines", self.max_skill_body_lines, 10**6))
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """One rule of the permission engine: the last one that matches wins."""
+    """Allow, ask about or deny what matches a pattern; the last rule that matches wins."""
 
     __pydantic_config__ = _STRICT
     permission: str
@@ -231,7 +231,7 @@ class PermissionRule:
     not_match: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a rule about nothing, and one whose examples show that it does not mean what it should."""
+        """Refuse unknown words, and a rule whose examples contradict its pattern."""
         _known(self.permission, PERMISSIONS, "permission")
         if self.permission == "tool":
             _known(self.pattern, TOOLS, "tool")
@@ -281,7 +281,7 @@ class Config:
         if len(set(self.precedence)) < len(self.precedence):
             raise ValueError("'precedence' names a level twice: name each of them once")
         if any("\0" in root or not root for root in self.skill_roots):
-            raise ValueError("'skill_roots' holds a text that cannot be a path: name a directory")
+            raise ValueError("'skill_roots' contains a text that cannot be a path: name a directory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ class LoadedConfig:
 
     @property
     def loosening(self) -> tuple[PermissionRule, ...]:
-        """The project's rules that count only when its folder is trusted."""
+        """Return the project's rules that count only when its folder is trusted."""
         agents = [rule for agent in self.project_agents.values() for rule in agent.permissions]
         return tuple(rule for rule in (*self.project_rules, *agents) if rule.effect == "allow")
 
@@ -410,7 +410,7 @@ def _check(data: dict[str, Any], file: Path | None) -> Config:
 def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
     """Let what a project wrote win, key by key, except where that would loosen the user's security."""
     merged = {**user, **project}
-    # Which model gets the user's words and keys, and at which address, is the user's alone to say.
+    # Only the user chooses which model gets the user's words and keys, and at which address.
     merged["model"] = user.get("model", {})
     # A project must not move its skills above those that the user put first.
     if "precedence" in user:
@@ -427,7 +427,7 @@ def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
         merged["budget"] = {**users, **lowered}
     if "execution" in merged:
         merged["execution"] = _merged_execution(user.get("execution", {}), project.get("execution", {}))
-    # A project may ask for more care. What it would allow waits until somebody trusts the folder.
+    # A project may add `ask` and `deny`. What it would allow waits until the user trusts the folder.
     careful = [rule for rule in project.get("permissions", ()) if rule["effect"] != "allow"]
     merged["permissions"] = [*user.get("permissions", ()), *careful]
     return merged
@@ -444,14 +444,14 @@ def _without_effect(project: dict[str, Any], merged: dict[str, Any]) -> Iterator
 
 
 def _stricter(value: Any, limit: Any) -> Any:
-    """The stricter of two settings: what one of them blocks or demands, and the lower number."""
+    """Return the stricter of two settings: true over false, both lists together, the lower number."""
     if isinstance(value, bool):
         return value or limit
     return list(dict.fromkeys([*limit, *value])) if isinstance(value, list) else min(value, limit)
 
 
 def _merged_execution(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
-    """A project may ask for more care: more approvals, lower limits, and nothing else."""
+    """Return the user's settings with a project's additional approvals and lower limits."""
     merged = {**user, **{key: value for key, value in project.items() if key not in _USERS_ALONE}}
     approvals = [*user.get("require_approval_for", ()), *project.get("require_approval_for", ())]
     merged["require_approval_for"] = list(dict.fromkeys(approvals))
@@ -464,12 +464,12 @@ def _merged_execution(user: dict[str, Any], project: dict[str, Any]) -> dict[str
 def _roots_of(data: dict[str, Any], file: Path | None, context: Context) -> tuple[Path, ...]:
     if file is None:
         return ()
-    # Relative roots belong to the directory that holds `.agent`.
+    # Relative roots are below the directory that contains `.agent`.
     return tuple(context.expand(root, base=file.parent.parent) for root in data.get("skill_roots", ()))
 
 
 def _explain(details: list[ErrorDetails]) -> list[str]:
-    """All problems in words: the key, what was found, what is accepted."""
+    """Return a sentence for each problem: the key, what was found, what is accepted."""
     sentences: dict[str, str] = {}
     for detail in details:
         unknown = detail["type"] == "unexpected_keyword_argument"
@@ -479,7 +479,7 @@ def _explain(details: list[ErrorDetails]) -> list[str]:
         if unknown:
             sentences[key] = f"unknown key {key!r}{_suggestion(place)}"
         elif detail["type"] == "json_invalid":
-            sentences[key] = "it is nested too deeply or holds half a character: correct it"
+            sentences[key] = "it is nested too deeply or contains half a character: correct it"
         elif detail["type"] == "missing":
             sentences[key] = f"{key!r} is missing: add it"
         elif detail["type"] == "value_error":

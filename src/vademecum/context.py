@@ -14,7 +14,7 @@ from vademecum.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The surroundings everything else is computed from; tests build their own.
+    """The place that everything else is computed from; tests build their own.
 
     >>> place = Context(cwd=Path("/srv/app"), home=Path("/home/ada"), env={})
     >>> str(place.expand("~/skills")), str(place.expand("skills"))
@@ -27,7 +27,7 @@ class Context:
 
     @classmethod
     def current(cls) -> Context:
-        """The surroundings of this process."""
+        """Return the context of this process."""
         try:
             cwd = Path.cwd()
         except FileNotFoundError as error:
@@ -35,7 +35,7 @@ class Context:
         return cls(cwd=cwd, home=_home(os.environ), env=dict(os.environ))
 
     def expand(self, path: str | Path, *, base: Path | None = None) -> Path:
-        """The absolute form of ``path``: ``~`` is this context's home, the rest is relative to ``base``."""
+        """Return an absolute path: ``~`` is this context's home, other paths are relative to ``base``."""
         text = str(path)
         if text == "~" or text.startswith("~/"):
             return self.home / text[2:]
@@ -81,12 +81,12 @@ class Context:
         if sys.platform == "win32":
             return Path(self.env.get("LOCALAPPDATA") or self.home / "AppData" / "Local") / "vademecum"
         base = self.env.get("XDG_CACHE_HOME", "")
-        # The XDG specification says that a relative value is to be ignored.
+        # The XDG specification says that a relative value must be ignored.
         return (Path(base) if base.startswith("/") else self.home / ".cache") / "vademecum"
 
 
 def _home(env: Mapping[str, str]) -> Path:
-    """The home directory, which need not exist; without one, a place where nothing is."""
+    """Return the home directory, which need not exist, or a path that never exists if there is none."""
     return Path(os.path.abspath(env.get("HOME") or os.path.expanduser("~") or "/nonexistent"))
 
 

@@ -54,7 +54,7 @@ class VademecumError(Exception):
 
     @property
     def in_full(self) -> str:
-        """The text with its advice, for people."""
+        """Return the text with its advice, for people."""
         return f"{str(self).rstrip('.')}, {self.advice}." if self.advice else str(self)
 
 
@@ -215,7 +215,7 @@ class ConditionWrong(CharterRefused):
     Raised when a condition is parsed by itself. A definition with it is refused as a whole, by its parent,
     and ``lint_charter`` lists it among the problems.
 
-    >>> from vademecum.governance.rules.grammar import parse
+    >>> from vademecum.governance.grammar import parse
     >>> parse("age <")
     Traceback (most recent call last):
     ...

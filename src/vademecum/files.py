@@ -38,7 +38,7 @@ def read_up_to(descriptor: int, size: int) -> bytes:
 
 
 def read_capped(path: str | Path, *, cap: int) -> bytes:
-    """The whole content of a plain file of at most ``cap`` bytes."""
+    """Return the content of a plain file of at most ``cap`` bytes."""
     descriptor = open_plain(path)
     try:
         data = read_up_to(descriptor, cap + 1)

@@ -1,4 +1,4 @@
-"""A word that is not known → the known one that was probably meant."""
+"""Find the known word that was probably meant by an unknown one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 # Two letters the wrong way round in a word of three still count; another word of that length does not.
 _LIKE = 0.65
-# What is longer is no slip of the finger, and comparing takes time with the square of the length.
+# Longer texts are not typing mistakes, and the time to compare grows with the square of the length.
 MAX_WORD_CHARS = 200
 
 
 def nearest(typed: str, known: Iterable[str]) -> str | None:
-    """The known word that is most like what was typed, whatever its case.
+    """Return the known word that is most like what was typed, ignoring case, or ``None``.
 
     >>> nearest("rnu", ["run", "report"]), nearest("zzz", ["run", "report"])
     ('run', None)
@@ -36,7 +36,7 @@ def nearest_file(typed: str, known: Iterable[str]) -> str | None:
 
 
 def meant(near: str | None, *, otherwise: str) -> str:
-    """The end of a sentence: a question where there is something to ask, else other advice.
+    """Return the end of a sentence: a question if there is a near word, else other advice.
 
     >>> meant("run", otherwise="there are two."), meant(None, otherwise="there are two.")
     ("did you mean 'run'?", 'there are two.')

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
 from functools import lru_cache
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a pattern matches the whole text: ``*`` any run, ``?`` one character, all else itself.
+    """Return whether a pattern matches the whole text: ``*`` is any run, ``?`` is one character.
 
     A trailing `` *`` is optional, so that ``git *`` also matches ``git``.
 
@@ -52,13 +51,8 @@ def is_plain(pattern: str) -> bool:
     return "*" not in pattern and "?" not in pattern
 
 
-def all_comparable(texts: Iterable[str]) -> list[str]:
-    """Return the one spelling of each text."""
-    return [comparable(text) for text in texts]
-
-
 def covers(wide: str, narrow: str) -> bool:
-    """Return whether ``wide`` surely matches everything that ``narrow`` matches; in doubt, false.
+    """Return whether ``wide`` certainly matches everything that ``narrow`` matches.
 
     >>> covers("a*", "ab*"), covers("*", "x?"), covers("a?", "a*")
     (True, True, False)

@@ -59,11 +59,38 @@ def test_text_says_what_did_not_pass_and_why(place: Place, vade: Vade) -> None:
     done = vade("eval", "run", "suite")
     assert done.code == 1
     lines = done.out.splitlines()
-    assert lines[:2] == ["✓ good", "✗ 坏: output contains '好': the answer is 'no'"]
+    told = ["    asked: x", "    expected: output contains '好'", "    answered: no"]
+    assert lines[:5] == ["✗ 坏: output contains '好': the answer is 'no'", *told, "✓ good"]
     assert "✗ malformed cases.json, case odd, field input: Field required" in lines
     assert any(line.startswith("default") and "1 of 2" in line and "9.5% to 90.5%" in line for line in lines)
     assert vade("eval", "report").out == done.out
     assert vade("eval", "report", "suite", "--json").json["columns"][0]["rate"]["passed"] == 1
+
+
+def test_every_configuration_has_its_name_and_its_figures(place: Place, vade: Vade) -> None:
+    names = ["skills_any_of", "skills_none_of"]
+    cases = [
+        {"id": name, "input": "x", "expected": {name: "file-diff"}, "mock": {"turns": [select("file-diff"), final("a")]}}
+        for name in names
+    ]  # fmt: skip
+    cases += [{"id": "bad", "input": "x", "mock": {"turns": ["no", "no", "no", "no"]}}]
+    cases += [
+        {"id": "ask", "input": "x", "expected": {"output": {"judge": "kind"}}, "mock": {"turns": [final()]}}
+    ]
+    write(place.cwd / "cases.json", cases)
+    lines = vade("eval", "run", "cases.json", "--without", "file-diff").out.splitlines()
+    assert ["with_skill", "without_skill"] in [line.split() for line in lines]
+    assert "…" not in "".join(line for line in lines if line.startswith(("precision", "not judged", "95 %")))
+    assert lines[2] == "    asked: x"  # once, below the results of both configurations
+
+
+def test_requests_one_in_a_line(place: Place, vade: Vade) -> None:
+    """`queries-none.jsonl` has requests that no skill should take: `gold` is empty."""
+    text = '{"query": "how are you?", "gold": []}\n{"query": "Compare a.txt with b.txt", "gold": ["file-diff"]}\n'
+    (place.cwd / "queries.jsonl").write_text(text)
+    done = vade("eval", "run", "queries.jsonl", "--json")
+    found = done.json["columns"][0]["triggers"]
+    assert (done.code, found["negatives"], found["false_triggers"], found["overall"]["right"]) == (0, 1, 0, 1)
 
 
 def test_before_and_after_an_edit(place: Place, vade: Vade) -> None:  # L2
@@ -97,9 +124,6 @@ def test_before_and_after_an_edit(place: Place, vade: Vade) -> None:  # L2
         False,
         "inconclusive",
     )
-    tape = write(place.cwd / "judge.json", ['{"better": "B"}', '{"better": "A"}'])
-    judged = vade("eval", "compare", "old", "new", "--judge", f"scripted:{tape}")
-    assert "judged by scripted: new is better 1, old 0, tie 5 times" in judged.out
 
 
 PASSING: list[dict[str, object]] = [
@@ -188,20 +212,6 @@ def test_marks_stand_apart(place: Place, vade: Vade) -> None:
     assert "! bye error: Unexpected Crash: boom" in lines
     assert lines[1:3] == ["    asked: x", "    expected: max_seconds 0.1"]
     assert "bye, none expect nothing: they pass whatever is done" in lines
-
-
-def test_a_judge_compares_like_with_like(place: Place, vade: Vade) -> None:
-    """Pairs are of one case in one configuration, and only answers are compared."""
-    cases = [
-        {"id": "a", "input": "x", "mock": {"turns": [final("one")]}},
-        {"id": "b", "input": "x", "mock": {"turns": [{"error": "crash"}]}},
-    ]
-    write(place.cwd / "cases.json", cases)
-    for out in ("old", "new"):
-        vade("eval", "run", "cases.json", "--without", "file-diff", "--out", out)
-    tape = write(place.cwd / "judge.json", ['{"better": "tie"}'])
-    judged = vade("eval", "compare", "old", "new", "--judge", f"scripted:{tape}")
-    assert "judged by scripted: new is better 0, old 0, tie 2 times" in judged.out
 
 
 def test_a_report_in_every_form(place: Place, vade: Vade) -> None:

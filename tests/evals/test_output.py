@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.evals.support import BASE, Lab, case, final, select, tool, write
-from vademecum.evals.checks.answers import judge_pair, judge_statements
+from vademecum.evals.checks.answers import judge_statements
 from vademecum.evals.results import CheckResult
 from vademecum.models import scripted
 from vademecum.models.base import Reply
@@ -285,14 +285,6 @@ def test_a_model_as_judge_is_marked_as_such(lab: Lab) -> None:
         case("broken", final(), expected=expected), msgspec.structs.replace(BASE, judge="silent")
     )
     assert (broken.outcome, broken.error) == ("error", "The judge scripted did not answer with JSON.")
-
-
-def test_pairs_are_judged_in_both_orders() -> None:
-    judge = scripted(['{"better": "B"}', '{"better": "A"}'])
-    assert judge_pair("q", "first", "second", judge=judge) == "second"
-    texts = [asked[1].content for asked in judge.seen]
-    assert [text.index("first") < text.index("second") for text in texts] == [True, False]
-    assert judge_pair("q", "a", "b", judge=scripted(['{"better": "B"}'])) == "tie"
 
 
 def test_status_and_skills(lab: Lab) -> None:

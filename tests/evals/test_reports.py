@@ -14,7 +14,7 @@ from tests.evals.support import BASE, Lab, case, final, select, tool, write
 from vademecum.evals.reports.exports import junit_of, summary_document, write_workspace
 from vademecum.evals.reports.markdown import markdown_of, notes
 from vademecum.evals.reports.page import page, write_pages
-from vademecum.evals.reports.summary import compare, summarise
+from vademecum.evals.reports.summary import compare, side_by_side, summarise
 from vademecum.evals.reports.triggers import Cell, SkillRate, triggers_of
 from vademecum.evals.results import CaseLine, Evaluation, Header, Result, Verdict, read_evaluation
 from vademecum.evals.suite import Malformed
@@ -252,12 +252,13 @@ def test_programs_get_every_number_and_word(evaluation: Evaluation) -> None:
 
 def test_markdown(evaluation: Evaluation) -> None:
     text = markdown_of(summarise(evaluation))
-    assert "| with\\_skill | 3 of 4 runs | 66.7% | 20.8% to 93.9% | 1 | 1 | 0 | 1 |" in text
+    assert "| with\\_skill | 3 of 4 runs | 66.7% | 20.8% to 93.9% | 1 | 1 | 1 | 50.0% | 50.0% |" in text
+    assert "- with\\_skill: precision 50.0% (9.5% to 90.5%), recall 50.0% (9.5% to 90.5%)" in text
     assert "wanted \\\\ taken" in text
     assert "- malformed: a.json, case x, field input: Field required" in text
-    asked = "do it → skills\\_any\\_of file-diff"
-    why = "skills\\_any\\_of file-diff: it took csv-summary"
-    assert f"| wrong \\<b> | {asked} | with\\_skill | fail | {why} | no \\| yes |" in text
+    why = "fail: skills\\_any\\_of file-diff: it took csv-summary; answer: no \\| yes"
+    assert f"| wrong \\<b> | do it | skills\\_any\\_of file-diff | {why} | {why}" in text
+    assert text.index("| 通过 |") < text.index("| wrong \\<b> |") < text.index("| writes |")  # changed first
     assert "| file-diff | 100.0% (20.7% to 100.0%) | 50.0% (9.5% to 90.5%) | 1 | 0 | 1 |" in text
     line = CaseLine("a", "", wanted=("x",), about_skills=True)
     header = Header("n", "", "", 0.0, (Configuration("x"),), (line,), (), ())
@@ -277,6 +278,8 @@ def test_junit_is_xml_whatever_a_run_says(evaluation: Evaluation) -> None:
     assert failure is not None
     assert failure.attrib["message"] == "skills_any_of file-diff: it took csv-summary"
     assert "writes [2]" in cases
+    told = cases["wrong <b>"].findtext("system-out")
+    assert told == "request: do it\nexpected: skills_any_of file-diff\nanswer: no | yes"
     assert second.attrib["failures"] == "2"
 
 
@@ -394,3 +397,23 @@ def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_pa
     assert all(path.is_relative_to(tmp_path / "out") for path in new)
     assert "secret" not in "".join(path.read_text() for path in new if path.name == "secret.txt")
     ET.fromstring(junit_of(bad))
+
+
+def test_nothing_of_nothing_is_a_dash() -> None:
+    line = CaseLine("a", "", unwanted=("*",), about_skills=True)
+    header = Header("n", "", "", 0.0, (Configuration("x"),), (line,), (), ("1",))
+    evaluation = Evaluation(header, (one("a", "pass"),))
+    summary = summarise(evaluation)
+    for text in (markdown_of(summary), page(summary, {}), junit_of(evaluation)):
+        assert ("0 of 0" not in text, "nan" not in text) == (True, True)
+    assert "precision –, recall –" in notes(summary)
+
+
+def test_two_evaluations_side_by_side_have_the_cases_of_both() -> None:
+    def evaluation(place: str, *cases: str) -> Evaluation:
+        lines = tuple(CaseLine(case, f"asked {case}") for case in cases)
+        header = Header("n", "", "", 0.0, (Configuration("x"),), lines, (), cases)
+        return Evaluation(header, tuple(one(case, "pass") for case in cases), place)
+
+    both = side_by_side(evaluation("/new", "a", "b"), evaluation("/old", "b", "gone"))
+    assert sorted(story.case for story in summarise(both).stories) == ["a", "b", "gone"]

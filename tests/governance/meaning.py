@@ -6,8 +6,8 @@ import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple, assert_never
 
-from vademecum.governance.rules import grammar as ex
-from vademecum.governance.rules.conditions import FAILURES
+from vademecum.governance import grammar as ex
+from vademecum.governance.conditions import FAILURES
 
 OPERATORS: dict[str, Any] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,

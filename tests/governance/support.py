@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vademecum.governance import Actor, Broker, BrokerPolicy, Charter, Functions, load_charter
-from vademecum.governance.base import Auditor, Engine
+from vademecum.governance import Actor, Audit, Broker, BrokerPolicy, Charter, Engine, Functions, load_charter
 from vademecum.governance.charter import lint_text
 from vademecum.governance.state import State
 
@@ -54,7 +53,7 @@ def broker_of(
     policy: BrokerPolicy | None = None,
     *,
     world: State | None = None,
-    audit: Auditor | None = None,
+    audit: Audit | None = None,
 ) -> Broker:
     """Return a broker for a charter's text, with functions as its engine."""
     linted = lint_text(text)

@@ -12,10 +12,9 @@ from tests.governance.meaning import Facts, holds
 from tests.governance.support import resident
 from vademecum.errors import ConditionWrong
 from vademecum.governance import Charter, SkillDefinition, SkillRegistry
-from vademecum.governance.rules import grammar as ex
-from vademecum.governance.rules.check import SkillCheck
-from vademecum.governance.rules.conditions import strict_differs
-from vademecum.governance.rules.typed import Condition, Rules
+from vademecum.governance import grammar as ex
+from vademecum.governance.check import Condition, Rules, SkillCheck
+from vademecum.governance.conditions import strict_differs
 
 STATE: dict[str, Any] = {
     "budget": 120,

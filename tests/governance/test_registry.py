@@ -111,7 +111,6 @@ def test_register_and_get() -> None:  # M2
         (SkillDefinition("x", institutional_constraints={"cooldown": None}), "whole number"),
         (SkillDefinition("x", institutional_constraints={"cooldown": 1.5}), "whole number"),
         (SkillDefinition("x", institutional_constraints={"costs": 1}), "did you mean 'cost'"),
-        (SkillDefinition(""), "skill_id is ''"),
     ],
 )
 def test_what_cannot_be_used_is_not_registered(definition: SkillDefinition, words: str) -> None:

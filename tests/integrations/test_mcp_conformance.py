@@ -1,6 +1,6 @@
-"""The official conformance suite against `vade mcp`, and a client of another project. R1.
+"""The official conformance suite against `vade mcp`, and clients of two other projects. R1.
 
-Both are fetched into a directory of their own; where that is not possible, the tests are skipped.
+Each is fetched into a directory of its own; where that is not possible, its test is skipped.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.interpreters import interpreter
 from tests.integrations.test_mcp import served
 from tests.support import VADE, Place, write_skill
 
@@ -109,24 +110,61 @@ async def main():
         print(json.dumps(found))
 asyncio.run(main())
 """
+# It lists the skills, asks for each again, verifies every file and installs it.
+FAST_AGENT = """
+import asyncio, json, sys
+from pathlib import Path
+from fast_agent.config import Settings
+from fast_agent.context import initialize_context
+from fast_agent.mcp.mcp_aggregator import MCPAggregator
+from fast_agent.skills.mcp_registry import install_mcp_registry_skill, scan_mcp_skill_registry
+async def main():
+    vade, project, place = sys.argv[1:]
+    server = {"command": vade, "args": ["mcp", "--project", project]}
+    context = await initialize_context(Settings(mcp={"servers": {"vade": server}}))
+    async with MCPAggregator(["vade"], connection_persistence=True, context=context) as client:
+        for skill in (await scan_mcp_skill_registry(client, "vade")).skills:
+            await install_mcp_registry_skill(client, skill, destination_root=Path(place))
+asyncio.run(main())
+"""
+
+
+def client_of(distribution: str, python: str, place: Path) -> str:
+    """An environment of that Python with the client in it."""
+    environment = place / "venv"
+    subprocess.run([python, "-m", "venv", str(environment)], check=True, timeout=120)
+    python = str(environment / "bin/python")
+    (place / "overrides.txt").write_text("certifi\n")  # a mirror may not have the newest certificates
+    words = [sys.executable, "-m", "uv", "pip", "install", "--python", python, "--override", "overrides.txt"]
+    done = subprocess.run(
+        [*words, distribution], cwd=place, capture_output=True, text=True, timeout=900, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"{distribution} cannot be installed: {done.stderr[-300:]}")
+    return python
+
+
+def run_client(place: Place, *words: str) -> str:
+    done = subprocess.run(
+        words, cwd=place.home, env=place.env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 def test_fastmcp_is_a_client(place: Place, tmp_path: Path) -> None:
-    environment = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True, timeout=120)
-    python = str(environment / "bin/python")
-    words = [python, "-m", "pip", "install", "-q", "fastmcp>=4.1"]
-    if subprocess.run(words, capture_output=True, timeout=900, check=False).returncode:
-        pytest.skip("fastmcp cannot be installed")
-    done = subprocess.run(
-        [python, "-c", FASTMCP, VADE, str(place.cwd)],
-        env=place.env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
+    python = client_of("fastmcp>=4.1", sys.executable, tmp_path)
+    found = json.loads(run_client(place, python, "-c", FASTMCP, VADE, str(place.cwd)))
     assert {"skill://alpha/SKILL.md", "skill://alpha/scripts/run.py"} <= set(found)
     assert all(found.values())
+
+
+def test_fast_agent_is_a_client(place: Place, tmp_path: Path) -> None:
+    python = client_of("fast-agent-mcp>=0.10.48", interpreter("3.13"), tmp_path)
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    run_client(place, python, "-c", FAST_AGENT, VADE, str(place.cwd), str(copies))
+    assert {"alpha", "file-diff"} <= {copy.name for copy in copies.iterdir()}
+    for path in ("SKILL.md", "scripts/run.py"):
+        ours = place.cwd / ".agent/skills/alpha" / path
+        assert (copies / "alpha" / path).read_bytes() == ours.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,8 @@ def test_a_skill_of_a_server_is_used(place: Place) -> None:
     assert "Be helpful." in loaded.text
     asset = kit.call("load_skill_asset", {"skill": "helper", "relative_path": "references/a b.md"})
     assert asset.text == "# A\n"
-    assert not kit.call("load_skill_asset", {"skill": "helper", "relative_path": "references/none.md"}).ok
+    for unlisted in ("references/unlisted.md", "references/none.md"):  # the server has the first of them
+        assert not kit.call("load_skill_asset", {"skill": "helper", "relative_path": unlisted}).ok
 
 
 RUN = {"skill": "helper", "relative_path": "run.py"}
@@ -107,6 +109,47 @@ def test_what_was_tampered_with_is_asked_about_again(place: Place) -> None:
     assert len(person.asked) == 2
 
 
+def test_an_answer_lapses_when_the_server_has_another_version(place: Place, tmp_path: Path) -> None:
+    """The server is started where it was added, whatever directory the user is in later."""
+    (tmp_path / "version").write_text("afar")
+    person = Person(Answer("always"))
+    here = replace(place.context, cwd=tmp_path)
+    McpSource("docs", here).add(command("versions"))
+    kit = kit_of(place, index(place), person)
+    kit.call("skill", {"name": "helper"})
+    assert "from afar" in kit.call("run_script", RUN).text
+    (tmp_path / "version").write_text("beyond")
+    McpSource("docs", place.context).refresh()
+    kit = kit_of(place, index(place), person)
+    kit.call("skill", {"name": "helper"})
+    assert "from beyond" in kit.call("run_script", RUN).text
+    assert len(person.asked) == 2
+
+
+def test_its_list_of_tools_grants_nothing(place: Place) -> None:
+    kit = kit_of(place, added(place, "generous"))
+    assert kit.call("skill", {"name": "helper"}).ok
+    assert kit.session.view.index.get("helper").controls.allowed_tools == ("Bash", "Write")
+    for name, arguments in (
+        ("run_script", RUN),
+        ("write_file", {"path": "x", "content": "x"}),
+        ("run_command", {"argv": ["true"]}),
+    ):
+        assert kit.session.call_named(name, arguments).code == "denied"
+
+
+def test_a_script_sees_no_skill_of_another_server(place: Place) -> None:
+    added(place, "honest", "one")
+    skills = added(place, "spying", "two")
+    other = skills.get("mcp:one/helper")
+    skills.fetch(other)
+    assert list(other.path.iterdir())
+    kit = kit_of(place, skills, Person())
+    kit.call("skill", {"name": "mcp:two/helper"})
+    seen = kit.call("run_script", {**RUN, "skill": "mcp:two/helper", "args": [str(other.path)]})
+    assert "sees []" in seen.text
+
+
 def test_a_local_skill_goes_first(place: Place) -> None:
     write_skill(place.cwd / ".agent/skills", "helper")
     skills = added(place, "honest")
@@ -131,9 +174,13 @@ def test_two_servers(place: Place) -> None:
 # when the skill is loaded.
 REFUSED = {
     "undeclared": "does not declare the extension",
+    "odd-extensions": "answer to initialize cannot be used",
+    "nothing-able": "answer to initialize cannot be used",
+    "odd-cursor": "answer to skills/list cannot be used",
+    "half-character": "not a message",
     "endless": "does not end",
     "circle": "does not end",
-    "no-list": "has no list of skills",
+    "no-list": "answer to skills/list cannot be used",
     "silent": "did not answer",
 }
 LEFT_OUT = {
@@ -143,10 +190,12 @@ LEFT_OUT = {
     "compiled": "not a file of a skill",
     "no-document": "does not announce SKILL.md",
     "twice": "or a file twice",
-    "no-digest": "without a digest",
-    "dynamic": "does not announce its files",
+    "no-digest": "digest",
+    "dynamic": "resources",
     "huge": "more than 512 files or 16,777,216 bytes",
     "other-name": "does not end in the name",
+    "odd-name": "does not end in the name",
+    "deep": "nested",
 }
 NOT_LOADED = {
     "other-bytes": "is not what was announced",
@@ -157,7 +206,7 @@ NOT_LOADED = {
     "dies": "ended before it answered",
     "silent-read": "did not answer",
     "other-uri": "is not 'skill://helper/SKILL.md'",
-    "not-json": "not JSON",
+    "not-json": "not a message",
 }
 
 

@@ -86,14 +86,6 @@ def test_sorted_by_name_whatever_the_order() -> None:
     assert render_catalogue(skills) == render_catalogue(skills[::-1])
 
 
-def test_chosen_skills_keep_their_descriptions_longest() -> None:
-    skills = many(1000)
-    found = render_catalogue(skills, budget=20_000, whole={"skill-00700"})
-    assert f"name=skill-00700 | source=user | description={skills[299].description.strip()}" in found.text
-    assert len(found.text) <= 20_000
-    assert "- name=skill-00001\n" in found.text
-
-
 def test_short_descriptions_stay_whole_and_long_ones_share_the_rest(root: Path) -> None:
     text = render_catalogue(library(root), budget=500).text
     assert "description=Brief & <new>." in text

@@ -19,8 +19,9 @@ from tests.packs.support import make
 from tests.support import Place, write_skill
 from vademecum import BUILTIN_ROOT
 from vademecum.config import COMPATIBLE
-from vademecum.errors import IntegrityFailed, PackRefused
-from vademecum.packs.links import MAX_LINKS_BYTES, Base, LinkResult, link, unlink
+from vademecum.errors import ConfigError, IntegrityFailed, PackRefused
+from vademecum.packs.links import Base, LinkResult, link, unlink
+from vademecum.packs.records import MAX_BYTES
 from vademecum.skill.digest import directory_digest
 from vademecum.skill.skill import Skill
 
@@ -375,7 +376,7 @@ def test_a_memory_that_is_no_file(place: Place, base: Base, kind: str, tmp_path:
             base.file.mkdir()
         case "huge":
             base.file.touch()
-            os.truncate(base.file, MAX_LINKS_BYTES + 1)
+            os.truncate(base.file, MAX_BYTES + 1)
         case "link out":
             (tmp_path / "theirs.json").write_text(entry())
             base.file.symlink_to(tmp_path / "theirs.json")
@@ -438,13 +439,13 @@ def test_staging_and_trash_that_lead_out(place: Place, base: Base, tmp_path: Pat
     (outside / "keep").mkdir(parents=True)
     (place.cwd / ".agent/.staging").symlink_to(outside)
     for copy in (False, True):
-        with pytest.raises(PackRefused, match=r"staging is a link, which could lead anywhere"):
+        with pytest.raises(ConfigError, match=r"staging is a link, which could lead anywhere"):
             link(skills_of(place, "x"), base, agents=["claude"], copy=copy)
     (place.cwd / ".agent/.staging").unlink()
     link(skills_of(place, "x"), base, agents=["codex"], copy=True)
     (place.cwd / ".codex/skills/x/SKILL.md").write_text("edited")
     (place.cwd / ".agent/.trash").symlink_to(outside)
-    with pytest.raises(PackRefused, match="is a link, which could lead anywhere"):
+    with pytest.raises(ConfigError, match="is a link, which could lead anywhere"):
         unlink(None, base, force=True)
     assert (place.cwd / ".codex/skills/x/SKILL.md").read_text() == "edited"
     assert [path.name for path in outside.rglob("*")] == ["keep"]

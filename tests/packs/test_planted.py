@@ -56,6 +56,28 @@ def test_a_lock_that_is_missing(installed: Place) -> None:
     assert installed.vade("verify").code == 5  # something was installed here once
 
 
+def test_a_new_lock_takes_nothing_away(installed: Place) -> None:
+    """Without the old lock nobody can say that a skill is no longer wanted."""
+    make(installed.cwd / "more", "b")
+    make(installed.cwd / "more", "c")
+    installed.vade("install", "more")
+    (installed.cwd / ".agent/skills.lock.json").unlink()
+    assert installed.vade("lock", "b").code == 0
+    assert installed.vade("install", "more", "--only", "c").code == 0
+    done = installed.vade("sync")
+    assert done.out == (
+        "Not in the lock: a\nvade lock NAME adopts a skill of your own.\n"
+        "Everything else is as the lock says\n"
+    )
+    assert installed.vade("uninstall", "c").code == 0
+    assert (skills(installed) / "a/SKILL.md").is_file()
+
+
+def test_a_skill_that_is_neither_here_nor_locked_is_not_found(installed: Place) -> None:
+    done = installed.vade("verify", "aa")
+    assert (done.code, "did you mean 'a'?" in done.err) == (4, True)
+
+
 @pytest.mark.parametrize("file", ["scripts/__pycache__/run.pyc", ".DS_Store", "evals/x.json", ".git/config"])
 def test_every_file_is_seen(installed: Place, file: str) -> None:
     planted = skills(installed) / "a" / file
@@ -160,6 +182,17 @@ def test_one_skill_that_cannot_be_had_does_not_stop_the_others(place: Place) -> 
     assert (skills(place) / "b/SKILL.md").is_file()
 
 
+def test_one_skill_that_is_gone_says_nothing_about_the_others(place: Place) -> None:
+    for name in ("a", "b"):
+        make(place.cwd / "src", name)
+    place.vade("publish", "src", "--to", "site")
+    with serving(place.cwd / "site") as web:
+        assert place.vade("install", f"{web.url}/").code == 0
+        next((place.cwd / "site/.well-known/agent-skills").glob("a-*.zip")).unlink()
+        ages = place.vade("outdated", "--json").json["skills"]
+    assert [(age["name"], age["status"]) for age in ages] == [("a", "gone"), ("b", "current")]
+
+
 def test_only_the_lock_of_the_npm_tool(place: Place) -> None:
     skill = make(place.cwd / "src", "a")
     (skill / "evals").mkdir()
@@ -240,14 +273,22 @@ def test_wrong_places_are_sentences(place: Place) -> None:
     make(place.cwd / "src", "a")
     place.vade("install", "src")
     place.vade("uninstall", "a")
-    assert [place.vade("restore", "a").code for _ in range(2)] == [0, 4]
+    again = [place.vade("restore", "a") for _ in range(2)]
+    assert ([done.code for done in again], "did you mean" in again[1].err) == ([0, 4], False)
+    (place.cwd / "closed").mkdir()
+    (place.cwd / "closed").chmod(0)
     for words, env in (
         (["pack", "src/a", "-o", "/nonexistent/x.zip"], {}),
         (["export", "file-diff", "-o", "/nonexistent/x.zip"], {}),
         (["publish", "src", "--to", "/proc/x"], {}),
         (["install", "src", "--scope", "user"], {"HOME": "/proc/x"}),
         (["keygen"], {"HOME": "/proc/x"}),
+        (["link", "file-diff", "--to", "claude", "--scope", "user"], {"HOME": "/dev/null"}),
+        (["outdated", "x", "--scope", "user"], {"HOME": "/dev/null"}),
+        (["lock", "--scope", "user"], {"HOME": "/dev/null"}),
+        (["install", "closed"], {}),
     ):
         done = place.vade(*words, cwd=place.cwd, **env)
-        assert done.code in {1, 2}, (words, done)
+        assert done.code in {1, 2, 4}, (words, done)
+        assert "restore it" not in done.err, (words, done)
         assert (done.err.count("\n"), done.err[:6]) == (1, "vade: "), (words, done)

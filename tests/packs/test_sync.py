@@ -137,6 +137,10 @@ def test_restoring_remembers_where_it_came_from(packed: Place) -> None:
     assert packed.vade("restore", "a").code == 0
     assert lock_of(packed)["a"] == before
     assert packed.vade("restore", "a").code == 4
+    write_skill(packed.cwd / ".agent/skills", "team/pdf")
+    assert packed.vade("uninstall", "team/pdf", "--force").code == 0
+    assert packed.vade("restore", "team").code == 4  # a group, not a skill
+    assert packed.vade("restore", "team/pdf").code == 0
 
 
 def test_backups_are_made_when_asked_for(packed: Place) -> None:

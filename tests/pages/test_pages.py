@@ -292,3 +292,20 @@ def test_few_lines_share_a_plot_and_empty_ones_have_no_legend() -> None:
     page = report_of("t", "", {"with the charter": Simulated({}, many), "without": Simulated({}, many)})
     assert page.count("<svg") == 2
     assert render("simulation", title="t", about="", lead=("a", "b"), names=[], rows=[], sections=[])
+
+
+def test_a_run_in_which_nothing_happened_is_drawn_as_zero() -> None:
+    some, none = ([Chart("t", "u", {name: [n, n] for name in "abc"})] for n in (2, 0))
+    page = report_of("t", "", {"with the charter": Simulated({}, some), "without": Simulated({}, none)})
+    assert page.count("<polyline") == 6
+
+
+def test_lines_of_a_reply_stay_lines() -> None:
+    assert rich_text("run_script\nskill: file-diff").count("<br") == 1
+
+
+def test_cells_fill_their_card() -> None:
+    few = heat_map(["a"], ["a", "b"], {("a", "a"): 3}, {("a", "a")})
+    assert re.findall(r'<rect x="([\d.]+)".*? width="([\d.]+)"', few)[-1] == ("278.0", "140.0")
+    assert "rotate" not in few
+    assert "rotate" in heat_map(["a"], [f"a-long-name-{n}" for n in range(8)], {}, set())

@@ -233,7 +233,7 @@ def test_a_policy_that_fails_or_hangs_has_not_allowed_it() -> None:  # F1
     said = {}
     for way in ("hangs", "raises", "nothing", "answers"):
         patience = 0.05 if way == "hangs" else 10.0
-        said[way] = Gate(Odd(way), project=PROJECT, patience=patience).decide(REQUEST)
+        said[way] = Gate(Odd(way), project=PROJECT, patience=patience).policy.decide(REQUEST)
     released.set()
     assert [decision.effect.name for decision in said.values()] == ["DENY", "DENY", "DENY", "ALLOW"]
     assert [said[way].reason for way in ("hangs", "raises")] == [

@@ -266,6 +266,35 @@ def test_equal_to_a_naive_engine(
     assert bool(decision.remedy) == (decision.effect is not ALLOW)
 
 
+@pytest.mark.parametrize(
+    ("permission", "broad", "exact", "others"),
+    [
+        ("network", "a.example", "a.example:8080", ("b.a.example:8080", "a.example.org")),
+        ("network", "*.example", "a.example:8080", ("a.example.org:1",)),
+        ("private-network", "localhost", "localhost:8000", ("localhost2",)),
+        ("private-network", "::1", "[::1]:8000", ("[::1:2]", "[::2]:8000")),
+        ("packages", "s/numpy", "s/numpy>=2", ("s/numpy-financial", "t/numpy>=2")),
+        ("packages", "s/rich", "s/rich[jupyter]==13.*", ("s/richer",)),
+    ],
+)
+def test_a_rule_for_a_host_or_package_holds_for_each_port_or_version(
+    permission: str, broad: str, exact: str, others: tuple[str, ...]
+) -> None:
+    def by(*written: tuple[str, Effect]) -> Policy:
+        found = rules(USER, *((permission, pattern, each) for pattern, each in written))
+        return Policy(default_rules(), user=Rules(found))
+
+    before = effect(by(), permission, exact)
+    for answer in (ALLOW, DENY):
+        assert effect(by((broad, answer)), permission, exact) is answer
+        assert effect(by((exact, answer)), permission, exact) is answer
+        for other in others:
+            assert effect(by((broad, answer)), permission, other) is before
+    # The last one wins, whichever is the broader.
+    assert effect(by((broad, DENY), (exact, ALLOW)), permission, exact) is ALLOW
+    assert effect(by((exact, ALLOW), (broad, DENY)), permission, exact) is DENY
+
+
 def test_loaded_from_the_files_of_a_place(place: Place) -> None:
     write_skill(place.cwd, ".agent/skills/mine")
     write(place.home, {"permissions": [{"permission": "skill", "pattern": "csv-*", "effect": "deny"}]})

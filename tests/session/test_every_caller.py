@@ -43,6 +43,16 @@ for word in sys.argv[1:]:
             print([word for word in ("KEY", "OTHER") if word in str(text) and "skills" not in place])
     print(os.path.isfile(path))
 """
+# Whatever a script finds of its own skill.
+OWN = """
+import os, sys
+skill = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+print(sorted(os.listdir(os.path.join(skill, "references"))))
+try:
+    print(open(os.path.join(skill, sys.argv[1])).read())
+except OSError as error:
+    print(type(error).__name__)
+"""
 # Whatever a command sees of the project: names and contents.
 SEARCH = "find . -path ./.agent/runs -prune -o -type f -print | sort; grep -rsE --exclude-dir=skills 'KEY|OTHER' . | sort"
 # Name, arguments, and the code that comes of it, in the order in which every caller makes them.
@@ -169,8 +179,81 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
             "x.pth",
             "into-git/config",
             "locked/x",
+            "./locked/./x",
             "caf\u00e9/x",
             "cafe\u0301/x",
+            ".git/",
+            ".Agent/skills/x/SKILL.md",
+            ".agents/skills/x/SKILL.md",
+            ".husky/pre-commit",
+            "data/.yarnrc.yml",
+            ".cargo/config.toml",
+            ".devcontainer/devcontainer.json",
+            ".ssh/authorized_keys",
+            ".config/systemd/user/x.service",
+            ".codex/config.toml",
+            ".claude/hooks/x.sh",
+            ".bash_aliases",
+        )
+    ),
+    # Other spellings of a file that is denied, and of a skill that is.
+    *(
+        ("read_file", {"path": path}, "missing")
+        for path in (
+            "./secret.key",
+            "secret.key/",
+            "secret.key/.",
+            "\uff53ecret.key",
+            "secret.key\n",
+            "/proc/self/cwd/secret.key",
+            "output:../secret.key",
+            "output:1/../../secret.key",
+        )
+    ),
+    *(
+        ("skill", {"name": name}, "skill-not-found")
+        for name in (
+            "project:hidden",
+            "HIDDEN",
+            "\uff48idden",
+            "hid\u200bden",
+            "hidden/",
+            "tool-kit/../hidden",
+        )
+    ),
+    ("get_skill_script_path", {"skill": "hidden", "relative_path": "x.py"}, "skill-not-found"),
+    ("load_skill_asset", {"skill": "hidden", "relative_path": "SKILL.md"}, "skill-not-found"),
+    ("unload_skill", {"skill": "hidden"}, "skill-not-found"),
+    # A script brings its skill along, but not what a rule denies of it.
+    *(
+        ("run_script", KIT | {"relative_path": "own.py", "args": [word]}, OK)
+        for word in ("references/secret.md", "references/alias.md", "references")
+    ),
+    ("run_script", KIT | {"relative_path": "scripts//denied.py"}, "missing"),
+    ("run_script", KIT | {"relative_path": "ok.py", "copy": [".agent"]}, OK),
+    ("delete_file", {"path": "data"}, "not-a-file"),
+    ("delete_file", {"path": ".git"}, "denied"),
+    ("write_file", {"path": "output:1/out/made.txt", "content": "x"}, "denied"),
+    ("run_command", {"argv": ["//usr//bin//forbidden"]}, "denied"),
+    ("run_command", {"argv": ["/usr/bin/../bin/forbidden"]}, "denied"),
+    ("run_command", {"argv": ["true"], "network": ["*.example.org"]}, "url"),
+    ("run_command", {"argv": ["true"], "network": ["\uff45vil.example.org"]}, "denied"),
+    *(
+        ("network_request", {"url": url}, code)
+        for url, code in (
+            ("HTTP://evil.example.org", "denied"),
+            ("http://\uff45vil.example.org/", "denied"),
+            ("http://evil\u3002example.org/", "denied"),
+            ("http://evil.example.org#@good.org/", "denied"),
+            ("http://a@evil.example.org/", "url"),
+            ("http://good.org\\@evil.example.org/", "url"),
+            ("http://%65vil.example.org/", "url"),
+            ("http://0177.0.0.1/", "denied"),
+            ("http://0x7f000001/", "denied"),
+            ("http://127.1/", "denied"),
+            ("http://0/", "denied"),
+            ("http://[::]/", "denied"),
+            ("http://localhost./", "denied"),
         )
     ),
     *(
@@ -311,6 +394,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Place]
         (kit / "scripts").mkdir()
         shows = "import os, sys\nprint(sys.argv[1:], sorted(os.listdir('.')))\n"
         (kit / "scripts/reads.py").write_text(READS)
+        (kit / "scripts/own.py").write_text(OWN)
         for script in ("ok.py", "denied.py", "declined.py", "odd.xyz"):
             (kit / "scripts" / script).write_text(shows)
         (kit / "scripts/makes.py").write_text(
@@ -398,6 +482,10 @@ def test_the_table(expected: list[tuple[str, Came]]) -> None:
         names = "" if SEARCH in str(row) and not probe("bubblewrap").sandbox else "|hidden|hard-link|secret"
         if row[1].get("relative_path") == "reads.py" or SEARCH in str(row):
             assert not re.search(f"KEY|OTHER|Hidden|hush{names}", seen.text), row
+        if row[1].get("relative_path") == "own.py":
+            assert "['guide.md', 'out.md']" in seen.text, row
+        # A text for a model never says how to get round a refusal.
+        assert not re.search(r"--yes|--allow|~/.agent|vade (?!mcp)", seen.text), row
     projects = [seen.project for _, seen in found]
     changes = [number for number in range(1, len(TABLE)) if projects[number] != projects[number - 1]]
     assert [TABLE[number][1].get("path") for number in changes] == [

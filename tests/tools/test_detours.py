@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import Place, write_skill
 from tests.tools.support import Bench
 from tests.tools.test_inputs_outputs import denying, write
 from vademecum.errors import Declined
@@ -268,3 +271,19 @@ def test_a_secret_in_the_name_of_an_output(tmp_path: Path) -> None:
     seen = bench.run()
     assert [output.name for output in seen.outputs] == ["[secret].txt"]
     assert "hunter2" not in repr((seen.facts, seen.text, seen.outputs))
+
+
+def test_the_rules_that_a_refusal_advises_lead_to_a_yes(place: Place) -> None:  # F7
+    """Also for a host with a port and a package with versions."""
+    (place.cwd / ".git").mkdir(exist_ok=True)
+    skill = write_skill(place.cwd / ".agent/skills", "tried")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/x.py").write_text('# /// script\n# dependencies = ["nowhere-to-be-had>=2"]\n# ///\n')
+    words = ("exec", "--network", "localhost:8765", "tried", "x.py")
+    refused = place.vade(*words, UV_OFFLINE="1", PATH=os.environ["PATH"])
+    assert refused.code == 3
+    advised = [json.loads(rule) for rule in re.findall(r"add (\{.*?\})", refused.err)]
+    (place.home / ".agent").mkdir(parents=True, exist_ok=True)
+    (place.home / ".agent/config.json").write_text(json.dumps({"permissions": advised}))
+    now = place.vade(*words, UV_OFFLINE="1", PATH=os.environ["PATH"])
+    assert "The packages cannot be installed" in now.err, now.err

@@ -167,7 +167,7 @@ def test_our_own_directories_themselves(tmp_path: Path) -> None:
 def test_a_port_does_not_get_around_a_rule() -> None:
     policy = denying(("network", "evil.test"))
     for url in ("http://evil.test/", "http://evil.test:443/", "https://evil.test:8443/"):
-        assert policy.decide(Request("network", hop_to(url).resources)).effect is DENY
+        assert policy.decide(Request("network", (hop_to(url).resource,))).effect is DENY
 
 
 def test_a_script_with_the_name_of_a_host(tmp_path: Path) -> None:

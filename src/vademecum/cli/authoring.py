@@ -16,9 +16,9 @@ from vademecum.context import Context
 from vademecum.errors import SkillRefused
 from vademecum.registry.build import build_index
 from vademecum.registry.roots import BUILTIN_ROOT, default_roots
-from vademecum.registry.scan import find_documents
+from vademecum.registry.scan import Walk
 from vademecum.skill.scaffold import checked_name, write_skill
-from vademecum.skill.skill import Problem, Reading
+from vademecum.skill.skill import Reading
 from vademecum.skill.text import visible
 from vademecum.skill.validate import Validation, validate_skill
 
@@ -81,14 +81,11 @@ def _skills_at(path: str, settings: ScanSettings) -> tuple[list[str], list[Valid
     """Return the skill at a path or all skills below it, and a verdict on each that cannot be read."""
     if os.path.isdir(f"{path}/.agent/skills") and not os.path.lexists(f"{path}/SKILL.md"):
         path = f"{path}/.agent/skills"  # the path is that of a project
-    walk = find_documents(os.path.abspath(path), settings) if os.path.isdir(path) else None
+    walk = Walk(os.path.abspath(path), settings) if os.path.isdir(path) else None
     below = [directory for directory, _, _ in walk.documents] if walk else []
     if walk is None or below == ["."] or not (below or walk.obstacles):
         return [path], []
-    unreachable = [
-        Validation(obstacle.path, None, None, (Problem(obstacle.code, "error", obstacle.message),))
-        for obstacle in walk.obstacles
-    ]
+    unreachable = [Validation(place, None, None, (problem,)) for place, problem in walk.obstacles]
     return [os.path.join(path, directory) for directory in below], unreachable
 
 

@@ -18,7 +18,7 @@ from vademecum.skill.text import visible
 @click.command("search")
 @click.argument("query")
 @click.option(
-    "-n", "number", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many to show."
+    "-n", "number", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of results."
 )
 @click.option("--explain", is_flag=True, help="Show the words that matched, where, and through what.")
 @index_options
@@ -51,16 +51,16 @@ def search_command(*, query: str, number: int, explain: bool, as_json: bool, **w
 
 @click.command("show")
 @click.argument("name", shell_complete=complete_names)
-@click.option("--source", type=SOURCES, help="The skill of this source, also when another one overrides it.")
+@click.option("--source", type=SOURCES, help="Source of the skill, even if another source overrides it.")
 @click.option(
     "--asset",
     metavar="PATH",
     shell_complete=complete_assets,
-    help="A file of the skill instead, such as references/forms.md.",
+    help="File of the skill to print instead, such as references/forms.md.",
 )
-@click.option("--section", metavar="HEADING", help="Only this section of the file.")
+@click.option("--section", metavar="HEADING", help="Print only this section.")
 @yes_option
-@click.option("--truncate", is_flag=True, help="Cut a body that is too long instead of refusing it.")
+@click.option("--truncate", is_flag=True, help="Cut a text that is too long instead of refusing it.")
 @index_options
 @json_option
 def show_command(  # noqa: PLR0913 - one for each option

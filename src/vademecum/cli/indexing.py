@@ -127,18 +127,18 @@ def as_reference(name: str) -> str:
 def index_options(command: Command) -> Command:
     """Give a command ``--root``, ``--no-default-roots`` and ``--lenient``."""
     for option in (
+        click.option("--lenient", is_flag=True, help="Repair invalid documents instead of leaving them out."),
         click.option(
-            "--lenient", is_flag=True, help="Repair what can be repaired instead of leaving it out."
-        ),
-        click.option(
-            "--no-default-roots", is_flag=True, help="Look only where --root and VADE_SKILL_ROOTS say."
+            "--no-default-roots",
+            is_flag=True,
+            help="Search only the directories of --root and VADE_SKILL_ROOTS.",
         ),
         click.option(
             "--root",
             multiple=True,
             type=_DIRECTORY,
             metavar="DIR",
-            help="Look here too, before all others; repeatable.",
+            help="Search this directory too, before all others; repeatable.",
         ),
     ):
         command = option(command)

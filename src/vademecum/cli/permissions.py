@@ -76,7 +76,7 @@ def permissions_command(context: click.Context) -> None:
 @permissions_command.command("explain")
 @click.argument("permission")
 @click.argument("resources", nargs=-1, required=True, metavar="RESOURCE...")
-@click.option("--agent", default="default", show_default=True, help="For the agent of this name.")
+@click.option("--agent", default="default", show_default=True, help="Agent whose permission rules apply.")
 @click.option("--origin", type=click.Choice(["model", "user", "nested"]), default="model", show_default=True)
 @index_options
 @json_option
@@ -160,7 +160,7 @@ def revoke_command(*, number: int, as_json: bool) -> None:
 
 
 @click.command("trust")
-@click.option("--remove", is_flag=True, help="Trust it no longer.")
+@click.option("--remove", is_flag=True, help="Withdraw the trust.")
 @json_option
 def trust_command(*, remove: bool, as_json: bool) -> None:
     """Let this project's configuration allow things, as it is now; a change asks for trust again."""

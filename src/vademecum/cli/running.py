@@ -38,7 +38,7 @@ from vademecum.session.place import Place
 from vademecum.session.session import Session
 from vademecum.skill.text import escaped, visible
 from vademecum.tools.calls import RunScript
-from vademecum.tools.hosts import host_resources
+from vademecum.tools.hosts import host_resource
 from vademecum.tools.inputs import parts_of
 
 # What a run that failed before its first turn failed of.
@@ -60,10 +60,8 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that limit a run."""
     for option, (field, words) in reversed(LIMITS.items()):
         flag = f"--{option.replace('_', '-')}"
-        text = f"{words} (default {getattr(Budget(), field):,}, or the configured number)"
-        command = click.option(flag, option, type=click.IntRange(1, 10_000_000), metavar="N", help=text)(
-            command
-        )
+        text = f"{words} (default {getattr(Budget(), field):,}, unless configured)."
+        command = click.option(flag, option, type=click.IntRange(1), metavar="N", help=text)(command)
     return command
 
 
@@ -86,7 +84,12 @@ allow_option = click.option(
 @click.argument("request")
 @model_option
 @click.option(
-    "--skill", "skills", multiple=True, metavar="NAME", shell_complete=complete_names, help="Load it first."
+    "--skill",
+    "skills",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_names,
+    help="Skill to load first; repeatable.",
 )
 @click.option(
     "--file",
@@ -102,7 +105,7 @@ allow_option = click.option(
 @yes_option
 @budget_options
 @agent_option
-@click.option("--quiet", is_flag=True, help="Only the answer.")
+@click.option("--quiet", is_flag=True, help="Print only the answer.")
 @index_options
 @json_option
 def run_command(  # noqa: PLR0913 - one for each option
@@ -136,7 +139,7 @@ def run_command(  # noqa: PLR0913 - one for each option
         index=IndexWords(**words).build(),
         policy=Policy.load(
             context,
-            run=[*allowing(allow), *reaching([each for host in network for each in host_resources(host)])],
+            run=[*allowing(allow), *reaching(list(map(host_resource, network)))],
         ),
         approver=approver_for(yes=yes, replay=again()),
         reachable=(*elsewhere(files), *reachable_for(out)),
@@ -221,7 +224,7 @@ _PASS_ON = {"allow_interspersed_args": False}
     shell_complete=complete_paths,
     help="Directory to copy for the script, so that it can change it; repeatable.",
 )
-@click.option("--source", type=SOURCES, help="The skill of this source, also when another one overrides it.")
+@click.option("--source", type=SOURCES, help="Source of the skill, even if another source overrides it.")
 @out_option
 @network_option
 @yes_option
@@ -246,8 +249,8 @@ def exec_command(  # noqa: PLR0913 - one for each option
 ) -> int:
     """Run a script of a skill in the sandbox, with the files and directories that its arguments name.
 
-    Files are private copies, directories are read-only. Options come before NAME; what follows SCRIPT is the
-    script's. Exit code 1: the script's exit code was not 0.
+    The script gets copies of files and read-only directories. Options come before NAME; words after SCRIPT
+    are passed to the script. Exit code 1: the script's exit code was not 0.
     """
     named = (*files, *copy, *(part for word in arguments for _, part in parts_of(word)))
     printer = ScriptPrinter()
@@ -283,6 +286,11 @@ def exec_command(  # noqa: PLR0913 - one for each option
         printer.finish(result.files)
         if result.facts["exit_code"] != 0:
             click.echo(f"vade: {result.text.splitlines()[0]} The record: {record.place}", err=True)
+        for each in result.facts.get("network", ()):
+            if each["refused"]:
+                click.echo(
+                    f"vade: {each['host']}:{each['port']} was not reached: {each['refused']}", err=True
+                )
         if left_out := result.facts.get("left_out"):
             click.echo(f"vade: the rules left {counted(left_out, 'file')} out of the directories", err=True)
         tell(saved)
@@ -292,7 +300,7 @@ def exec_command(  # noqa: PLR0913 - one for each option
 
 @contextlib.contextmanager
 def _recorded_end(session: Session, summary: dict[str, Any]) -> Iterator[None]:
-    """Write down how it ended, also if something goes wrong."""
+    """Record how it ended, even if it failed."""
     try:
         yield
     except VademecumError as error:

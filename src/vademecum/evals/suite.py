@@ -192,9 +192,11 @@ def _files(path: Path) -> Iterator[Path]:
 
 def _parsed(file: Path) -> Any:
     data = read_capped(file, cap=MAX_SUITE_BYTES)
-    kind = "JSON" if file.suffix == ".json" else "YAML"
+    kind = {".json": "JSON", ".jsonl": "JSON lines"}.get(file.suffix, "YAML")
     try:
         text = data.decode("utf-8-sig")
+        if kind == "JSON lines":
+            return [json.loads(line, object_pairs_hook=_once) for line in text.splitlines() if line.strip()]
         return json.loads(text, object_pairs_hook=_once) if kind == "JSON" else _yaml(text)
     except UnicodeDecodeError as error:
         raise CaseRefused("the file is not UTF-8: save it as UTF-8.") from error

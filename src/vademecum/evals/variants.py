@@ -18,7 +18,7 @@ MAX_ID_CHARS = 48
 TRIGGER_LISTS = ("triggers", "queries", "eval_queries", "trigger_queries")
 _BOTH = ("id", "input", "query", "prompt", "files", "mock", "repeat", "tags", "category")
 _EVAL_FIELDS = (*_BOTH, "expected_output", "assertions", "expectations", "name", "constraints")
-_TRIGGER_FIELDS = (*_BOTH, "should_trigger", "expected", "skill", "skill_name")
+_TRIGGER_FIELDS = (*_BOTH, "should_trigger", "gold", "expected", "skill", "skill_name")
 _SAID = ("text", "assertion", "expectation", "statement", "description", "name", "check")
 _NAME = re.compile(rb"^name:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
 
@@ -100,17 +100,20 @@ def _from_trigger(entry: Any, skill: str, file: Path) -> RawCase:
     if misspelt is not None:
         return misspelt
     query = entry.get("query", entry.get("prompt", entry.get("input")))
-    wanted = entry.get("should_trigger", entry.get("expected", True))
+    gold = entry.get("gold", [])
+    if not isinstance(gold, list) or not all(isinstance(each, str) and each for each in gold):
+        return RawCase(entry, "it is a list of names of skills.", "gold")
+    wanted = entry.get("should_trigger", entry.get("expected", bool(gold or "gold" not in entry)))
     name = str(entry.get("skill") or entry.get("skill_name") or skill)
     if not isinstance(query, str) or not query.strip():
         return RawCase(entry, "it has no text under query.", "query")
     if not isinstance(wanted, bool):
         return RawCase(entry, f"it is true or false, not {wanted!r}.", "should_trigger")
-    if wanted and not name:
+    if wanted and not (name or gold):
         problem = f"it names no skill, and {file.name} is in no skill's directory: add skill_name."
         return RawCase(entry, problem, "skill")
     # Without a skill's name it is a request that no skill should take.
-    expected = {"skills_any_of": [name]} if wanted else {"skills_none_of": [name or ANY_SKILL]}
+    expected = {"skills_any_of": gold or [name]} if wanted else {"skills_none_of": [name or ANY_SKILL]}
     tags = [*_tags(entry), "trigger"]
     case = {
         "id": _id(entry, query),

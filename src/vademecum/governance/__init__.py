@@ -10,11 +10,13 @@
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance.audit import Audit
 from vademecum.governance.audit_replay import replay_outcomes
-from vademecum.governance.base import ActionOutcome, BrokerPolicy, Engine
 from vademecum.governance.broker import Broker
 from vademecum.governance.charter import Charter, Linted, SkillRegistry, lint_charter, load_charter
 from vademecum.governance.definitions import (
+    ActionOutcome,
     Actor,
+    BrokerPolicy,
+    Engine,
     GovernedAgent,
     Intent,
     Parameter,

@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from vademecum.governance.base import ActionOutcome
 from vademecum.governance.charter import Charter, digest_of
-from vademecum.governance.definitions import MISSING, Reason, shown
+from vademecum.governance.definitions import MISSING, ActionOutcome, Reason, shown
 from vademecum.governance.state import MAX_DEPTH, Change
 from vademecum.masking import Secrets
 from vademecum.runs.record import Record

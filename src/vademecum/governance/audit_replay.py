@@ -13,10 +13,9 @@ from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
 from vademecum.files import read_capped
 from vademecum.governance.audit import from_json
 from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
+from vademecum.governance.check import SkillCheck, facts_of, not_found
 from vademecum.governance.definitions import EMPTY, MISSING, ValidationResult
-from vademecum.governance.enforcement import Charge, Writable, charge_of
-from vademecum.governance.ledger import NOTHING_DONE, Ledger
-from vademecum.governance.rules.check import SkillCheck, facts_of, not_found
+from vademecum.governance.ledger import NOTHING_DONE, Charge, Ledger, charge_of
 from vademecum.governance.state import Change
 from vademecum.paths import contained
 from vademecum.runs.record import Event
@@ -93,7 +92,6 @@ class _Replaying:
         self._given = charter
         self._charter: Charter | None = charter
         self._recorded: Charter | None = None
-        self._writable = None if charter is None else Writable(charter)
         self.ledger = Ledger()
 
     def take(self, event: Event) -> Difference | None:
@@ -104,7 +102,7 @@ class _Replaying:
         self._recorded = Charter.from_json(document)
         if self._given is not None:
             return None
-        self._charter, self._writable = self._recorded, Writable(self._recorded)
+        self._charter = self._recorded
         # A charter that contained a secret was kept without it, and has two hashes.
         then, now = str(event.data.get("masked") or event.data["digest"]), digest_of(document)
         return None if then == now else Difference(event.number, "the charter", then, now)
@@ -123,19 +121,19 @@ class _Replaying:
     def again(self, event: Event) -> Difference | None:
         """Decide one intent again."""
         data = event.data
-        if self._charter is None or self._writable is None:
+        if self._charter is None:
             raise RecordDamaged("The record has outcomes before its charter.")
         check = self._charter.skill_check(data["proposed"])
         decided = _Verdict(_codes(not_found(data["proposed"])))
         if check is not None:
-            decided = self._decided(data, check, self._writable)
+            decided = self._decided(data, check, self._charter)
             if data["executed"] == data["proposed"]:
                 self.ledger.add(data["executed"], agent_id=data["agent"], step=data["step"])
         found = _compared(_Verdict.recorded(data), decided)
         what = f"{data['agent']} proposes {data['proposed']} at step {data['step']}"
         return None if found is None else Difference(event.number, what, *found)
 
-    def _decided(self, data: Mapping[str, Any], check: SkillCheck, writable: Writable) -> _Verdict:
+    def _decided(self, data: Mapping[str, Any], check: SkillCheck, charter: Charter) -> _Verdict:
         (state, world, params), shadow = _facts(data, check), bool(data.get("shadow"))
         last = self.ledger.agents.get(data["agent"], NOTHING_DONE)
         codes = _codes(check.check(data["agent_type"], state, world, params, last, data["step"]))
@@ -151,8 +149,8 @@ class _Replaying:
         by_engine = {*BY_ENGINE} & {*_recorded_codes(data)}
         failed, skill_id = bool(by_engine - {"replaced"}), check.rules.skill_id
         changes = () if failed else self._by_engine(data)
-        wrong = writable.objections(data["agent_type"], skill_id, changes)
-        after = tuple(writable.reason(data["agent_type"], skill_id, change).code for change in wrong)
+        wrong = charter.objections(data["agent_type"], skill_id, changes)
+        after = tuple(charter.objection(data["agent_type"], skill_id, change).code for change in wrong)
         undone = failed or (bool(after or by_engine) and not shadow)
         return _Verdict(
             (*codes, *after),
@@ -171,7 +169,7 @@ class _Replaying:
             return found
         state, world, params = _facts(data, check)
         charge = charge_of(check, dict(state), dict(world), params)
-        return charge.without(found) if isinstance(charge, Charge) else found
+        return charge.split(found)[1] if isinstance(charge, Charge) else found
 
 
 class _Verdict(Struct, frozen=True):

@@ -11,11 +11,15 @@ from typing import Any
 from msgspec import Struct, structs
 
 from vademecum.errors import CharterRefused, Denied
-from vademecum.governance.base import ActionOutcome, Auditor, BrokerPolicy, Engine
+from vademecum.governance.audit import Audit
 from vademecum.governance.charter import Charter, SkillRegistry, load_charter
+from vademecum.governance.check import CHANGE, COST, ENGINE, UNKNOWN, SkillCheck, not_found
 from vademecum.governance.definitions import (
     EMPTY,
     VALID,
+    ActionOutcome,
+    BrokerPolicy,
+    Engine,
     GovernedAgent,
     Intent,
     MayRead,
@@ -24,10 +28,8 @@ from vademecum.governance.definitions import (
     may_read_all,
     shown,
 )
-from vademecum.governance.enforcement import Charge, Words, Writable, charge_of
-from vademecum.governance.ledger import NOTHING_DONE, Ledger
+from vademecum.governance.ledger import NOTHING_DONE, Charge, Ledger, Words, charge_of
 from vademecum.governance.roles import RoleEnforcer
-from vademecum.governance.rules.check import CHANGE, COST, ENGINE, UNKNOWN, SkillCheck, not_found
 from vademecum.governance.state import WORLD, Change, Snapshot, State, StateRefused, copied
 
 MAX_ALTERNATIVES = 20
@@ -53,6 +55,18 @@ class CheckedIntent(Struct, gc=False):
     past: Mapping[str, Any] = EMPTY
     revision: int = 0
     before: int | None = None
+
+    @property
+    def former(self) -> dict[str, Any]:
+        """Return the agent's own attributes as they were."""
+        return {"state": self.state, "type": self.agent_type, "id": self.agent_id}
+
+    def replaced(self) -> tuple[str, ...]:
+        """Return which of the agent's own attributes the engine replaced."""
+        agent = self.agent
+        if agent.state is self.state and agent.type == self.agent_type and agent.id == self.agent_id:
+            return ()
+        return tuple(name for name, value in self.former.items() if getattr(agent, name) is not value)
 
 
 class Broker:
@@ -83,7 +97,7 @@ class Broker:
         policy: BrokerPolicy = BrokerPolicy(),  # noqa: B008 - it is immutable
         *,
         world: State | None = None,
-        audit: Auditor | None = None,
+        audit: Audit | None = None,
         ledger: Ledger | None = None,
         step: int = 0,
     ) -> None:
@@ -231,7 +245,6 @@ class Broker:
 
     def _hold(self, charter: Charter, past: Mapping[str, Any] | None = None) -> None:
         self.charter = charter
-        self._writable = Writable(charter)
         self._revision = self.ledger.revision
         if self._audit is not None:
             self._audit.charter(charter, past)
@@ -239,7 +252,7 @@ class Broker:
     def _refresh(self) -> None:
         """Put a new charter in force if skills were registered."""
         held = self.charter
-        if held.registry.revision != held.revision:
+        if not held.is_current:
             self._hold(Charter(held.registry, held.roles))
 
     def _decide(self, agent: GovernedAgent, intent: Intent) -> CheckedIntent:
@@ -297,9 +310,9 @@ class Broker:
         """Let the engine act, compare the state with what it was before the charge, and commit or undo."""
         charge = decision.charge
         try:
-            output = self._call(check.mapping, decision.agent, copied(decision.intent.parameters))
+            output = self._call(check.rules.mapping, decision.agent, copied(decision.intent.parameters))
             changes = before.changes()
-            replaced = _replaced(decision)
+            replaced = decision.replaced()
         except BaseException as error:
             _undo(decision, before)
             outcome = self._close(decision, words=partial(_failed, decision, error), bit=ENGINE, undone=True)
@@ -309,10 +322,8 @@ class Broker:
                 raise
             return outcome
         skill_id, agent_type = decision.intent.skill_id, decision.agent_type
-        by_engine = changes if charge is None else charge.without(changes)
-        wrong = self._writable.objections(agent_type, skill_id, by_engine) if by_engine else []
-        if charge is not None:
-            changes = charge.first(changes)
+        changes, by_engine = (changes, changes) if charge is None else charge.split(changes)
+        wrong = self.charter.objections(agent_type, skill_id, by_engine)
         if not wrong and not replaced:
             return self._close(decision, changes, output)
         shadow = self.policy.shadow
@@ -335,7 +346,7 @@ class Broker:
         self, decision: CheckedIntent, wrong: tuple[Change, ...], replaced: tuple[str, ...], may: MayRead
     ) -> tuple[Reason, ...]:
         type_, skill_id = decision.agent_type, decision.intent.skill_id
-        found = [self._writable.reason(type_, skill_id, change, may) for change in wrong]
+        found = [self.charter.objection(type_, skill_id, change, may) for change in wrong]
         for name in replaced:
             text = f"The agent's {name} was replaced: it stays the same, only what is in the state may change"
             found.append(Reason("replaced", "allowed_state_changes", name, None, text))
@@ -389,22 +400,9 @@ class Broker:
         return outcome
 
 
-def _replaced(decision: CheckedIntent) -> tuple[str, ...]:
-    """Return which of the agent's own attributes the engine replaced."""
-    agent, found = decision.agent, []
-    if agent.state is not decision.state:
-        found.append("state")
-    if agent.type != decision.agent_type:
-        found.append("type")
-    if agent.id != decision.agent_id:
-        found.append("id")
-    return tuple(found)
-
-
 def _undo(decision: CheckedIntent, before: Snapshot) -> None:
     before.restore()
-    former = {"state": decision.state, "type": decision.agent_type, "id": decision.agent_id}
-    for name, value in former.items():
+    for name, value in decision.former.items():
         with suppress(Exception):  # an attribute that cannot be set has not been changed either
             if getattr(decision.agent, name) is not value:
                 setattr(decision.agent, name, value)
@@ -412,20 +410,16 @@ def _undo(decision: CheckedIntent, before: Snapshot) -> None:
 
 def _failed(decision: CheckedIntent, error: BaseException, may: MayRead) -> tuple[Reason, ...]:  # noqa: ARG001
     assert decision.check is not None
-    mapping, kind = decision.check.mapping, type(error).__name__
+    mapping, kind = decision.check.rules.mapping, type(error).__name__
     clause = "implementation_mapping"
     if isinstance(error, StateRefused):
         text = f"The state cannot be compared: {error}"
         return (Reason("state", "allowed_state_changes", None, "plain data", text),)
     if not isinstance(error, Exception):
-        return (
-            Reason(
-                "interrupted", clause, kind, mapping, f"The engine was interrupted in {mapping!r} ({kind})"
-            ),
-        )
-    return (
-        Reason("engine", clause, kind, mapping, f"The engine failed in {mapping!r} ({kind}: {_text(error)})"),
-    )
+        text = f"The engine was interrupted in {mapping!r} ({kind})"
+        return (Reason("interrupted", clause, kind, mapping, text),)
+    text = f"The engine failed in {mapping!r} ({kind}: {_text(error)})"
+    return (Reason("engine", clause, kind, mapping, text),)
 
 
 def _text(error: Exception) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -14,13 +15,23 @@ from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.definitions import EMPTY, GovernedAgent, SkillDefinition, ValidationResult
-from vademecum.governance.draft import read_draft
+from vademecum.governance.check import CONDITIONS, PARAMETERS, TYPE, SkillCheck, not_found, rules_of
+from vademecum.governance.definitions import (
+    EMPTY,
+    HIDDEN,
+    GovernedAgent,
+    MayRead,
+    Reason,
+    SkillDefinition,
+    ValidationResult,
+    may_read_all,
+    shown,
+)
 from vademecum.governance.ledger import NOTHING_DONE, Ledger
 from vademecum.governance.lint import lint
-from vademecum.governance.roles import Role, RoleEnforcer
-from vademecum.governance.rules.check import PARAMETERS, SkillCheck, not_found
-from vademecum.governance.rules.typed import ALL, Rules, eligible, rules_of
+from vademecum.governance.reading import read_draft
+from vademecum.governance.roles import EVERYTHING, MAX_REMEMBERED, Role, RoleEnforcer, covered
+from vademecum.governance.state import WORLD, Change
 from vademecum.skill.skill import Problem
 
 if TYPE_CHECKING:
@@ -55,11 +66,9 @@ class SkillRegistry:
         strict: bool = False,
     ) -> None:
         self.strict = strict
-        self.revision = 0
         self._default = default_skill
         self._skills: dict[str, SkillDefinition] = {}
-        self._eligibility: dict[str, SkillCheck] = {}
-        self._preconditions: dict[str, SkillCheck] = {}
+        self._checks: dict[str, SkillCheck] = {}
         for skill in skills:
             self.register(skill)
         if default_skill is not None and default_skill not in self._skills:
@@ -85,17 +94,17 @@ class SkillRegistry:
         """Return all definitions by id, in the order of registration."""
         return dict(self._skills)
 
+    @property
+    def checks(self) -> dict[str, SkillCheck]:
+        """Return the compiled rules of all skills by id."""
+        return dict(self._checks)
+
     def register(self, skill: SkillDefinition) -> None:
         """Add a skill, or raise ``CharterRefused`` if its id is taken or its definition is wrong."""
-        skill = skill.frozen()
         if skill.skill_id in self._skills:
             raise CharterRefused(f"The skill {skill.skill_id!r} is there already: choose another skill_id.")
-        rules = rules_of(skill)
+        self._checks[skill.skill_id] = SkillCheck(rules_of(skill), strict=self.strict)
         self._skills[skill.skill_id] = skill
-        only = Rules(skill.skill_id, conditions=rules.conditions)
-        self._preconditions[skill.skill_id] = SkillCheck(only, strict=self.strict)
-        self._eligibility[skill.skill_id] = SkillCheck(Rules(skill.skill_id, types=eligible(skill)))
-        self.revision += 1
 
     def get(self, skill_id: str) -> SkillDefinition | None:
         """Return the definition of a skill, or ``None``."""
@@ -103,19 +112,19 @@ class SkillRegistry:
 
     def check_eligibility(self, skill_id: str, agent_type: str) -> ValidationResult:
         """Check whether a skill exists and is for an agent type."""
-        found = _named(self._eligibility, skill_id)
-        if found is None:
-            return not_found(skill_id)
-        return found.check(agent_type, EMPTY, EMPTY, EMPTY, NOTHING_DONE, 0)
+        return self._check(TYPE, skill_id, agent_type, EMPTY)
 
     def check_preconditions(self, skill_id: str, agent_state: Mapping[str, Any]) -> ValidationResult:
         """Check whether a state meets a skill's preconditions; its key ``world`` is the shared state."""
-        found = _named(self._preconditions, skill_id)
+        return self._check(CONDITIONS, skill_id, "", agent_state)
+
+    def _check(self, bits: int, skill_id: str, agent_type: str, state: Mapping[str, Any]) -> ValidationResult:
+        found = _named(self._checks, skill_id)
         if found is None:
             return not_found(skill_id)
-        world = agent_state.get("world")
+        world = state.get(WORLD)
         shared = world if isinstance(world, Mapping) else EMPTY
-        return found.check("", agent_state, shared, EMPTY, NOTHING_DONE, 0)
+        return found.check(agent_type, state, shared, EMPTY, NOTHING_DONE, 0).only(bits)
 
     def get_execution_mapping(self, skill_id: str) -> str | None:
         """Return what carries a skill out: a function of the engine, a script or a tool."""
@@ -143,12 +152,13 @@ class Charter:
 
     def __init__(self, registry: SkillRegistry, roles: RoleEnforcer | None = None) -> None:
         self.registry = registry
-        self.revision = registry.revision
         self.roles = roles
         self.strict = registry.strict
         self.default_skill = registry.get_default_skill()
         self.skills: Mapping[str, SkillDefinition] = MappingProxyType(registry.skills)
-        self._checks: dict[str, SkillCheck] = {}
+        self._compiled = registry.checks
+        self._checks: dict[str, SkillCheck] = self._compiled if roles is None else {}
+        self._writable: dict[tuple[str, str, str], bool] = {}
         self._by_type: dict[str, tuple[str, ...]] = {}
 
     def guard(
@@ -193,13 +203,17 @@ class Charter:
             whole["roles"] = self.roles.to_json()
         return whole
 
+    @property
+    def is_current(self) -> bool:
+        """Return whether the registry has no other skills than when the charter was made."""
+        return len(self.registry.skills) == len(self.skills)
+
     def skill_check(self, skill_id: str) -> SkillCheck | None:
         """Return the compiled rules of a skill, or ``None`` if there is no such skill."""
         found = _named(self._checks, skill_id)
-        if found is None and (skill := _named(self.skills, skill_id)) is not None:
-            rules = rules_of(skill, roles=ALL if self.roles is None else self.roles.proposers(skill_id))
-            found = SkillCheck(rules, strict=self.strict, mapping=skill.implementation_mapping)
-            self._checks[skill_id] = found
+        if found is None and self.roles is not None and (known := _named(self._compiled, skill_id)):
+            rules = replace(known.rules, roles=self.roles.proposers(skill_id))
+            found = self._checks[skill_id] = SkillCheck(rules, strict=self.strict)
         return found
 
     def check(  # noqa: PLR0913 - what a check depends on
@@ -268,6 +282,36 @@ class Charter:
         """Return the bits of a skill that depend on the intent's parameters."""
         found = self.skill_check(skill_id)
         return PARAMETERS if found is None else found.correctable
+
+    def objections(self, agent_type: str, skill_id: str, changes: Sequence[Change]) -> list[Change]:
+        """Return the changes that the skill does not list, or that the agent's role may not write."""
+        found = []
+        for change in changes:
+            asked = (agent_type, skill_id, change[0])
+            if asked not in self._writable:
+                if len(self._writable) >= MAX_REMEMBERED:
+                    self._writable.clear()
+                both = (self.skills[skill_id].allowed_state_changes, self._writes(agent_type))
+                self._writable[asked] = all(covered(change[0], patterns) for patterns in both)
+            if not self._writable[asked]:
+                found.append(change)
+        return found
+
+    def objection(
+        self, agent_type: str, skill_id: str, change: Change, may: MayRead = may_read_all
+    ) -> Reason:
+        """Return why a change is not allowed."""
+        key, old, new = change
+        what = f"({shown(old)} → {shown(new)})" if may(key) else f"({HIDDEN})"
+        listed = self.skills[skill_id].allowed_state_changes
+        if covered(key, listed):
+            text = f"Agent type {agent_type!r} may not write {key!r} {what}"
+            return Reason("write-permission", "roles: writes", key, list(self._writes(agent_type)), text)
+        text = f"State change not allowed: {key!r} {what}"
+        return Reason("state-change", "allowed_state_changes", key, list(listed), text)
+
+    def _writes(self, agent_type: str) -> Sequence[str]:
+        return EVERYTHING if self.roles is None else self.roles.role_of(agent_type).writes
 
 
 def _named(known: Mapping[str, T], name: Any) -> T | None:

@@ -1,12 +1,13 @@
-"""Define the values of a charter: skills, parameters, intents, agents, reasons and results."""
+"""Define the values: skills, parameters, intents, agents, reasons, results and outcomes, and the engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from math import isfinite
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from msgspec import Struct
 
@@ -14,16 +15,26 @@ from vademecum.errors import CharterRefused
 
 EVERYBODY = "*"
 MAX_SHOWN_CHARS = 80
+HIDDEN = "not readable in this role"
 EMPTY: Mapping[str, Any] = {}
 
 Kind = Literal["number", "integer", "string", "boolean", "list"]
+KINDS = get_args(Kind)
+_TYPES: dict[Kind, tuple[type, ...]] = {
+    "number": (int, float),
+    "integer": (int,),
+    "string": (str,),
+    "boolean": (bool,),
+    "list": (list, tuple),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class SkillDefinition:
     """Define one skill: who may use it, when, at what cost, what it may change, and what carries it out.
 
-    ``extra`` keeps the keys of a charter file that this version does not know; nothing reads them.
+    Lists and mappings are copied, and cannot be changed. ``extra`` keeps the keys of a charter file that this
+    version does not know; nothing reads them. A value of the wrong type raises ``CharterRefused``.
 
     >>> levee = SkillDefinition("build_levee", "Build.", ["government"], ["has_budget"], {"cost": 500})
     >>> levee.skill_id, levee.institutional_constraints["cost"]
@@ -40,56 +51,35 @@ class SkillDefinition:
     output_schema: Mapping[str, Parameter] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def frozen(self) -> SkillDefinition:
-        """Return an immutable copy, or raise ``CharterRefused`` if a value is of the wrong type."""
+    def __post_init__(self) -> None:
+        """Check the types, and keep immutable copies."""
         name: Any = self.skill_id
-        constraints: Any = self.institutional_constraints
         if not isinstance(name, str) or not name:
             raise CharterRefused(f"skill_id is {shown(name)}: write a text that is not empty.")
-        if not isinstance(constraints, Mapping):
-            raise CharterRefused(f"institutional_constraints is {shown(constraints)}: write a mapping.")
-        schema = {}
+        for key in ("eligible_agent_types", "preconditions", "allowed_state_changes"):
+            object.__setattr__(self, key, texts(key, getattr(self, key)))
+        for key in ("institutional_constraints", "output_schema", "extra"):
+            if not isinstance(getattr(self, key), Mapping):
+                raise CharterRefused(f"{key} is {shown(getattr(self, key))}: write a mapping.")
+            object.__setattr__(self, key, _frozen(getattr(self, key)))
         for key, parameter in self.output_schema.items():
             if not isinstance(parameter, Parameter):
                 raise CharterRefused(f"The parameter {key!r} is {shown(parameter)}: write a Parameter.")
-            schema[key] = parameter.frozen()
-        return SkillDefinition(
-            self.skill_id,
-            self.description,
-            texts("eligible_agent_types", self.eligible_agent_types),
-            texts("preconditions", self.preconditions),
-            _frozen(self.institutional_constraints),
-            texts("allowed_state_changes", self.allowed_state_changes),
-            self.implementation_mapping,
-            MappingProxyType(schema),
-            _frozen(self.extra),
-        )
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SkillDefinition:
-        """Return the definition that ``to_json`` wrote; it was checked when it was written."""
+        """Return the definition that ``to_json`` wrote."""
         known = {each.name for each in fields(cls)} - {"extra"}
-        values = {key: value for key, value in document.items() if key in known}
-        values["output_schema"] = {
-            name: Parameter(**{**keys, "enum": tuple(keys.get("enum", ()))})
-            for name, keys in document.get("output_schema", {}).items()
-        }
-        extra = {key: value for key, value in document.items() if key not in known}
-        return cls(**{"eligible_agent_types": (), **values}, extra=extra).frozen()
+        values: dict[str, Any] = {"eligible_agent_types": (), "extra": {}}
+        for key, value in document.items():
+            (values if key in known else values["extra"])[key] = value
+        schema = values.get("output_schema", {})
+        return cls(**values | {"output_schema": {name: Parameter(**keys) for name, keys in schema.items()}})
 
     def to_json(self) -> dict[str, Any]:
         """Return the definition as a charter file has it, without empty values."""
-        whole = {
-            "skill_id": self.skill_id,
-            "description": self.description,
-            "eligible_agent_types": list(self.eligible_agent_types),
-            "preconditions": list(self.preconditions),
-            "institutional_constraints": _thawed(self.institutional_constraints),
-            "allowed_state_changes": list(self.allowed_state_changes),
-            "implementation_mapping": self.implementation_mapping,
-            "output_schema": {name: parameter.to_json() for name, parameter in self.output_schema.items()},
-        }
-        extra: dict[str, Any] = _thawed(self.extra)
+        whole = {each.name: _thawed(getattr(self, each.name)) for each in fields(self)}
+        extra: dict[str, Any] = whole.pop("extra")
         return {key: value for key, value in whole.items() if value not in ("", [], {})} | extra
 
 
@@ -104,18 +94,34 @@ class Parameter:
     type: Kind = "string"
     min: float | None = None
     max: float | None = None
-    enum: tuple[Any, ...] = ()
+    enum: Sequence[Any] = ()
     required: bool = False
 
-    def frozen(self) -> Parameter:
-        """Return an immutable copy."""
-        return Parameter(self.type, plain(self.min), plain(self.max), tuple(self.enum), self.required)
+    def __post_init__(self) -> None:
+        """Keep immutable copies."""
+        for key in ("min", "max", "enum"):
+            object.__setattr__(self, key, _frozen(getattr(self, key)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the parameter as a charter file has it."""
-        whole = {"type": self.type, "min": self.min, "max": self.max, "required": self.required or None}
-        found = {key: value for key, value in whole.items() if value is not None}
-        return found | ({"enum": list(self.enum)} if self.enum else {})
+        """Return the parameter as a charter file has it, without empty values."""
+        whole = {each.name: _thawed(getattr(self, each.name)) for each in fields(self)}
+        return {key: value for key, value in whole.items() if value not in (None, []) and value is not False}
+
+    def objection(self, value: Any) -> str | None:
+        """Return what a value must be and is not, or ``None`` if it is allowed."""
+        if not isinstance(value, _TYPES[self.type]) or (isinstance(value, bool) and self.type != "boolean"):
+            return f"a {self.type}" if self.type != "integer" else "an integer"
+        if isinstance(value, float) and not isfinite(value):
+            return "a finite number"
+        if self.enum and value not in self.enum:
+            return "one of " + ", ".join(map(repr, self.enum))
+        size: Any = len(value) if isinstance(value, str | list | tuple) else value
+        unit = {"string": " characters long", "list": " items long"}.get(self.type, "")
+        if self.min is not None and size < self.min:
+            return f"at least {self.min:g}{unit}"
+        if self.max is not None and size > self.max:
+            return f"at most {self.max:g}{unit}"
+        return None
 
 
 def texts(name: str, written: Sequence[str]) -> tuple[str, ...]:
@@ -154,6 +160,8 @@ def _frozen(written: Any) -> Any:
 
 
 def _thawed(value: Any) -> Any:
+    if isinstance(value, Parameter):
+        return value.to_json()
     if isinstance(value, Mapping):
         return {key: _thawed(each) for key, each in value.items()}
     return list(map(_thawed, value)) if isinstance(value, list | tuple) else value
@@ -297,6 +305,11 @@ class ValidationResult(Struct, frozen=True):
         """Return every reason, without the values that the reader may not see."""
         return () if self.explain is None else self.explain(self.bits, self.observed, may)
 
+    def only(self, bits: int) -> ValidationResult:
+        """Return the part of the result that is about some clauses."""
+        left = self.bits & bits
+        return ValidationResult(left, self.explain, self.observed) if left else VALID
+
     @property
     def message(self) -> str:
         """Return all reasons in one text, empty if it is valid."""
@@ -317,6 +330,100 @@ VALID = ValidationResult()
 def refusal(*reasons: Reason, bits: int = 1) -> ValidationResult:
     """Return a result that is not valid for known reasons."""
     return ValidationResult(bits, lambda *_: reasons)
+
+
+class Engine(Protocol):
+    """Carry out what was approved: change the agent's state and the shared state, and nothing else.
+
+    Only these two are compared; the states of other agents are not. An engine does not propose while it acts.
+    An engine that takes parameters also has ``execute(func_name, agent, parameters)``, as ``Functions`` has.
+
+    >>> class Diary:
+    ...     def call(self, func_name, agent):
+    ...         agent.state["did"] = func_name
+    >>> from vademecum.governance import Actor, Broker, SkillDefinition, SkillRegistry
+    >>> rest = SkillDefinition("rest", allowed_state_changes=["did"], implementation_mapping="sleep")
+    >>> agent = Actor("a1", "resident")
+    >>> Broker(SkillRegistry([rest]), None, Diary()).propose(agent, "rest").executed, agent.state
+    ('rest', {'did': 'sleep'})
+    """
+
+    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
+        """Do what ``implementation_mapping`` names; an exception is a failure, and is undone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPolicy:
+    """Say how a broker handles denials.
+
+    ``retries`` is how often ``negotiate`` asks again for an intent that can be corrected. With ``fallback``
+    the charter's default skill runs if nothing else did. With ``feedback`` each denial has a text for a
+    model. With ``shadow`` the broker decides and records, and enforces nothing.
+
+    >>> BrokerPolicy(shadow=True)
+    BrokerPolicy(retries=1, fallback=True, feedback=True, shadow=True)
+    """
+
+    retries: int = 1
+    fallback: bool = True
+    feedback: bool = True
+    shadow: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a negative number of retries."""
+        if self.retries < 0:
+            raise ValueError(f"retries is {self.retries}: write 0 to ask only once.")
+
+
+class ActionOutcome(Struct, frozen=True):
+    """The result of an intent: the proposal, whether it was approved, and the action that was executed.
+
+    ``charged`` is the state key that the charter took the cost from.
+
+    >>> from vademecum.governance import Actor, Broker, Functions, SkillRegistry
+    >>> outcome = Broker(SkillRegistry(), None, Functions({})).propose(Actor("a1", "resident"), "fly")
+    >>> outcome.proposed.skill_id, outcome.approved, outcome.executed, outcome.reasons[0].message
+    ('fly', False, None, "Skill 'fly' not found in registry")
+    """
+
+    step: int
+    agent_id: str
+    agent_type: str
+    proposed: Intent
+    approved: bool
+    executed: str | None
+    result: ValidationResult
+    changes: tuple[tuple[str, Any, Any], ...] = ()
+    output: Any = None
+    feedback: str = ""
+    correctable: bool = False
+    rolled_back: bool = False
+    shadow: bool = False
+    charged: str | None = None
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Return every reason against it, found before or after it was executed."""
+        return self.result.reasons
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as the commands print it."""
+        changes = {
+            key: [None if each is MISSING else each for each in (old, new)] for key, old, new in self.changes
+        }
+        return {
+            "step": self.step,
+            "agent": self.agent_id,
+            "agent_type": self.agent_type,
+            "proposed": {"skill_id": self.proposed.skill_id, "parameters": dict(self.proposed.parameters)},
+            "approved": self.approved,
+            "executed": self.executed,
+            "rolled_back": self.rolled_back,
+            "reasons": [reason.to_json() for reason in self.reasons],
+            "changes": changes,
+            "feedback": self.feedback,
+        }
 
 
 def shown(value: Any) -> str:

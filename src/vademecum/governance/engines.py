@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from vademecum.errors import CharterRefused, Denied, FileRefused, ToolRefused
 from vademecum.files import read_capped
-from vademecum.governance.base import ParameterEngine
 from vademecum.governance.definitions import EMPTY, GovernedAgent
 from vademecum.governance.lint import FUNCTION, SCRIPT
 from vademecum.tools.calls import RunScript
@@ -26,7 +25,19 @@ Function = Callable[..., Any]
 _METHODS = (FunctionType, BuiltinFunctionType, MethodType, staticmethod, classmethod, partial, partialmethod)
 
 
-class Functions:
+class _WithParameters:
+    """Be an engine whose actions take parameters."""
+
+    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
+        """Carry out what has no parameters."""
+        return self.execute(func_name, agent, EMPTY)
+
+    def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
+        """Carry out ``func_name`` with parameters."""
+        raise NotImplementedError
+
+
+class Functions(_WithParameters):
     """Call Python functions by name; each gets the agent, and the parameters as keyword arguments.
 
     >>> engine = Functions({"rest": lambda agent: agent.id, "pay": lambda agent, amount: amount})
@@ -47,10 +58,6 @@ class Functions:
         methods = [name for name in names if isinstance(getattr_static(model, name, None), _METHODS)]
         return cls({name: getattr(model, name) for name in methods})
 
-    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
-        """Carry out what has no parameters."""
-        return self.execute(func_name, agent, EMPTY)
-
     def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
         """Call the function of that name."""
         function = self._functions.get(func_name)
@@ -60,7 +67,7 @@ class Functions:
         return function(agent, **parameters)
 
 
-class Scripts:
+class Scripts(_WithParameters):
     """Run scripts of skills through a session, in the sandbox: ``skill:NAME/scripts/x.py``.
 
     The parameter ``arguments`` is the script's command line, and ``files`` are the files that it may read;
@@ -81,10 +88,6 @@ class Scripts:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
-        """Carry out what has no parameters."""
-        return self.execute(func_name, agent, EMPTY)
-
     def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
         """Run the script, or raise what went wrong."""
         found = SCRIPT.fullmatch(func_name)
@@ -102,7 +105,7 @@ class Scripts:
         return seen.text
 
 
-class Engines:
+class Engines(_WithParameters):
     """Join two engines: a mapping that begins with ``skill:`` is a script, any other a function.
 
     >>> from vademecum.governance import Actor
@@ -113,13 +116,9 @@ class Engines:
     ['rested', 'ran it']
     """
 
-    def __init__(self, functions: ParameterEngine, scripts: ParameterEngine) -> None:
+    def __init__(self, functions: _WithParameters, scripts: _WithParameters) -> None:
         self._functions = functions
         self._scripts = scripts
-
-    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
-        """Carry out what has no parameters."""
-        return self.execute(func_name, agent, EMPTY)
 
     def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
         """Pass it on to the engine that the mapping is for."""

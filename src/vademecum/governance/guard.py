@@ -7,13 +7,12 @@ from typing import Any, NoReturn, TypeVar
 
 from vademecum.errors import Denied
 from vademecum.governance.audit import Audit
-from vademecum.governance.base import ActionOutcome
 from vademecum.governance.broker import Broker
 from vademecum.governance.charter import Charter
-from vademecum.governance.definitions import Actor, GovernedAgent, Intent, ValidationResult
+from vademecum.governance.check import not_found
+from vademecum.governance.definitions import ActionOutcome, Actor, GovernedAgent, Intent, ValidationResult
 from vademecum.governance.ledger import Ledger
 from vademecum.governance.lint import SCRIPT, TOOL
-from vademecum.governance.rules.check import not_found
 from vademecum.runs.record import Record
 from vademecum.session.base import Kind, Result
 

@@ -1,14 +1,21 @@
-"""Remember which agent last did which skill at which step: what cooldowns depend on."""
+"""Charge costs, and remember which agent last did which skill at which step: what cooldowns depend on."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# Longer ago than any cooldown.
-NEVER = -(2**62)
+from msgspec import Struct
+
+from vademecum.governance.check import SkillCheck
+from vademecum.governance.conditions import FAILURES
+from vademecum.governance.definitions import HIDDEN, MayRead, Reason, shown
+from vademecum.governance.state import Change, State, equal
+
+# Makes reasons for a reader.
+Words = Callable[[MayRead], tuple[Reason, ...]]
 
 
 @dataclass(slots=True)
@@ -64,3 +71,47 @@ class Ledger:
 
 
 NOTHING_DONE: Mapping[str, int] = {}
+
+
+class Charge(Struct, frozen=True, gc=False):
+    """A cost: the dictionary and key that it is taken from, and the value before and after."""
+
+    purse: State
+    key: str
+    path: str
+    before: Any
+    left: Any
+    cost: Any
+
+    def split(self, changes: Sequence[Change]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
+        """Return the changes with that of the purse first, and those that the charge did not make.
+
+        A purse that is full again was filled.
+        """
+        after = next((new for key, _, new in changes if key == self.path), self.before)
+        others = tuple(change for change in changes if change[0] != self.path)
+        by_engine = others if equal(after, self.left) else ((self.path, self.left, after), *others)
+        return ((self.path, self.before, after), *others), by_engine
+
+
+def charge_of(
+    check: SkillCheck, state: State, world: State, params: Mapping[str, Any]
+) -> Charge | Words | None:
+    """Return the charge of a skill, ``None`` if it is free, or the reason why it cannot be paid."""
+    if check.rules.cost is None:
+        return None
+    *shared, key = check.rules.purse.parts
+    purse, path = (world if shared else state), str(check.rules.purse)
+    cost, before = check.cost(state, world, params), purse[key]
+    try:
+        left = before - cost
+        if left >= 0:  # false for infinity minus infinity
+            return Charge(purse, key, path, before, left, cost) if cost else None
+    except FAILURES:
+        pass
+
+    def cannot_pay(may: MayRead) -> tuple[Reason, ...]:
+        there = f"{shown(cost)} cannot be taken from {shown(before)}" if may(path) else HIDDEN
+        return (Reason("cost", "cost", before, cost, f"Cost cannot be paid out of {path!r} ({there})"),)
+
+    return cannot_pay

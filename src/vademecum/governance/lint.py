@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from vademecum.governance.check import ALL, Allowed
+from vademecum.governance.conditions import strict_differs
 from vademecum.governance.definitions import EVERYBODY
-from vademecum.governance.draft import Draft, Placed
+from vademecum.governance.reading import Draft, Placed
 from vademecum.governance.roles import Role, RoleEnforcer, covered
-from vademecum.governance.rules.conditions import strict_differs
-from vademecum.governance.rules.typed import ALL, Allowed, conditions_of, eligible
 from vademecum.wildcards import is_plain, matches_exactly
 
 SCRIPT = re.compile(r"skill:(?P<skill>[^/\s]+)/(?P<script>scripts/\S.*)")
@@ -26,7 +26,7 @@ def lint(draft: Draft) -> None:
     skills = {placed.definition.skill_id: placed for placed in reversed(draft.skills)}
     roles = None if draft.roles is None else RoleEnforcer(draft.roles)
     users = {
-        name: eligible(placed.definition) & (ALL if roles is None else roles.proposers(name))
+        name: placed.rules.types & (ALL if roles is None else roles.proposers(name))
         for name, placed in skills.items()
     }
     _duplicates(draft)
@@ -84,7 +84,7 @@ def _roles(skills: Skills, draft: Draft) -> None:
             if not (pattern in skills if plain else any(matches_exactly(pattern, skill) for skill in skills)):
                 text = f"The role {name!r} names the skill {pattern!r}, which does not exist."
                 draft.wrong("unknown-reference", text, place)
-            elif plain and name != EVERYBODY and name not in eligible(skills[pattern].definition):
+            elif plain and name != EVERYBODY and name not in skills[pattern].rules.types:
                 text = (
                     f"The role {name!r} may propose {pattern!r}, but is not among its eligible_agent_types."
                 )
@@ -151,8 +151,8 @@ def _strictness(draft: Draft) -> None:
     places = [
         f"{placed.place}.preconditions[{number}]"
         for placed in draft.skills
-        for number, condition in enumerate(conditions_of(placed.definition, lambda *_: None))
-        if strict_differs(condition.tree)
+        for number, text in enumerate(placed.definition.preconditions)
+        if any(each.text == text and strict_differs(each.tree) for each in placed.rules.conditions)
     ]
     if places:
         lines = dict.fromkeys(str(draft.lines[place]) for place in places[:MAX_SHOWN])

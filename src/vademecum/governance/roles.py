@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from vademecum.governance.check import Allowed
 from vademecum.governance.definitions import (
     EMPTY,
     EVERYBODY,
@@ -18,7 +19,6 @@ from vademecum.governance.definitions import (
     refusal,
     texts,
 )
-from vademecum.governance.rules.typed import Allowed
 from vademecum.governance.state import FLAT, SHARED, WORLD, copied
 from vademecum.wildcards import is_plain, matches_exactly
 
@@ -80,9 +80,10 @@ class Role:
     reads: Sequence[str] = ()
     writes: Sequence[str] = ()
 
-    def frozen(self) -> Role:
-        """Return an immutable copy, or raise ``CharterRefused`` if a list is a single text."""
-        return Role(texts("skills", self.skills), texts("reads", self.reads), texts("writes", self.writes))
+    def __post_init__(self) -> None:
+        """Keep immutable copies, or raise ``CharterRefused`` if a list is a single text."""
+        for key in ("skills", "reads", "writes"):
+            object.__setattr__(self, key, texts(key, getattr(self, key)))
 
     def to_json(self) -> dict[str, list[str]]:
         """Return the role as a charter file has it."""
@@ -105,10 +106,9 @@ class RoleEnforcer:
     _named: dict[str, list[str]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Keep immutable copies of the roles."""
-        roles = {name: role.frozen() for name, role in self.roles.items()}
-        object.__setattr__(self, "roles", MappingProxyType(roles))
-        for name, role in roles.items():
+        """Keep an immutable copy of the roles."""
+        object.__setattr__(self, "roles", MappingProxyType(dict(self.roles)))
+        for name, role in self.roles.items():
             for pattern in role.skills:
                 self._named.setdefault(pattern if is_plain(pattern) else EVERYBODY, []).append(name)
 

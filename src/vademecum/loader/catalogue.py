@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from json.encoder import encode_basestring
 from typing import Literal
@@ -23,13 +23,13 @@ class Catalogue(Struct, frozen=True):
     """The text, how many descriptions were shortened or left out for it, and how many skills it omits."""
 
     text: str
-    shortened: int
+    shortened: int = 0
     unlisted: int = 0
 
 
 class _Layout(Struct, frozen=True):
-    """One form: what stands before, between and after the rows, a row, a row without description, and how
-    text is written in it.
+    """One form: its beginning, a row, a row without description, the character between rows, the end with a
+    note and without, and how text is written.
     """
 
     head: str
@@ -46,10 +46,9 @@ def _xml(text: str) -> str:
 
 
 def _json(text: str) -> str:
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return text
-    encoded: str = encode_basestring(text)
-    return encoded[1:-1]
+    return (
+        text if text.isprintable() and '"' not in text and "\\" not in text else encode_basestring(text)[1:-1]
+    )
 
 
 # The XML form is the one that models know, with the source in place of a path: a skill is loaded by name.
@@ -71,7 +70,7 @@ _LAYOUTS: dict[Form, _Layout] = {
         ),
         name=lambda name: f"<skill>\n<name>\n{name}\n</name>\n</skill>",
         between="\n",
-        note="\n<!-- {} -->",
+        note="\n<!-- {} -->\n</available_skills>",
         tail="\n</available_skills>",
         written=_xml,
     ),
@@ -88,62 +87,38 @@ _LAYOUTS: dict[Form, _Layout] = {
 
 
 def render_catalogue(
-    skills: Sequence[Skill],
-    *,
-    form: Form = "list",
-    budget: int = DEFAULT_BUDGET,
-    whole: Collection[str] = (),
+    skills: Sequence[Skill], *, form: Form = "list", budget: int = DEFAULT_BUDGET
 ) -> Catalogue:
     """Render the catalogue in at most ``budget`` characters, sorted by name.
 
     If the budget is short, descriptions are shortened; if that is not enough, they are left out, then skills
-    are. The catalogue says how many, and that search_skills finds them. The skills named in ``whole`` keep
-    their descriptions longest. Without skills the text is empty.
+    are. The catalogue says how many, and that search_skills finds them. Without skills the text is empty.
 
     >>> render_catalogue([])
     Catalogue(text='', shortened=0, unlisted=0)
     """
     if not skills:
-        return Catalogue("", 0)
-    layout = _LAYOUTS[form]
+        return Catalogue("")
+    layout, count = _LAYOUTS[form], len(skills)
     ordered = sorted(skills, key=lambda skill: (skill.name, skill.source))
-    texts = [layout.written(_on_one_line(skill.description)) for skill in ordered]
-    rows = [layout.row(skill.name, skill.source, text) for skill, text in zip(ordered, texts, strict=True)]
-    between = len(layout.between)
-    frame = len(layout.head) + len(layout.tail)
-    if frame + sum(map(len, rows)) + between * (len(rows) - 1) <= budget:
-        return Catalogue(layout.head + layout.between.join(rows) + layout.tail, 0)
-    room = budget - len(layout.head) - len(_ending(layout, len(rows), len(rows), len(rows)))
-    first = [n for n, skill in enumerate(ordered) if skill.name in whole]
-    cost = sum(len(rows[n]) + between for n in first)
-    if cost > room:
-        first, cost = [], 0
-    others = sorted(set(range(len(rows))).difference(first))
-    shown = {n: rows[n] for n in first}
-    fitted = _shortened(layout, [ordered[n] for n in others], room - cost)
-    if fitted is None:
-        fitted = _names(layout, [ordered[n] for n in others], room - cost)
-    shown.update(zip(others, fitted, strict=False))
-    changed = sum(row != rows[n] for n, row in shown.items())
-    unlisted = len(rows) - len(shown)
-    text = layout.between.join(shown[n] for n in sorted(shown))
-    return Catalogue(
-        layout.head + text + _ending(layout, changed, unlisted, len(rows)), changed + unlisted, unlisted
-    )
-
-
-def _shortened(layout: _Layout, skills: Sequence[Skill], room: int) -> list[str] | None:
-    """Return rows with shortened descriptions, or nothing if hardly anything would be left of them."""
-    frames = sum(len(layout.row(skill.name, skill.source, "")) + len(layout.between) for skill in skills)
-    if room - frames < LEAST_DESCRIPTION * len(skills):
-        return None
-    whole = [_on_one_line(skill.description) for skill in skills]
-    costs = [len(layout.written(text)) for text in whole]
-    rows = []
-    for skill, text, cost, share in zip(skills, whole, costs, _shares(costs, room - frames), strict=True):
-        kept = layout.written(text) if cost <= share else _cut(text, share, layout.written)
-        rows.append(layout.row(skill.name, skill.source, kept))
-    return rows
+    texts = [" ".join(skill.description.split()) for skill in ordered]
+    written = list(map(layout.written, texts))
+    rows = [layout.row(skill.name, skill.source, text) for skill, text in zip(ordered, written, strict=True)]
+    whole = layout.head + layout.between.join(rows) + layout.tail
+    if len(whole) <= budget:
+        return Catalogue(whole)
+    room = budget - len(layout.head) - len(_ending(layout, count, count, count))
+    costs = list(map(len, written))
+    left = room - sum(map(len, rows)) - count + sum(costs)
+    if left >= LEAST_DESCRIPTION * count:
+        shares = zip(ordered, texts, _shares(costs, left), strict=True)
+        shown = [layout.row(s.name, s.source, _cut(text, share, layout.written)) for s, text, share in shares]
+    else:
+        shown = _names(layout, ordered, room)
+    changed = sum(row != other for row, other in zip(shown, rows, strict=False))
+    unlisted = count - len(shown)
+    text = layout.head + layout.between.join(shown)
+    return Catalogue(text + _ending(layout, changed, unlisted, count), changed + unlisted, unlisted)
 
 
 def _names(layout: _Layout, skills: Sequence[Skill], room: int) -> list[str]:
@@ -156,10 +131,6 @@ def _names(layout: _Layout, skills: Sequence[Skill], room: int) -> list[str]:
             break
         rows.append(row)
     return rows
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split()) if "\n" in text or "\t" in text or "  " in text else text
 
 
 def _shares(costs: list[int], budget: int) -> list[int]:
@@ -178,11 +149,11 @@ def _shares(costs: list[int], budget: int) -> list[int]:
 
 
 def _cut(text: str, share: int, written: Callable[[str], str]) -> str:
-    """Cut a description to its share, ending in an ellipsis."""
+    """Cut a description to its share, if it takes more, ending in an ellipsis."""
+    if len(text) <= share and len(written(text)) <= share:
+        return written(text)
     room = share - len(_ELLIPSIS)
-    if room <= 0:
-        return ""
-    kept = text[:room].rstrip()
+    kept = text[: max(0, room)].rstrip()
     while kept and len(written(kept)) > room:  # what is escaped takes more than one character
         kept = kept[: -max(1, (len(written(kept)) - room) // 8)]
     return f"{written(kept)}{_ELLIPSIS}" if kept else ""
@@ -194,5 +165,4 @@ def _ending(layout: _Layout, shortened: int, unlisted: int, count: int) -> str:
         said.append(f"{shortened:,} of {count:,} descriptions are shortened or left out")
     if unlisted:
         said.append(f"{unlisted:,} of {count:,} skills are not listed")
-    note = layout.note.format(f"{'; '.join(said)}; search_skills looks through all.")
-    return note if note.startswith("]") else note + layout.tail
+    return layout.note.format(f"{'; '.join(said)}; search_skills looks through all.")

@@ -6,16 +6,16 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from vademecum.errors import FileRefused, LoadRefused
 from vademecum.files import read_up_to
 from vademecum.paths import open_contained
 from vademecum.skill.assets import Sees, asset_path, everything, hint_about, list_assets
 from vademecum.skill.frontmatter import body_start, read_manifest
-from vademecum.skill.skill import Skill
+from vademecum.skill.skill import Printable, Skill
 from vademecum.skill.text import escaped, without_hidden
 
 MAX_BODY_LINES = 500
@@ -37,7 +37,7 @@ _ESCAPES = {"<": "&lt;", ">": "&gt;"}
 _FRAME = re.compile(r"<(\s*/?\s*(?:skill_content|skill_resources|available_skills))", re.IGNORECASE)
 
 
-class LoadReport(Struct, frozen=True):
+class LoadReport(Printable, frozen=True):
     """How much was read and how much was returned; ``path`` is where the full text is."""
 
     path: str
@@ -46,10 +46,6 @@ class LoadReport(Struct, frozen=True):
     characters: int
     truncated: bool
     hidden_removed: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as the commands print it."""
-        return structs.asdict(self)
 
 
 class Loaded(Struct, frozen=True):

@@ -130,9 +130,9 @@ class Inspection(Struct, frozen=True):
         place = self.where.root / skill.name
         if not place.exists():
             return change
-        if not self.options.force:
-            refuse_edits(skill.name, self.where.root, self.lock)
         differences = differences_of(_files_there(place), skill.files)
+        if differences and not self.options.force:
+            refuse_edits(skill.name, self.where.root, self.lock)
         by_kind = {
             kind: tuple(text.partition(" ")[2] for text in differences if text.startswith(f"{kind} "))
             for kind in ("added", "removed", "changed")

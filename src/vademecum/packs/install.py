@@ -23,7 +23,7 @@ from vademecum.packs.incoming import (
 from vademecum.packs.install_root import InstallRoot, note_of
 from vademecum.packs.lock import LOCAL, Locked, is_skill_path, read_lock, read_lock_file
 from vademecum.packs.sources.fetching import Source
-from vademecum.packs.transaction import TRASH
+from vademecum.packs.transaction import MOMENT, MOMENT_CHARS, TRASH
 from vademecum.packs.unpacking import Progress, silently
 from vademecum.packs.verifying import verdict_of
 
@@ -102,8 +102,7 @@ def uninstall(
 def restore(name: str, where: InstallRoot) -> Path:
     """Bring back the version of a skill that was put into the trash last, with all its files."""
     trash = where.root / TRASH / name
-    there = trash.iterdir() if is_skill_path(name) and trash.is_dir() else ()
-    kept = sorted(place for place in there if place.is_dir() and not place.is_symlink())
+    kept = _kept_in(trash) if is_skill_path(name) else []
     if not kept:
         near = nearest(name, kept_names(where.root))
         hint = meant(near, otherwise="only what was uninstalled or replaced is.")
@@ -121,9 +120,17 @@ def restore(name: str, where: InstallRoot) -> Path:
 def kept_names(root: Path) -> list[str]:
     """Return the names of which something is in the trash."""
     try:
-        return sorted(name for name in os.listdir(root / TRASH) if is_skill_path(name))
+        names = sorted(os.listdir(root / TRASH))
     except OSError:
         return []
+    return [name for name in names if is_skill_path(name) and _kept_in(root / TRASH / name)]
+
+
+def _kept_in(trash: Path) -> list[Path]:
+    """Return what is in the trash of one skill, the oldest first."""
+    there = trash.iterdir() if trash.is_dir() else ()
+    kept = (place for place in there if MOMENT.match(place.name[:MOMENT_CHARS]))
+    return sorted(place for place in kept if place.is_dir() and not place.is_symlink())
 
 
 def _locked_then(place: Path, name: str) -> Locked:

@@ -20,7 +20,6 @@ from vademecum.packs.lock import (
     LOCK_FILE,
     Locked,
     LockFile,
-    installed_text,
     is_skill_path,
     lock_path,
     read_installed,
@@ -28,10 +27,10 @@ from vademecum.packs.lock import (
 )
 from vademecum.packs.npm_lock import NPM_LOCK, npm_lock_path, npm_lock_text
 from vademecum.packs.pack_cache import PackCache
+from vademecum.packs.records import json_text
 from vademecum.packs.signing.signing_keys import Trusted
 from vademecum.packs.transaction import TRASH, Ground, Transaction, changing
-from vademecum.registry.roots import needs_recovery
-from vademecum.registry.scan import find_documents
+from vademecum.registry.scan import Walk
 
 _FILES = frozenset({f"../{LOCK_FILE}", f"../../{NPM_LOCK}", INSTALLED_FILE})
 _NOTE = re.compile(rf"{re.escape(TRASH)}/[^/.][^\0]*/[\dT.]+\.lock\.json\Z")
@@ -76,7 +75,7 @@ class InstallRoot(Struct, frozen=True):
 
     def names(self) -> list[str]:
         """Return the skills that the index finds in the root, by their directories below it."""
-        return sorted(directory for directory, _, _ in find_documents(str(self.root), self.scan).documents)
+        return sorted(directory for directory, _, _ in Walk(str(self.root), self.scan).documents)
 
     @contextmanager
     def aside(self) -> Iterator[Path]:
@@ -87,15 +86,8 @@ class InstallRoot(Struct, frozen=True):
     @contextmanager
     def changing(self) -> Iterator[RootChange]:
         """Change the root, alone, and whole or not at all."""
-        try:
-            with changing(install_ground(self.root, durable=self.durable)) as transaction:
-                yield RootChange(self, transaction)
-        except OSError as error:
-            begun = needs_recovery(self.root)
-            outcome = "the next command finishes it" if begun else "nothing was changed"
-            raise PackRefused(
-                f"{self.root} could not be changed ({error.strerror or error}): {outcome}."
-            ) from error
+        with changing(install_ground(self.root, durable=self.durable)) as transaction:
+            yield RootChange(self, transaction)
 
 
 def note_of(kept: Path) -> Path:
@@ -156,10 +148,12 @@ class RootChange:
 
     def commit(self, *, npm: bool = False) -> None:
         """Let all of it happen; an existing lock of the npm tool is updated, and made if ``npm``."""
-        kept = {name: digest for name, digest in read_installed(self._root).items() if name not in self._went}
+        # Without the lock nobody can say any more that a skill which was installed is not wanted.
+        before = read_installed(self._root) if os.path.lexists(lock_path(self._root)) else {}
+        kept = {name: digest for name, digest in before.items() if name not in self._went}
         kept |= {name: locked.digest for name, (locked, _) in self._came.items() if not locked.is_local}
         files: dict[str, str | None] = {
-            INSTALLED_FILE: installed_text(kept),
+            INSTALLED_FILE: json_text(kept),
             f"../{LOCK_FILE}": LockFile(self.lock.skills).to_text(),
             **self._notes,
         }

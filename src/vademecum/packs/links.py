@@ -21,20 +21,19 @@ import msgspec
 from msgspec import Struct, structs
 
 from vademecum.config import COMPATIBLE, Compatible
-from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused, PathRefused
-from vademecum.files import read_capped
+from vademecum.errors import FileRefused, IntegrityFailed, PackRefused, PathRefused
 from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.lock import is_skill_path
+from vademecum.packs.records import json_text, read_json
 from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
 from vademecum.packs.transaction import LOCK, TRASH, Ground, Transaction, changing
 from vademecum.paths import MAX_PATH_CHARS, contained, open_contained
 from vademecum.registry.index import SkillIndex
-from vademecum.registry.roots import directory_of, needs_recovery
+from vademecum.registry.roots import directory_of
 from vademecum.skill.digest import directory_digest
 from vademecum.skill.skill import Skill
 
 LINKS_VERSION = 1
-MAX_LINKS_BYTES = 16 * 1024 * 1024
 MAX_NAMED = 5
 # What file systems without links answer: FAT, some network shares, some containers.
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
@@ -75,8 +74,7 @@ class Links(Struct, frozen=True):
         if not self.links and not {*self.directories} - {_OURS}:
             return None
         ordered = tuple(sorted(self.links, key=lambda link: link.place))
-        data = msgspec.json.encode(Links(ordered, tuple(sorted({*self.directories}))))
-        return msgspec.json.format(data, indent=2).decode() + "\n"
+        return json_text(Links(ordered, tuple(sorted({*self.directories}))))
 
 
 class LinkResult(Struct, frozen=True):
@@ -161,14 +159,9 @@ class Base(Struct, frozen=True):
     def read(self) -> Links:
         """Return what is recorded."""
         self.inside(_LINKS_FILE)
-        try:
-            found = msgspec.json.decode(read_capped(self.file, cap=MAX_LINKS_BYTES), type=Links)
-        except FileNotFoundError:
+        found = read_json(self.file, Links, advice="restore it, or delete it and the links by hand")
+        if found is None:
             return Links()
-        except (OSError, FileRefused, msgspec.DecodeError, RecursionError) as error:
-            raise IntegrityFailed(
-                f"{self.file} cannot be read ({error}): restore it, or delete it and the links by hand."
-            ) from error
         if found.version != LINKS_VERSION:
             raise IntegrityFailed(f"{self.file} has the unknown version {found.version}: update vademecum.")
         wrong = [link.place for link in found.links if not self._is_sound(link)]
@@ -244,23 +237,15 @@ class _Wanted(Struct, frozen=True):
 def _changing(base: Base, clock: Callable[[], float]) -> Iterator[tuple[Transaction, Links, bool]]:
     """Hold the lock and yield the record; remove what is ours if nothing is recorded afterwards."""
     base.inside(_LINKS_FILE)
-    try:
-        with changing(base.ground, clock=clock) as transaction:
-            made = transaction.made_control
-            try:
-                links = base.read()
-                made = made or _OURS in links.directories
-                yield transaction, links, made
-            finally:
-                if not os.path.lexists(base.file):
-                    _clear(base, made=made)
-    except (OSError, ConfigError) as error:
-        if isinstance(error, ConfigError):
-            raise PackRefused(str(error)) from error
-        begun = needs_recovery(base.path / _OURS)
-        outcome = "the next command finishes it" if begun else "nothing was changed"
-        where = error.filename2 or error.filename or base.path
-        raise PackRefused(f"{where} could not be changed ({error.strerror or error}): {outcome}.") from error
+    with changing(base.ground, clock=clock) as transaction:
+        made = transaction.made_control
+        try:
+            links = base.read()
+            made = made or _OURS in links.directories
+            yield transaction, links, made
+        finally:
+            if not os.path.lexists(base.file):
+                _clear(base, made=made)
 
 
 def _clear(base: Base, *, made: bool) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from vademecum.errors import FileRefused, IntegrityFailed
-from vademecum.files import read_capped
+from vademecum.errors import IntegrityFailed
 from vademecum.packs.content import SkillFile, digest_of
+from vademecum.packs.records import json_text, read_json
 from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
 from vademecum.packs.sources.fetching import Origin
 
@@ -20,7 +20,6 @@ LOCK_VERSION = 1
 INSTALLED_FILE = ".installed.json"
 LOCAL = "local"  # the source of skills that a person wrote in the root itself
 MAX_STEPS = 8
-MAX_LOCK_BYTES = 64 * 1024 * 1024
 
 
 class Locked(msgspec.Struct, frozen=True):
@@ -60,8 +59,7 @@ class LockFile(msgspec.Struct, frozen=True):
 
     def to_text(self) -> str:
         """Return the file's content: the same skills give the same bytes."""
-        data = msgspec.json.encode(self, order="sorted")
-        return msgspec.json.format(data, indent=2).decode() + "\n"
+        return json_text(self)
 
 
 def lock_path(root: Path) -> Path:
@@ -76,14 +74,9 @@ def read_lock(root: Path) -> LockFile:
 
 def read_lock_file(file: Path) -> LockFile:
     """Return the lock in a file, an empty one if there is none."""
-    try:
-        found = msgspec.json.decode(read_capped(file, cap=MAX_LOCK_BYTES), type=LockFile)
-    except FileNotFoundError:
+    found = read_json(file, LockFile, advice="restore it, or remove it and install again")
+    if found is None:
         return LockFile()
-    except (OSError, FileRefused, msgspec.DecodeError, RecursionError) as error:
-        raise IntegrityFailed(
-            f"{file} cannot be read ({error}): restore it, or remove it and install again."
-        ) from error
     wrong = next((name for name, locked in found.skills.items() if not _is_sound(name, locked)), None)
     if wrong is not None:
         raise IntegrityFailed(f"{file} has an entry {wrong[:100]!r} that cannot be right: restore it.")
@@ -111,13 +104,6 @@ def _is_sound(name: str, locked: Locked) -> bool:
 def read_installed(root: Path) -> dict[str, str]:
     """Return the digests of the skills that vade put into a root; unreadable means none."""
     try:
-        return msgspec.json.decode(
-            read_capped(root / INSTALLED_FILE, cap=MAX_LOCK_BYTES), type=dict[str, str]
-        )
-    except (OSError, FileRefused, msgspec.DecodeError):
+        return read_json(root / INSTALLED_FILE, dict[str, str], advice="") or {}
+    except IntegrityFailed:
         return {}
-
-
-def installed_text(installed: dict[str, str]) -> str:
-    """Return the content of that file."""
-    return msgspec.json.format(msgspec.json.encode(dict(sorted(installed.items()))), indent=2).decode() + "\n"

@@ -11,14 +11,13 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from vademecum.errors import FileRefused, IntegrityFailed
-from vademecum.files import read_capped
+from vademecum.errors import IntegrityFailed
 from vademecum.packs.content import files_of
 from vademecum.packs.lock import Locked, is_skill_path
+from vademecum.packs.records import read_json
 from vademecum.packs.sources.references import GITHUB
 
 NPM_LOCK = "skills-lock.json"
-MAX_BYTES = 16 * 1024 * 1024
 
 _LEFT_OUT = frozenset({".git", "node_modules"})
 # How that tool sorts paths: punctuation, digits, letters; capitals count only if all else is equal.
@@ -74,16 +73,14 @@ def not_for_npm(skills: Mapping[str, Locked]) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_capped(path, cap=MAX_BYTES))
-        if found["version"] != 1 or not all(isinstance(one, dict) for one in found["skills"].values()):
-            raise ValueError("its version is unknown")  # noqa: TRY301 - reported like any other fault
-    except FileNotFoundError:
-        return {"version": 1, "skills": {}}
-    except (OSError, FileRefused, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise IntegrityFailed(f"{path} cannot be read ({error}): correct it, or delete it.") from error
-    document: dict[str, Any] = found
-    return document
+    advice = "correct it, or delete it"
+    found = read_json(path, dict[str, Any], advice=advice) or {"version": 1, "skills": {}}
+    skills = found.get("skills")
+    if found.get("version") != 1 or not isinstance(skills, dict):
+        raise IntegrityFailed(f"{path} cannot be read (its version is unknown): {advice}.")
+    if not all(isinstance(one, dict) for one in skills.values()):
+        raise IntegrityFailed(f"{path} cannot be read (an entry is not a mapping): {advice}.")
+    return found
 
 
 def _reference(entry: dict[str, Any]) -> str:

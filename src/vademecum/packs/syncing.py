@@ -24,7 +24,7 @@ from vademecum.packs.sources.fetching import Fetching, Source, local_source
 from vademecum.packs.sources.references import Reference, reference_to
 from vademecum.packs.sources.skill_places import skill_places
 from vademecum.packs.verifying import Verdict, missing_lock, verdict_of, verify
-from vademecum.registry.scan import find_documents
+from vademecum.registry.scan import Walk
 from vademecum.skill.frontmatter import read_opening
 
 Freshness = Literal["current", "outdated", "gone", "unreachable", "local"]
@@ -247,7 +247,7 @@ def _as_it_is(where: InstallRoot, name: str, before: Locked | None) -> Locked:
     place = where.root / name
     files = files_of(place, every=True)
     digest = digest_of(files)
-    file = next(file for _, file, _ in find_documents(str(place), where.scan).documents)
+    file = next(file for _, file, _ in Walk(str(place), where.scan).documents)
     document = parse_document(read_opening(place / file), directory=place.name)
     return Locked(LOCAL, digest, digest, files, document.meta.version, before.signer if before else None)
 
@@ -336,7 +336,7 @@ def _ages(source: str, members: list[str], lock: LockFile, where: InstallRoot, s
         if newest is not None and all(one.resolved == newest for one in locked.values()):
             return ages
         with (
-            sources.fetching.fetched(reference, source) as fetched,
+            sources.fetching.fetched(reference, source, only=members) as fetched,
             tempfile.TemporaryDirectory(prefix="vade-") as aside,
         ):
             options = Options(force=True, allow_unsafe=True)
@@ -344,6 +344,8 @@ def _ages(source: str, members: list[str], lock: LockFile, where: InstallRoot, s
             found = {skill.name: skill.locked(fetched) for skill in skills}
             return [_age(age, found.get(age.name), lock) for age in ages]
     except VademecumError as error:
+        if len(members) > 1:  # one of them may be the reason: ask for each
+            return [age for name in members for age in _ages(source, [name], lock, where, sources)]
         status: Freshness = "gone" if error.code == "missing" else "unreachable"
         return [structs.replace(age, status=status, problem=str(error), newest="") for age in ages]
 

@@ -19,14 +19,13 @@ from pathlib import Path
 
 import msgspec
 
-from vademecum.errors import ConfigError, FileRefused
-from vademecum.files import read_capped
+from vademecum.errors import ConfigError, PackRefused
+from vademecum.packs.records import read_json
 from vademecum.registry.roots import JOURNAL, STAGING, needs_recovery
 
 TRASH, LOCK = ".trash", ".lock"
-MAX_JOURNAL_BYTES = 64 * 1024 * 1024
 _SYNC_ONE_BY_ONE = 100
-_MOMENT = re.compile(r"\d{8}T\d{6}\.\d{6}\Z")
+MOMENT, MOMENT_CHARS = re.compile(r"\d{8}T\d{6}\.\d{6}\Z"), 22
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -65,7 +64,7 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return whether a command could have written it for this very directory."""
         return (
             self.root == _inode(ground.control)
-            and _MOMENT.match(self.moment) is not None
+            and MOMENT.match(self.moment) is not None
             and all(ground.may_move(move.place) for move in self.moves)
             and all(ground.may_write(relative) for relative in self.files)
             and all(ground.may_write(directory) for directory in self.emptied)
@@ -140,6 +139,10 @@ def changing(ground: Ground, *, clock: Callable[[], float] = time.time) -> Itera
             # With a journal the change happens, if not now then next: what it moves must stay.
             if not (ground.control / JOURNAL).exists():
                 shutil.rmtree(ground.control / STAGING, ignore_errors=True)
+    except OSError as error:
+        where = error.filename2 or error.filename or ground.control
+        outcome = "the next command finishes it" if needs_recovery(ground.control) else "nothing was changed"
+        raise PackRefused(f"{where} could not be changed ({error.strerror or error}): {outcome}.") from error
     finally:
         os.close(held)
 
@@ -150,7 +153,7 @@ def tidied(ground: Ground) -> str | None:
         return None
     try:
         held, _ = _locked(ground.control, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (OSError, ConfigError):
+    except ConfigError:
         return None
     try:
         return recover(ground)
@@ -163,7 +166,7 @@ def tidied(ground: Ground) -> str | None:
 def recover(ground: Ground) -> str | None:
     """Finish a change whose journal is there, and remove what was only prepared; return what was done."""
     done = None
-    journal = _read(ground.control / JOURNAL)
+    journal = read_json(ground.control / JOURNAL, Journal, advice="inspect it, then delete it")
     if journal is not None and not journal.is_for(ground):
         raise ConfigError(
             f"{ground.control / JOURNAL} belongs to another directory: inspect it, then delete it."
@@ -271,15 +274,6 @@ def _inode(path: Path) -> int:
         return os.lstat(path).st_ino
     except OSError:
         return -1
-
-
-def _read(file: Path) -> Journal | None:
-    try:
-        return msgspec.json.decode(read_capped(file, cap=MAX_JOURNAL_BYTES), type=Journal)
-    except FileNotFoundError:
-        return None
-    except (OSError, FileRefused, msgspec.DecodeError, RecursionError) as error:
-        raise ConfigError(f"{file} cannot be read ({error}): inspect it, then delete it.") from error
 
 
 def _put_file(file: Path, data: bytes | None, *, durable: bool) -> None:

@@ -51,6 +51,8 @@ def verify(where: InstallRoot, names: Iterable[str] = ()) -> tuple[list[Verdict]
         ], ""
     lock = read_lock(where.root)
     wanted = list(names) or sorted({*lock.skills, *there})
+    for name in {*wanted}.difference(lock.skills):
+        where.place(name)
     return [verdict_of(name, where.root, lock) for name in wanted], problem
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-WIDTH = 640
+# About as wide as a card on a phone or one of two on a desktop, so that texts have their own size there.
+WIDTH = 420
+CHAR_WIDTH = 7.2
 MAX_NAMES = 24
 COLOURS = ("var(--blue)", "var(--warn)", "var(--ok)", "var(--asked)", "var(--bad)", "var(--soft)")
 
@@ -36,9 +38,9 @@ class Dot:
 
 def rates(bars: Sequence[RateBar]) -> Markup:
     """Draw one line for each rate: a dot, and its interval as a bar, over the whole width."""
-    step, top = 58, 8
+    step, top = 56, 8
     height = step * len(bars) + 34
-    left, right = 14.0, WIDTH - 14.0
+    left, right = 8.0, WIDTH - 8.0
     parts = []
     for share in (0, 25, 50, 75, 100):
         x = left + (right - left) * share / 100
@@ -51,7 +53,7 @@ def rates(bars: Sequence[RateBar]) -> Markup:
         colour = COLOURS[number % len(COLOURS)]
         value = "–" if bar.rate is None else f"{bar.rate:.1%}"
         parts += [
-            _text(left, y - 16, _short(bar.name, 50)),
+            _text(left, y - 16, _short(bar.name, 44)),
             _text(right, y - 16, value, kind="value", anchor="end"),
             Markup(
                 '<line x1="{:.1f}" y1="{}" x2="{:.1f}" y2="{}" stroke="{}" stroke-width="12" '
@@ -70,41 +72,43 @@ def heat_map(
     right: set[tuple[str, str]],
 ) -> Markup:
     """Draw rows that want and columns that take; the stronger the colour, the larger the share of its row."""
-    label, top = 190, 120
-    size = min(44.0, (WIDTH - label - 40) / max(1, len(columns)))
+    label = 136
+    width = (WIDTH - label) / max(1, len(columns))
+    room = int(width / CHAR_WIDTH)
+    is_turned = any(len(name) > room for name in columns)
+    top, height = (96, min(34.0, width)) if is_turned else (24, 34.0)
     parts = []
     for x, name in enumerate(columns):
-        place = label + size * (x + 0.5)
-        turned = Markup(' transform="rotate(-45 {:.1f} {})"').format(place, top - 8)
-        parts.append(_text(place, top - 8, _short(name, 18), kind="tick", more=turned))
+        place = label + width * (x + 0.5)
+        if is_turned:
+            turned = Markup(' transform="rotate(45 {:.1f} {})"').format(place, top - 8)
+            parts.append(_text(place, top - 8, _short(name, 16), kind="tick", anchor="end", more=turned))
+        else:
+            parts.append(_text(place, top - 8, name, kind="tick", anchor="middle"))
     for y, row in enumerate(rows):
-        parts.append(_text(label - 8, top + size * (y + 0.5) + 4, _short(row, 24), kind="tick", anchor="end"))
+        middle = top + height * (y + 0.5) + 4
+        parts.append(_text(label - 8, middle, _short(row, 17), kind="tick", anchor="end"))
         total = sum(counts.get((row, column), 0) for column in columns) or 1
         for x, column in enumerate(columns):
             count = counts.get((row, column), 0)
-            good = (row, column) in right
-            colour = ("var(--ok)" if good else "var(--bad)") if count else "var(--soft)"
+            colour = "var(--soft)" if not count else "var(--ok)" if (row, column) in right else "var(--bad)"
             opacity = 0.12 + 0.38 * count / total if count else 0.05
-            box = (label + size * x, top + size * y, size - 2, size - 2)
+            box = (label + width * x, top + height * y, width - 2, height - 2)
             parts.append(
                 Markup(
                     '<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="3" '
                     'fill="{}" opacity="{:.2f}"/>'
                 ).format(*box, colour, opacity)
             )
-            if count and size > 16:
-                parts.append(
-                    _text(
-                        box[0] + size / 2 - 1, box[1] + size / 2 + 4, str(count), kind="tick", anchor="middle"
-                    )
-                )
-    return _svg(round(top + size * len(rows) + 10), "Which skill took whose request", parts)
+            if count and len(str(count)) <= room:
+                parts.append(_text(box[0] + width / 2 - 1, middle, str(count), anchor="middle"))
+    return _svg(round(top + height * len(rows) + 4), "Which skill took whose request", parts)
 
 
 def dots(points: Sequence[Dot], *, unit: str) -> Markup:
     """Draw points; several at one place are one larger dot with their number."""
     ticks = nice_ticks(max([*(point.x for point in points), 1.0]))
-    height, left, right, bottom, top = 260, 60, 24, 46, 36
+    height, left, right, bottom, top = 220, 48, 20, 46, 30
     parts = []
     for share in (0.0, 0.5, 1.0):
         y = top + (height - bottom - top) * (1 - share)
@@ -131,7 +135,7 @@ def dots(points: Sequence[Dot], *, unit: str) -> Markup:
 
 def lines(series: Sequence[tuple[str, Sequence[float], bool]], *, top: float, label: str) -> Markup:
     """Draw lines over steps: each with its colour, its values, and whether it is dashed."""
-    height, left, right, bottom = 280, 64, 14, 34
+    height, left, right, bottom = 220, 52, 10, 30
     ticks = nice_ticks(top)
     steps = max((len(values) for _, values, _ in series), default=1)
     parts = []

@@ -61,7 +61,11 @@ def _paragraphs(text: str) -> list[str]:
 
 @cache
 def _markdown() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").disable("image")
+    return (
+        MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True})
+        .enable("table")
+        .disable("image")
+    )
 
 
 def asset(name: str) -> str:

@@ -342,4 +342,4 @@ def _table(text: str, between: str) -> Markup:
         Markup("<tr>{}</tr>").format(Markup("").join(element.format(cell) for cell in row))
         for element, row in ((_CELL if number else _HEAD_CELL, row) for number, row in enumerate(rows))
     ]
-    return Markup('<div class="scroll"><table>{}</table></div>').format(Markup("").join(lines))
+    return Markup('<div class="scroll" tabindex="0"><table>{}</table></div>').format(Markup("").join(lines))

@@ -14,7 +14,7 @@ from vademecum.errors import ConfigError
 from vademecum.nearest import meant, nearest
 from vademecum.policy.base import Decision, Effect, Request, Rule
 from vademecum.policy.grants import Trust, grants_file
-from vademecum.wildcards import all_comparable, comparable, covers, matches, matches_exactly
+from vademecum.wildcards import comparable, covers, matches, matches_exactly
 
 # Whoever can write here decides what is allowed or what runs next; the kept secrets are never read. No rule,
 # flag or answer opens these. They are compared without case, because some file systems have none.
@@ -35,10 +35,17 @@ _CLOSED = (
 # What a shell, an editor, an agent or a package manager runs by itself when somebody next works here. A file
 # HEAD makes a directory a repository, with settings that git obeys.
 _STARTUP = (
-    ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
-    ".zprofile", ".zlogin", ".zlogout", ".vscode/*", ".idea/*", ".exrc", ".vimrc", ".nvimrc",
-    ".dir-locals.el", ".gdbinit", "sitecustomize.py", "usercustomize.py", "*.pth", ".npmrc", ".pypirc",
-    ".gitconfig", "HEAD", ".mcp.json", ".cursor/mcp.json", ".claude/settings*.json",
+    ".envrc", ".direnvrc", ".bashrc", ".bash_*", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin",
+    ".zlogout", ".xprofile", ".xinitrc", ".pam_environment", ".tmux.conf", ".config/autostart/*",
+    ".config/fish/*", ".config/git/*", ".config/mise/*", ".config/nvim/*", ".config/systemd/*", ".ssh/*",
+    ".vscode/*", "*.code-workspace", ".idea/*", ".zed/*", ".fleet/*", ".theia/*", ".devcontainer/*",
+    ".devcontainer.json", ".exrc", ".vimrc", ".vim/*", ".nvimrc", ".nvim.lua", ".emacs", ".emacs.d/*",
+    ".dir-locals.el", ".gdbinit", ".lldbinit", ".Rprofile", ".ipython/*", ".jupyter/*", "sitecustomize.py",
+    "usercustomize.py", "*.pth", "pip.conf", ".condarc", ".npmrc", ".pypirc", ".yarnrc", ".yarnrc.yml",
+    ".pnpmfile.cjs", ".cargo/config", ".cargo/config.toml", "mise.toml", ".mise.toml", ".husky/*",
+    ".githooks/*", ".pre-commit-config.yaml", ".gitconfig", "HEAD", ".mcp.json", ".cursor/mcp.json",
+    ".cursor/hooks*", ".claude/settings*.json", ".claude/hooks/*", ".codex/config.toml",
+    ".gemini/settings.json", ".opencode/*", "opencode.json",
 )  # fmt: skip
 # Keys and passwords: reading them is asked about.
 _CREDENTIALS = (
@@ -77,6 +84,12 @@ _DEFAULTS = (
     ("script-network", "*", Effect.ASK),
     ("secret", "*", Effect.ASK),
 )
+# A rule for a host holds for each of its ports, and a rule for a package for each of its versions.
+_FURTHER = {
+    "network": ("{}:*", "[{}]", "[{}]:*"),
+    "private-network": ("{}:*", "[{}]", "[{}]:*"),
+    "packages": ("{}[*", "{}<*", "{}>*", "{}=*", "{}!*", "{}~*"),
+}
 FIXED = "the fixed rules"
 DEFAULTS = "the defaults"
 USER = "the user's configuration"
@@ -164,14 +177,18 @@ class RuleTable:
     end with, the last ones first, so that few are tried, and none that stands before what was found.
     """
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[Rule], further: Sequence[str] = ()) -> None:
+        """Take the rules, and what more a pattern stands for that does not end with ``*``."""
         self._rules = tuple(rules)
         self._plain: dict[str, int] = {}
         self._by_start: dict[str, list[_Test]] = {}
         self._by_end: dict[str, list[_Test]] = {}
         self._short: list[_Test] = []
-        for place, pattern in enumerate(all_comparable([rule.pattern for rule in self._rules])):
+        for place, rule in enumerate(self._rules):
+            pattern = comparable(rule.pattern)
             self._add(pattern, place)
+            for form in () if pattern.endswith("*") else further:
+                self._add(form.format(pattern), place)
         self._short.sort(key=_latest)
         for start, tests in self._by_start.items():
             others = [test for test in self._short if start.startswith(test.beginning)]
@@ -327,10 +344,10 @@ class Policy:
         if not any(rule.pattern == "*" and rule.effect is Effect.ALLOW for rule in layers[1]):
             return True
         text = comparable(text)
-        restricting = (rule.pattern for layer in layers for rule in layer if rule.effect is not Effect.ALLOW)
-        parts = (
-            max(pattern.replace("?", "*").split("*"), key=len) for pattern in all_comparable(restricting)
+        restricting = (
+            comparable(rule.pattern) for layer in layers for rule in layer if rule.effect is not Effect.ALLOW
         )
+        parts = (max(pattern.replace("?", "*").split("*"), key=len) for pattern in restricting)
         return any(part in text for part in parts)
 
     def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
@@ -367,7 +384,8 @@ class Policy:
             [rule for rule in layer if rule.permission == permission or _is_for(rule, permission)]
             for layer in self._layers(agent)
         )
-        fixed, own, project, run = (RuleTable(rules) if rules else None for rules in layers)
+        further = _FURTHER.get(permission, ())
+        fixed, own, project, run = (RuleTable(rules, further) if rules else None for rules in layers)
         if len(self._tables) > MAX_TABLES:  # names come from outside
             self._tables.clear()
         tables = self._tables[key] = (fixed, own, project, run)

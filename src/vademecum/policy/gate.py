@@ -38,6 +38,51 @@ class Passage(Struct, frozen=True):
     seen: bool = False
 
 
+class OwnPolicy:
+    """The policy of a program that uses this library, after the fixed rules and with a deadline.
+
+    If it raises, hangs or returns something else, it has not allowed anything.
+    """
+
+    def __init__(self, policy: Decider, patience: float) -> None:
+        self._policy = policy
+        self._patience = patience
+        self._allows_all = isinstance(policy, AllowAll)
+
+    def decide(self, request: Request) -> Decision:
+        """Say what may happen."""
+        fixed = _FIXED_ALONE.decide(request)
+        if fixed.effect is Effect.DENY:
+            return fixed
+        if self._allows_all:
+            return self._policy.decide(request)
+        answers: list[Decision] = []
+        problems = ["did not answer in time"]
+
+        def answer() -> None:
+            try:
+                answers.append(self._policy.decide(request))
+            except Exception as error:  # noqa: BLE001 - whatever a policy raises, it is not a yes
+                problems[:] = [f"failed ({type(error).__name__})"]
+
+        deciding = threading.Thread(target=answer, daemon=True)
+        deciding.start()
+        deciding.join(self._patience)
+        if answers and isinstance(answers[0], Decision):
+            return answers[0]
+        rule = Rule(request.permission, problems[0], Effect.DENY, "the policy", 0)
+        return Decision(Effect.DENY, rule, request.permission, ", ".join(request.resources))
+
+    def could_restrict(self, permission: str, agent: str, text: str) -> bool:
+        """Return whether it could ask about or deny any of the resources that a text contains."""
+        return not self._allows_all or _FIXED_ALONE.could_restrict(permission, agent, text)
+
+    def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
+        """Return whether it denies something of these permissions as a whole."""
+        requests = (Request(each, ("*",), agent=agent) for each in permissions)
+        return any(self.decide(each).effect is Effect.DENY for each in requests)
+
+
 class Gate:
     """Lets requests pass together, or raises ``Denied`` with the rule and what would allow it.
 
@@ -55,8 +100,8 @@ class Gate:
         approver: Approver | None = None,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        self.policy = policy
         self._patience = patience
+        self.follow(policy)
         self._id = uuid.uuid4().hex
         self._project = project
         self._grants = grants
@@ -65,48 +110,9 @@ class Gate:
         self._for_this_run: set[Key] = set()
         self._declined: dict[frozenset[tuple[str, str]], str] = {}
 
-    def decide(self, request: Request) -> Decision:
-        """Return what the rules say, without asking anybody.
-
-        The fixed rules hold for a caller's own policy too. If it raises, hangs or returns something else,
-        it has not allowed it.
-        """
-        if isinstance(self.policy, Policy):
-            return self.policy.decide(request)
-        fixed = _FIXED_ALONE.decide(request)
-        if fixed.effect is Effect.DENY:
-            return fixed
-        if isinstance(self.policy, AllowAll):
-            return self.policy.decide(request)
-        answers: list[Decision] = []
-        problems = ["did not answer in time"]
-
-        def answer() -> None:
-            try:
-                answers.append(self.policy.decide(request))
-            except Exception as error:  # noqa: BLE001 - whatever a policy raises, it is not a yes
-                problems[:] = [f"failed ({type(error).__name__})"]
-
-        deciding = threading.Thread(target=answer, daemon=True)
-        deciding.start()
-        deciding.join(self._patience)
-        if answers and isinstance(answers[0], Decision):
-            return answers[0]
-        rule = Rule(request.permission, problems[0], Effect.DENY, "the policy", 0)
-        return Decision(Effect.DENY, rule, request.permission, ", ".join(request.resources))
-
-    def could_restrict(self, permission: str, agent: str, text: str) -> bool:
-        """Return whether the rules could ask about or deny any of the resources that a text contains."""
-        policy = _FIXED_ALONE if isinstance(self.policy, AllowAll) else self.policy
-        return not isinstance(policy, Policy) or policy.could_restrict(permission, agent, text)
-
-    def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
-        """Return whether any written rule denies something; a policy of another kind may do so."""
-        if isinstance(self.policy, Policy):
-            return self.policy.denies_some(permissions, agent)
-        return any(
-            self.decide(Request(each, ("*",), agent=agent)).effect is Effect.DENY for each in permissions
-        )
+    def follow(self, policy: Decider) -> None:
+        """Decide by this policy from now on; the fixed rules hold for a caller's own policy too."""
+        self.policy = policy if isinstance(policy, Policy) else OwnPolicy(policy, self._patience)
 
     def begin_run(self) -> None:
         """Forget the answers that were given, and refused, for one run."""
@@ -118,7 +124,9 @@ class Gate:
         self, *requests: Request, digest: Callable[[], str], approver: Approver | None = None
     ) -> Passage:
         """Go on only if all of it is allowed; ``digest`` returns what the skill is now."""
-        return self.settle([(each, self.decide(each)) for each in requests], digest=digest, approver=approver)
+        return self.settle(
+            [(each, self.policy.decide(each)) for each in requests], digest=digest, approver=approver
+        )
 
     def settle(  # noqa: PLR0913 - what is known of an act
         self,

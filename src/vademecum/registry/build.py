@@ -18,7 +18,7 @@ from vademecum.registry.conflicts import Candidate, resolve
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.report import LeftOut, Report, RootReport, RootStatus
 from vademecum.registry.roots import Root, default_roots, ordered
-from vademecum.registry.scan import Found, find_documents
+from vademecum.registry.scan import Found, Walk
 from vademecum.skill.skill import Document, Problem, Reading, Skill
 
 Progress = Callable[[int], None]
@@ -150,12 +150,10 @@ class _Build:
             if root.explicit:
                 self._left_out.append(_root_left_out(root, status))
             return RootReport(root, status)
-        walk = find_documents(str(root.path), self._options.scan)
+        walk = Walk(str(root.path), self._options.scan)
         before = len(self._candidates)
         self._read_documents(number, root, walk.documents)
-        for obstacle in walk.obstacles:
-            problem = Problem(obstacle.code, "error", obstacle.message)
-            self._left_out.append(LeftOut(root.source, obstacle.path, (problem,)))
+        self._left_out += [LeftOut(root.source, place, (problem,)) for place, problem in walk.obstacles]
         return RootReport(root, status, found=len(walk.documents), valid=len(self._candidates) - before)
 
     def _read_documents(self, number: int, root: Root, documents: list[Found]) -> None:

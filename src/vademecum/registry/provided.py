@@ -22,8 +22,6 @@ from vademecum.skill.digest import file_digests
 from vademecum.skill.document import parse_document
 from vademecum.skill.skill import MANIFEST, Reading, Skill
 
-_READING = Reading(lenient=True)
-
 
 def provided(provider: Provider) -> tuple[list[tuple[Candidate, Fetch]], list[LeftOut]]:
     """Return the skills of a source as candidates, each with the function that gets its files."""

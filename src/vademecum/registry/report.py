@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from vademecum.registry.roots import Root
-from vademecum.skill.skill import Problem
+from vademecum.skill.skill import Printable, Problem
 
 RootStatus = Literal["searched", "absent", "not-a-directory", "unreadable"]
 
@@ -64,7 +64,7 @@ class RootReport(Struct, frozen=True):
         }
 
 
-class Overridden(Struct, frozen=True):
+class Overridden(Printable, frozen=True):
     """A skill that lost its name to another, and why."""
 
     source: str
@@ -72,27 +72,14 @@ class Overridden(Struct, frozen=True):
     version: str | None
     reason: str
 
-    def to_json(self) -> dict[str, Any]:
-        """The overridden skill with the reason."""
-        return structs.asdict(self)
 
-
-class Conflict(Struct, frozen=True):
+class Conflict(Printable, frozen=True):
     """One name that several skills claim: which one has it, and which were overridden."""
 
     name: str
     source: str
     path: str
     overridden: tuple[Overridden, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The name, the winner, and the others."""
-        return {
-            "name": self.name,
-            "source": self.source,
-            "path": self.path,
-            "overridden": [other.to_json() for other in self.overridden],
-        }
 
 
 class Report(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -29,7 +29,7 @@ _COMPATIBLE: dict[str, tuple[str, ...]] = {
     "gemini": (".gemini/skills",),
     "codex": (".codex/skills",),
 }
-_COMPATIBLE_AT_HOME = {"opencode": (".config/opencode/skills",)}
+_AT_HOME = {**_COMPATIBLE, "opencode": (*_COMPATIBLE["opencode"], ".config/opencode/skills")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,19 @@ def default_roots(
     >>> [root.source for root in default_roots(place, LoadedConfig(Config()), extra=["x"])][:3]
     ['extra', 'project', 'project']
     """
-    named = [*extra, *_from_environment(context)]
-    roots = [Root(context.expand(path)) for path in named]
+    from_environment = filter(None, context.env.get(ROOTS_VARIABLE, "").split(os.pathsep))
+    roots = [Root(context.expand(path)) for path in (*extra, *from_environment)]
+    settings = config.settings
     if defaults:
         levels: dict[Level, list[Root]] = {
-            "project": _of_project(context, config),
-            "user": _of_user(context, config),
-            "package": _of_packages(config.settings),
+            "project": _of_level(
+                "project", context.project_directories(), config.project_roots, _COMPATIBLE, settings
+            ),
+            "user": _of_level("user", [context.home], config.user_roots, _AT_HOME, settings),
+            "package": _of_packages(settings),
             "builtin": [Root(BUILTIN_ROOT, "builtin", explicit=False)],
         }
-        order = dict.fromkeys((*config.settings.precedence, *LEVELS))
+        order = dict.fromkeys((*settings.precedence, *LEVELS))
         roots += [root for level in order for root in levels[level]]
     return ordered(_without_repeats(roots))
 
@@ -77,8 +80,7 @@ def directory_of(agent: Compatible, *, at_home: bool) -> str:
     >>> directory_of("claude", at_home=True), directory_of("opencode", at_home=True)
     ('.claude/skills', '.config/opencode/skills')
     """
-    known = {**_COMPATIBLE, **_COMPATIBLE_AT_HOME} if at_home else _COMPATIBLE
-    return known[agent][0]
+    return _AT_HOME[agent][-1] if at_home else _COMPATIBLE[agent][0]
 
 
 def ordered(roots: Sequence[Root]) -> list[Root]:
@@ -88,37 +90,23 @@ def ordered(roots: Sequence[Root]) -> list[Root]:
     return [replace(root, priority=10 * (len(roots) - place)) for place, root in enumerate(roots)]
 
 
-def _from_environment(context: Context) -> list[str]:
-    return [part for part in context.env.get(ROOTS_VARIABLE, "").split(os.pathsep) if part]
-
-
-def _of_project(context: Context, config: LoadedConfig) -> list[Root]:
+def _of_level(
+    source: Source,
+    places: Sequence[Path],
+    named: Iterable[str | Path],
+    known: Mapping[str, tuple[str, ...]],
+    settings: Config,
+) -> list[Root]:
     """Native roots first, nearest first; then those of the configuration; then other tools' roots."""
-    places = context.project_directories()
-    native = [Root(place / path, "project", explicit=False) for place in places for path in _NATIVE]
-    named = [Root(path) for path in config.project_roots]
+    native = [Root(place / path, source, explicit=False) for place in places for path in _NATIVE]
     compatible = [
-        Root(place / path, "project", kind=kind, explicit=False)
+        Root(place / path, source, kind=kind, explicit=False)
         for place in places
-        for kind, paths in _enabled(config.settings)
-        for path in paths
+        for kind in COMPATIBLE
+        if kind in settings.compatibility_roots
+        for path in known[kind]
     ]
-    return [*native, *named, *compatible]
-
-
-def _of_user(context: Context, config: LoadedConfig) -> list[Root]:
-    native = [Root(context.home / path, "user", explicit=False) for path in _NATIVE]
-    named = [Root(path) for path in config.user_roots]
-    compatible = [
-        Root(context.home / path, "user", kind=kind, explicit=False)
-        for kind, paths in _enabled(config.settings)
-        for path in (*paths, *_COMPATIBLE_AT_HOME.get(kind, ()))
-    ]
-    return [*native, *named, *compatible]
-
-
-def _enabled(settings: Config) -> list[tuple[str, tuple[str, ...]]]:
-    return [(kind, _COMPATIBLE[kind]) for kind in COMPATIBLE if kind in settings.compatibility_roots]
+    return [*native, *map(Root, named), *compatible]
 
 
 def _of_packages(settings: Config) -> list[Root]:

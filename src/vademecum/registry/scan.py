@@ -8,10 +8,8 @@ import stat
 from itertools import product
 from operator import attrgetter
 
-from msgspec import Struct
-
 from vademecum.config import ScanSettings
-from vademecum.skill.skill import MANIFEST
+from vademecum.skill.skill import MANIFEST, Problem
 
 # Directories that never hold skills and can be huge.
 _PASSED_OVER = frozenset({"node_modules", "__pycache__"})
@@ -23,32 +21,12 @@ _SPELLINGS = frozenset(map("".join, product(*((c.upper(), c.lower()) for c in MA
 Found = tuple[str, str, os.stat_result]
 
 
-class Obstacle(Struct, frozen=True):
-    """A place that could not be looked at, and why."""
-
-    path: str
-    code: str
-    message: str
-
-
-class Walk(Struct, frozen=True):
-    """The documents and obstacles found in one root, in the order of names."""
-
-    documents: list[Found]
-    obstacles: list[Obstacle]
-
-
-def find_documents(root: str, settings: ScanSettings) -> Walk:
-    """Walk one root, never below a document.
+class Walk:
+    """A walk through one root, never below a document: its documents, and what could not be looked at.
 
     An unchanged tree costs one listing for each group of skills and one ``stat`` for each skill.
     """
-    walker = _Walker(root, settings)
-    walker.walk()
-    return Walk(walker.documents, walker.obstacles)
 
-
-class _Walker:
     def __init__(self, root: str, settings: ScanSettings) -> None:
         self._root = root
         self._settings = settings
@@ -58,18 +36,19 @@ class _Walker:
         self._first_beyond: str | None = None
         self._hidden = 0
         self.documents: list[Found] = []
-        self.obstacles: list[Obstacle] = []
+        self.obstacles: list[tuple[str, Problem]] = []
+        self._walk()
 
-    def walk(self) -> None:
+    def _walk(self) -> None:
         try:
             about = os.stat(self._root)
         except OSError:
             return  # the root went away between two looks: nothing is in it
         self._entered.add((about.st_dev, about.st_ino))
-        if not self._holds_document(".", self._root):
+        if not self._takes(".", MANIFEST, f"{self._root}/{MANIFEST}"):
             self._enter("", self._root, depth=0)
         if self._first_beyond is not None:
-            self.obstacles.append(Obstacle(self._first_beyond, "too-many", self._beyond()))
+            self.obstacles.append((self._first_beyond, Problem("too-many", "error", self._beyond())))
 
     def _beyond(self) -> str:
         """Say what the limit on directories hid; those beyond it are counted up to as many again."""
@@ -97,7 +76,7 @@ class _Walker:
             return
         unusual = [entry for entry in entries if entry.name in _SPELLINGS]
         if unusual:  # another spelling of the name, or a link to nowhere
-            self._look_at(directory or ".", unusual[0])
+            self._takes(directory or ".", unusual[0].name, unusual[0].path, listed=True)
             return
         prefix = f"{directory}/" if directory else ""
         for entry in entries:
@@ -105,7 +84,7 @@ class _Walker:
                 return
             if entry.name[0] != "." and entry.name not in _PASSED_OVER and self._is_to_be_entered(entry):
                 below = prefix + entry.name
-                if not self._holds_document(below, entry.path):
+                if not self._takes(below, MANIFEST, f"{entry.path}/{MANIFEST}"):
                     self._enter(below, entry.path, depth=depth + 1)
 
     def _is_to_be_entered(self, entry: os.DirEntry[str]) -> bool:
@@ -118,43 +97,24 @@ class _Walker:
             self._first_beyond = entry.path
         return self._directories_left >= -self._settings.max_directories
 
-    def _holds_document(self, directory: str, path: str) -> bool:
-        """Take the document of this directory, at the price of one ``stat`` where it is called SKILL.md."""
-        manifest = f"{path}/{MANIFEST}"
+    def _takes(self, directory: str, file: str, path: str, *, listed: bool = False) -> bool:
+        """Take the document of this directory, at the price of one ``stat`` if it is called SKILL.md."""
         try:
-            about = self._stat(manifest)
-        except FileNotFoundError:
-            return False  # no document, another spelling, or a link to nowhere: the listing tells
+            about = self._stat(path)
         except OSError as error:
-            self._object(manifest, *_unreachable(manifest, error))
+            if isinstance(error, FileNotFoundError) and not listed:
+                return False  # no document, another spelling, or a link to nowhere: the listing tells
+            self._object(path, *_unreachable(path, error))
             return True
-        self._take(directory, MANIFEST, manifest, about)
-        return True
-
-    def _look_at(self, directory: str, entry: os.DirEntry[str]) -> None:
-        try:
-            about = self._stat(entry.path)
-        except OSError as error:
-            self._object(entry.path, *_unreachable(entry.path, error))
-        else:
-            self._take(directory, entry.name, entry.path, about)
-
-    def _take(self, directory: str, file: str, path: str, about: os.stat_result) -> None:
         if not stat.S_ISREG(about.st_mode):
-            self._object_to_kind(path, about)
+            kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
+            code = "link" if stat.S_ISLNK(about.st_mode) else "not-a-file"
+            self._object(path, code, f"{path} is {kind}, not a file: replace it by one")
         elif self._directories_left >= 0:
             self.documents.append((directory, file, about))
         else:
             self._hidden += 1
-
-    def _object_to_kind(self, path: str, about: os.stat_result) -> None:
-        if stat.S_ISLNK(about.st_mode):
-            self._object(
-                path, "link", f"{path} is a link, and scan.follow_links is off: replace it by a file"
-            )
-        else:
-            kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
-            self._object(path, "not-a-file", f"{path} is {kind}, not a file: replace it by one")
+        return True
 
     def _leads_to_new_directory(self, entry: os.DirEntry[str]) -> bool:
         """Return whether to follow a link: to each directory once, so that loops and detours end."""
@@ -189,10 +149,11 @@ class _Walker:
 
     def _object(self, path: str, code: str, message: str) -> None:
         if self._directories_left >= 0:
-            self.obstacles.append(Obstacle(path, code, message))
+            self.obstacles.append((path, Problem(code, "error", message)))
 
 
 _KINDS = {
+    stat.S_IFLNK: "a link (scan.follow_links is off)",
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a FIFO",
     stat.S_IFCHR: "a device",

@@ -56,7 +56,7 @@ class Dictionary:
         found = self._parsed.get(first)
         if found is None:
             entries = self._lines.get(first, first).split("\t")[1:]
-            found = self._parsed[first] = dict(_halves(entry) for entry in entries)
+            found = self._parsed[first] = dict(entry.split("=", 1) for entry in entries)
         return found
 
     def segmented(self, run: str) -> list[str]:
@@ -75,11 +75,6 @@ class Dictionary:
             words.append(run[start:end])
             end = start
         return words[::-1]
-
-
-def _halves(entry: str) -> tuple[str, str]:
-    rest, _, glosses = entry.partition("=")
-    return rest, glosses
 
 
 @cache

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.registry.index import SkillIndex
@@ -26,7 +26,7 @@ from vademecum.search.index_files import IndexedSkill, IndexFiles, IndexState
 from vademecum.search.query_terms import Kind, Term
 from vademecum.search.text_index import WEIGHTS, Text, TextIndex
 from vademecum.skill.frontmatter import body_start, read_manifest
-from vademecum.skill.skill import Problem, Skill
+from vademecum.skill.skill import Printable, Problem, Skill
 
 MAX_INDEXED_BYTES = 128 * 1024
 # A document that was removed counts in the statistics until a rebuild: at most one in twenty.
@@ -37,7 +37,7 @@ Progress = Callable[[int], None]
 Answer = TypeVar("Answer")
 
 
-class Hit(Struct, frozen=True):
+class Hit(Printable, frozen=True):
     """A skill that fits a query; a higher score fits better.
 
     >>> Hit("pdf", "Fill in PDF forms.", "user", 3.25).to_json()
@@ -49,22 +49,14 @@ class Hit(Struct, frozen=True):
     source: str
     score: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the hit as the commands print it."""
-        return structs.asdict(self)
 
-
-class Match(Struct, frozen=True):
+class Match(Printable, frozen=True):
     """A word of a request that a hit contains: how, by which words there, and in which fields."""
 
     word: str
     kind: Kind
     found: tuple[str, ...]
     fields: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the match as the commands print it."""
-        return structs.asdict(self)
 
 
 class Findings(Struct, frozen=True):

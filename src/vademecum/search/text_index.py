@@ -49,8 +49,8 @@ class TextIndex:
     Everything that can go wrong with the files comes out as ``ValueError`` or ``OSError``.
     """
 
-    def __init__(self, directory: Path | None, *, weights: Mapping[str, float] = WEIGHTS) -> None:
-        self._weights = weights
+    def __init__(self, directory: Path | None) -> None:
+        self._weights: Mapping[str, float] = WEIGHTS
         self._schema = _schema()
         path = None if directory is None else str(directory)
         self._index = Index(self._schema, path)

@@ -22,11 +22,10 @@ from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Gate, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
 from vademecum.sandbox.base import Sandbox
-from vademecum.session.asking import CallRecord
 from vademecum.session.base import Deferred
 from vademecum.session.place import Place
-from vademecum.session.recording import Entry, Run, record_of
-from vademecum.session.view import SkillFiles, files_seen
+from vademecum.session.recording import CHANGED, CallRecord, record_of
+from vademecum.session.view import SkillFiles, file_names, files_seen
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
@@ -49,7 +48,6 @@ _LASTING = frozenset(
     {"write_file", "edit_file", "save_output", "delete_file", "run_command", "network_request"}
 )
 _WRITING = frozenset({"edit_file", "save_output"})
-CHANGED = "What was asked about has changed since: nothing was done, ask again."
 MAX_SAVED_BYTES = 256 * 1024 * 1024
 
 
@@ -57,7 +55,6 @@ MAX_SAVED_BYTES = 256 * 1024 * 1024
 class RunContext:
     """Everything that the calls of one run share."""
 
-    run: Run
     gate: Gate
     place: Place
     sandbox: Callable[[], Sandbox]
@@ -100,7 +97,7 @@ class Act:
 
     def perform(self, work: Callable[[], Observation] | None = None) -> Observation:
         """Do it, or the ``work`` that starts a process, and write it down, whatever comes of it."""
-        self.number = next(self.around.run.numbers)
+        self.number = next(self.asked_of.run.numbers)
         with self._recorded() as done:
             try:
                 observation = (work or self._perform)()
@@ -213,7 +210,7 @@ class Act:
         self.wanted = [*(self.wanted if also else []), (finer, found)]
         wanted = found if also else [*self._of_tool(), *found]
         requests = [Request(each, names, self.origin, self.around.agent, name) for each, names, _ in wanted]
-        decided = [(request, self.around.gate.decide(request)) for request in requests]
+        decided = [(request, self.around.gate.policy.decide(request)) for request in requests]
         self.asked = [*self.asked, *decided] if also else decided
         for (request, decision), (_, _, shown) in zip(decided, wanted, strict=True):
             hides = decision.effect is Effect.DENY and request.permission in _HIDING
@@ -225,7 +222,9 @@ class Act:
         """Return what the tool itself needs; a rule that denies writing denies every tool that writes."""
         tools = [self.tool]
         if self.tool in _WRITING or (isinstance(self.call, calls.RunCommand) and self.call.writes):
-            denied = self.around.gate.decide(Request("tool", ("write_file",), self.origin, self.around.agent))
+            denied = self.around.gate.policy.decide(
+                Request("tool", ("write_file",), self.origin, self.around.agent)
+            )
             tools += ["write_file"] if denied.effect is Effect.DENY else []
         return [("tool", (tool,), "") for tool in tools]
 
@@ -249,10 +248,22 @@ class Act:
             return no_script(self.skill, self.call.relative_path, self.sees)
         return ToolRefused(f"There is no {shown!r} here.", code="missing")
 
+    def denied_files(self, skill: Skill) -> list[str]:
+        """Return the files of a skill that a rule denies, which its scripts do not get either."""
+        files, _ = listed_below(skill.location)
+        policy, agent = self.around.gate.policy, self.around.agent
+        if not policy.could_restrict("resource", agent, "\n".join(f"{skill.name}/{file}" for file in files)):
+            return []
+        wanted = (
+            Request("resource", file_names(skill, file), self.origin, agent, skill.name) for file in files
+        )
+        decided = [policy.decide(request).effect for request in wanted]
+        return [file for file, effect in zip(files, decided, strict=True) if effect is Effect.DENY]
+
     def sees(self, relative: str) -> bool:
         """Return whether the caller may know of a file of the skill."""
         assert self.skill is not None
-        sees = files_seen(self.around.gate, self.skill, agent=self.around.agent, origin=self.origin)
+        sees = files_seen(self.around.gate.policy, self.skill, agent=self.around.agent, origin=self.origin)
         return sees(relative)
 
     def _require(
@@ -350,7 +361,7 @@ class Act:
         if needed is None:
             return []
         wanted = Request(APPROVAL, tuple(f"{self.tool} {each}" for each in used_on), agent=self.around.agent)
-        decision = self.around.gate.decide(wanted)
+        decision = self.around.gate.policy.decide(wanted)
         return [] if decision.effect is Effect.ALLOW and decision.layer == RUN else [needed]
 
     def _origin_risk(self) -> list[Decision]:
@@ -373,7 +384,7 @@ class Act:
         def permit(permission: str, hop: Hop) -> None:
             about = partial(about_request, call, hop) if permission == "network" else str
             try:
-                finer: list[Finer] = [(permission, hop.resources, "")]
+                finer: list[Finer] = [(permission, (hop.resource,), "")]
                 self._require(lambda: finer, about=about, exact=exact, within=(hop.host,))
             except Deferred as deferred:
                 if hop.url == call.url:
@@ -425,7 +436,7 @@ class Act:
         if kind == "resource":
             return True
         request = Request(kind, (f"{skill.name}/{relative}",), self.origin, self.around.agent, skill.name)
-        return self.around.gate.decide(request).effect is Effect.DENY
+        return self.around.gate.policy.decide(request).effect is Effect.DENY
 
     def _may_read(self, real: Path) -> bool:
         """Return whether a path may be read without asking; what may not is not mentioned."""
@@ -439,7 +450,9 @@ class Act:
         names = self.around.place.workspace.rule_names(real)
         finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
         return max(
-            self.around.gate.decide(Request(permission, resources, self.origin, self.around.agent)).effect
+            self.around.gate.policy.decide(
+                Request(permission, resources, self.origin, self.around.agent)
+            ).effect
             for permission, resources, _ in finer
         )
 
@@ -457,14 +470,14 @@ class Act:
         gate, agent, skills = self.around.gate, self.around.agent, self.around.skills
         of_skills = skills.overlap(base)
         written = "\n".join(f"{prefix}{name}" for prefix in prefixes for name in names)
-        restricted = gate.could_restrict("read", agent, written) or skills.restricted(gate, agent)
+        restricted = gate.policy.could_restrict("read", agent, written) or skills.restricted(gate, agent)
         if not restricted and not of_skills:
             return tuple(special)
         linked = cache(skills.linked)
 
         def may_show(relative: str, inode: Inode | None) -> bool:
             resources = tuple(f"{prefix}{relative}" for prefix in prefixes)
-            if gate.decide(Request("read", resources, self.origin, agent)).effect is not Effect.ALLOW:
+            if gate.policy.decide(Request("read", resources, self.origin, agent)).effect is not Effect.ALLOW:
                 return False
             return not (of_skills or (inode and inode in linked())) or self._may_read(Path(base, relative))
 
@@ -475,17 +488,19 @@ class Act:
         names = self.around.place.workspace.rule_names(file)
         requests = (Request(each, names, self.origin, self.around.agent) for each in ("write", "delete"))
         in_skills = any(str(file).startswith(f"{root}/") for root in self.around.skills.roots)
-        return in_skills or any(self.around.gate.decide(each).effect is Effect.DENY for each in requests)
+        return in_skills or any(
+            self.around.gate.policy.decide(each).effect is Effect.DENY for each in requests
+        )
 
     @property
     def trash(self) -> Path:
         """Where the old content of files goes."""
-        return self.around.run.record.place / "trash"
+        return self.asked_of.run.record.place / "trash"
 
     @property
     def directory(self) -> Path:
         """Where what belongs to this call is kept."""
-        return self.around.run.record.place / "calls" / f"{self.number:04}"
+        return self.asked_of.run.record.place / "calls" / f"{self.number:04}"
 
     @contextmanager
     def _recorded(self) -> Iterator[Callable[[Observation], None]]:
@@ -495,7 +510,10 @@ class Act:
         try:
             yield seen.append
         finally:
-            entry = Entry(
+            # The record says what really happened, also if the model was told of something missing.
+            written = record_of(
+                structs.replace(seen[-1], code="denied") if self.hidden else seen[-1],
+                calls.said(self.call),
                 number=self.number,
                 agent=self.around.agent,
                 skill=self.skill,
@@ -505,7 +523,4 @@ class Act:
                 asked=self.asked,
                 approved_by=None if self.passage is None else self.passage.by,
             )
-            # The record says what really happened, also if the model was told of something missing.
-            last = structs.replace(seen[-1], code="denied") if self.hidden else seen[-1]
-            written = record_of(entry, calls.said(self.call), last)
-            self.around.run.record.add_bounded("tool_called", **written)
+            self.asked_of.run.record.add_bounded("tool_called", **written)

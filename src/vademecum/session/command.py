@@ -17,7 +17,7 @@ from vademecum.errors import Denied, ToolRefused
 from vademecum.files import sha256_of
 from vademecum.sandbox.base import Mount
 from vademecum.sandbox.interpreters import Interpreter, home_of, search_path
-from vademecum.session.act import CHANGED, Act, Finer
+from vademecum.session.act import Act, Finer
 from vademecum.session.launch import (
     Start,
     check_unchanged,
@@ -29,6 +29,7 @@ from vademecum.session.launch import (
     shown_text,
     with_hidden,
 )
+from vademecum.session.recording import CHANGED
 from vademecum.skill.text import visible
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation

@@ -15,14 +15,15 @@ from vademecum.policy.gate import refusal
 from vademecum.policy.grants import ApprovedTexts
 from vademecum.sandbox.base import ByProxy, Limits, Network, Sandbox
 from vademecum.sandbox.interpreters import Interpreter, search_path
-from vademecum.session.act import CHANGED, Act, Finer
+from vademecum.session.act import Act, Finer
+from vademecum.session.recording import CHANGED
 from vademecum.session.view import file_names
 from vademecum.skill.assets import script_name
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.hosts import Hop, Permit, host_and_port, host_resources
+from vademecum.tools.hosts import Hop, Permit, host_and_port, host_resource
 from vademecum.tools.inputs import Input, digests, find_inputs
 from vademecum.tools.job import (
     MAX_WORD_CHARS,
@@ -124,7 +125,7 @@ def run_script(act: Act, call: calls.RunScript, skill: Skill, given: Given) -> O
     sandbox = act.around.sandbox()
     with Room(act.directory) as room:
         furnished = furnish(room, inputs, call.args, sandbox)
-        snapshot = act.around.run.snapshots.take(skill)
+        snapshot = act.asked_of.run.snapshots.take(skill, act.denied_files(skill))
         path = search_path(act.around.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
         secrets = _secrets(act, skill)
@@ -210,7 +211,7 @@ def _interpreter(act: Act, plan: Plan) -> tuple[Interpreter, dict[str, Any]]:
     from vademecum.tools.packages.environments import Environments  # noqa: PLC0415 - for these scripts alone
 
     def progress(line: str) -> None:
-        act.around.run.record.passing("progress", call=act.number, text=line)
+        act.asked_of.run.record.passing("progress", call=act.number, text=line)
 
     builds = act.around.place.config.execution.build_packages
     environments = Environments(act.around.place.context, builder=act.around.sandbox() if builds else None)
@@ -244,12 +245,11 @@ def network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Fine
     """
     if not hosts:
         return []
-    if WHOLE_NETWORK in hosts and act.around.gate.denies_some(
+    if WHOLE_NETWORK in hosts and act.around.gate.policy.denies_some(
         ("network", "private-network"), act.around.agent
     ):
         raise Denied("The whole network cannot be given, because rules deny some hosts: name the hosts.")
-    named = [("network", (host,) if host == WHOLE_NETWORK else host_resources(host), "") for host in hosts]
-    return [("script-network", (resource,), ""), *named]
+    return [("script-network", (resource,), ""), *(("network", (host_resource(host),), "") for host in hosts)]
 
 
 @contextmanager
@@ -279,8 +279,8 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
         if not usual and (hop.host, hop.port) not in allowed:
             raise Denied(f"{hop.resource} is not among the hosts that were approved.")
         if permission == "private-network":
-            request = Request(permission, hop.resources, act.origin, act.around.agent)
-            decision = act.around.gate.decide(request)
+            request = Request(permission, (hop.resource,), act.origin, act.around.agent)
+            decision = act.around.gate.policy.decide(request)
             if decision.effect is not Effect.ALLOW:
                 raise refusal(request, decision)
 
@@ -316,7 +316,7 @@ def _notes(outside: Sequence[str]) -> list[str]:
 def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
     """Run it, show what it prints while it does, and keep what it left, without secrets."""
     act, room = start.act, start.room
-    secrets, run = act.around.place.secrets, act.around.run
+    secrets, run = act.around.place.secrets, act.asked_of.run
     masked = {"out": secrets.stream(), "err": secrets.stream()}
 
     def show(stream: str, data: bytes) -> None:
@@ -338,4 +338,5 @@ def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequenc
         room.work, job.furnished.copies, room.outputs, since=run.started, secrets=secrets
     )
     facts = {"sandbox": start.sandbox.name, **({"network": traffic} if traffic else {}), **facts}
-    return observe(act.tool, Ran(job, ended, room, made, beyond), facts, notes)
+    refused = [f"{t['host']}:{t['port']} was not reached: {t['refused']}" for t in traffic if t["refused"]]
+    return observe(act.tool, Ran(job, ended, room, made, beyond), facts, [*notes, *refused])

@@ -1,26 +1,29 @@
-"""The runs of one session: which one goes on, how long its record stays open, and how it ends."""
+"""The runs of one session, and each call in them: what was asked, what was answered, and how it ended."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
-from vademecum.errors import VademecumError
+from vademecum.errors import ToolRefused, VademecumError
+from vademecum.policy.approval import Answer, Approver, Question
 from vademecum.policy.base import Decision
 from vademecum.policy.bounds import risk_of
 from vademecum.policy.gate import Decided
 from vademecum.runs.record import Record
+from vademecum.session.base import Deferred, Guard, Kind
 from vademecum.skill.skill import Skill
 from vademecum.tools.calls import Observation
 from vademecum.tools.snapshot import Snapshots
 
 _HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
+T = TypeVar("T")
 CLOSED: Mapping[str, Any] = {"status": "done", "stop_reason": "closed", "answer": "", "stats": {}}
 
 
@@ -106,44 +109,143 @@ class Recording:
             run.record.finish({"run_id": run.record.run_id, **run.summary}, str(run.summary["answer"]))
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Who called, when, and what the rules said."""
-
-    number: int
-    agent: str
-    skill: Skill | None
-    started: float
-    seconds: float = 0.0
-    decision: Decision | None = None
-    asked: Sequence[Decided] = ()
-    approved_by: str | None = None
+CHANGED = "What was asked about has changed since: nothing was done, ask again."
 
 
-def record_of(entry: Entry, parameters: Mapping[str, Any], seen: Observation) -> dict[str, Any]:
-    """Return the fields of the event for one call."""
+def fingerprint(question: Question) -> str:
+    """Return a digest that is the same for the same act on the same content."""
+    told = "\0".join([question.wanted, question.digest, question.exact])
+    return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()
+
+
+class Answered:
+    """Gives the answers that are known already, by fingerprint; another question goes to ``then``.
+
+    What was asked about must be what it was (``expected``: digest and exact), whether or not a question
+    comes up again: ``check`` is called before anything is done.
+    """
+
+    def __init__(self, answers: dict[str, Answer], expected: tuple[str, str], then: Approver) -> None:
+        self._answers = answers
+        self._expected = expected
+        self._then = then
+
+    def check(self, digest: str, exact: str) -> None:
+        """Raise if what the call is about is not what it was."""
+        if (digest, exact) != self._expected:
+            raise ToolRefused(CHANGED, code="changed")
+
+    def ask(self, question: Question) -> Answer:
+        """Return the answer, or ask."""
+        return self._answers.get(fingerprint(question)) or self._then.ask(question)
+
+
+class CallRecord:
+    """One call on the record: the run it belongs to from its first event to its end, and its questions."""
+
+    def __init__(self, approver: Approver, recording: Recording | None, guard: Guard | None = None) -> None:
+        self._approver = approver
+        self._recording = recording
+        self._guard = guard
+        self._stack = ExitStack()
+        self._run: Run | None = None
+        self.answers: dict[str, Answer] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    @property
+    def run(self) -> Run:
+        """The run, which is begun if nothing was written down yet, and stays open until the call is over."""
+        if self._run is None:
+            assert self._recording is not None
+            self._run = self._stack.enter_context(self._recording.held())
+        return self._run
+
+    def write(self, type_: str, **data: Any) -> None:
+        """Add an event to the record of the run, if there is one."""
+        if self._recording is not None:
+            self.run.record.add(type_, **data)
+
+    def guarded(self, kind: Kind, name: str, said: Mapping[str, object], do: Callable[[], T]) -> T:
+        """Do something with the leave of the guard, if there is one."""
+        if self._guard is None:
+            return do()
+        return self._guard.act(kind, name, said, do, record=self.run.record)
+
+    def check(self, digest: Callable[[], str], exact: Callable[[], str] = str) -> None:
+        """Raise if this is a call that was put off and what it is about has changed since."""
+        if isinstance(self._approver, Answered):
+            self._approver.check(digest(), exact())
+
+    def ask(self, question: Question) -> Answer:
+        """Ask, and write down what was asked and what was answered; who cannot be asked has not said yes."""
+        self.write(
+            "approval_asked",
+            id=question.id,
+            wanted=question.wanted,
+            reason=question.decision.reason,
+            about=question.about,
+        )
+        try:
+            answer = self._approver.ask(question)
+        except Exception as error:
+            if isinstance(error, Deferred | VademecumError):
+                self._answered(question, "deferred" if isinstance(error, Deferred) else "interrupted")
+                raise
+            answer = Answer("reject", f"the question could not be put ({error})", seen=False, absent=True)
+        except BaseException:
+            self._answered(question, "interrupted")
+            raise
+        self._answered(question, answer.verdict, answer.message, answer.scope)
+        self.answers[fingerprint(question)] = answer
+        return answer
+
+    def _answered(
+        self, question: Question, verdict: str, message: str = "", scope: str | None = None
+    ) -> None:
+        scope = scope if verdict == "always" else None
+        self.write("approval_answered", id=question.id, verdict=verdict, scope=scope, message=message)
+
+
+def record_of(  # noqa: PLR0913 - what belongs to a call
+    seen: Observation,
+    parameters: Mapping[str, Any],
+    *,
+    number: int,
+    agent: str,
+    started: float,
+    seconds: float = 0.0,
+    skill: Skill | None = None,
+    decision: Decision | None = None,
+    asked: Sequence[Decided] = (),
+    approved_by: str | None = None,
+) -> dict[str, Any]:
+    """Return the fields of the event for one call: who called, when, what the rules said, what came of it."""
     facts = {key: value for key, value in seen.facts.items() if key not in _HASHES}
-    asked = [
-        {
-            "permission": request.permission,
-            "resources": list(request.resources),
-            "effect": decision.effect.name.lower(),
-        }
-        for request, decision in entry.asked
-    ]
     return {
-        "call": entry.number,
+        "call": number,
         "tool": seen.tool,
         "risk": risk_of(seen.tool).name.lower(),
-        "agent": entry.agent,
-        "skill": None if entry.skill is None else entry.skill.name,
-        "skill_id": None if entry.skill is None else entry.skill.skill_id,
+        "agent": agent,
+        "skill": None if skill is None else skill.name,
+        "skill_id": None if skill is None else skill.skill_id,
         "parameters": dict(parameters),
-        "started": entry.started,
-        "seconds": entry.seconds,
-        "decision": None if entry.decision is None else entry.decision.to_json(),
-        "asked": asked,
-        "approved_by": entry.approved_by,
+        "started": started,
+        "seconds": seconds,
+        "decision": None if decision is None else decision.to_json(),
+        "asked": [
+            {
+                "permission": request.permission,
+                "resources": list(request.resources),
+                "effect": decided.effect.name.lower(),
+            }
+            for request, decided in asked
+        ],
+        "approved_by": approved_by,
         "ok": seen.ok,
         "code": seen.code,
         "result": {**facts, "text": seen.text, "files": list(seen.files)},

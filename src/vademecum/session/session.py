@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from vademecum.config import SandboxName
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
@@ -22,19 +22,19 @@ from vademecum.policy.grants import Grants
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.sandbox.base import Sandbox
-from vademecum.session import asking
 from vademecum.session.act import Act, RunContext
-from vademecum.session.base import Deferred, Guard, Host, Kind, Result, TextKind
-from vademecum.session.media import contents_of
+from vademecum.session.base import Deferred, Guard, Host, Kind, Result, TextKind, contents_of
 from vademecum.session.place import Place
-from vademecum.session.publishing import Publications, PublishedSkill
-from vademecum.session.recording import CLOSED, Entry, Recording, Run, record_of
+from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, fingerprint, record_of
 from vademecum.session.skill_act import SkillAct
 from vademecum.session.view import View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 from vademecum.tools.outputs import Outputs
+
+if TYPE_CHECKING:
+    from vademecum.session.publishing import Publications, PublishedSkill
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class Session:
             project=self.place.project,
             grants=Grants(self.place.grants),
         )
-        self.view = view or View(index, self._gate, agent=agent, origin=origin)
+        self.view = view or View(index, self._gate.policy, agent=agent, origin=origin)
         self._limits = limits or BodyLimits(index.options.body_lines)
 
     # Calls
@@ -158,12 +158,11 @@ class Session:
             return result
         return self.call(call, **options)
 
-    def _failed(self, name: str, said: Mapping[str, Any], result: Result, asked: asking.CallRecord) -> None:
+    def _failed(self, name: str, said: Mapping[str, Any], result: Result, asked: CallRecord) -> None:
         """Write down a call that failed before anything was done."""
         if self._recording is not None:
-            run = asked.run
-            entry = Entry(next(run.numbers), self.agent, None, time.time())
-            written = record_of(entry, said, Observation(name, result.text, code=result.code))
+            run, seen = asked.run, Observation(name, result.text, code=result.code)
+            written = record_of(seen, said, number=next(run.numbers), agent=self.agent, started=time.time())
             run.record.add_bounded("tool_called", **written)
 
     def resume(
@@ -179,8 +178,11 @@ class Session:
         Exactly that call is done, and only if what it is about is the same as when it was asked. ``approver``
         is for further questions of the same call.
         """
+        from vademecum.session.deferred import claimed, key_of  # noqa: PLC0415 - for these calls alone
+
         try:
-            pending = asking.claimed(self._runs, question_id, agent=self.agent, home=self.place.grants.parent)
+            key = key_of(self.place.grants.parent)
+            pending = claimed(self._runs, question_id, agent=self.agent, key=key)
             call = calls.parse_call(pending.call, pending.arguments)
             active = {skill.location: skill for skill in map(self.index.get, pending.active)}
         except VademecumError as error:
@@ -189,7 +191,8 @@ class Session:
             self.write("approval_answered", id=question_id, verdict="reject", message=answer.message)
             told = f" ({answer.message})" if answer.message else ""
             raise Declined(f"{pending.wanted} was declined{told}: it was not done.", told=answer.message)
-        answered = asking.Answered(pending, answer, approver or self._approver or Nobody())
+        answers = {**pending.answers, pending.fingerprint: answer}
+        answered = Answered(answers, (pending.digest, pending.exact), approver or self._approver or Nobody())
         session = self
         if not isinstance(call, calls.SkillCall):  # as it was when the call was made, and nothing else of it
             session = copy.copy(self)
@@ -209,12 +212,11 @@ class Session:
 
     def decide(self, request: Request) -> Decision:
         """Return what the rules say of a request."""
-        return self._gate.decide(request)
+        return self._gate.policy.decide(request)
 
     def foreseen(self, call: calls.ToolCall) -> Act:
         """Return a call of the user that is not done, to see what would be decided about it."""
-        nothing_written = Run.__new__(Run)
-        return Act(self._context(nothing_written), call, self._asked(), origin="user")
+        return Act(self._context(), call, self._asked(), origin="user")
 
     # Skills
 
@@ -298,7 +300,7 @@ class Session:
         act.asked.write("skill_loaded", skill=skill.skill_id, origin=act.origin, effect=effect, report=report)
         return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
 
-    def _about_skill(self, call: calls.SkillCall, asked: asking.CallRecord, origin: Origin) -> Result:
+    def _about_skill(self, call: calls.SkillCall, asked: CallRecord, origin: Origin) -> Result:
         act = self._skill_act(asked, origin)
         match call:
             case calls.UseSkill(name=name, source=source, task=task):
@@ -317,10 +319,10 @@ class Session:
             case _:
                 assert_never(call)
 
-    def _skill_act(self, asked: asking.CallRecord, origin: Origin) -> SkillAct:
+    def _skill_act(self, asked: CallRecord, origin: Origin) -> SkillAct:
         return SkillAct(self._gate, self.view, self._limits, self.agent, origin, asked)
 
-    def _unload(self, skill: Skill, origin: Origin, asked: asking.CallRecord) -> Result:
+    def _unload(self, skill: Skill, origin: Origin, asked: CallRecord) -> Result:
         """Make a skill inactive; what it kept a model from changing stays closed until a person says so."""
         with self._lock:
             self._active.pop(skill.location, None)
@@ -347,7 +349,7 @@ class Session:
     def _tool(  # noqa: PLR0913
         self,
         call: calls.ToolCall,
-        asked: asking.CallRecord,
+        asked: CallRecord,
         *,
         cancelled: Callable[[], bool],
         origin: Origin,
@@ -361,7 +363,7 @@ class Session:
         elif for_skill is not None:
             source, _, name = for_skill.rpartition(":")
             skill = self._chosen(name, source, about)
-        act = Act(self._context(asked.run), call, asked, skill, origin, cancelled)
+        act = Act(self._context(), call, asked, skill, origin, cancelled)
         kind: Kind = "script" if isinstance(call, calls.RunScript) else "tool"
         name, said, work = act.tool, calls.said(call), None
         if isinstance(call, calls.RunScript):
@@ -392,9 +394,8 @@ class Session:
 
         return asked.guarded(kind, name, said, do)
 
-    def _context(self, run: Run) -> RunContext:
+    def _context(self) -> RunContext:
         return RunContext(
-            run,
             self._gate,
             self.place,
             self._in_sandbox,
@@ -423,25 +424,26 @@ class Session:
             self._sandbox = choose(self.place.config.execution.sandbox)
         return self._sandbox
 
-    def _asked(self, approver: Approver | None = None) -> asking.CallRecord:
+    def _asked(self, approver: Approver | None = None) -> CallRecord:
         """Return the record of one call, with the approver that answers its questions."""
-        held = None if self._recording is None else self._recording.held
-        return asking.CallRecord(approver or self._approver or Nobody(), held, self._guard)
+        return CallRecord(approver or self._approver or Nobody(), self._recording, self._guard)
 
     def _defer(
         self,
         question: Question,
         call: calls.Call,
-        asked: asking.CallRecord,
+        asked: CallRecord,
         origin: Origin,
         for_skill: str | None,
     ) -> None:
-        pending = asking.Pending(
+        from vademecum.session.deferred import Pending, keep, key_of  # noqa: PLC0415 - for these calls alone
+
+        pending = Pending(
             calls.NAMES[type(call)],
             calls.said(call),
             self.agent,
             origin,
-            asking.fingerprint(question),
+            fingerprint(question),
             question.digest,
             question.exact,
             question.wanted,
@@ -449,7 +451,7 @@ class Session:
             tuple(skill.location for skill in self.active),
             asked.answers,
         )
-        asking.keep(asked.run.record.place, question.id, pending, key=asking.key_of(self.place.grants.parent))
+        keep(asked.run.record.place, question.id, pending, key=key_of(self.place.grants.parent))
 
     # The record
 
@@ -479,7 +481,8 @@ class Session:
         with self._lock:
             changed = view.index.hash != self.index.hash
             place.secrets.add(self.place.secrets.added)
-            self._gate.policy, self.view, self.place = policy, view, place
+            self._gate.follow(policy)
+            self.view, self.place = view, place
             self._sandbox = None
         if changed and self.run_id:
             self.write("index_changed", index_hash=view.index.hash, skills=len(view.index))

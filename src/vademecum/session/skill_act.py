@@ -13,9 +13,8 @@ from vademecum.masking import Secrets
 from vademecum.paths import check_relative
 from vademecum.policy.base import Effect, Origin, Request
 from vademecum.policy.gate import Gate
-from vademecum.session.asking import CallRecord
 from vademecum.session.base import Result
-from vademecum.session.publishing import read_bytes, readable, real_path
+from vademecum.session.recording import CallRecord
 from vademecum.session.view import View, file_names, files_seen
 from vademecum.skill.assets import (
     MAX_ASSETS,
@@ -89,9 +88,11 @@ class SkillAct:
 
     def read_bytes(self, skill: Skill, path: str, secrets: Secrets) -> bytes:
         """Read one file of a skill as it is, if it may be read without asking; a secret in it is not sent."""
+        from vademecum.session.publishing import read_bytes, readable, real_path  # noqa: PLC0415 - for these alone
+
         self.require(skill)
         check_relative(skill.location, path)
-        may_read = readable(self.gate, skill, agent=self.agent)
+        may_read = readable(self.gate.policy, skill, agent=self.agent)
         if not (may_read(path) and may_read(real_path(skill, path))):
             raise no_file(skill, path, self._sees(skill))
         try:
@@ -131,7 +132,7 @@ class SkillAct:
     def _require_file(self, permission: str, skill: Skill, relative: str) -> None:
         """Ask for a file of a skill by its one spelling, and for what it is if it is a link."""
         request = Request(permission, file_names(skill, relative), self.origin, self.agent, skill.name)
-        if self.origin != "user" and self.gate.decide(request).effect is Effect.DENY:
+        if self.origin != "user" and self.gate.policy.decide(request).effect is Effect.DENY:
             # What a rule denies looks to a model like what does not exist.
             missing = no_script if permission == "script" else no_file
             raise missing(skill, relative, self._sees(skill))
@@ -142,11 +143,11 @@ class SkillAct:
     def _fetch(self, skill: Skill, request: Request | None = None) -> None:
         """Get the files of a skill of a server before they are needed, unless a rule denies the skill."""
         request = request or Request("skill", (skill.name,), self.origin, self.agent, skill.name)
-        if self.gate.decide(request).effect is not Effect.DENY:
+        if self.gate.policy.decide(request).effect is not Effect.DENY:
             self.view.index.fetch(skill)
 
     def _sees(self, skill: Skill) -> Sees:
-        return files_seen(self.gate, skill, agent=self.agent, origin=self.origin)
+        return files_seen(self.gate.policy, skill, agent=self.agent, origin=self.origin)
 
     def _guard(self, skill: Skill) -> None:
         self.asked.guarded("skill", skill.name, {}, lambda: None)

@@ -106,7 +106,9 @@ class SkillFiles:
     def restricted(self, gate: Gate, agent: str) -> bool:
         """Return whether a rule could keep an agent from a skill or from a file of one."""
         names = "\n".join(skill.name for skill in (*self._index.skills, *self._index.shadowed))
-        return gate.could_restrict("skill", agent, names) or gate.could_restrict("resource", agent, names)
+        return gate.policy.could_restrict("skill", agent, names) or gate.policy.could_restrict(
+            "resource", agent, names
+        )
 
     def owners(self, real: Path) -> list[tuple[Skill, str]]:
         """Return the skills that a file belongs to, with its paths there, also by a second name of it."""
@@ -140,7 +142,7 @@ def file_names(skill: Skill, relative: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{skill.name}/{each}" for each in (relative, real)))
 
 
-def files_seen(gate: Decider, skill: Skill, *, agent: str, origin: Origin) -> Sees:
+def files_seen(policy: Decider, skill: Skill, *, agent: str, origin: Origin) -> Sees:
     """Return the test whether an agent may know of a file of a skill: what a rule denies is not named."""
 
     def sees(relative: str) -> bool:
@@ -148,6 +150,6 @@ def files_seen(gate: Decider, skill: Skill, *, agent: str, origin: Origin) -> Se
         requests = (
             Request(each, (f"{skill.name}/{relative}",), origin, agent, skill.name) for each in permissions
         )
-        return all(gate.decide(request).effect < Effect.DENY for request in requests)
+        return all(policy.decide(request).effect < Effect.DENY for request in requests)
 
     return sees

@@ -76,11 +76,9 @@ def figure(value: object) -> str:
 
 def _section(names: Sequence[str], group: Sequence[Chart]) -> dict[str, Any]:
     """Return the plots of one chart: both runs in one if they have few lines, else side by side."""
-    kept = [{key: line for key, line in chart.lines.items() if any(line)} for chart in group]
-    colours = {
-        name: charts.COLOURS[n % len(charts.COLOURS)]
-        for n, name in enumerate(dict.fromkeys(name for one in kept for name in one))
-    }
+    drawn_names = dict.fromkeys(key for chart in group for key, line in chart.lines.items() if any(line))
+    kept = [{key: line for key, line in chart.lines.items() if key in drawn_names} for chart in group]
+    colours = {name: charts.COLOURS[n % len(charts.COLOURS)] for n, name in enumerate(drawn_names)}
     top = max((value for one in kept for line in one.values() for value in line), default=0) or 1
     label = f"{group[0].title} by step"
     if len(colours) <= MAX_TOGETHER:

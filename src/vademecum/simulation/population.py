@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vademecum.governance import Broker, GovernedAgent
-from vademecum.governance.rules.batch import batch
+from vademecum.governance.batch import batch
 
 
 def open_shares(

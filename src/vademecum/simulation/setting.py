@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from vademecum.errors import CharterRefused
 from vademecum.governance import BrokerPolicy, Charter
-from vademecum.governance.base import Auditor
+from vademecum.governance.audit import Audit
 from vademecum.models.base import Model
 
 PROGRAM = "simulation.py"
@@ -31,7 +31,7 @@ class Setting:
     seed: int = 1
     enforced: bool = True
     model: Model | None = None
-    audit: Auditor | None = None
+    audit: Audit | None = None
     progress: Callable[[], None] = lambda: None
 
     @property

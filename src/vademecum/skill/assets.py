@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from pathlib import Path
 
 from vademecum.errors import FileRefused, LoadRefused, PathRefused
@@ -40,12 +40,8 @@ def list_assets(
         present = os.listdir(skill.location)
     except OSError:
         return []
-    found: list[str] = []
-    for top in tops:
-        if top in present:
-            walk = _Walk(skill.location)
-            found += filter(sees, walk.files_below(top))
-    return found[:MAX_ASSETS]
+    found = (relative for top in tops if top in present for relative in _files_below(skill.location, top))
+    return sorted(filter(sees, found))[:MAX_ASSETS]
 
 
 def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> str:
@@ -103,41 +99,32 @@ def hint_about(typed: str, known: list[str]) -> str:
     return meant(nearest_file(typed, known), otherwise=there)
 
 
-class _Walk:
-    """Looks through one directory of a skill, within bounds."""
-
-    def __init__(self, base: str) -> None:
-        self._base = base
-        self._left = MAX_VISITED
-
-    def files_below(self, top: str) -> Iterator[str]:
-        place = f"{self._base}/{top}"
-        if os.path.islink(place) and leads_out(self._base, place):
-            return
-        try:
-            with os.scandir(place) as listing:
-                entries = sorted(listing, key=attrgetter("name"))
-        except OSError:
-            return
-        for entry in entries:
-            self._left -= 1
-            if self._left < 0:
+def _files_below(base: str, top: str) -> Iterator[str]:
+    """Yield the plain files below a directory of a skill, and links to such inside it, within bounds."""
+    if os.path.islink(f"{base}/{top}") and leads_out(base, f"{base}/{top}"):
+        return
+    left = MAX_VISITED
+    for directory, names, files in os.walk(f"{base}/{top}"):
+        names[:] = sorted(filter(_is_named, names))
+        for name in sorted(filter(_is_named, files)):
+            left -= 1
+            if left < 0:
                 return
-            name = entry.name
-            if name in PASSED_OVER or name.endswith(".pyc") or not name.isprintable():
-                continue
-            relative = f"{top}/{name}"
-            if entry.is_dir(follow_symlinks=False):
-                yield from self.files_below(relative)
-            elif entry.is_file(follow_symlinks=False) or self._can_be_opened(entry, relative):
+            relative = os.path.relpath(f"{directory}/{name}", base)
+            if not name.endswith(".pyc") and _can_be_opened(base, relative):
                 yield relative
 
-    def _can_be_opened(self, entry: os.DirEntry[str], relative: str) -> bool:
-        """Return whether a link ends at a plain file inside the skill."""
-        if not entry.is_symlink():
-            return False
-        try:
-            os.close(open_contained(self._base, relative))
-        except (OSError, PathRefused, FileRefused):
-            return False
-        return True
+
+def _is_named(name: str) -> bool:
+    return name.isprintable() and name not in PASSED_OVER
+
+
+def _can_be_opened(base: str, relative: str) -> bool:
+    """Return whether this is a plain file inside the skill, or a link that ends at one."""
+    try:
+        about = os.lstat(f"{base}/{relative}")
+        if stat.S_ISLNK(about.st_mode):
+            os.close(open_contained(base, relative))
+    except (OSError, PathRefused, FileRefused):
+        return False
+    return stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 from yaml.events import AliasEvent
@@ -15,33 +15,14 @@ from vademecum.skill.frontmatter import find_block
 from vademecum.skill.skill import Problem
 
 MAX_NESTING = 32
-_TAG = "tag:yaml.org,2002:"
+_NULL = re.compile(r"~|[Nn]ull|NULL|")
+_BOOL = re.compile(r"[Tt]rue|TRUE|[Ff]alse|FALSE")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_RESOLVED = {
-    "null": (re.compile(r"~|[Nn]ull|NULL|"), "~nN\0"),
-    "bool": (re.compile(r"[Tt]rue|TRUE|[Ff]alse|FALSE"), "tTfF"),
-    "int": (_INT, "-+0123456789"),
-    "float": (
-        re.compile(
-            r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
-        ),
-        "-+.0123456789",
-    ),
-}
-
-
-class _CoreLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Composes nodes whose tags are those of the core schema: no dates, no `yes`, no base 60."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
-
-
-for _name, (_pattern, _first) in _RESOLVED.items():
-    _whole = re.compile(rf"(?:{_pattern.pattern})\Z")
-    for _character in _first:
-        _CoreLoader.yaml_implicit_resolvers.setdefault("" if _character == "\0" else _character, []).append(
-            (_TAG + _name, _whole)
-        )
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+# It leaves every plain scalar a text: no dates, no `yes`, no base 60.
+_Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def frontmatter_values(document: bytes) -> dict[str, Any]:
@@ -56,17 +37,15 @@ def frontmatter_values(document: bytes) -> dict[str, Any]:
     if isinstance(block, Problem):
         raise _unfit(block.message)
     try:
-        if "*" in block.text and any(
-            isinstance(event, AliasEvent) for event in yaml.parse(block.text, _CoreLoader)
-        ):
-            raise _unfit("The frontmatter has an alias")
-        node = yaml.compose(block.text, _CoreLoader)
+        for event in yaml.parse(block, _Loader) if "*" in block or "!" in block else ():
+            if isinstance(event, AliasEvent) or getattr(event, "tag", None):
+                raise _unfit("The frontmatter has an alias or a tag")
+        node = yaml.compose(block, _Loader)
     except (yaml.YAMLError, RecursionError) as error:
         raise _unfit(f"The frontmatter is not YAML ({type(error).__name__})") from error
     if not isinstance(node, MappingNode):
         raise _unfit("The frontmatter is not a mapping")
-    found = _value(node, MAX_NESTING)
-    assert isinstance(found, dict)
+    found: dict[str, Any] = _value(node, MAX_NESTING)
     return found
 
 
@@ -100,21 +79,20 @@ def _key(node: Node) -> str:
 
 def _scalar(node: Node) -> str | int | float | bool | None:
     text = str(node.value)
-    match node.tag.removeprefix(_TAG):
-        case "null":
-            return None
-        case "bool":
-            return text.lower() == "true"
-        case "int" if _INT.fullmatch(text):
-            return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
-        case "float":
-            number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-            if not math.isfinite(number):
-                raise _unfit(f"The frontmatter has {text}, which JSON cannot express")
-            return number
-        case "str":
-            return text
-    raise _unfit(f"The frontmatter has a tag of its own ({node.tag[:80]})")
+    if isinstance(node, ScalarNode) and node.style:
+        return text
+    if _NULL.fullmatch(text):
+        return None
+    if _BOOL.fullmatch(text):
+        return text.lower() == "true"
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
+    if not _FLOAT.fullmatch(text):
+        return text
+    number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    if not math.isfinite(number):
+        raise _unfit(f"The frontmatter has {text}, which JSON cannot express")
+    return number
 
 
 def _unfit(reason: str) -> LoadRefused:

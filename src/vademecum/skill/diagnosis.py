@@ -25,7 +25,8 @@ except ImportError:  # a PyYAML without LibYAML: slower, the same events
 
 INVALID = "Invalid YAML in frontmatter"
 NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_CONFLICT = re.compile(r"^<{7} ", re.MULTILINE)
+# The mark of a merge conflict, of which no side may be guessed.
+CONFLICT = re.compile(r"^<{7} ", re.MULTILINE)
 # A known field is recognised with any colon, another key by YAML's colon and space or a full-width colon.
 _FIELD = re.compile(rf"([ \t]*)({'|'.join(SPECIFIED_FIELDS + OWN_FIELDS)})[ \t]*([:：])(\s*)(.*)", re.I)
 _KEY = re.compile(
@@ -122,7 +123,7 @@ def _with(entry: FieldLines, more: list[str]) -> FieldLines:
 
 def diagnose(error: MarkedYAMLError | None, text: str) -> Problem:
     """Return the problem that describes a syntax error of the whole frontmatter; ``None``: of a character."""
-    if conflict := _CONFLICT.search(text):
+    if conflict := CONFLICT.search(text):
         return _problem(text.count("\n", 0, conflict.start()), "a merge conflict. Resolve it")
     if error is None:
         return _unreadable_character(text)
@@ -144,11 +145,6 @@ def misspelt_key(text: str) -> Problem | None:
     """Return the problem of the first key that lacks its colon, its space or its place at the margin."""
     found = ((entry.line, slip) for entry in split(text.split("\n")) if (slip := entry.slip()))
     return next((_problem(number, slip) for number, slip in found), None)
-
-
-def conflicted(text: str) -> bool:
-    """Return whether a text has the marks of a merge conflict, of which no side may be guessed."""
-    return _CONFLICT.search(text) is not None
 
 
 def syntax_error(text: str) -> MarkedYAMLError | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from vademecum.errors import FileRefused
 from vademecum.files import open_plain, read_up_to
@@ -21,15 +21,16 @@ def skill_digest(skill: Skill) -> str:
     return directory_digest(skill.location)
 
 
-def directory_digest(location: str) -> str:
-    """SHA-256 over ``path NUL sha256(content) LF`` of every file, sorted by the bytes of the path.
+def directory_digest(location: str, *, without: Collection[str] = ()) -> str:
+    """SHA-256 over ``path NUL sha256(content) LF`` of every other file, sorted by the bytes of the path.
 
     Files that an interpreter compiled are left out. A link counts with its target, and what
     cannot be read with that fact, so that either changes it.
     """
     whole = hashlib.sha256()
     for relative, content in file_digests(location).items():
-        whole.update(os.fsencode(relative) + b"\0" + content.encode() + b"\n")
+        if relative not in without:
+            whole.update(os.fsencode(relative) + b"\0" + content.encode() + b"\n")
     return f"sha256:{whole.hexdigest()}"
 
 

@@ -38,14 +38,14 @@ def parse_document(head: bytes, *, directory: str, reading: Reading | None = Non
     block = find_block(head)
     if isinstance(block, Problem):
         return Document(problems=(block,))
-    fields = read_plain_lines(block.text) or _parsed(block.text, lenient=reading.lenient)
+    fields = read_plain_lines(block) or _parsed(block, lenient=reading.lenient)
     if reading.lenient and not fields.by_name.keys() <= KNOWN_FIELDS:
         fields = _in_lowercase(fields)
     if fields.broken:
         return Document(problems=fields.problems)
-    digest = hashlib.sha256(block.text.encode()).hexdigest()[:DIGEST_CHARS]
+    digest = hashlib.sha256(block.encode()).hexdigest()[:DIGEST_CHARS]
     # A bracket can also be written as an escape: "\\x3c".
-    bracketed = any(character in block.text for character in "<>\\")
+    bracketed = any(character in block for character in "<>\\")
     document = interpret(fields, directory=directory, reading=reading, digest=digest, bracketed=bracketed)
     if len(document.problems) > MAX_PROBLEMS:
         errors = tuple(problem for problem in document.problems if problem.severity == "error")
@@ -56,11 +56,11 @@ def parse_document(head: bytes, *, directory: str, reading: Reading | None = Non
 def _parsed(text: str, *, lenient: bool) -> Fields:
     """Return the fields that YAML finds; in lenient mode what can be repaired is, with a note each time."""
     # YAML takes 20 ms to import, and most documents are plain lines.
-    from vademecum.skill.diagnosis import conflicted, lost_controls, repair  # noqa: PLC0415
+    from vademecum.skill.diagnosis import CONFLICT, lost_controls, repair  # noqa: PLC0415
     from vademecum.skill.yaml_subset import read_fields  # noqa: PLC0415
 
     fields = read_fields(text, lenient=lenient)
-    if lenient and fields.broken and not conflicted(text):
+    if lenient and fields.broken and not CONFLICT.search(text):
         repaired, notes = repair(text)
         again = read_fields(repaired, lenient=True)
         # A repair must not lose a bound: then the document stays out.

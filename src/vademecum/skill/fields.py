@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any, get_args
 
 from vademecum.skill import names
 from vademecum.skill.plain_lines import DROPPED, Dropped, Fields, Value
@@ -34,7 +35,9 @@ _META_FIELDS = frozenset({"version", "author", "license", "compatibility", "meta
 # Models see these, so they may have no angle brackets; what other fields say is shown to no model.
 _SHOWN_FIELDS = frozenset({"name", "description", "compatibility"})
 
-_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+# The first two words are those to write.
+_TRUTH = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
+_RUN_MODES = {word: word for word in get_args(RunMode)}
 _BETWEEN_NAMES = re.compile(r"[\s,]+")
 _ESCAPES = str.maketrans({"<": "&lt;", ">": "&gt;"})
 
@@ -135,10 +138,10 @@ class _Interpreter:
 
     def controls(self) -> Controls:
         return Controls(
-            disable_model_invocation=self._boolean("disable-model-invocation", default=False),
-            user_invocable=self._boolean("user-invocable", default=True),
+            disable_model_invocation=self._choice("disable-model-invocation", _TRUTH, default=False),
+            user_invocable=self._choice("user-invocable", _TRUTH, default=True),
             allowed_tools=self._tools(),
-            run_mode=self._run_mode(),
+            run_mode=self._choice("run-mode", _RUN_MODES, default="inline"),
         )
 
     def meta(self) -> Meta:
@@ -238,31 +241,16 @@ class _Interpreter:
         self._add("angle-bracket", message, key)
         return text.translate(_ESCAPES) if self._reading.lenient else text
 
-    def _boolean(self, key: str, *, default: bool) -> bool:
-        word = self._word(key)
-        if word is not None and word.lower() not in _TRUTH:
-            self._wrong_value(key, word, "true or false")
-        return default if word is None else _TRUTH.get(word.lower(), default)
-
-    def _run_mode(self) -> RunMode:
-        word = self._word("run-mode")
-        if word == "subagent":
-            return "subagent"
-        if word is not None and word != "inline":
-            self._wrong_value("run-mode", word, "inline or subagent")
-        return "inline"
-
-    def _word(self, key: str) -> str | None:
-        """Return the word in a field that takes one of a few; ``None`` if the field is missing."""
+    def _choice(self, key: str, accepted: Mapping[str, Any], *, default: Any) -> Any:
+        """Return what a word stands for; an unknown one is an error in any mode: a guess could widen it."""
         field = self._fields.get(key)
         if field is None:
-            return None
-        return field.value.strip() if isinstance(field.value, str) else "(not text)"
-
-    def _wrong_value(self, key: str, word: str, accepted: str) -> None:
-        """Note a control that cannot be understood: an error in any mode, since a guess could widen it."""
-        text = f"Field {key!r} is {word[:40]!r}. Write {accepted}"
-        self._add("wrong-value", text, key, severity="error")
+            return default
+        word = field.value.strip() if isinstance(field.value, str) else "(not text)"
+        if word.lower() not in accepted:
+            text = f"Field {key!r} is {word[:40]!r}. Write {' or '.join(list(accepted)[:2])}"
+            self._add("wrong-value", text, key, severity="error")
+        return accepted.get(word.lower(), default)
 
     def _tools(self) -> tuple[str, ...] | None:
         """Return the upper bound on tools; nothing if it cannot be read: a mistake must not widen it."""

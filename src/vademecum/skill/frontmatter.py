@@ -6,8 +6,6 @@ import os
 import re
 from pathlib import Path
 
-from msgspec import Struct
-
 from vademecum.errors import FileRefused, PathRefused
 from vademecum.files import open_plain, read_capped, read_up_to
 from vademecum.paths import open_contained
@@ -26,12 +24,6 @@ _CLOSING_AT_END = re.compile(rb"^---[ \t]*\r?\n?\Z", re.MULTILINE)
 _BOM = b"\xef\xbb\xbf"
 
 
-class Block(Struct, frozen=True, gc=False):
-    """The text between the two fences; its first line is line 2 of the file."""
-
-    text: str
-
-
 def read_opening(path: str | Path) -> bytes:
     """Read a document up to the end of its frontmatter, in one read for the usual case."""
     descriptor = open_plain(path)
@@ -48,11 +40,13 @@ def read_opening(path: str | Path) -> bytes:
         os.close(descriptor)
 
 
-def find_block(head: bytes) -> Block | Problem:
+def find_block(head: bytes) -> str | Problem:
     r"""Cut the frontmatter out of a document's opening bytes, or say why there is none.
 
+    Its first line is line 2 of the file.
+
     >>> find_block(b"---\nname: a\n---\n# Body")
-    Block(text='name: a\n')
+    'name: a\n'
     """
     data = head.removeprefix(_BOM)
     opening = _OPENING.match(data)
@@ -91,7 +85,7 @@ def _not_closed(data: bytes) -> Problem:
     return Problem("unclosed-frontmatter", "error", text, line=1)
 
 
-def _decoded(block: bytes) -> Block | Problem:
+def _decoded(block: bytes) -> str | Problem:
     try:
         text = block.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -107,7 +101,7 @@ def _decoded(block: bytes) -> Block | Problem:
             if len(line_text) > MAX_LINE_CHARS:
                 message = f"The line is {len(line_text):,} characters long, the limit is {MAX_LINE_CHARS:,}"
                 return Problem("line-too-long", "error", f"{message}: shorten it", line=number)
-    return Block(text)
+    return text
 
 
 def read_manifest(skill: Skill, *, cap: int) -> bytes:

@@ -21,6 +21,21 @@ KNOWN_FIELDS = frozenset(SPECIFIED_FIELDS + OWN_FIELDS)
 CONTROL_FIELDS = frozenset({"disable-model-invocation", "user-invocable", "allowed-tools", "run-mode"})
 
 
+class Printable(Struct, frozen=True, gc=False):
+    """A value that commands print as JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value as the commands print it."""
+        return {
+            key: [each.to_json() for each in value] if _are_printable(value) else value
+            for key, value in structs.asdict(self).items()
+        }
+
+
+def _are_printable(value: Any) -> bool:
+    return isinstance(value, tuple) and any(isinstance(each, Printable) for each in value)
+
+
 class Reading(Struct, frozen=True):
     """How documents are read: strictly or leniently, with or without angle brackets.
 
@@ -57,20 +72,16 @@ class Problem(Struct, frozen=True, gc=False, omit_defaults=True):
         }
 
 
-class Controls(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The limits that the author sets for running the skill; enforced elsewhere."""
+class Controls(Printable, frozen=True, gc=False, omit_defaults=True):
+    """The limits that the author sets for running the skill; without ``allowed_tools`` no bound on tools."""
 
     disable_model_invocation: bool = False
     user_invocable: bool = True
     allowed_tools: tuple[str, ...] | None = None
     run_mode: RunMode = "inline"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the controls as the commands print them; ``null`` tools means no bound."""
-        return structs.asdict(self)
 
-
-class Meta(Struct, frozen=True, gc=False, omit_defaults=True):
+class Meta(Printable, frozen=True, gc=False, omit_defaults=True):
     """Information from the author about the skill.
 
     ``secrets`` are the names of variables that its scripts want: ``metadata.secrets``, or ``requires.env`` of
@@ -83,10 +94,6 @@ class Meta(Struct, frozen=True, gc=False, omit_defaults=True):
     compatibility: str | None = None
     metadata: dict[str, str] = {}
     secrets: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the metadata as the commands print it."""
-        return structs.asdict(self)
 
 
 DEFAULT_CONTROLS = Controls()
@@ -115,7 +122,9 @@ class Document(Struct, frozen=True, gc=False, omit_defaults=True):
 class Skill(Document, frozen=True, gc=False):
     """A usable skill: a valid document, and where its directory is. The body stays on disk.
 
-    >>> skill = Skill("pdf", "Fill in PDF forms.", source="user", root="/skills", directory="acme/pdf")
+    >>> from vademecum.skill.skill import MANIFEST, Document
+    >>> document = Document("pdf", "Fill in PDF forms.")
+    >>> skill = Skill.at(document, "user", "/skills", "acme/pdf", MANIFEST, 0)
     >>> skill.skill_id, skill.reference, str(skill.path)
     ('user:pdf', 'acme/pdf', '/skills/acme/pdf')
     """
@@ -126,10 +135,14 @@ class Skill(Document, frozen=True, gc=False):
     file: str = MANIFEST
     # Another number whenever the file changed; 0 if that cannot be told yet.
     stamp: int = 0
+    # The absolute path of the skill's directory.
+    location: str = ""
 
     @classmethod
-    def at(cls, document: Document, *place: Any) -> Skill:
-        """Return the skill of a document at a place: its source, root, directory, file and stamp."""
+    def at(  # noqa: PLR0913, PLR0917 - what tells a place
+        cls, document: Document, source: str, root: str, directory: str, file: str, stamp: int
+    ) -> Skill:
+        """Return the skill of a document at a place."""
         found = document
         return cls(
             found.name,
@@ -140,7 +153,12 @@ class Skill(Document, frozen=True, gc=False):
             found.problems,
             found.digest,
             found.alias,
-            *place,
+            source,
+            root,
+            directory,
+            file,
+            stamp,
+            root if directory == "." else f"{root}/{directory}",
         )
 
     @property
@@ -163,11 +181,6 @@ class Skill(Document, frozen=True, gc=False):
     def reference(self) -> str:
         """The name with its namespace, e.g. ``acme/pdf``: it picks this skill among namesakes."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-    @property
-    def location(self) -> str:
-        """The absolute path of the skill's directory, as text."""
-        return self.root if self.directory == "." else f"{self.root}/{self.directory}"
 
     @property
     def path(self) -> Path:

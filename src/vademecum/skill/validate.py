@@ -18,7 +18,7 @@ from vademecum.errors import FileRefused, PathRefused
 from vademecum.files import read_capped
 from vademecum.paths import contained, leads_out
 from vademecum.skill.document import parse_document
-from vademecum.skill.frontmatter import Block, body_start, find_block
+from vademecum.skill.frontmatter import body_start, find_block
 from vademecum.skill.plain_lines import Fields
 from vademecum.skill.skill import (
     KNOWN_FIELDS,
@@ -106,9 +106,8 @@ def _verdict(place: Path, manifest: Path, data: bytes, reading: Reading, max_bod
         *(_as_specified(problem) for problem in document.problems),
         *_file_name(manifest),
         *_unknown_fields(data),
-        *_entry(place, document),
+        *_values(place, document),
         *(_body(place, data, max_body_lines) if document.digest else ()),
-        *_unfilled(data, document),
         *_links(place),
     ]
     problems.sort(key=lambda problem: (problem.severity != "error", problem.line or 0))
@@ -147,30 +146,27 @@ def _file_name(manifest: Path) -> Iterator[Problem]:
 
 def _unknown_fields(data: bytes) -> Iterator[Problem]:
     block = find_block(data)
-    fields = read_fields(block.text) if isinstance(block, Block) else Fields({})
+    fields = read_fields(block) if isinstance(block, str) else Fields({})
     unknown = [key for key in fields.by_name if key not in KNOWN_FIELDS]
     if unknown:
         listed = ", ".join(sorted(key[:40] for key in unknown))
         text = f"Unexpected fields in frontmatter: {listed}. Only {sorted(KNOWN_FIELDS)} are allowed."
         line = fields.by_name[unknown[0]].line
-        yield Problem(
-            "unknown-field",
-            "error",
-            f"{text} Move them under metadata if other tools are to read the skill",
-            unknown[0],
-            line,
-        )
+        text += " Move them under metadata if other tools are to read the skill"
+        yield Problem("unknown-field", "error", text, unknown[0], line)
     for key in OWN_FIELDS:
         if key in fields.by_name:
             text = f"Unexpected fields in frontmatter: {key}. Only {sorted(SPECIFIED_FIELDS)} are allowed."
             moved = f"The specification's place for it is metadata: write metadata: {{{key}: …}}"
             advice = moved if key in {"version", "author"} else "It is read here; other tools may refuse it"
-            text = f"{text} {advice}"
-            yield Problem("extension-field", "warning", text, key, fields.by_name[key].line)
+            yield Problem("extension-field", "warning", f"{text} {advice}", key, fields.by_name[key].line)
 
 
-def _entry(place: Path, document: Document) -> Iterator[Problem]:
-    """The script that an agent runs by itself must be there."""
+def _values(place: Path, document: Document) -> Iterator[Problem]:
+    """The script that an agent runs by itself must be there, and the template's description must not."""
+    if _UNFILLED.match(document.description):
+        text = "The description is still that of the template: say what the skill does and when to use it"
+        yield Problem("template", "warning", text, "description")
     entry = document.meta.metadata.get("entry")
     if entry is None:
         return
@@ -200,21 +196,11 @@ def _body(place: Path, data: bytes, max_lines: int) -> Iterator[Problem]:
     if len(lines) > max_lines:
         text = f"The body has {len(lines):,} lines, over the advised {max_lines}: move details to references/"
         yield Problem("body-too-long", "warning", text, line=first_line)
+    unfilled = [first_line + number for number, line in _prose(lines) if _UNFILLED.match(line)]
+    if unfilled:
+        text = f"The body still has {len(unfilled)} of the template's TODO lines: write what each asks for"
+        yield Problem("template", "warning", text, line=unfilled[0])
     yield from _missing_references(place, lines, first_line)
-
-
-def _unfilled(data: bytes, document: Document) -> Iterator[Problem]:
-    """Report the text of a template that was not replaced, once for the description and once for the body."""
-    if _UNFILLED.match(document.description):
-        text = "The description is still that of the template: say what the skill does and when to use it"
-        yield Problem("template", "warning", text, "description")
-    start = body_start(data)
-    first_line = data.count(b"\n", 0, start) + 1
-    lines = data[start:].decode("utf-8", "replace").splitlines()
-    found = [first_line + number for number, line in _prose(lines) if _UNFILLED.match(line)]
-    if found:
-        text = f"The body still has {len(found)} of the template's TODO lines: write what each asks for"
-        yield Problem("template", "warning", text, line=found[0])
 
 
 def _missing_references(place: Path, lines: list[str], first_line: int) -> Iterator[Problem]:

@@ -16,7 +16,6 @@ from yaml.events import (
     CollectionStartEvent,
     MappingEndEvent,
     MappingStartEvent,
-    NodeEvent,
     ScalarEvent,
     SequenceEndEvent,
     SequenceStartEvent,
@@ -75,14 +74,13 @@ class _Reader:
         self._next()  # the stream starts
         if type(self._next()) is StreamEndEvent:
             return
-        self._read_top(self._next())
+        self._read_top(self._node())
         self._next()  # the document ends
         event = self._next()
         if type(event) is not StreamEndEvent:
             self._fail(event, "invalid-yaml", f"{INVALID}: a second document begins. Remove it")
 
     def _read_top(self, event: Any) -> None:
-        self._inspect(event)
         if type(event) is not MappingStartEvent:
             if type(event) is ScalarEvent and not event.value:
                 return  # only comments: every field is missing, which is said elsewhere
@@ -91,7 +89,7 @@ class _Reader:
             self._skip(event)
             return
         for key, line in self._keys():
-            value = self._value(self._next(), key)
+            value = self._value(self._node(), key)
             if key in self.fields:
                 text = f"The field {key!r} is there twice: remove one of them"
                 self._note("duplicate-field", line, text, field=key)
@@ -99,20 +97,16 @@ class _Reader:
 
     def _keys(self) -> Iterator[tuple[str, int]]:
         """The keys of the mapping that has just begun, with their lines; the caller takes each value."""
-        while type(event := self._next()) is not MappingEndEvent:
-            if event.anchor is not None or event.tag is not None:
-                self._inspect(event)
+        while type(event := self._node()) is not MappingEndEvent:
             line: int = event.start_mark.line + FIRST_LINE
             if type(event) is ScalarEvent:
                 yield event.value, line
             else:
                 self._fail(event, "invalid-yaml", f"{INVALID}: a key must be plain text. Quote it")
                 self._skip(event)
-                self._skip(self._next())
+                self._skip(self._node())
 
     def _value(self, event: Any, key: str) -> Value:
-        if event.anchor is not None or event.tag is not None:
-            self._inspect(event)
         if type(event) is ScalarEvent:
             value: str = event.value
             return "" if value in NOTHING and not event.style else value
@@ -125,9 +119,7 @@ class _Reader:
     def _list(self) -> Value:
         items: list[str] = []
         flat = True
-        while type(event := self._next()) is not SequenceEndEvent:
-            if event.anchor is not None or event.tag is not None:
-                self._inspect(event)
+        while type(event := self._node()) is not SequenceEndEvent:
             if type(event) is ScalarEvent:
                 items.append(event.value)
             else:
@@ -138,9 +130,7 @@ class _Reader:
     def _mapping(self, key: str) -> Value:
         entries: dict[str, str] = {}
         for name, line in self._keys():
-            event = self._next()
-            if event.anchor is not None or event.tag is not None:
-                self._inspect(event)
+            event = self._node()
             if name in entries and key == "metadata":
                 text = f"'metadata.{name[:40]}' is there twice: remove one of them"
                 self._note("duplicate-field", line, text, field=key)
@@ -169,11 +159,9 @@ class _Reader:
             self._skip(event)
             return ()
         texts: tuple[str, ...] = ()
-        while type(key := self._next()) is not MappingEndEvent:
-            self._inspect(key)
+        while type(key := self._node()) is not MappingEndEvent:
             self._skip(key)
-            value = self._next()
-            self._inspect(value)
+            value = self._node()
             here = type(key) is ScalarEvent and key.value == path[0]
             texts += self._texts_at(value, path[1:] if here else None)
         return texts
@@ -188,27 +176,23 @@ class _Reader:
                 raise MarkedYAMLError(problem="values are nested too deeply", problem_mark=event.start_mark)
             if depth == 0:
                 return
-            event = self._next()
-            if isinstance(event, NodeEvent):
-                self._inspect(event)
+            event = self._node()
 
-    def _inspect(self, event: Any) -> None:
-        """Note an anchor, an alias or a tag: they are never followed, and strict reading refuses them."""
-        if type(event) is AliasEvent:  # which has no tag
-            self._note_extra("alias", event)
-            return
-        if event.anchor is not None:
-            self._note_extra("anchor", event)
-        if event.tag is not None:
-            self._note_extra("tag", event)
-
-    def _note_extra(self, what: str, event: Any) -> None:
-        line = event.start_mark.line + FIRST_LINE
-        if (what, line) not in self._seen_extras:  # one line can hold thousands
-            self._seen_extras.add((what, line))
-            self._note(
-                f"yaml-{what}", line, f"A YAML {what} is not followed in frontmatter: write the value itself"
-            )
+    def _node(self) -> Any:
+        """Return the next event. Anchors, aliases and tags are not followed; strict reading refuses them."""
+        event = self._next()
+        is_alias = type(event) is AliasEvent
+        for what, there in (
+            ("alias", is_alias),
+            ("anchor", not is_alias and getattr(event, "anchor", None) is not None),
+            ("tag", getattr(event, "tag", None) is not None),
+        ):
+            line = event.start_mark.line + FIRST_LINE
+            if there and (what, line) not in self._seen_extras:  # one line can hold thousands
+                self._seen_extras.add((what, line))
+                text = f"A YAML {what} is not followed in frontmatter: write the value itself"
+                self._note(f"yaml-{what}", line, text)
+        return event
 
     def _note(
         self, code: str, line: int, text: str, *, field: str | None = None, severity: Severity | None = None

@@ -37,14 +37,8 @@ class Hop:
 
     @property
     def resource(self) -> str:
-        """The host, with its port where that is not the usual one."""
-        shown = f"[{self.host}]" if ":" in self.host else self.host
-        return shown if self.port == _PORTS[self.scheme] else f"{shown}:{self.port}"
-
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """Return the host, so that no port gets around a rule, and the host with its port."""
-        return tuple(dict.fromkeys((self.host, self.resource)))
+        """The host, with its port where that is not the usual one, as rules know it."""
+        return _spelled(self.host, None if self.port == _PORTS[self.scheme] else self.port)
 
 
 Resolve = Callable[[str, int], list[str]]
@@ -64,22 +58,20 @@ def hop_to(url: str) -> Hop:
         host = (parts.hostname or "").encode("idna").decode() if parts.hostname else ""
     except ValueError as error:
         raise ToolRefused(f"The address {url[:200]!r} is wrong ({error}): correct it.", code="url") from error
-    if parts.scheme not in _PORTS or not host:
+    if parts.scheme not in _PORTS or not _HOST.fullmatch(host):
         raise ToolRefused(f"The address {url[:200]!r} is not http or https: name one that is.", code="url")
     if parts.username or parts.password:
         raise ToolRefused("An address must not hold a password: use a header.", code="url")
     return Hop(url, parts.scheme, one_spelling(host), port or _PORTS[parts.scheme])
 
 
-def host_resources(written: str) -> tuple[str, ...]:
+def host_resource(written: str) -> str:
     """Return what the rules are asked about a host as a call names it: ``host`` or ``host:port``.
 
-    >>> host_resources("API.example.org"), host_resources("localhost:8000")
-    (('api.example.org',), ('localhost', 'localhost:8000'))
+    >>> host_resource("API.example.org"), host_resource("LOCALHOST:8000"), host_resource("[::1]")
+    ('api.example.org', 'localhost:8000', '[::1]')
     """
-    host, port = host_and_port(written)
-    shown = f"[{host}]" if ":" in host else host
-    return tuple(dict.fromkeys((host, f"{shown}:{port}" if port else shown)))
+    return _spelled(*host_and_port(written))
 
 
 def host_and_port(written: str) -> tuple[str, int | None]:
@@ -94,6 +86,10 @@ def host_and_port(written: str) -> tuple[str, int | None]:
     if not _HOST.fullmatch(host) or parts.path or parts.query or parts.fragment or "@" in written:
         raise ToolRefused(f"{written[:200]!r} is not a host: write host or host:port.", code="url")
     return one_spelling(host), port
+
+
+def _spelled(host: str, port: int | None) -> str:
+    return (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
 
 
 def one_spelling(host: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import shutil
 import stat
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,36 +33,39 @@ class Snapshots:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._taken: dict[str, Snapshot] = {}
+        self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
-    def take(self, skill: Skill) -> Snapshot:
-        """A copy of a skill as it is now; several threads may ask, one after the other."""
-        with self._lock:
-            return self._take(skill)
+    def take(self, skill: Skill, hidden: Collection[str] = ()) -> Snapshot:
+        """Return a copy of a skill as it is now, without the files that are hidden from its scripts.
 
-    def _take(self, skill: Skill) -> Snapshot:
-        now = directory_digest(skill.location)
-        taken = self._taken.get(now)
-        if taken is not None and directory_digest(str(taken.path)) == taken.digest:
-            return taken
-        place = self._directory / f"{len(self._taken) + 1:03}-{now[7:15]}" / skill.path.name
-        if place.parent.exists():
-            shutil.rmtree(place.parent)
+        Several threads may ask, one after the other.
+        """
+        with self._lock:
+            return self._take(skill, hidden)
+
+    def _take(self, skill: Skill, hidden: Collection[str]) -> Snapshot:
+        if self._taken:
+            taken = self._taken.get(directory_digest(skill.location, without=hidden))
+            if taken is not None and directory_digest(str(taken.path)) == taken.digest:
+                return taken
+        place = self._directory / f"{next(self._numbers):03}" / skill.path.name
         place.mkdir(parents=True)
-        _copy(skill.location, str(place), skill.name)
+        _copy(skill.location, str(place), skill.name, hidden)
         # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
-        digest = directory_digest(str(place))
-        snapshot = Snapshot(place, digest)
-        self._taken[digest] = snapshot
+        snapshot = Snapshot(place, directory_digest(str(place)))
+        self._taken[snapshot.digest] = snapshot
         return snapshot
 
 
-def _copy(source: str, target: str, name: str) -> None:
+def _copy(source: str, target: str, name: str, hidden: Collection[str]) -> None:
     left, files = MAX_SNAPSHOT_BYTES, 0
     for directory, names, members in os.walk(source):
         relative = os.path.relpath(directory, source)
         names[:] = [entry for entry in names if entry != COMPILED]  # nobody approved what is in there
         for entry in (*names, *members):
+            if os.path.relpath(f"{directory}/{entry}", source) in hidden:
+                continue
             files += 1
             left -= _copy_entry(f"{directory}/{entry}", os.path.join(target, relative, entry))
             if left < 0 or files > MAX_DIGESTED_FILES:

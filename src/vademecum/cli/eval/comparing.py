@@ -13,7 +13,7 @@ from vademecum.context import Context
 from vademecum.errors import CaseRefused
 from vademecum.evals.reports.exports import comparison_document, summary_document
 from vademecum.evals.reports.summary import Comparison, Summary, compare, side_by_side, summarise
-from vademecum.evals.results import HEADER, RAN_THROUGH, Evaluation, Result, read_evaluation, writable
+from vademecum.evals.results import HEADER, Evaluation, Result, read_evaluation, writable
 from vademecum.runs.record import check_place, runs_directory
 
 _DIRECTORY = click.Path(file_okay=False)
@@ -64,11 +64,8 @@ def report_command(  # noqa: PLR0913 - one for each option
     type=click.Choice(["regression", "inconclusive"]),
     help="Exit code 1 when it got worse, or also when nothing is settled.",
 )
-@click.option(
-    "--judge", metavar="KIND:NAME", default="", help="Which answer is better, asked in both orders."
-)
 @json_option
-def compare_command(*, old: str, new: str, fail_on: str | None, judge: str, as_json: bool) -> int:
+def compare_command(*, old: str, new: str, fail_on: str | None, as_json: bool) -> int:
     """Compare two evaluations, OLD and NEW, case by case: directories of results, or names of suites.
 
     A regression is a difference whose interval is below zero, a case that passed every time and now fails
@@ -77,16 +74,13 @@ def compare_command(*, old: str, new: str, fail_on: str | None, judge: str, as_j
     context = Context.current()
     before, after = _evaluation(old, context), _evaluation(new, context)
     found = _comparisons(before, after)
-    judged = _judged(before, after, judge) if judge else []
     if as_json:
         document = [comparison_document(one) for one in found]
-        print_json(
-            {"comparisons": document, "regression": any(one.is_regression for one in found), "judged": judged}
-        )
+        print_json({"comparisons": document, "regression": any(one.is_regression for one in found)})
     else:
         from vademecum.cli.eval import tables
 
-        tables.print_comparison(found, judged)
+        tables.print_comparison(found)
     worse = any(one.is_regression for one in found)
     open_ = any(one.difference.verdict == "inconclusive" for one in found)
     return 1 if (fail_on and worse) or (fail_on == "inconclusive" and open_) else 0
@@ -172,28 +166,3 @@ def _sides(old: Evaluation, new: Evaluation) -> list[tuple[str, list[Result], li
     if not shared:
         raise CaseRefused("The two evaluations share no configuration: run both in the same way.")
     return [(f" {name}", old.of(name), new.of(name)) for name in shared]
-
-
-def _judged(old: Evaluation, new: Evaluation, judge: str) -> list[str]:
-    """Which answers a model prefers: the first that each side gave to a case, each pair asked about twice."""
-    from vademecum.evals.checks.answers import judge_pair
-    from vademecum.models.choose import choose_model
-
-    model = choose_model(judge)
-    requests = {case.id: case.input for case in new.header.cases}
-    said = {"first": "old", "second": "new", "tie": "tie"}
-    tally = dict.fromkeys(said.values(), 0)
-    for _, before, after in _sides(old, new):
-        earlier = _first_answers(before)
-        for case, answer in _first_answers(after).items():
-            if case in earlier and case in requests:
-                tally[said[judge_pair(requests[case], earlier[case], answer, judge=model)]] += 1
-    return [
-        f"judged by {model.name}: new is better {tally['new']}, old {tally['old']}, tie {tally['tie']} times"
-    ]
-
-
-def _first_answers(results: list[Result]) -> dict[str, str]:
-    """The first answer to each case; an error, a time-out or a run that never worked gave none."""
-    ran = [result for result in results if result.outcome in RAN_THROUGH]
-    return {result.case: result.answer for result in reversed(ran)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal
 
@@ -15,14 +16,11 @@ from rich.text import Text
 from vademecum.evals.reports.markdown import (
     MAX_TABLE_NAMES,
     confusion,
+    figures,
     notes,
-    passed,
-    shown,
-    shown_interval,
-    shown_rate,
     why_of,
 )
-from vademecum.evals.reports.summary import CaseRow, Change, Comparison, ConfigurationSummary, Story, Summary
+from vademecum.evals.reports.summary import CaseRow, Change, Comparison, Story, Summary
 from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.skill.text import visible
 
@@ -45,22 +43,20 @@ def print_summary(summary: Summary) -> None:
     """The cases that matter, the rates of each configuration, and what else is to be known."""
     out = console()
     several = len(summary.columns) > 1
-    stories = {story.case: story for story in summary.stories}
-    order = {story.case: number for number, story in enumerate(summary.stories)}
-    rows = sorted(summary.rows, key=lambda row: order.get(row.case, 0))
-    wrong = [row for row in rows if row.mark != "pass"]
-    listed = rows if len(rows) <= MAX_LISTED // 2 else wrong
-    for row in listed[:MAX_LISTED]:
-        _print_row(out, row, several=several)
-        if row.mark != "pass" and row.case in stories:
-            _print_story(out, stories[row.case], row.answer)
+    rows: dict[str, list[CaseRow]] = defaultdict(list)
+    for row in summary.rows:
+        rows[row.case].append(row)
+    wrong = [story for story in summary.stories if any(row.mark != "pass" for row in rows[story.case])]
+    listed = summary.stories if len(summary.rows) <= MAX_LISTED // 2 else wrong
+    for story in listed[:MAX_LISTED]:
+        _print_case(out, story, rows[story.case], several=several)
     if len(listed) > MAX_LISTED:
         out.print(f"… and {len(listed) - MAX_LISTED:,} more")
     for malformed in summary.malformed:
         out.print(Text("✗ malformed ", style="red"), plain(str(malformed)), sep="", soft_wrap=True)
     if listed or summary.malformed:
         out.print()
-    out.print(_rates(summary.columns))
+    _print_figures(out, summary)
     for comparison in summary.comparisons:
         out.print(plain(comparison.said, style=_VERDICTS[comparison.difference.verdict]), soft_wrap=True)
     for note in notes(summary):
@@ -70,7 +66,7 @@ def print_summary(summary: Summary) -> None:
             _print_triggers(out, column.configuration if several else "", column.triggers)
 
 
-def print_comparison(comparisons: Sequence[Comparison], judged: Sequence[str]) -> None:
+def print_comparison(comparisons: Sequence[Comparison]) -> None:
     """Print the changes case by case, and how significant they are."""
     out = console()
     for comparison in comparisons:
@@ -94,8 +90,6 @@ def print_comparison(comparisons: Sequence[Comparison], judged: Sequence[str]) -
             )
         if comparison.tokens:
             out.print(plain(f"{comparison.tokens:+,.0f} tokens a run", style="dim"))
-    for line in judged:
-        out.print(plain(line), soft_wrap=True)
 
 
 def _print_row(out: Console, row: CaseRow, *, several: bool) -> None:
@@ -109,10 +103,20 @@ def _print_row(out: Console, row: CaseRow, *, several: bool) -> None:
     out.print(*line, sep="", soft_wrap=True)
 
 
-def _print_story(out: Console, story: Story, answer: str) -> None:
-    """Print what a case asked, what it expected and what it got."""
-    expected = "; ".join(story.expected)
-    for name, text in (("asked", story.request), ("expected", expected), ("answered", answer)):
+def _print_case(out: Console, story: Story, rows: Sequence[CaseRow], *, several: bool) -> None:
+    """Print the results of a case; unless all passed, also what it asked, expected and got."""
+    for row in rows:
+        _print_row(out, row, several=several)
+    if all(row.mark == "pass" for row in rows):
+        return
+    answers = {row.configuration: row.answer for row in rows}
+    same = len(set(answers.values())) == 1
+    texts = [("asked", story.request), ("expected", "; ".join(story.expected))]
+    texts += [
+        ("answered" if same else f"answered ({name})", answer)
+        for name, answer in (list(answers.items())[:1] if same else answers.items())
+    ]
+    for name, text in texts:
         flat = " ".join(text.split())
         if flat:
             cut = flat if len(flat) <= MAX_WHY_CHARS else f"{flat[:MAX_WHY_CHARS]}…"
@@ -124,48 +128,34 @@ def _print_change(out: Console, sign: str, style: str, change: Change) -> None:
     out.print(Text(f"{sign} ", style=style), plain(said), sep="", soft_wrap=True)
 
 
-def _rates(columns: Sequence[ConfigurationSummary]) -> Table:
+def _print_figures(out: Console, summary: Summary) -> None:
+    """Print a row for each configuration, or, where that is too wide, a column for each."""
+    heads, rows = figures(summary)
+    shown_heads = [head for head in heads if head not in _NOT_SHOWN]
+    cells = [[cell for head, cell in zip(heads, row, strict=True) if head not in _NOT_SHOWN] for row in rows]
+    table = _table_of([["", *shown_heads[1:]], *cells])
+    if table.__rich_measure__(out, out.options.update(max_width=1000)).maximum > out.width:
+        table = _table_of([list(line) for line in zip(["", *shown_heads[1:]], *cells, strict=True)])
+    out.print(table)
+
+
+# They stand in the lines below the table, or in the other reports.
+_NOT_SHOWN = frozenset({"false triggers", "seconds"})
+
+
+def _table_of(lines: Sequence[Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    triggers = any(column.triggers for column in columns)
-    own = any(column.timeouts or column.errors or column.unjudged for column in columns)
-    unusable = any(column.unusable for column in columns)
-    tokens = any(column.cost.tokens for column in columns)
-    table.add_column("")
-    heads = ["passed", "rate", "95 % interval", *(["time-outs", "errors", "not judged"] if own else [])]
-    heads += [
-        *(["unusable"] if unusable else []),
-        *(["precision", "recall"] if triggers else []),
-        "turns",
-        "calls",
-        *(["tokens"] if tokens else []),
-    ]
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    for column in columns:
-        table.add_row(
-            plain(column.configuration, style="bold"),
-            *_cells(column, own=own, unusable=unusable, triggers=triggers, tokens=tokens),
-        )
+    for number, head in enumerate(lines[0]):
+        table.add_column(plain(head), justify="right" if number else "left", no_wrap=bool(number))
+    for line in lines[1:]:
+        table.add_row(plain(line[0], style="bold"), *map(plain, line[1:]))
     return table
 
 
-def _cells(
-    column: ConfigurationSummary, *, own: bool, unusable: bool, triggers: bool, tokens: bool
-) -> list[str]:
-    rate, cost = column.rate, column.cost
-    cells = [passed(rate), shown_rate(rate), shown_interval(rate.interval) if rate.cases else "–"]
-    cells += [str(n) for n in (column.timeouts, column.errors, column.unjudged)] if own else []
-    cells += [str(column.unusable)] if unusable else []
-    if triggers:
-        overall = column.triggers.overall if column.triggers else None
-        cells += [shown(overall.precision if overall else None), shown(overall.recall if overall else None)]
-    cells += [f"{cost.turns:.1f}", f"{cost.tool_calls:.1f}"]
-    return cells + ([f"{cost.tokens:,.0f}"] if tokens else [])
-
-
 def _print_triggers(out: Console, name: str, found: Triggers) -> None:
-    first = f"search alone puts the right skill first for {found.ranked_first} of {found.wanted} requests"
-    out.print(plain(f"{name}: {first}" if name else first, style="dim"), soft_wrap=True)
+    if found.wanted:
+        first = f"search alone puts the right skill first for {found.ranked_first} of {found.wanted} requests"
+        out.print(plain(f"{name}: {first}" if name else first, style="dim"), soft_wrap=True)
     wanted, taken, counts = confusion(found)
     if len(wanted) > MAX_TABLE_NAMES or len(taken) > 6:
         return

@@ -25,7 +25,7 @@ out_option = click.option(
     type=click.Path(file_okay=False),
     metavar="DIR",
     shell_complete=complete_paths,
-    help="Directory to copy the files to that scripts made.",
+    help="Directory to copy output files to.",
 )
 
 network_option = click.option(

@@ -350,7 +350,7 @@ def sync_command(*, scope: str, frozen: bool, as_json: bool, **allowed: bool) ->
     if any(step.action == "not-locked" for step in steps):
         click.echo("vade lock NAME adopts a skill of your own.")
     if not failures and all(step.action == "not-locked" for step in steps):
-        click.echo("Everything is as the lock says")
+        click.echo(f"Everything {'else ' if steps else ''}is as the lock says")
     return code
 
 

@@ -181,7 +181,7 @@ def _require(skill: Skill, gate: Gate) -> None:
     requests = [Request("skill", (skill.name,), origin="user", skill=skill.name)]
     for asset in list_assets(skill):
         request = Request("resource", (f"{skill.name}/{asset}",), origin="user", skill=skill.name)
-        if gate.decide(request).effect is not Effect.ALLOW:
+        if gate.policy.decide(request).effect is not Effect.ALLOW:
             requests.append(request)
     gate.require(*requests, digest=partial(skill_digest, skill))
 

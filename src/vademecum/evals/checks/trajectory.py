@@ -1,10 +1,10 @@
-"""Check constraints over the steps of a run, live or afterwards, in time linear in its events."""
+"""Check constraints over the steps of a run, while it goes on or afterwards."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, assert_never
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
+from typing import Literal, assert_never
 
 from msgspec import Struct
 
@@ -13,9 +13,10 @@ from vademecum.evals.checks.constraints import Constraint, Pattern, arguments_te
 from vademecum.evals.checks.steps import ACTIONS, RAW, Step, Steps
 from vademecum.runs.record import Event
 
-MAX_ROUTES = 10_000
+# The events that prove a verdict; of more than this, the first.
+MAX_EVIDENCE = 1000
 
-Holds = Literal["pass", "fail", "vacuous"]
+ANY_ACTION = Pattern("any action")
 
 
 class ConstraintVerdict(Struct, frozen=True):
@@ -25,14 +26,18 @@ class ConstraintVerdict(Struct, frozen=True):
     """
 
     constraint: str
-    holds: Holds
+    holds: Literal["pass", "fail", "vacuous"]
     events: tuple[int, ...]
     elsewhere: tuple[str, ...] = ()
 
 
-_See = Callable[[int, Step], None]
-# What a step is handed to: the monitor, which of its patterns it is, and what is left to be tested.
-_Route = tuple[_See, int, Callable[[Mapping[str, Any]], bool] | None, Callable[[Step], bool]]
+# What the steps so far prove, and which of them; ``open`` is a failure unless something more comes. What
+# takes long is worked out only at the end.
+_Proven = Literal["pass", "fail", "vacuous", "open"]
+_Verdict = tuple[_Proven, Sequence[Step] | Callable[[], tuple[_Proven, Sequence[Step]]]]
+# Takes a step with the number of the pattern that it matches, and yields what is proven then. Of several
+# patterns that a step matches, the first comes first. Nothing is sent after ``fail``.
+_Monitor = Generator[_Verdict, tuple[int, Step], None]
 
 
 class Trajectory:
@@ -47,60 +52,41 @@ class Trajectory:
     """
 
     def __init__(self, wanted: Iterable[Constraint]) -> None:
-        self._constraints = list(wanted)
-        self._monitors = [monitor(constraint) for constraint in self._constraints]
-        self._patterns = [
-            (watching, slot, _Tests(pattern))
-            for watching in self._monitors
-            for slot, pattern in enumerate(watching.patterns)
-        ]
-        self._routes: dict[tuple[str, str, bool], list[_Route]] = {}
-        self._raw = RAW & {pattern.kind for one in self._monitors for pattern in one.patterns}
-        self._steps = {"": Steps(self._raw)}
+        self._watched = [_Watched(constraint) for constraint in wanted]
+        self._raw = RAW & {tests.pattern.kind for one in self._watched for tests in one.tests}
+        self._steps: dict[str, Steps] = {}
+        self._routes: dict[tuple[str, str, bool], list[tuple[_Watched, int, _Tests]]] = {}
 
     def see(self, event: Event, run: str = "") -> None:
         """Take the next event, of the run itself or of the child run of that id."""
-        routes = self._routes
-        steps = self._steps.get(run)
-        if steps is None:
-            steps = self._steps[run] = Steps(self._raw, run=run)
-        for step in steps.of(event):
+        if run not in self._steps:
+            self._steps[run] = Steps(self._raw, run=run)
+        for step in self._steps[run].of(event):
             key = (step.kind, step.name, not run)
-            found = routes.get(key)
-            if found is None:
-                found = self._route(key)
-            for see, slot, arguments, counts in found:
-                if counts(step) and (arguments is None or arguments(step.arguments)):
-                    see(slot, step)
+            if key not in self._routes:
+                self._routes[key] = self._route(*key)
+            for watched, slot, tests in self._routes[key]:
+                if tests.fit(step):
+                    watched.see(slot, step)
+
+    def _route(self, kind: str, name: str, own: bool) -> list[tuple[_Watched, int, _Tests]]:  # noqa: FBT001 - part of a key
+        """Return where steps of this kind and name go; worked out once for each."""
+        return [
+            (one, slot, tests)
+            for one in self._watched
+            if own or one.children
+            for slot, tests in enumerate(one.tests)
+            if tests.kind(kind) and tests.name(name)
+        ]
 
     @property
     def violation(self) -> ConstraintVerdict | None:
         """The first constraint that is violated by what was seen so far, whatever comes."""
-        for number, watching in enumerate(self._monitors):
-            if watching.violated:
-                return self._verdict(number)
-        return None
+        return next((one.verdict() for one in self._watched if one.proven[0] == "fail"), None)
 
     def verdicts(self) -> list[ConstraintVerdict]:
         """Return the results at the end of the run."""
-        return [self._verdict(number) for number in range(len(self._monitors))]
-
-    def _verdict(self, number: int) -> ConstraintVerdict:
-        holds, events, elsewhere = self._monitors[number].verdict()
-        return ConstraintVerdict(str(self._constraints[number]), holds, tuple(events), tuple(elsewhere))
-
-    def _route(self, key: tuple[str, str, bool]) -> list[_Route]:
-        """Who wants steps of this kind and name; worked out once for each."""
-        if len(self._routes) >= MAX_ROUTES:
-            self._routes.clear()
-        kind, name, own = key
-        found: list[_Route] = [
-            (tests.seeing(watching.see), slot, tests.arguments, tests.counts)
-            for watching, slot, tests in self._patterns
-            if (own or watching.children) and tests.kind(kind) and tests.name(name)
-        ]
-        self._routes[key] = found
-        return found
+        return [one.verdict() for one in self._watched]
 
 
 def check(wanted: Sequence[Constraint], events: Iterable[Event]) -> list[ConstraintVerdict]:
@@ -111,338 +97,209 @@ def check(wanted: Sequence[Constraint], events: Iterable[Event]) -> list[Constra
     return watched.verdicts()
 
 
+class _Watched:
+    """One constraint, and what is proven of it so far.
+
+    What counts sees the steps of ``children`` too; orders are about the run's own.
+    """
+
+    def __init__(self, constraint: Constraint) -> None:
+        self._name = str(constraint)
+        self._monitor, patterns, self.children = _monitor(constraint)
+        self.proven = next(self._monitor)
+        self.tests = [_Tests(pattern) for pattern in patterns]
+
+    def see(self, slot: int, step: Step) -> None:
+        """Take a step that matches the pattern of that number."""
+        if self.proven[0] != "fail":
+            self.proven = self._monitor.send((slot, step))
+
+    def verdict(self) -> ConstraintVerdict:
+        """Return the result if no more steps come."""
+        holds, steps = self.proven
+        if not isinstance(steps, Sequence):
+            holds, steps = steps()
+        proof = steps[:MAX_EVIDENCE]
+        own = tuple(step.event for step in proof if not step.run)
+        elsewhere = tuple(f"{step.run}:{step.event}" for step in proof if step.run)
+        return ConstraintVerdict(self._name, "fail" if holds == "open" else holds, own, elsewhere)
+
+
 class _Tests:
     """A pattern, compiled."""
 
     def __init__(self, pattern: Pattern) -> None:
-        self.kind = text_test(pattern.kind) if pattern.kind != "*" else _everything
-        if pattern is ANY_ACTION:
-            self.kind = ACTIONS.__contains__
-        self.name = text_test(pattern.name) if pattern.name != "*" else _everything
-        self.arguments = arguments_test(pattern.arguments) if pattern.arguments else None
-        self.counts = _first_time if not pattern.outcome else _outcome(text_test(pattern.outcome))
-        # A kind that may be several sees an action and what it leads to: those are one.
-        several = pattern is not ANY_ACTION and not is_literal(pattern.kind)
-        self._once = _Once() if several else None
+        self.pattern = pattern
+        self.kind = text_test(pattern.kind) if pattern is not ANY_ACTION else ACTIONS.__contains__
+        self.name = text_test(pattern.name)
+        self._arguments = arguments_test(pattern.arguments) if pattern.arguments else None
+        self._outcome = text_test(pattern.outcome) if pattern.outcome else None
+        # A kind that may be several sees an action and what it leads to: of those only the first counts.
+        self._is_once = pattern is not ANY_ACTION and not is_literal(pattern.kind)
+        self._causes: set[tuple[str, int]] = set()
 
-    def seeing(self, see: _See) -> _See:
-        """Return a function that takes the steps; of an action and its consequences only the first counts."""
-        return see if self._once is None else self._once.of(see)
+    def fit(self, step: Step) -> bool:
+        """Return whether a step of this kind and name counts.
 
-
-class _Once:
-    """Lets each attempt through once, with whatever it leads to."""
-
-    def __init__(self) -> None:
-        self._run, self._actions = "", 0
-        self._causes: set[int] = set()
-
-    def of(self, see: _See) -> _See:
-        def once(slot: int, step: Step) -> None:
-            if (step.run, step.actions) != (self._run, self._actions):
-                self._run, self._actions = step.run, step.actions
-                self._causes.clear()
-            if step.cause and step.cause in self._causes:
-                return
-            self._causes.add(step.cause)
-            see(slot, step)
-
-        return once
+        Without an outcome an action counts when it is attempted; other things happen but once.
+        """
+        if self._outcome is None:
+            counts = not step.again
+        else:
+            counts = bool(step.outcome) and self._outcome(step.outcome)
+        if not counts or (self._arguments is not None and not self._arguments(step.arguments)):
+            return False
+        if self._is_once and step.cause:
+            if (step.run, step.cause) in self._causes:
+                return False
+            self._causes.add((step.run, step.cause))
+        return True
 
 
-def _everything(_: str) -> bool:
-    return True
-
-
-def _first_time(step: Step) -> bool:
-    """Without an outcome an action counts when it is attempted; other things happen but once."""
-    return not step.again
-
-
-def _outcome(test: Callable[[str], bool]) -> Callable[[Step], bool]:
-    return lambda step: bool(step.outcome) and test(step.outcome)
-
-
-# The events that prove a verdict; of more than this, the first.
-MAX_EVIDENCE = 1000
-
-ANY_ACTION = Pattern("any action")
-
-
-class MonitorVerdict(NamedTuple):
-    """The result of a monitor, with the events that show it; those of child runs are ``run:event``."""
-
-    verdict: Literal["pass", "fail", "vacuous"]
-    events: list[int]
-    elsewhere: list[str] = []  # noqa: RUF012 - it never changes
-
-
-class Monitor(Protocol):
-    """Watches for its ``patterns``; of one step that matches several, the first is seen first.
-
-    ``violated`` turns true as soon as nothing that comes can change the verdict to pass. Those that count
-    see the steps of ``children`` too; orders are about the run's own.
-    """
-
-    patterns: tuple[Pattern, ...]
-    violated: bool
-    children: bool
-
-    def see(self, slot: int, step: Step, /) -> None:
-        """Take a step that matches the pattern of that number."""
-        ...
-
-    def verdict(self) -> MonitorVerdict:
-        """Return the result if no more steps come, and the events that show it."""
-        ...
-
-
-def monitor(constraint: Constraint) -> Monitor:
-    """The machine for a constraint."""
+def _monitor(constraint: Constraint) -> tuple[_Monitor, tuple[Pattern, ...], bool]:
+    """Return the monitor of a constraint, its patterns, and whether it sees the steps of children."""
     match constraint:
         case constraints.Require(what=what):
-            return _Counting(what, least=1, most=None)
+            return _counted(1, None), (what,), True
         case constraints.Never(what=what):
-            return _Counting(what, least=0, most=0)
+            return _counted(0, 0), (what,), True
         case constraints.Count(what=what, least=least, most=most):
-            return _Counting(what, least=least, most=most)
-        case constraints.Before():
-            return _Before(constraint)
-        case constraints.After():
-            return _After(constraint)
-        case constraints.Between():
-            return _Between(constraint)
+            return _counted(least, most), (what,), True
+        case constraints.Before(first=first, later=later, must=must):
+            # The later one is looked at first: a step that is both does not come before itself.
+            return _before(must=must), (later, first), False
+        case constraints.After(first=first, then=then, within=within):
+            return _after(within), (then, ANY_ACTION, first), False
+        case constraints.Between(start=start, end=end, what=what, wanted=wanted):
+            return _between(wanted=wanted), (end, what, start), False
         case constraints.Sequence(steps=steps, mode="in_order"):
-            return _InOrder(steps)
+            return _in_order(len(steps)), steps, False
         case constraints.Sequence(steps=steps, mode="exact"):
-            return _Exact(steps)
+            # Every action is seen after the patterns that it matches.
+            return _exact(len(steps)), (*steps, ANY_ACTION), False
         case constraints.Sequence(steps=steps):
-            return _AnyOrder(steps)
+            return _any_order(len(steps)), steps, False
         case _:
             assert_never(constraint)
 
 
-class _Ordered:
-    """A monitor of the order of a run's own steps."""
-
-    children = False
-
-
-class _Counting:
-    """So many times."""
-
-    children = True
-
-    def __init__(self, what: Pattern, *, least: int, most: int | None) -> None:
-        self.patterns: tuple[Pattern, ...] = (what,)
-        self.violated = False
-        self._least, self._most = least, most
-        self._kept = min(MAX_EVIDENCE, max(1, least, 0 if most is None else most + 1))
-        self._count = 0
-        self._proof: list[Step] = []
-
-    def see(self, _: int, step: Step) -> None:
-        self._count += 1
-        if len(self._proof) < self._kept:
-            self._proof.append(step)
-        if self._most is not None and self._count > self._most:
-            self.violated = True
-
-    def verdict(self) -> MonitorVerdict:
-        wrong = self.violated or self._count < self._least
-        own = [step.event for step in self._proof if not step.run]
-        elsewhere = [f"{step.run}:{step.event}" for step in self._proof if step.run]
-        return MonitorVerdict("fail" if wrong else "pass", own, elsewhere)
+def _counted(least: int, most: int | None) -> _Monitor:
+    kept = max(1, least, 0 if most is None else most + 1)
+    proof: list[Step] = []
+    count = 0
+    while True:
+        is_over = most is not None and count > most
+        _, step = yield "fail" if is_over else "open" if count < least else "pass", proof
+        count += 1
+        if len(proof) < kept:
+            proof.append(step)
 
 
-class _Before(_Ordered):
+def _before(*, must: bool) -> _Monitor:
     """The later one never without the earlier one."""
-
-    def __init__(self, constraint: constraints.Before) -> None:
-        # The later one is looked at first: a step that is both does not come before itself.
-        self.patterns: tuple[Pattern, ...] = (constraint.later, constraint.first)
-        self.violated = False
-        self._must = constraint.must
-        self._first = 0
-        self._later: list[int] = []
-
-    def see(self, slot: int, step: Step) -> None:
-        if self.violated:
-            return
-        if slot == 1:
-            self._first = self._first or step.event
-        elif not self._first:
-            self.violated = True
-            self._later = [step.event]
-        elif not self._later:
-            self._later = [step.event]
-
-    def verdict(self) -> MonitorVerdict:
-        if self.violated or (self._must and not self._first):
-            return MonitorVerdict("fail", self._later)
-        if not self._later:
-            return MonitorVerdict("pass", [self._first]) if self._must else MonitorVerdict("vacuous", [])
-        return MonitorVerdict("pass", [self._first, *self._later])
+    first: Step | None = None
+    is_met = False
+    verdict: _Verdict = ("open" if must else "vacuous", [])
+    while True:
+        slot, step = yield verdict
+        if slot == 0 and first is None:
+            verdict = "fail", [step]
+        elif slot == 0 and first is not None and not is_met:
+            verdict, is_met = ("pass", [first, step]), True
+        elif slot == 1 and first is None:
+            first = step
+            verdict = ("pass", [first]) if must else verdict
 
 
-class _After(_Ordered):
+def _after(within: int | None) -> _Monitor:
     """The one always followed by the other, soon enough."""
-
-    def __init__(self, constraint: constraints.After) -> None:
-        self.patterns: tuple[Pattern, ...] = (constraint.then, ANY_ACTION, constraint.first)
-        self.violated = False
-        self._within = constraint.within
-        self._waiting: deque[Step] = deque()
-        self._proof: list[int] = []
-
-    def see(self, slot: int, step: Step) -> None:
-        if self.violated:
-            return
-        if slot == 2:
-            self._waiting.append(step)
+    waiting: Step | None = None
+    verdict: _Verdict = ("vacuous", [])
+    settled = verdict
+    while True:
+        slot, step = yield verdict
+        if waiting is None:
+            waiting = step if slot == 2 else None
+        elif slot != 2 and within is not None and step.actions - waiting.actions > within:
+            verdict = "fail", [waiting]
+            continue
         elif slot == 0:
-            if self._waiting and not self._is_late(step):
-                self._proof = self._proof or [self._waiting[0].event, step.event]
-                self._waiting.clear()
-            elif self._waiting:
-                self._fail()
-        elif self._waiting and self._is_late(step):
-            self._fail()
-
-    def _is_late(self, step: Step) -> bool:
-        return self._within is not None and step.actions - self._waiting[0].actions > self._within
-
-    def _fail(self) -> None:
-        self.violated = True
-        self._proof = [self._waiting[0].event]
-
-    def verdict(self) -> MonitorVerdict:
-        if self.violated:
-            return MonitorVerdict("fail", self._proof)
-        if self._waiting:
-            return MonitorVerdict("fail", [self._waiting[0].event])
-        return MonitorVerdict("pass", self._proof) if self._proof else MonitorVerdict("vacuous", [])
+            settled = settled if settled[1] else ("pass", [waiting, step])
+            waiting = None
+        verdict = settled if waiting is None else ("open", [waiting])
 
 
-class _Between(_Ordered):
+def _between(*, wanted: bool) -> _Monitor:
     """From each one to the next other: with it, or without.
 
     Of several that are open the last has the least in between, and the first has the most: what is wanted
     must be after the last, and what is not wanted must not be after the first.
     """
-
-    def __init__(self, constraint: constraints.Between) -> None:
-        self.patterns: tuple[Pattern, ...] = (constraint.end, constraint.what, constraint.start)
-        self.violated = False
-        self._wanted = constraint.wanted
-        self._start = self._inside = 0
-        self._proof: list[int] = []
-
-    def see(self, slot: int, step: Step) -> None:
-        if self.violated:
-            return
-        if slot == 2:
-            self._open(step)
-        elif slot == 1:
-            if self._start:
-                self._inside = self._inside or step.event
-        elif self._start:
-            self._close(step)
-
-    def _open(self, step: Step) -> None:
-        if self._wanted or not self._start:
-            self._start, self._inside = step.event, 0
-
-    def _close(self, step: Step) -> None:
-        events = [event for event in (self._start, self._inside, step.event) if event]
-        self.violated = bool(self._inside) is not self._wanted
-        if self.violated or not self._proof:
-            self._proof = events
-        self._start = self._inside = 0
-
-    def verdict(self) -> MonitorVerdict:
-        if self.violated:
-            return MonitorVerdict("fail", self._proof)
-        return MonitorVerdict("pass", self._proof) if self._proof else MonitorVerdict("vacuous", [])
+    start: Step | None = None
+    inside: Step | None = None
+    verdict: _Verdict = ("vacuous", [])
+    while True:
+        slot, step = yield verdict
+        if slot == 2 and (wanted or start is None):
+            start, inside = step, None
+        elif slot == 1 and start is not None:
+            inside = inside or step
+        elif slot == 0 and start is not None:
+            steps = [each for each in (start, inside, step) if each is not None]
+            if (inside is not None) is not wanted:
+                verdict = "fail", steps
+            elif not verdict[1]:
+                verdict = "pass", steps
+            start = inside = None
 
 
-class _InOrder(_Ordered):
+def _in_order(count: int) -> _Monitor:
     """One after the other, whatever is in between."""
-
-    def __init__(self, steps: tuple[Pattern, ...]) -> None:
-        self.patterns = steps
-        self.violated = False
-        self._events: list[int] = []
-        self._last: Step | None = None
-
-    def see(self, slot: int, step: Step) -> None:
-        if slot == len(self._events) and step is not self._last:
-            self._events.append(step.event)
-            self._last = step
-
-    def verdict(self) -> MonitorVerdict:
-        complete = len(self._events) == len(self.patterns)
-        return MonitorVerdict("pass" if complete else "fail", self._events[:MAX_EVIDENCE])
+    found: list[Step] = []
+    while True:
+        slot, step = yield "pass" if len(found) == count else "open", found
+        if slot == len(found) and not (found and step is found[-1]):
+            found.append(step)
 
 
-class _Exact(_Ordered):
-    """These actions and no others. The last pattern is every action: it is seen after those it matches."""
-
-    def __init__(self, steps: tuple[Pattern, ...]) -> None:
-        self.patterns = (*steps, ANY_ACTION)
-        self.violated = False
-        self._wanted = len(steps)
-        self._fits: Step | None = None
-        self._events: list[int] = []
-
-    def see(self, slot: int, step: Step) -> None:
-        if self.violated:
-            return
-        place = len(self._events)
-        if slot < self._wanted:
-            if slot == place:
-                self._fits = step
-        elif self._fits is step:
-            self._events.append(step.event)
+def _exact(count: int) -> _Monitor:
+    """These actions and no others."""
+    fits: Step | None = None
+    found: list[Step] = []
+    while True:
+        slot, step = yield "pass" if len(found) == count else "open", found
+        if slot < count:
+            fits = step if slot == len(found) else fits
+        elif fits is step:
+            found.append(step)
         else:
-            self.violated = True
-            self._events = [*self._events[-1:], step.event]
-
-    def verdict(self) -> MonitorVerdict:
-        complete = not self.violated and len(self._events) == self._wanted
-        return MonitorVerdict("pass" if complete else "fail", self._events[:MAX_EVIDENCE])
+            yield "fail", [*found[-1:], step]
 
 
-# A step's own name: several skills can be selected by one event.
-_Own = tuple[int, str, str]
-
-
-class _AnyOrder(_Ordered):
+def _any_order(count: int) -> _Monitor:
     """All of them, each by a step of its own."""
-
-    def __init__(self, steps: tuple[Pattern, ...]) -> None:
-        self.patterns = steps
-        self.violated = False
-        self._seen: list[list[_Own]] = [[] for _ in steps]
-
-    def see(self, slot: int, step: Step) -> None:
+    seen: list[list[Step]] = [[] for _ in range(count)]
+    while True:
+        slot, step = yield "open", partial(_given, seen)
         # More than there are patterns are never needed to give each its own.
-        if len(self._seen[slot]) < len(self.patterns):
-            self._seen[slot].append((step.event, step.kind, step.name))
+        if len(seen[slot]) < count:
+            seen[slot].append(step)
 
-    def verdict(self) -> MonitorVerdict:
-        taken: dict[_Own, int] = {}
-        found = [self._give(slot, taken, set()) for slot in range(len(self._seen))]
-        events = sorted({event for event, _, _ in taken})
-        return MonitorVerdict("pass" if all(found) else "fail", events[:MAX_EVIDENCE])
 
-    def _give(self, slot: int, taken: dict[_Own, int], tried: set[_Own]) -> bool:
+def _given(seen: Sequence[Sequence[Step]]) -> tuple[_Proven, Sequence[Step]]:
+    """Give each pattern a step of its own, as far as there are enough."""
+    taken: dict[int, tuple[int, Step]] = {}
+
+    def give(slot: int, tried: set[int]) -> bool:
         """Give a pattern a step, moving others to another step of theirs where that helps."""
-        for own in self._seen[slot]:
-            if own in tried:
-                continue
-            tried.add(own)
-            if own not in taken or self._give(taken[own], taken, tried):
-                taken[own] = slot
-                return True
+        for step in seen[slot]:
+            if id(step) not in tried:
+                tried.add(id(step))
+                if id(step) not in taken or give(taken[id(step)][0], tried):
+                    taken[id(step)] = (slot, step)
+                    return True
         return False
+
+    found = [give(slot, set()) for slot in range(len(seen))]
+    proof = {step.event: step for _, step in taken.values()}
+    return "pass" if all(found) else "open", [proof[event] for event in sorted(proof)]

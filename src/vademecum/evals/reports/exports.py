@@ -18,7 +18,7 @@ from vademecum.errors import PathRefused
 from vademecum.evals.reports.markdown import notes
 from vademecum.evals.reports.summary import Comparison, ConfigurationSummary, Summary, summarise
 from vademecum.evals.reports.triggers import SkillRate
-from vademecum.evals.results import JUDGED, OUTPUTS, CheckResult, Evaluation, Result
+from vademecum.evals.results import JUDGED, OUTPUTS, CaseLine, CheckResult, Evaluation, Result
 from vademecum.evals.units import WITH, WITHOUT
 from vademecum.files import write_atomic
 from vademecum.paths import contained
@@ -29,9 +29,8 @@ _UNFIT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def junit_of(evaluation: Evaluation) -> str:
     """The document; malformed cases are errors of a suite of their own."""
-    suites = [
-        _suite(name, evaluation.of(name)) for name in (one.name for one in evaluation.header.configurations)
-    ]
+    lines = {case.id: case for case in evaluation.header.cases}
+    suites = [_suite(one.name, evaluation.of(one.name), lines) for one in evaluation.header.configurations]
     wrong = evaluation.header.malformed
     if wrong:
         cases = [
@@ -52,7 +51,7 @@ def junit_of(evaluation: Evaluation) -> str:
     return f"{head}\n{inside}\n</testsuites>\n"
 
 
-def _suite(name: str, results: list[Result]) -> str:
+def _suite(name: str, results: list[Result], lines: Mapping[str, CaseLine]) -> str:
     failures = sum(result.outcome == "fail" for result in results)
     errors = sum(result.outcome in {"error", "timeout", "unusable"} for result in results)
     skipped = sum(result.outcome == "unjudged" for result in results)
@@ -61,10 +60,10 @@ def _suite(name: str, results: list[Result]) -> str:
         f'<testsuite name={_quoted(name)} tests="{len(results)}" failures="{failures}" errors="{errors}" '
         f'skipped="{skipped}" time="{seconds:.3f}">'
     )
-    return "\n".join([head, *(_case(name, result) for result in results), "</testsuite>"])
+    return "\n".join([head, *(_case(name, result, lines) for result in results), "</testsuite>"])
 
 
-def _case(suite: str, result: Result) -> str:
+def _case(suite: str, result: Result, lines: Mapping[str, CaseLine]) -> str:
     name = result.case if result.repetition == 1 else f"{result.case} [{result.repetition}]"
     head = f'  <testcase classname={_quoted(suite)} name={_quoted(name)} time="{result.seconds:.3f}">'
     match result.outcome:
@@ -77,7 +76,10 @@ def _case(suite: str, result: Result) -> str:
             inside = f"<skipped message={_quoted(result.why)}/>"
         case _:
             inside = f"<error type={_quoted(result.outcome)} message={_quoted(result.why)}/>"
-    return f"{head}{inside}</testcase>"
+    line = lines.get(result.case)
+    told = [f"request: {line.input}", f"expected: {'; '.join(line.expected) or 'nothing'}"] if line else []
+    told += [f"answer: {result.answer}"] if result.answer else []
+    return f"{head}{inside}<system-out>{escape(_fit(chr(10).join(told)))}</system-out></testcase>"
 
 
 def _quoted(text: str) -> str:

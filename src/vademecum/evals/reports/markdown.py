@@ -5,96 +5,91 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from vademecum.evals.reports.statistics import Interval
-from vademecum.evals.reports.summary import CaseRow, ConfigurationSummary, Rate, Story, Summary
+from vademecum.evals.reports.summary import CaseRow, ConfigurationSummary, Rate, Summary
 from vademecum.evals.reports.triggers import Triggers
 
-MAX_WRONG = 200
+MAX_CASES = 200
 MAX_CELL_CHARS = 200
 MAX_TABLE_NAMES = 20
 
 
 def markdown_of(summary: Summary) -> str:
     """The report."""
-    parts = [f"# Evaluation of {_safe(summary.name)}", _table(_HEAD, map(_column, summary.columns))]
+    parts = [f"# Evaluation of {_safe(summary.name)}", _table(*figures(summary))]
     parts += [_safe(comparison.said) for comparison in summary.comparisons]
     parts += _lists(summary)
-    told = {story.case: story for story in summary.stories}
-    order = {story.case: number for number, story in enumerate(summary.stories)}
-    wrong = sorted(
-        (row for row in summary.rows if row.mark != "pass"), key=lambda row: order.get(row.case, 0)
-    )
-    if wrong:
-        cells = [
-            [row.case, _asked(told.get(row.case)), row.configuration, row.mark, row.why, _cut(row.answer)]
-            for row in wrong[:MAX_WRONG]
-        ]
-        head = ["case", "request and expectation", "configuration", "", "why", "answer"]
-        parts += ["## What did not pass", _table(head, cells)]
-    if len(summary.columns) > 1:
-        parts += ["## Case by case", _side_by_side(summary)]
-    elif summary.stories:
-        cells = [
-            [story.case, _cut(story.request), "; ".join(story.expected) or "nothing"]
-            for story in summary.stories
-        ]
-        parts += ["## Cases", _table(["case", "request", "expected"], cells[:MAX_WRONG])]
+    parts += ["## Cases", _cases(summary)] if summary.stories else []
     for column in summary.columns:
         if column.triggers is not None:
             parts += _triggers(column.configuration, column.triggers)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _side_by_side(summary: Summary) -> str:
-    """Return the marks of each case in every configuration, those that differ first."""
+def figures(summary: Summary) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and the rows of the table of configurations, without columns that say nothing."""
+    found = [_figures(column) for column in summary.columns]
+    heads = [
+        head
+        for number, head in enumerate(_HEADS)
+        if number < 4 or {row[number] for row in found} - {"0", "–"}
+    ]
+    kept = [_HEADS.index(head) for head in heads]
+    return heads, [[row[number] for number in kept] for row in found]
+
+
+_HEADS = (
+    "configuration", "passed", "rate", "95 % interval", "time-outs", "errors", "unusable", "not judged",
+    "precision", "recall", "false triggers", "turns", "calls", "tokens", "seconds",
+)  # fmt: skip
+
+
+def _figures(column: ConfigurationSummary) -> list[str]:
+    rate, cost, found = column.rate, column.cost, column.triggers
+    shares = (
+        (found.overall.precision, found.overall.recall, found.false_trigger_rate) if found else (None,) * 3
+    )
+    return [
+        column.configuration,
+        passed(rate),
+        f"{rate.rate:.1%}" if rate.cases else "–",
+        shown_interval(rate.interval) if rate.cases else "–",
+        *map(str, (column.timeouts, column.errors, column.unusable, column.unjudged)),
+        *map(shown, shares),
+        f"{cost.turns:.1f}",
+        f"{cost.tool_calls:.1f}",
+        f"{cost.tokens:,.0f}",
+        f"{cost.seconds:.2f}",
+    ]
+
+
+def _cases(summary: Summary) -> str:
+    """Return each case with what it asked and expected, and its result in every configuration."""
+    rows = {(row.case, row.configuration): row for row in summary.rows}
     names = [column.configuration for column in summary.columns]
-    marks = {(row.case, row.configuration): row.mark for row in summary.rows}
     cells = [
         [
             story.case,
-            _asked(story),
-            *(marks.get((story.case, name), "") for name in names),
-            "changed" * story.changed,
+            _cut(story.request),
+            _cut("; ".join(story.expected) or "nothing"),
+            *(_result(rows.get((story.case, name))) for name in names),
+            *(["changed" * story.changed] if len(names) > 1 else []),
         ]
-        for story in summary.stories[:MAX_WRONG]
+        for story in summary.stories[:MAX_CASES]
     ]
-    return _table(["case", "request and expectation", *names, ""], cells)
+    head = ["case", "request", "expected", *names, *([""] if len(names) > 1 else [])]
+    more = len(summary.stories) - MAX_CASES
+    return _table(head, cells) + (f"\n\n{more:,} more cases are in the JSON report." if more > 0 else "")
 
 
-def _asked(story: Story | None) -> str:
-    if story is None:
-        return ""
-    return f"{_cut(story.request)} → {_cut('; '.join(story.expected) or 'nothing')}"
+def _result(row: CaseRow | None) -> str:
+    if row is None:
+        return "–"
+    why = why_of(row)
+    return f"{row.mark}{f': {why}' if why else ''}{f'; answer: {_cut(row.answer)}' if row.answer else ''}"
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_CELL_CHARS else f"{text[:MAX_CELL_CHARS]}…"
-
-
-_HEAD = [
-    "configuration",
-    "passed",
-    "rate",
-    "95 % interval",
-    "time-outs",
-    "errors",
-    "unusable",
-    "not judged",
-    "tokens",
-    "s",
-]
-
-
-def _column(column: ConfigurationSummary) -> list[str]:
-    rate = column.rate
-    return [
-        column.configuration,
-        passed(rate),
-        shown_rate(rate),
-        shown_interval(rate.interval) if rate.cases else "–",
-        *map(str, (column.timeouts, column.errors, column.unusable, column.unjudged)),
-        f"{column.cost.tokens:,.0f}",
-        f"{column.cost.seconds:.2f}",
-    ]
 
 
 def passed(rate: Rate) -> str:
@@ -103,11 +98,6 @@ def passed(rate: Rate) -> str:
         return "–"
     runs = " runs" if rate.total > rate.cases else ""
     return f"{rate.passed} of {rate.total}{runs}"
-
-
-def shown_rate(rate: Rate) -> str:
-    """Return a rate for people; a dash if there is nothing to count."""
-    return f"{rate.rate:.1%}" if rate.cases else "–"
 
 
 def shown_interval(interval: Interval) -> str:
@@ -141,10 +131,8 @@ def notes(summary: Summary) -> list[str]:
         if column.unjudged:
             runs = "1 run was" if column.unjudged == 1 else f"{column.unjudged} runs were"
             found.append(f"{name}{runs} not judged: name a model with --judge KIND:NAME")
-        if column.triggers is not None and column.triggers.negatives:
-            of = f"{column.triggers.false_triggers} of {column.triggers.negatives}"
-            share = shown(column.triggers.false_trigger_rate, column.triggers.false_trigger_interval)
-            found.append(f"{name}false triggers: {of} requests that must not trigger ({share})")
+        if column.triggers is not None:
+            found += [f"{name}{line}" for line in _trigger_notes(column.triggers)]
         if column.judges:
             found.append(f"{name}judged in part by a model: {', '.join(column.judges)}")
     found += [f"{story.case}: {problem}" for story in summary.stories for problem in story.problems]
@@ -157,6 +145,18 @@ def notes(summary: Summary) -> list[str]:
     if summary.missing:
         found.append(f"{summary.missing} runs have no result yet: the same command goes on with them")
     return found
+
+
+def _trigger_notes(found: Triggers) -> list[str]:
+    """Return precision, recall and the rate of false triggers, each with its interval."""
+    overall = found.overall
+    precision = shown(overall.precision, overall.precision_interval)
+    lines = [f"precision {precision}, recall {shown(overall.recall, overall.recall_interval)}"]
+    if found.negatives:
+        of = f"{found.false_triggers} of {found.negatives} requests that must not trigger"
+        share = shown(found.false_trigger_rate, found.false_trigger_interval)
+        lines.append(f"false triggers: {of} ({share})")
+    return lines
 
 
 def _lists(summary: Summary) -> list[str]:
@@ -179,12 +179,15 @@ def _triggers(name: str, found: Triggers) -> list[str]:
     ]
     head = ["skill", "precision", "recall", "right", "wrongly taken", "missed"]
     parts = [f"## Which skill took whose request ({_safe(name)})", _table(head, rows)]
-    first = f"Search alone puts the right skill first for {found.ranked_first} of {found.wanted} requests."
+    if found.wanted:
+        parts.append(
+            f"Search alone puts the right skill first for {found.ranked_first} of {found.wanted} requests."
+        )
     wanted, taken, counts = confusion(found)
     if len(taken) > MAX_TABLE_NAMES:
-        return [*parts, first]
+        return parts
     cells = [[row, *(str(counts.get((row, column), "")) for column in taken)] for row in wanted]
-    return [*parts, first, _table(["wanted \\ taken", *taken], cells)]
+    return [*parts, _table(["wanted \\ taken", *taken], cells)]
 
 
 def confusion(found: Triggers) -> tuple[list[str], list[str], dict[tuple[str, str], int]]:

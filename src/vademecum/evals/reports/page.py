@@ -12,14 +12,12 @@ from urllib.parse import quote
 from vademecum.errors import PathRefused, RecordDamaged
 from vademecum.evals.reports.markdown import (
     confusion,
+    figures,
     notes,
-    passed,
     shown,
-    shown_interval,
-    shown_rate,
     why_of,
 )
-from vademecum.evals.reports.summary import CaseRow, ConfigurationSummary, Story, Summary
+from vademecum.evals.reports.summary import CaseRow, Story, Summary
 from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.evals.results import RUNS, Evaluation
 from vademecum.files import write_atomic
@@ -61,10 +59,8 @@ def _run(evaluation: Evaluation, run_id: str) -> PastRun | None:
 def page(summary: Summary, links: Mapping[str, str]) -> str:
     """Return the page; ``links`` are the addresses of the pages of runs."""
     names = [column.configuration for column in summary.columns]
-    cells = [_numbers(column) for column in summary.columns]
-    heads = [key for key in cells[0] if any(row[key] not in {"0", "–"} for row in cells)] if cells else []
+    heads, rows = figures(summary)
     told = [_story(number, story, summary, links) for number, story in enumerate(summary.stories, 1)]
-    told.sort(key=lambda each: (not each["changed"], each["worst"] == "pass"))
     room = PageBudget(MAX_CONTENT_BYTES)
     shown_stories = [story for story in told[:MAX_STORIES] if _fits(story, room)]
     return render(
@@ -86,32 +82,12 @@ def page(summary: Summary, links: Mapping[str, str]) -> str:
         costs=_costs(summary, names),
         maps=[(c.configuration, _map(c.triggers)) for c in summary.columns if c.triggers is not None],
         heads=heads,
-        table=list(zip(names, cells, strict=True)),
+        table=rows,
         notes=notes(summary),
         triggers=[(c.configuration, _trigger_rows(c.triggers)) for c in summary.columns if c.triggers],
         stories=shown_stories,
         hidden=len(told) - len(shown_stories),
     )
-
-
-def _numbers(column: ConfigurationSummary) -> dict[str, str]:
-    found, cost = column.triggers, column.cost
-    return {
-        "passed": passed(column.rate),
-        "rate": shown_rate(column.rate),
-        "95 % interval": shown_interval(column.rate.interval) if column.rate.cases else "–",
-        "time-outs": str(column.timeouts),
-        "errors": str(column.errors),
-        "unusable": str(column.unusable),
-        "not judged": str(column.unjudged),
-        "precision": shown(found.overall.precision if found else None),
-        "recall": shown(found.overall.recall if found else None),
-        "false triggers": shown(found.false_trigger_rate if found else None),
-        "turns": f"{cost.turns:.1f}",
-        "tool calls": f"{cost.tool_calls:.1f}",
-        "tokens": f"{cost.tokens:,.0f}",
-        "seconds": f"{cost.seconds:.2f}",
-    }
 
 
 def _costs(summary: Summary, names: Sequence[str]) -> Any:

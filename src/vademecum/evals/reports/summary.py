@@ -105,7 +105,11 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
         configurations += [structs.replace(c, name=names[c.name]) for c in one.header.configurations]
         results += [structs.replace(r, configuration=names[r.configuration]) for r in one.results]
     units = (*new.header.units, *old.header.units)
-    header = structs.replace(new.header, configurations=tuple(configurations), units=units, planned=())
+    cases = {case.id: case for case in (*new.header.cases, *old.header.cases)}
+    cases |= {case.id: case for case in new.header.cases}
+    header = structs.replace(
+        new.header, configurations=tuple(configurations), cases=tuple(cases.values()), units=units, planned=()
+    )
     return Evaluation(header, tuple(results), new.place, old.place)
 
 
@@ -252,7 +256,7 @@ class Story(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """The summary of an evaluation; ``stories`` begin with the cases whose configurations differ."""
+    """The summary of an evaluation; ``stories`` begin with what differs, then with what did not pass."""
 
     name: str
     skill: str
@@ -304,12 +308,13 @@ def summarise(evaluation: Evaluation) -> Summary:
 
 def _stories(cases: Sequence[CaseLine], rows: Sequence[CaseRow]) -> tuple[Story, ...]:
     marks: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    wrong = {row.case for row in rows if row.mark != "pass"}
     for row in rows:
         marks[row.case].add((row.mark, row.passed))
     found = [
         Story(case.id, case.input, case.expected, case.problems, len(marks[case.id]) > 1) for case in cases
     ]
-    return tuple(sorted(found, key=lambda story: not story.changed))
+    return tuple(sorted(found, key=lambda story: (not story.changed, story.case not in wrong)))
 
 
 def _rows(evaluation: Evaluation) -> list[CaseRow]:

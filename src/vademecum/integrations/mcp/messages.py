@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeVar
 
 import httpx
+import msgspec
 
 from vademecum.errors import VademecumError
 from vademecum.integrations.mcp import EXTENSION
@@ -26,6 +26,8 @@ _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER")
 _CLIENT = {"name": "vademecum", "version": VERSION}
 _ABLE: dict[str, Any] = {"extensions": {EXTENSION: {}}}
 
+Found = TypeVar("Found")
+
 
 class SourceFailed(VademecumError):
     """A server cannot be reached, does not answer, or answers with something else."""
@@ -33,103 +35,116 @@ class SourceFailed(VademecumError):
     code = "source"
 
 
-class Transport(Protocol):
-    """Carries messages to a server and back."""
+class _AnswerIsError(SourceFailed):
+    """The server answered with an error."""
 
-    def exchange(self, message: dict[str, Any], deadline: float) -> Iterator[dict[str, Any]]:
-        """Send a message and yield what comes back until the caller has its answer."""
-        ...
 
-    def close(self) -> None:
-        """End the connection."""
-        ...
+class _Error(msgspec.Struct):
+    message: str = ""
+
+
+class _Message(msgspec.Struct):
+    id: int | str | None = None
+    method: str | None = None
+    result: dict[str, Any] | None = None
+    error: _Error | None = None
+
+
+class _Capabilities(msgspec.Struct):
+    extensions: dict[str, Any] | None = None
+
+
+class _Declared(msgspec.Struct):
+    capabilities: _Capabilities
 
 
 class ServerConnection:
-    """One conversation with a server that has skills."""
+    """One conversation with a server that has skills. A subclass carries the messages."""
 
-    def __init__(self, transport: Transport, *, seconds: float = ANSWER_SECONDS) -> None:
-        self._transport = transport
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._number = 0
         self._meta: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
-        try:
-            declared = self._begin()
-        except BaseException:
-            self._transport.close()
-            raise
-        if EXTENSION not in (declared.get("capabilities", {}).get("extensions") or {}):
-            self._transport.close()
-            raise SourceFailed("The server does not declare the extension for skills.")
+        with contextlib.ExitStack() as unless_it_works:
+            unless_it_works.callback(self.close)
+            if EXTENSION not in (self._begin().capabilities.extensions or {}):
+                raise SourceFailed("The server does not declare the extension for skills.")
+            unless_it_works.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._transport.close()
+        self.close()
 
-    def _begin(self) -> dict[str, Any]:
+    def exchange(self, message: dict[str, Any], deadline: float) -> Iterator[_Message]:
+        """Send a message and yield what comes back until the caller has its answer."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End the connection."""
+        raise NotImplementedError
+
+    def _begin(self) -> _Declared:
         """Shake hands, or send the version with every request if the server knows no handshake."""
         said = {"protocolVersion": HANDSHAKE, "capabilities": _ABLE, "clientInfo": _CLIENT}
         try:
-            found = self.request("initialize", said)
+            found = self.request("initialize", said, _Declared)
         except _AnswerIsError:
             self._meta = {
                 f"{_META}protocolVersion": MODERN,
                 f"{_META}clientInfo": _CLIENT,
                 f"{_META}clientCapabilities": _ABLE,
             }
-            return self.request("server/discover", {})
+            return self.request("server/discover", {}, _Declared)
         message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        for _ in self._transport.exchange(message, time.monotonic() + self._seconds):
-            break
+        next(self.exchange(message, time.monotonic() + self._seconds), None)
         return found
 
-    def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result of a request."""
+    def request(self, method: str, params: Mapping[str, Any], kind: type[Found]) -> Found:
+        """Return the result of a request, which must be of that kind."""
         self._number += 1
         sent = dict(params) | ({"_meta": self._meta} if self._meta else {})
         message = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": sent}
         deadline = time.monotonic() + self._seconds
-        for answer in self._transport.exchange(message, deadline):
-            if answer.get("id") == self._number and "method" not in answer:
-                if isinstance(result := answer.get("result"), dict):
-                    return result
-                error = answer.get("error")
-                said = error.get("message") if isinstance(error, dict) else None
-                raise _AnswerIsError(f"The server answered {method} with an error: {str(said)[:200]!r}.")
+        for answer in self.exchange(message, deadline):
+            if answer.id == self._number and answer.method is None:
+                if answer.result is None:
+                    said = "" if answer.error is None else answer.error.message[:200]
+                    raise _AnswerIsError(f"The server answered {method} with an error: {said!r}.")
+                try:
+                    return msgspec.convert(answer.result, kind)
+                except msgspec.ValidationError as error:
+                    raise SourceFailed(f"The answer to {method} cannot be used ({error}).") from error
             if time.monotonic() > deadline:
                 break
         raise SourceFailed(f"The server did not answer {method} within {self._seconds:.0f} seconds.")
 
 
-class _AnswerIsError(SourceFailed):
-    """The server answered with an error."""
-
-
-class ProcessTransport:
+class ServerProcess(ServerConnection):
     """A server that is started as a process and speaks on its standard streams."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
-        kept = {name: env[name] for name in _PASSED_ON if name in env}
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, cwd: str, seconds: float) -> None:
+        super().__init__(seconds)
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the user's own command, as a list of words
                 list(argv),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=kept,
+                env={name: env[name] for name in _PASSED_ON if name in env},
+                cwd=cwd,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise SourceFailed(f"{argv[0]!r} cannot be started ({error}).") from error
+            raise SourceFailed(f"{argv[0]!r} cannot be started in {cwd} ({error}).") from error
         self._buffer = bytearray()
 
-    def exchange(self, message: dict[str, Any], deadline: float) -> Iterator[dict[str, Any]]:
+    def exchange(self, message: dict[str, Any], deadline: float) -> Iterator[_Message]:
         """Write one line, and yield the lines that come back."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.write(msgspec.json.encode(message) + b"\n")
             self._process.stdin.flush()
         except OSError as error:
             raise SourceFailed("The server ended.") from error
@@ -144,8 +159,7 @@ class ProcessTransport:
             selector.register(descriptor, selectors.EVENT_READ)
             while (end := self._buffer.find(b"\n", scanned)) < 0:
                 scanned = len(self._buffer)
-                if scanned > MAX_MESSAGE_BYTES:
-                    raise SourceFailed(f"The server sent a message of more than {MAX_MESSAGE_BYTES:,} bytes.")
+                _check_length(scanned)
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     raise SourceFailed("The server did not answer in time.")
                 piece = os.read(descriptor, 1024 * 1024)
@@ -160,58 +174,49 @@ class ProcessTransport:
         """End the process with everything that it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        self._process.wait()
+        with contextlib.suppress(OSError), self._process:  # closes its streams and waits for it
+            pass
 
 
-class HttpTransport:
+class WebServer(ServerConnection):
     """A server that is reached over HTTP; each message is a request."""
 
-    def __init__(self, url: str, *, token: str = "") -> None:
+    def __init__(self, url: str, *, token: str, seconds: float) -> None:
+        super().__init__(seconds)
         self._url = url
         headers = {"Accept": "application/json, text/event-stream"}
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx.Client(headers=headers, timeout=ANSWER_SECONDS, trust_env=False)
+        self._client = httpx.Client(headers=headers, timeout=seconds, trust_env=False)
         self._session: dict[str, str] = {}
 
-    def exchange(self, message: dict[str, Any], deadline: float) -> Iterator[dict[str, Any]]:
+    def exchange(self, message: dict[str, Any], deadline: float) -> Iterator[_Message]:
         """Post one message, and yield the messages of the answer."""
-        params = message.get("params") or {}
-        version = (params.get("_meta") or {}).get(f"{_META}protocolVersion")
-        headers = {"Mcp-Method": message["method"]} if version else {}
-        headers |= {"MCP-Protocol-Version": version} if version else {}
-        if message["method"] == "resources/read" and version:
-            headers["Mcp-Name"] = str(params.get("uri"))
+        headers = dict(self._session)
+        if self._meta and "id" in message:
+            headers |= {"Mcp-Method": message["method"], "MCP-Protocol-Version": MODERN}
+            if message["method"] == "resources/read":
+                headers["Mcp-Name"] = str(message["params"]["uri"])
         try:
-            with self._client.stream(
-                "POST", self._url, json=message, headers={**self._session, **headers}
-            ) as answer:
-                body = self._read(answer, deadline)
+            with self._client.stream("POST", self._url, json=message, headers=headers) as answer:
+                body = bytearray()
+                for piece in answer.iter_bytes():
+                    body += piece
+                    _check_length(len(body))
+                    if time.monotonic() > deadline:
+                        raise SourceFailed("The server did not answer in time.")
+        except httpx.TimeoutException as error:
+            raise SourceFailed("The server did not answer in time.") from error
         except httpx.HTTPError as error:
             raise SourceFailed(f"{self._url} cannot be reached ({error}).") from error
         if session := answer.headers.get("mcp-session-id"):
             self._session = {"Mcp-Session-Id": session, "MCP-Protocol-Version": HANDSHAKE}
-        if answer.status_code >= 400 and not body.lstrip().startswith(b"{"):
+        if answer.status_code >= 300 and not body.lstrip().startswith(b"{"):
             raise SourceFailed(f"{self._url} answered with status {answer.status_code}.")
         if "text/event-stream" in answer.headers.get("content-type", ""):
-            for line in body.splitlines():
-                if line.startswith(b"data:") and line[5:].strip():
-                    yield _decoded(line[5:])
-        elif body.strip():
-            yield _decoded(body)
-
-    def _read(self, answer: httpx.Response, deadline: float) -> bytes:
-        body = bytearray()
-        for piece in answer.iter_bytes():
-            body += piece
-            if len(body) > MAX_MESSAGE_BYTES:
-                raise SourceFailed(f"The server sent a message of more than {MAX_MESSAGE_BYTES:,} bytes.")
-            if time.monotonic() > deadline:
-                raise SourceFailed("The server did not answer in time.")
-        return bytes(body)
+            lines = [line[5:] for line in body.splitlines() if line.startswith(b"data:")]
+        else:
+            lines = [body]
+        yield from (_decoded(line) for line in lines if line.strip())
 
     def close(self) -> None:
         """End the session."""
@@ -221,11 +226,13 @@ class HttpTransport:
         self._client.close()
 
 
-def _decoded(line: bytes) -> dict[str, Any]:
+def _check_length(length: int) -> None:
+    if length > MAX_MESSAGE_BYTES:
+        raise SourceFailed(f"The server sent a message of more than {MAX_MESSAGE_BYTES:,} bytes.")
+
+
+def _decoded(line: bytes | bytearray) -> _Message:
     try:
-        found = json.loads(line)
+        return msgspec.json.decode(line, type=_Message)
     except (ValueError, RecursionError) as error:
-        raise SourceFailed("The server sent something that is not JSON.") from error
-    if not isinstance(found, dict):
-        raise SourceFailed("The server sent something that is not a message.")
-    return found
+        raise SourceFailed(f"The server sent something that is not a message ({error}).") from error

@@ -18,8 +18,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from vademecum.policy.approval import Answer, Question
-from vademecum.session.asking import fingerprint
 from vademecum.session.base import Deferred
+from vademecum.session.recording import fingerprint
 from vademecum.skill.text import escaped, visible
 
 MAX_SHOWN_CHARS = 6000

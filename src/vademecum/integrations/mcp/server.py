@@ -46,8 +46,7 @@ from vademecum.integrations.mcp.resources import (
 from vademecum.integrations.toolkit import INSTRUCTIONS, Unattended
 from vademecum.policy.approval import Approver
 from vademecum.session import schemas
-from vademecum.session.base import Result
-from vademecum.session.media import Content
+from vademecum.session.base import Content, Result
 from vademecum.session.view import View
 from vademecum.tools import calls
 from vademecum.version import VERSION

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextvars
 import hmac
-import ipaddress
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterable
-from typing import Self
 
 import anyio
 import mcp_types as types
 import uvicorn
+from anyio.abc import ObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -24,6 +22,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vademecum.errors import ConfigError
+from vademecum.integrations.mcp import is_loopback
 from vademecum.integrations.mcp.server import SkillServer
 
 PATH = "/mcp"
@@ -43,52 +42,27 @@ async def serve_streams(server: SkillServer, *, ended: Callable[[int], None]) ->
             async for number in signals:
                 ended(number)
 
+    valid, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
     async with stdio_server() as (read, write), anyio.create_task_group() as group:
         group.start_soon(stop)
         group.start_soon(server.watch)
-        await server.run(_Answering(read, write), write, server.create_initialization_options())
+        group.start_soon(_sift, read, write, valid)
+        await server.run(messages, write, server.create_initialization_options())
         group.cancel_scope.cancel()
 
 
-class _Answering:
-    """The messages that come in; for what is none, the sender gets an error, as JSON-RPC has it."""
-
-    def __init__(
-        self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]
-    ) -> None:
-        self._read = read
-        self._write = write
-
-    @property
-    def last_context(self) -> contextvars.Context | None:
-        """Return the context that the SDK keeps with each message."""
-        return getattr(self._read, "last_context", None)
-
-    async def receive(self) -> SessionMessage | Exception:
-        """The next message."""
-        while isinstance(item := await self._read.receive(), Exception):
-            await self._write.send(SessionMessage(_refusal(item)))
-        return item
-
-    async def aclose(self) -> None:
-        """Read no more."""
-        await self._read.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> bool | None:
-        await self.aclose()
-        return None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
+async def _sift(
+    read: ReadStream[SessionMessage | Exception],
+    write: WriteStream[SessionMessage],
+    valid: ObjectSendStream[SessionMessage | Exception],
+) -> None:
+    """Pass on the messages; the sender of anything else gets an error, as JSON-RPC has it."""
+    async with valid:
+        async for item in read:
+            if isinstance(item, Exception):
+                await write.send(SessionMessage(_refusal(item)))
+            else:
+                await valid.send(item)
 
 
 def _refusal(error: Exception) -> types.JSONRPCError:
@@ -138,14 +112,6 @@ async def serve_http(  # noqa: PLR0913 - what was typed
         ready(f"http://{shown}:{port}{PATH}")
         await uvicorn.Server(config).serve(sockets=[listening])
         group.cancel_scope.cancel()
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a server there."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
-import ipaddress
 import os
-import re
 import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -21,13 +17,15 @@ import msgspec
 from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused, PathRefused
 from vademecum.files import read_own, write_atomic
+from vademecum.integrations.mcp import is_loopback
 from vademecum.integrations.mcp.messages import (
     ANSWER_SECONDS,
-    HttpTransport,
-    ProcessTransport,
     ServerConnection,
+    ServerProcess,
     SourceFailed,
+    WebServer,
 )
+from vademecum.nearest import meant, nearest
 from vademecum.paths import check_relative
 from vademecum.registry.base import ProvidedFile, ProvidedSkill
 from vademecum.registry.provided import fetch
@@ -42,13 +40,41 @@ MAX_SKILLS = 20_000
 MAX_LISTING_BYTES = 256 * 1024 * 1024
 TOKEN = "MCP_TOKEN"  # noqa: S105 - the name of a secret
 
-_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_PREFIX = "sha256:"
+
+
+class _File(msgspec.Struct):
+    uri: str
+    digest: Annotated[str, msgspec.Meta(pattern=rf"^{_PREFIX}[0-9a-f]{{64}}\Z")]
+    size: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Entry(msgspec.Struct):
+    uri: str
+    frontmatter: dict[str, Any]
+    resources: list[_File]
+
+
+class _Page(msgspec.Struct, rename="camel"):
+    skills: list[Any]
+    next_cursor: str | None = None
+
+
+class _Content(msgspec.Struct):
+    uri: str
+    text: str | None = None
+    blob: bytes | None = None  # as base64
+
+
+class _Contents(msgspec.Struct):
+    contents: tuple[_Content]
 
 
 class _Listing(msgspec.Struct, frozen=True):
-    """The cached listing of a source."""
+    """The cached listing of a source, and the directory that its command is started in."""
 
     address: str
+    directory: str = "/"
     listed: float = 0.0
     skills: tuple[ProvidedSkill, ...] = ()
     left_out: tuple[Problem, ...] = ()
@@ -74,11 +100,11 @@ class McpSource:
         _check_address(address)
         if token:
             SecretStore(self._context).set(TOKEN, token, skill=f"mcp:{self.name}")
-        self._write(self._announced(address))
+        self._list(_Listing(address, str(self._context.cwd)))
 
     def refresh(self) -> None:
         """Ask the server for its skills again."""
-        self._write(self._announced(self._kept().address))
+        self._list(self._kept())
 
     def remove(self) -> None:
         """Forget the source and its token."""
@@ -107,53 +133,50 @@ class McpSource:
 
     def read(self, skill: ProvidedSkill) -> Iterator[tuple[ProvidedFile, bytes]]:
         """Ask the server for the files of a skill, one after the other."""
-        with self._connected(self._kept().address) as server:
+        with self._connected(self._kept()) as server:
             for file in skill.files:
-                yield file, _content(server.request("resources/read", {"uri": file.uri}), file.uri)
+                (content,) = server.request("resources/read", {"uri": file.uri}, _Contents).contents
+                if content.uri != file.uri or (content.text is None) == (content.blob is None):
+                    raise SourceFailed(f"The answer to resources/read is not {file.uri[:200]!r}.")
+                yield file, content.blob or (content.text or "").encode()
 
-    def _announced(self, address: str) -> _Listing:
-        entries: list[object] = []
+    def _list(self, asked: _Listing) -> None:
+        """Ask for all pages, and keep what they say."""
+        entries: list[Any] = []
         cursors: set[str] = set()
-        with self._connected(address) as server:
-            params: dict[str, Any] = {}
+        cursor: str | None = None
+        with self._connected(asked) as server:
             while True:
-                page = server.request("skills/list", params)
-                found = page.get("skills")
-                if not isinstance(found, list):
-                    raise SourceFailed(f"The answer of {self.name} to skills/list has no list of skills.")
-                entries += found
-                cursor = page.get("nextCursor")
+                page = server.request("skills/list", {"cursor": cursor} if cursor else {}, _Page)
+                entries += page.skills
+                cursor = page.next_cursor
                 if cursor is None:
                     break
                 if cursor in cursors or len(cursors) >= MAX_PAGES or len(entries) > MAX_SKILLS:
                     raise SourceFailed(f"The list of {self.name} does not end: nothing of it is used.")
-                cursors.add(str(cursor))
-                params = {"cursor": cursor}
+                cursors.add(cursor)
         skills, left_out = _checked(entries)
-        return _Listing(address, time.time(), tuple(skills), tuple(left_out))
+        listing = _Listing(asked.address, asked.directory, time.time(), tuple(skills), tuple(left_out))
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(self._file, msgspec.json.encode(listing), mode=0o600)
 
-    def _connected(self, address: str) -> ServerConnection:
-        if "://" in address:
+    def _connected(self, asked: _Listing) -> ServerConnection:
+        if "://" in asked.address:
             token = SecretStore(self._context).get(TOKEN, skill=f"mcp:{self.name}") or ""
-            return ServerConnection(HttpTransport(address, token=token), seconds=self._seconds)
-        return ServerConnection(
-            ProcessTransport(shlex.split(address), self._context.env), seconds=self._seconds
-        )
+            return WebServer(asked.address, token=token, seconds=self._seconds)
+        words = shlex.split(asked.address)
+        return ServerProcess(words, self._context.env, cwd=asked.directory, seconds=self._seconds)
 
     def _kept(self) -> _Listing:
         try:
             return msgspec.json.decode(read_own(self._file, cap=MAX_LISTING_BYTES), type=_Listing)
         except FileNotFoundError as error:
-            raise ConfigError(
-                f"There is no source {self.name!r}: vade source list shows them.", code="no-source"
-            ) from error
+            known = [source.name for source in sources(self._context)]
+            hint = meant(nearest(self.name, known), otherwise="vade source list shows them")
+            raise ConfigError(f"There is no source {self.name!r}: {hint}", code="no-source") from error
         except (OSError, FileRefused, msgspec.MsgspecError) as error:
             text = f"{self._file} cannot be read ({error}): remove it and add the source again."
             raise ConfigError(text) from error
-
-    def _write(self, listing: _Listing) -> None:
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomic(self._file, msgspec.json.encode(listing), mode=0o600)
 
 
 def sources(context: Context) -> list[McpSource]:
@@ -191,15 +214,9 @@ def _check_address(address: str) -> None:
             raise ConfigError("Name the command that starts the server, or its address.")
         return
     parts = urlsplit(address)
-    if parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname or "")):
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         return
     raise ConfigError(f"{address!r} is not encrypted: use https.")
-
-
-def _is_loopback(host: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def _checked(entries: list[object]) -> tuple[list[ProvidedSkill], list[Problem]]:
@@ -218,52 +235,38 @@ def _checked(entries: list[object]) -> tuple[list[ProvidedSkill], list[Problem]]
     return [skill for skill in skills if count[skill.name] == 1], problems
 
 
-def _skill(entry: object) -> ProvidedSkill:
-    found = entry if isinstance(entry, dict) else {}
-    uri, fields, files = found.get("uri"), found.get("frontmatter"), found.get("resources")
-    name = fields.get("name") if isinstance(fields, dict) else None
-    if not isinstance(uri, str) or not isinstance(fields, dict) or not isinstance(name, str):
-        raise _wrong(uri, "is not an entry with a uri and frontmatter")
-    if not is_plain(name) or not uri.endswith(f"/{name}/{MANIFEST}"):
-        raise _wrong(uri, f"does not end in the name {name[:80]!r}, or that is not a plain name")
-    if not isinstance(files, list):
-        raise _wrong(uri, "does not announce its files with digests")
-    listed = tuple(_file(uri, each) for each in files)
+def _skill(raw: object) -> ProvidedSkill:
+    try:
+        entry = msgspec.convert(raw, _Entry)
+        msgspec.json.encode(entry.frontmatter)
+    except (msgspec.ValidationError, RecursionError) as error:
+        uri = raw.get("uri") if isinstance(raw, dict) else raw
+        raise _wrong(
+            uri, f"is not an entry with uri, frontmatter and files with digests ({error})"
+        ) from error
+    name = entry.frontmatter.get("name")
+    if not isinstance(name, str) or not is_plain(name) or not entry.uri.endswith(f"/{name}/{MANIFEST}"):
+        raise _wrong(entry.uri, f"does not end in the name {str(name)[:80]!r}, or that is not a plain name")
+    listed = tuple(_file(entry.uri, file) for file in entry.resources)
     paths = {file.path for file in listed}
     if MANIFEST not in paths or len({path.casefold() for path in paths}) != len(listed):
-        raise _wrong(uri, "does not announce SKILL.md, or a file twice")
+        raise _wrong(entry.uri, "does not announce SKILL.md, or a file twice")
     if len(listed) > MAX_FILES or sum(file.size for file in listed) > MAX_BYTES:
-        raise _wrong(uri, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
-    return ProvidedSkill(uri, fields, listed)
+        raise _wrong(entry.uri, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
+    return ProvidedSkill(entry.uri, entry.frontmatter, listed)
 
 
-def _file(skill: str, entry: object) -> ProvidedFile:
-    found = entry if isinstance(entry, dict) else {}
-    uri, size = found.get("uri"), found.get("size")
-    digest = _DIGEST.fullmatch(str(found.get("digest")))
+def _file(skill: str, file: _File) -> ProvidedFile:
     base = skill.removesuffix(MANIFEST)
-    if not isinstance(uri, str) or not uri.startswith(base) or len(uri) == len(base):
-        raise _wrong(skill, f"announces a file outside its directory ({str(uri)[:200]!r})")
-    if digest is None or not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise _wrong(skill, f"announces {uri[:200]!r} without a digest and a size")
-    path = unquote(uri.removeprefix(base), errors="replace")
+    if not file.uri.startswith(base) or len(file.uri) == len(base):
+        raise _wrong(skill, f"announces a file outside its directory ({file.uri[:200]!r})")
+    path = unquote(file.uri.removeprefix(base), errors="replace")
     check_relative(base, path)
     steps = path.split("/")
     if any(step in {"", ".", "__pycache__", ".git"} or step.endswith(".pyc") for step in steps):
-        raise _wrong(skill, f"announces {uri[:200]!r}, which is not a file of a skill")
-    return ProvidedFile(uri, path, digest[1], size)
+        raise _wrong(skill, f"announces {file.uri[:200]!r}, which is not a file of a skill")
+    return ProvidedFile(file.uri, path, file.digest.removeprefix(_PREFIX), file.size)
 
 
 def _wrong(uri: object, reason: str) -> IntegrityFailed:
     return IntegrityFailed(f"{str(uri)[:200]!r} {reason}.", code="source-entry")
-
-
-def _content(result: dict[str, Any], uri: str) -> bytes:
-    contents = result.get("contents")
-    found = contents[0] if isinstance(contents, list) and len(contents) == 1 else None
-    if isinstance(found, dict) and found.get("uri") == uri:
-        if isinstance(text := found.get("text"), str):
-            return text.encode("utf-8", "surrogatepass")
-        with contextlib.suppress(KeyError, binascii.Error, TypeError, ValueError):
-            return base64.b64decode(found["blob"], validate=True)
-    raise SourceFailed(f"The answer to resources/read is not {uri[:200]!r}.")

@@ -15,6 +15,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -81,11 +82,14 @@ def open_archive(path: Path) -> Opened:
 
 def open_directory(path: Path) -> Opened:
     """Open all files below a directory; links are listed and not followed."""
-    found: list[SourceFile] = []
-    for file in _walk(path, ""):
-        found.append(file)
-        if len(found) > MAX_ENTRIES:
-            raise PackRefused(f"{path} contains more than {MAX_ENTRIES:,} files: name a directory in it.")
+    try:
+        found = list(islice(_walk(path, ""), MAX_ENTRIES + 1))
+    except OSError as error:
+        raise PackRefused(
+            f"{error.filename} cannot be read ({error.strerror}): nothing was changed."
+        ) from error
+    if len(found) > MAX_ENTRIES:
+        raise PackRefused(f"{path} contains more than {MAX_ENTRIES:,} files: name a directory in it.")
     return Opened(tuple(found), close=lambda: None)
 
 

@@ -28,7 +28,6 @@ MAX_SHOWN_PROBLEMS = 5
 FILES = ("scripts/requirements.txt", "requirements.txt")
 
 _OPENS, _CLOSES = "# /// script", "# ///"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _COMMENT = re.compile(r"(?:^|\s+)#.*$")
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
 _PLAIN = "write a name and its versions, such as 'name>=1.2'"
@@ -42,15 +41,12 @@ class Requirements:
     source: str = ""
 
     def resources(self, skill: str) -> tuple[str, ...]:
-        """Return what the rules for ``packages`` are asked about: each name, and each with its versions.
+        """Return what the rules for ``packages`` are asked about.
 
         >>> Requirements(("numpy>=2", "rich")).resources("report")
-        ('report/numpy', 'report/numpy>=2', 'report/rich')
+        ('report/numpy>=2', 'report/rich')
         """
-        names = (_NAME.match(requirement) for requirement in self.wanted)
-        pairs = zip(names, self.wanted, strict=True)
-        texts = (text for name, whole in pairs for text in (name[0] if name else whole, whole))
-        return tuple(dict.fromkeys(f"{skill}/{text}" for text in texts))
+        return tuple(f"{skill}/{each}" for each in self.wanted)
 
     def are_installed(self) -> bool:
         """Return whether the interpreter that runs us has all of them, so that nothing has to be built."""

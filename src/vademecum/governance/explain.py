@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct
 
 from vademecum.errors import RecordDamaged
+from vademecum.governance import check as c
 from vademecum.governance.audit_replay import BY_ENGINE, facts_in_event
 from vademecum.governance.charter import Charter
 from vademecum.governance.definitions import Actor, Reason, SkillDefinition, ValidationResult
-from vademecum.governance.rules import check as c
 from vademecum.runs.stored import PastRun
 
 _AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
@@ -37,26 +37,20 @@ def stages_of(charter: Charter, skill_id: str, result: ValidationResult) -> list
     if check is None or skill is None:
         return [Stage("exists", holds=False, text="it is not in the charter", reasons=result.reasons)]
     rules, bits = check.rules, result.bits
-    conditions = sum(1 << (c.FIRST_CONDITION + number) for number in range(len(rules.conditions)))
     parameters = ", ".join(skill.output_schema) or ("none are taken" if bits & c.PARAMETERS else "")
     asked: list[tuple[str, int, str]] = [
         ("role", c.ROLE, "" if charter.roles is None else "the role may propose it"),
         ("type", c.TYPE, f"for {', '.join(skill.eligible_agent_types)}"),
         ("parameters", c.PARAMETERS, parameters),
-        ("preconditions", conditions, "; ".join(skill.preconditions)),
+        ("preconditions", c.CONDITIONS, "; ".join(skill.preconditions)),
         ("cost", c.COST, "" if rules.cost is None else f"{rules.cost.text} out of {rules.purse}"),
         ("cooldown", c.COOLDOWN, f"every {rules.cooldown} steps" if rules.cooldown else ""),
     ]
     stages = [Stage("exists", holds=True, text=skill.description or skill_id)]
     for name, mask, text in asked:
         holds = not bits & mask if text or bits & mask else None
-        reasons = _only(result, mask) if bits & mask else ()
-        stages.append(Stage(name, holds, text or "nothing asked", reasons))
+        stages.append(Stage(name, holds, text or "nothing asked", result.only(mask).reasons))
     return [*stages, Stage("may change", holds=None, text=_changes(charter, skill, result))]
-
-
-def _only(result: ValidationResult, mask: int) -> tuple[Reason, ...]:
-    return ValidationResult(result.bits & mask, result.explain, result.observed).reasons
 
 
 def _changes(charter: Charter, skill: SkillDefinition, result: ValidationResult) -> str:

@@ -11,7 +11,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
-from vademecum.governance.rules import grammar as g
+from vademecum.governance import grammar as g
+from vademecum.governance.definitions import MISSING
 
 State = Mapping[str, Any]
 # Takes the agent's own state, the shared state and the intent's parameters.
@@ -111,11 +112,14 @@ def _is_field(tree: g.Tree) -> bool:
     return isinstance(tree, g.Path) and len(tree.parts) == 1
 
 
-def _path(path: g.Path, *, strict: bool) -> Function:
+def read(path: g.Path, default: Any) -> Function:
+    """Return a function with the value at a path, or ``default`` if there is none."""
     root, parts = rooted(path)
-    if len(parts) == 1 and root < 2 and not strict:
+    if len(parts) == 1 and root < 2:
         (name,) = parts
-        return (lambda s, w, p: s.get(name)) if root == 0 else (lambda s, w, p: w.get(name))  # noqa: ARG005
+        if root:
+            return lambda s, w, p: w.get(name, default)  # noqa: ARG005 - one signature for all
+        return lambda s, w, p: s.get(name, default)  # noqa: ARG005
 
     def value_at(*facts: State) -> Any:
         value: Any = facts[root]
@@ -123,39 +127,29 @@ def _path(path: g.Path, *, strict: bool) -> Function:
             try:
                 value = value[part]
             except (KeyError, TypeError):  # TypeError: the value before it is not a mapping
-                if strict:
-                    raise NotThere(path) from None
-                return None
+                return default
         return value
 
-    if len(parts) > 1 or root:
-        return value_at
-    return _own(path)
+    return value_at
 
 
-def _own(path: g.Path) -> Function:
-    """Return the function of a single field of the agent's own, in strict mode."""
-    (name,) = path.parts
+def _path(path: g.Path, *, strict: bool) -> Function:
+    if not strict:
+        return read(path, None)
+    value_at = read(path, MISSING)
 
-    def field(s: State, w: State, p: State) -> Any:  # noqa: ARG001 - one signature for all
-        try:
-            return s[name]
-        except KeyError:
-            raise NotThere(path) from None
+    def needed(s: State, w: State, p: State) -> Any:
+        value = value_at(s, w, p)
+        if value is MISSING:
+            raise NotThere(path)
+        return value
 
-    return field
+    return needed
 
 
 def _has(path: g.Path, *, strict: bool) -> Function:
-    value_at = _path(path, strict=True)
-
-    def has(*facts: State) -> bool:
-        try:
-            return value_at(*facts) is not None or strict
-        except FAILURES:
-            return False
-
-    return has
+    value_at = read(path, MISSING)
+    return lambda s, w, p: value_at(s, w, p) is not MISSING and (strict or value_at(s, w, p) is not None)
 
 
 def _compare(tree: g.Compare, *, strict: bool) -> Function:

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from vademecum.governance.rules import grammar as g
+from vademecum.governance import grammar as g
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]

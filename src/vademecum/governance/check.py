@@ -1,0 +1,428 @@
+"""Read a definition into rules, check all rules of one skill at once, and put into words what does not hold.
+
+A check returns one bit for each clause that does not hold, with what it observed. The words for the reasons
+are found when a caller reads them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from vademecum.errors import CharterRefused, ConditionWrong
+from vademecum.governance import grammar as g
+from vademecum.governance.conditions import (
+    FAILURES,
+    Function,
+    NotThere,
+    number_of,
+    read,
+    reads_parameters,
+    rooted,
+    test_of,
+    value_of,
+)
+from vademecum.governance.definitions import (
+    EMPTY,
+    EVERYBODY,
+    HIDDEN,
+    MISSING,
+    VALID,
+    MayRead,
+    Parameter,
+    Reason,
+    SkillDefinition,
+    ValidationResult,
+    plain,
+    refusal,
+    shown,
+)
+from vademecum.governance.state import FLAT, copied
+from vademecum.nearest import nearest
+
+UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN, CHANGE, ENGINE = 1, 2, 4, 8, 16, 32, 2048, 4096
+FIRST_CONDITION = 16
+CONDITIONS = -(1 << FIRST_CONDITION)  # the bits of all preconditions
+DEFAULT_PURSE = "budget"
+MAX_CONDITIONS = 48  # each has one of the 64 bits of a result, and the other checks have sixteen
+MAX_STEPS = 2**31
+NEVER = -(2**62)  # longer ago than any cooldown
+CONSTRAINTS = ("cost", "pays_with", "cooldown")
+# What YAML 1.1 takes for true or false; here it would be the name of a field.
+_YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
+_LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
+
+State = Mapping[str, Any]
+# Takes the agent's type and state, the shared state, the parameters, the agent's last steps, the step.
+CheckFunction = Callable[[str, State, State, State, Mapping[str, int], int], ValidationResult]
+# Takes the key that a problem is about, the problem's code and a sentence.
+Note = Callable[[str, str, str], None]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition or cost: its text and its tree."""
+
+    text: str
+    tree: g.Tree
+
+    @cached_property
+    def paths(self) -> tuple[g.Path, ...]:
+        """Return the paths that it reads."""
+        return tuple(g.paths_of(self.tree))
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The agent types that something is for: those named, or all except those named."""
+
+    types: frozenset[str] = frozenset()
+    all_except: bool = False
+
+    def __contains__(self, agent_type: str) -> bool:
+        """Return whether a type is allowed."""
+        return (agent_type in self.types) is not self.all_except
+
+    def __bool__(self) -> bool:
+        """Return whether any type can be allowed."""
+        return self.all_except or bool(self.types)
+
+    def __and__(self, other: Allowed) -> Allowed:
+        """Return the types that both allow."""
+        if self.all_except and other.all_except:
+            return Allowed(self.types | other.types, all_except=True)
+        few, many = (other, self) if self.all_except else (self, other)
+        return Allowed(frozenset(name for name in few.types if name in many))
+
+    def to_json(self) -> list[str]:
+        """Return the types as reasons list them."""
+        return [f"all but {name}" if self.all_except else name for name in sorted(self.types)]
+
+
+ALL = Allowed(all_except=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Everything that is checked before a skill is executed; ``roles`` are the types that may propose it."""
+
+    skill_id: str
+    types: Allowed = ALL
+    parameters: Mapping[str, Parameter] | None = None
+    conditions: tuple[Condition, ...] = ()
+    cost: Condition | None = None
+    purse: g.Path = g.Path((DEFAULT_PURSE,))
+    cooldown: int = 0
+    mapping: str = ""
+    roles: Allowed = ALL
+
+
+def rules_of(definition: SkillDefinition, note: Note | None = None) -> Rules:
+    """Return the rules; tell ``note`` what is wrong, or without it raise ``CharterRefused``."""
+    wrong: list[str] = []
+    noted = note or (lambda _key, _code, text: wrong.append(text))
+    types = frozenset(definition.eligible_agent_types)
+    written = definition.institutional_constraints
+    rules = Rules(
+        definition.skill_id,
+        ALL if EVERYBODY in types else Allowed(types),
+        definition.output_schema,
+        tuple(_conditions(definition, noted)),
+        _cost(written.get("cost", 0), noted),
+        _purse(written.get("pays_with", DEFAULT_PURSE), noted),
+        _cooldown(written.get("cooldown", 0), noted),
+        definition.implementation_mapping,
+    )
+    if note is None:
+        near = ((key, misspelled(key, CONSTRAINTS)) for key in written)
+        wrong += [f"There is no constraint {key!r}: did you mean {name!r}?" for key, name in near if name]
+    if wrong:
+        raise CharterRefused(f"The definition of {definition.skill_id!r} is wrong: {' '.join(wrong)}")
+    return rules
+
+
+def misspelled(key: str, known: Iterable[str]) -> str | None:
+    """Return the known key that an unknown one is a misspelling of, if it is one.
+
+    >>> misspelled("costs", CONSTRAINTS), misspelled("season", CONSTRAINTS), misspelled("cost", CONSTRAINTS)
+    ('cost', None, None)
+    """
+    near = nearest(key, known)
+    if near is None or near == key or difflib.SequenceMatcher(None, key, near).ratio() < _LIKE:
+        return None
+    return near
+
+
+def _conditions(definition: SkillDefinition, note: Note) -> Iterator[Condition]:
+    for number, text in enumerate(definition.preconditions):
+        try:
+            yield Condition(text, g.parse(text))
+        except ConditionWrong as error:
+            note(f"preconditions[{number}]", error.code, str(error))
+    if len(definition.preconditions) > MAX_CONDITIONS:
+        text = f"There are more than {MAX_CONDITIONS} preconditions: join some with and."
+        note("preconditions", "value", text)
+
+
+def _cost(written: Any, note: Note) -> Condition | None:
+    key, number = "institutional_constraints.cost", plain(written)
+    if isinstance(written, str):
+        try:
+            tree = g.parse(written)
+        except ConditionWrong as error:
+            note(key, error.code, f"The cost is no number: {error}")
+            return None
+        if isinstance(tree, g.Path | g.Compute) and g.paths_of(tree) and written.lower() not in _YES_OR_NO:
+            return Condition(written, tree)
+        number = _constant(tree)
+    if type(number) not in {int, float} or not 0 <= number <= 2**1000:
+        text = f"The cost is {shown(written)}: write a number of at least 0, or an expression."
+        note(key, "value", text)
+        return None
+    return Condition(f"{number:g}", g.Constant(number)) if number else None
+
+
+def _constant(tree: g.Tree) -> Any:
+    """Return the value of an expression without fields, or ``None``."""
+    try:
+        return None if g.paths_of(tree) else number_of(tree)(EMPTY, EMPTY, EMPTY)
+    except FAILURES:
+        return None
+
+
+def _purse(written: Any, note: Note) -> g.Path:
+    try:
+        tree = g.parse(written if isinstance(written, str) else "")
+    except ConditionWrong:
+        tree = g.Constant(value=False)
+    if isinstance(tree, g.Path) and len(rooted(tree)[1]) == 1 and rooted(tree)[0] < 2:
+        return tree
+    text = f"pays_with is {shown(written)}: write a field, or world. and a field."
+    note("institutional_constraints.pays_with", "value", text)
+    return g.Path((DEFAULT_PURSE,))
+
+
+def _cooldown(written: Any, note: Note) -> int:
+    number = plain(written)
+    if type(number) is int and 0 <= number < MAX_STEPS:
+        return number
+    text = f"cooldown is {shown(number)}: write a whole number of steps, at least 0."
+    note("institutional_constraints.cooldown", "value", text)
+    return 0
+
+
+def wrong_parameters(schema: Mapping[str, Parameter], given: Any) -> Iterator[Reason]:
+    """Yield a reason for every parameter that is not allowed.
+
+    >>> schema = {"amount": Parameter("number", min=0, required=True)}
+    >>> [reason.message for reason in wrong_parameters(schema, {"amount": -1})]
+    ["Parameter 'amount' must be at least 0 (it is -1)"]
+    """
+    if not isinstance(given, Mapping):
+        text = f"Parameters must be a mapping (it is {shown(given)})"
+        yield Reason("parameter", "parameters", given, "a mapping", text)
+        return
+    known = ", ".join(schema) or "none"
+    for name in given:
+        if name not in schema:
+            text = f"Parameter {name!r} is unknown (there are: {known})"
+            yield Reason("parameter", name, given[name], known, text)
+    for name, parameter in schema.items():
+        value = given.get(name, MISSING)
+        if value is MISSING:
+            if parameter.required:
+                yield Reason("parameter", name, MISSING, parameter.type, f"Parameter {name!r} is missing")
+        elif (required := parameter.objection(value)) is not None:
+            text = f"Parameter {name!r} must be {required} (it is {shown(value)})"
+            yield Reason("parameter", name, value, required, text)
+
+
+class Seen(NamedTuple):
+    """The observations of a check."""
+
+    agent_type: str
+    params: Any
+    step: int
+    last: int | None
+    values: tuple[Any, ...]
+
+
+class SkillCheck:
+    """The compiled rules of one skill.
+
+    >>> check = SkillCheck(rules_of(SkillDefinition("move", preconditions=["age < 70"])))
+    >>> check.check("resident", {"age": 71}, {}, {}, {}, 0).message
+    "Precondition failed: 'age < 70' (age is 71)"
+    """
+
+    def __init__(self, rules: Rules, *, strict: bool = False) -> None:
+        self.rules = rules
+        self.strict = strict
+        tests = [(1 << (FIRST_CONDITION + number), each.tree) for number, each in enumerate(rules.conditions)]
+        self._tests = {bit: test_of(tree, strict=strict) for bit, tree in tests}
+        if rules.cost is not None:
+            tests += [(COST, rules.cost.tree), (COST, rules.purse)]
+        # The bits of the clauses that another intent with the same skill could satisfy.
+        self.correctable = PARAMETERS
+        for bit, tree in tests:
+            self.correctable |= bit if reads_parameters(tree) else 0
+        paths = dict.fromkeys(path for _, tree in tests for path in g.paths_of(tree))
+        self.reads = tuple(path for path in paths if rooted(path)[0] != 2)
+        self.cost: Function = (lambda *_: 0) if rules.cost is None else number_of(rules.cost.tree)
+        self._look = [read(path, MISSING) for path in self.reads]
+        self.check: CheckFunction = self._compiled()
+
+    def look(self, state: State, world: State) -> dict[str, Any]:
+        """Return the values that the clauses read, by path, without those that do not exist."""
+        values = zip(self.reads, self._look, strict=True)
+        seen = {str(path): value(state, world, EMPTY) for path, value in values}
+        return {name: copied(value) for name, value in seen.items() if value is not MISSING}
+
+    def _compiled(self) -> CheckFunction:
+        rules, look, explain = self.rules, self._look, self.reasons
+        tests = [*self._tests.items(), *self._affordable()]
+        roles, not_roles = rules.roles.types, rules.roles.all_except
+        types, not_types = rules.types.types, rules.types.all_except
+        schema, skill_id, cooldown = rules.parameters, rules.skill_id, rules.cooldown
+        required = any(parameter.required for parameter in (schema or {}).values())
+
+        def check(  # noqa: PLR0913, PLR0917 - see CheckFunction
+            agent_type: str, s: State, w: State, p: State, last: Mapping[str, int], step: int
+        ) -> ValidationResult:
+            bits = 0
+            if (agent_type in roles) is not_roles:
+                bits = ROLE
+            if (agent_type in types) is not_types:
+                bits |= TYPE
+            if (p or required) and schema is not None and any(wrong_parameters(schema, p)):
+                bits |= PARAMETERS
+            for bit, test in tests:
+                try:
+                    if not test(s, w, p):
+                        bits |= bit
+                except FAILURES:
+                    bits |= bit
+            if cooldown and step - last.get(skill_id, NEVER) < cooldown:
+                bits |= COOLDOWN
+            if not bits:
+                return VALID
+            values = tuple([value(s, w, EMPTY) for value in look])
+            if not FLAT.issuperset(map(type, values)):
+                values = tuple(map(copied, values))
+            return ValidationResult(
+                bits, explain, (agent_type, p and copied(p), step, last.get(skill_id), values)
+            )
+
+        return check
+
+    def _affordable(self) -> list[tuple[int, Function]]:
+        cost, purse = self.rules.cost, self.rules.purse
+        if cost is None:
+            return []
+        if isinstance(cost.tree, g.Constant):
+            return [(COST, test_of(g.Compare(">=", purse, cost.tree), strict=True))]
+        price, left = self.cost, value_of(purse, strict=True)
+        return [(COST, lambda s, w, p: 0 <= price(s, w, p) <= left(s, w, p))]
+
+    def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> tuple[Reason, ...]:
+        """Return a reason for each bit, without the values that the reader may not see."""
+        return tuple(self._reasons(bits, Seen(*observed), may))
+
+    def _reasons(self, bits: int, seen: Seen, may: MayRead) -> Iterator[Reason]:
+        rules, name, type_ = self.rules, self.rules.skill_id, seen.agent_type
+        if bits & ROLE:
+            text = f"Agent type {type_!r} may not propose skill {name!r} in its role"
+            yield Reason("role", "roles", type_, rules.roles.to_json(), text)
+        if bits & TYPE:
+            text = f"Agent type {type_!r} not eligible for skill {name!r}"
+            yield Reason("type", "eligible_agent_types", type_, rules.types.to_json(), text)
+        if bits & PARAMETERS:
+            yield from wrong_parameters(rules.parameters or {}, seen.params)
+        facts = facts_of(self.reads, seen.values, seen.params)
+        for condition, (bit, test) in zip(rules.conditions, self._tests.items(), strict=True):
+            if bits & bit:
+                yield _failed(condition, test, facts, may)
+        if bits & COST and rules.cost is not None:
+            yield self._too_expensive(rules.cost, facts, may)
+        if bits & COOLDOWN and seen.last is not None:
+            ready = seen.last + rules.cooldown
+            text = f"Cooldown of {rules.cooldown} not over: used at step {seen.last}, ready at {ready}"
+            yield Reason("cooldown", "cooldown", seen.step, ready, text)
+
+    def _too_expensive(self, cost: Condition, facts: tuple[State, State, State], may: MayRead) -> Reason:
+        purse = self.rules.purse
+        try:
+            price, left = self.cost(*facts), value_of(purse, strict=True)(*facts)
+        except NotThere as error:
+            text = f"Cost cannot be paid: {str(error.path)!r} is missing"
+            return Reason("missing", "cost", MISSING, cost.text, text)
+        except FAILURES as error:
+            return Reason("cost", "cost", None, cost.text, f"Cost cannot be computed ({error})")
+        known = f"Cost {shown(price)}" if all(_may(path, may) for path in cost.paths) else "The cost"
+        there = shown(left) if may(str(purse)) else HIDDEN
+        if not price >= 0:
+            return Reason("cost", "cost", price, cost.text, f"{known} is not a number of at least 0")
+        if not isinstance(left, int | float):
+            text = f"{known} cannot be paid: {str(purse)!r} is not a number ({there})"
+            return Reason("wrong-type", "cost", left, price, text)
+        return Reason("cost", "cost", left, price, f"{known} exceeds {str(purse)!r} ({there})")
+
+
+def _failed(condition: Condition, test: Function, facts: tuple[State, State, State], may: MayRead) -> Reason:
+    """Return why a condition does not hold: a value, a missing field, a wrong type, or arithmetic."""
+    found = {str(path): read(path, MISSING)(*facts) for path in condition.paths}
+    words = {str(path): shown(found[str(path)]) if _may(path, may) else HIDDEN for path in condition.paths}
+    bare = condition.tree.value if isinstance(condition.tree, g.Not) else condition.tree
+    listed = ", ".join(f"{name} is {text}" for name, text in words.items()) or "it never holds"
+    code, inside = "precondition", f"field is {words[str(bare)]}" if isinstance(bare, g.Path) else listed
+    try:
+        test(*facts)
+    except ArithmeticError as error:
+        code, inside = "arithmetic", f"{listed}: {error}"
+    except FAILURES as error:
+        absent = [name for name, value in found.items() if value is MISSING]
+        if isinstance(error, NotThere):
+            absent = [str(error.path)]
+        if absent:
+            code, found = "missing", {absent[0]: MISSING}
+            inside = inside if isinstance(bare, g.Path) else f"{absent[0]} is missing"
+        else:
+            code, inside = "wrong-type", f"{inside}, which does not fit"
+    observed = next(iter(found.values())) if len(found) == 1 else found
+    message = f"Precondition failed: {condition.text!r} ({inside})"
+    return Reason(code, condition.text, observed, condition.text, message)
+
+
+def _may(path: g.Path, may: MayRead) -> bool:
+    """Return whether a reader may see a path; parameters are what the agent said itself."""
+    return rooted(path)[0] == 2 or may(str(path))
+
+
+def facts_of(reads: tuple[g.Path, ...], values: tuple[Any, ...], params: Any) -> tuple[State, State, State]:
+    """Return observed values as the state, the shared state and the parameters that conditions read."""
+    state: dict[str, Any] = {}
+    world: dict[str, Any] = {}
+    for path, value in zip(reads, values, strict=True):
+        if value is not MISSING:
+            root, parts = rooted(path)
+            put(world if root else state, parts, value)
+    return state, world, params or EMPTY
+
+
+def put(into: dict[str, Any], parts: tuple[str, ...], value: Any) -> None:
+    """Set a value at a path, unless there is one."""
+    for part in parts[:-1]:
+        inner = into.get(part)
+        if not isinstance(inner, dict):
+            inner = into[part] = {}
+        into = inner
+    into.setdefault(parts[-1], value)
+
+
+def not_found(skill_id: str) -> ValidationResult:
+    """Return the result for a skill that does not exist."""
+    text = f"Skill {shown(skill_id)} not found in registry"
+    return refusal(Reason("not-found", "skills", MISSING, skill_id, text), bits=UNKNOWN)

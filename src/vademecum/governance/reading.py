@@ -1,0 +1,333 @@
+"""Read a charter file's text into definitions and roles, with every problem and its line.
+
+The YAML becomes plain data, and a table of the line of every path, such as ``skills[0].preconditions[1]``.
+Anchors, aliases and tags are refused; depth and size are capped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Any
+
+import yaml
+from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
+
+from vademecum.governance.check import CONSTRAINTS, Rules, misspelled, rules_of
+from vademecum.governance.definitions import EVERYBODY, KINDS, Parameter, SkillDefinition
+from vademecum.governance.roles import Role
+from vademecum.skill.skill import Problem, Severity
+
+MAX_DEPTH = 16
+MAX_NODES = 2_000_000
+_WRONG: Any = object()  # a value that was noted as wrong
+
+# A PyYAML without LibYAML is slower and gives the same nodes.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,39})")
+_FLOAT = re.compile(
+    r"[-+]?(?:(?:0|[1-9][0-9]{0,39})(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,3})?"
+)
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A definition with its rules, and where it is: ``skills[0]``."""
+
+    definition: SkillDefinition
+    rules: Rules
+    place: str
+
+
+@dataclass(slots=True)
+class Draft:
+    """The content of a charter file, as far as it could be read, with the line of every path."""
+
+    skills: list[Placed] = field(default_factory=list)
+    default_skill: str | None = None
+    strict: bool = False
+    roles: dict[str, Role] | None = None
+    problems: list[Problem] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)  # numbers and booleans as they are written
+
+    def wrong(self, code: str, message: str, place: str, *, severity: Severity = "error") -> None:
+        """Add a problem at a path; what is not in the file has the line of what should contain it."""
+        while place not in self.lines and place:
+            place = place[: max(place.rfind("."), place.rfind("["), 0)]
+        line = self.lines.get(place, 1)
+        self.problems.append(Problem(code=code, severity=severity, message=message, line=line))
+
+
+def read_draft(text: str) -> Draft:
+    r"""Read a charter file.
+
+    >>> draft = read_draft("skills:\n  - skill_id: rest\n    season: dry\n")
+    >>> [(problem.line, problem.code, problem.severity) for problem in draft.problems][:2]
+    [(3, 'unknown-key', 'warning'), (2, 'missing-key', 'warning')]
+    """
+    draft = Draft()
+    try:
+        _refuse(text, draft)
+        document = None if draft.problems else _plain(yaml.compose(text, Loader=_Loader), "", draft)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        draft.lines[""] = mark.line + 1 if mark is not None else 1
+        draft.wrong("invalid-yaml", f"This is not YAML: {error.problem}. Correct this line.", "")
+        return draft
+    except (yaml.YAMLError, UnicodeError):
+        text = "This is not YAML: it contains a character that is not allowed. Remove it."
+        draft.wrong("invalid-yaml", text, "")
+        return draft
+    if isinstance(document, dict):
+        values, _ = _keys(document, "", draft, _TOP)
+        draft.default_skill, draft.strict = values.get("default_skill"), values.get("strict", False)
+        draft.roles = values.get("roles")
+        if "skills" not in document:
+            draft.wrong("missing-key", "The key 'skills' is missing: a charter has at least one skill.", "")
+    elif not draft.problems:
+        draft.wrong("not-a-mapping", "A charter is a mapping: begin it with skills:", "")
+    return draft
+
+
+def _refuse(text: str, draft: Draft) -> None:
+    """Note each anchor, alias and tag; raise if the text is too deep or too large."""
+    depth, left = 0, MAX_NODES
+    events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
+    for event in events:
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        left -= isinstance(event, NodeEvent)
+        if depth > MAX_DEPTH or left < 0:
+            raise yaml.MarkedYAMLError(problem="it is too deep or too large", problem_mark=event.start_mark)
+        if isinstance(event, AliasEvent) or getattr(event, "anchor", None) or getattr(event, "tag", None):
+            draft.lines[""] = event.start_mark.line + 1
+            draft.wrong("invalid-yaml", "Anchors, aliases and tags are not used: write the value itself.", "")
+
+
+def _plain(node: Any, place: str, draft: Draft) -> Any:
+    """Return a node as plain data, and note the line of everything in it."""
+    if node is None:
+        return None
+    draft.lines.setdefault(place, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            name = str(key.value)
+            inner = f"{place}.{name}" if place else name
+            draft.lines[inner] = key.start_mark.line + 1
+            if name in found:
+                text = f"The key {name!r} is there twice: remove one of them."
+                draft.wrong("duplicate-key", text, inner)
+            found[name] = _plain(value, inner, draft)
+        return found
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, f"{place}[{number}]", draft) for number, item in enumerate(node.value)]
+    value = node.value if node.style else _typed(node.value)
+    if not isinstance(value, str):
+        draft.words[place] = node.value
+    return value
+
+
+def _typed(text: str) -> str | int | float | bool | None:
+    """Return the value of a word without quotes; ``08`` and numbers that are too large are texts.
+
+    >>> _typed("8"), _typed("1e3"), _typed("08"), _typed("True"), _typed("1e999")
+    (8, 1000.0, '08', True, '1e999')
+    """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _FLOAT.fullmatch(text) and isfinite(float(text)) else text
+
+
+def _keys(
+    written: Any, place: str, draft: Draft, known: Mapping[str, _Read], other: Sequence[str] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values of known keys, without wrong ones, and the unknown keys, which are kept aside.
+
+    A misspelled key is an error; ``other`` are keys that belong elsewhere.
+    """
+    values: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for key, value in _mapping(written, place, draft).items():
+        inner = f"{place}.{key}" if place else key
+        if key in known:
+            found = known[key](value, inner, draft)
+            values |= {} if found is _WRONG else {key: found}
+            continue
+        extra[key] = value
+        if key in other:
+            draft.wrong("unknown-key", f"{key} belongs under institutional_constraints: move it.", inner)
+        elif near := misspelled(key, (*known, *other)):
+            draft.wrong("unknown-key", f"There is no key {key!r}: did you mean {near!r}?", inner)
+        else:
+            text = f"The key {key!r} is not known: it is kept aside and enforces nothing."
+            draft.wrong("unknown-key", text, inner, severity="warning")
+    return values, extra
+
+
+def _skills(written: Any, place: str, draft: Draft) -> None:
+    if written == []:
+        draft.wrong("value", "skills is empty: a charter has at least one skill.", place)
+    for number, skill in enumerate(_list(written, place, draft)):
+        _skill(skill, f"{place}[{number}]", draft)
+
+
+def _skill(written: Any, place: str, draft: Draft) -> None:
+    extra: dict[str, Any] = {}
+    if isinstance(written, dict) and _is_json_schema(written.get("output_schema")):
+        text = "output_schema is a JSON Schema and is kept aside: write NAME: {type, min, max, enum}."
+        draft.wrong("unknown-key", text, f"{place}.output_schema", severity="warning")
+        extra["json_schema"] = written.pop("output_schema")
+    values, unknown = _keys(written, place, draft, _SKILL, CONSTRAINTS)
+    if not isinstance(written, dict):
+        return
+    values = {"skill_id": "", "eligible_agent_types": (EVERYBODY,), **values}
+    if "implementation_mapping" not in written:
+        name = values["implementation_mapping"] = values["skill_id"]
+        text = f"implementation_mapping is missing: the engine is asked for {name!r}."
+        draft.wrong("missing-key", text, place, severity="warning")
+    if "skill_id" not in written:
+        draft.wrong("missing-key", "The key 'skill_id' is missing.", place)
+    if "eligible_agent_types" not in written:
+        text = "The key 'eligible_agent_types' is missing: write eligible_agent_types: [\"*\"] for everybody."
+        draft.wrong("missing-key", text, place)
+    if not values["skill_id"]:
+        return
+    found = SkillDefinition(**values, extra=extra | unknown)
+    # Conditions and constraints are parsed here, so that their problems have lines.
+    rules = rules_of(found, lambda key, code, text: draft.wrong(code, text, f"{place}.{key}"))
+    draft.skills.append(Placed(found, rules, place))
+
+
+def _constraints(written: Any, place: str, draft: Draft) -> dict[str, Any]:
+    values, extra = _keys(written, place, draft, dict.fromkeys(CONSTRAINTS, _scalar))
+    return values | extra
+
+
+def _is_json_schema(written: Any) -> bool:
+    return isinstance(written, dict) and (
+        "properties" in written or ("type" in written and not isinstance(written["type"], dict | list))
+    )
+
+
+def _schema(written: Any, place: str, draft: Draft) -> dict[str, Parameter]:
+    return {
+        name: _parameter(value, f"{place}.{name}", draft)
+        for name, value in _mapping(written, place, draft).items()
+    }
+
+
+def _parameter(written: Any, place: str, draft: Draft) -> Parameter:
+    values, _ = _keys(written, place, draft, _PARAMETER)
+    found = Parameter(**values)
+    if "type" not in values:
+        if isinstance(written, dict) and "type" not in written:
+            text = f"The key 'type' is missing: write one of {', '.join(KINDS)}."
+            draft.wrong("missing-key", text, place)
+        return found
+    if found.min is not None and found.max is not None and found.min > found.max:
+        text = f"min {found.min:g} is more than max {found.max:g}: nothing fits."
+        draft.wrong("contradiction", text, place)
+    for choice in found.enum:
+        if (required := replace(found, enum=()).objection(choice)) is not None:
+            text = f"enum has {choice!r}, which must be {required}: no intent could say it."
+            draft.wrong("contradiction", text, place)
+    return found
+
+
+def _choices(written: Any, place: str, draft: Draft) -> tuple[Any, ...]:
+    if written == []:
+        draft.wrong("value", "enum is empty: write the choices, or leave it out.", place)
+    items = enumerate(_list(written, place, draft))
+    found = (_scalar(value, f"{place}[{number}]", draft) for number, value in items)
+    return tuple(value for value in found if value is not _WRONG)
+
+
+def _roles(written: Any, place: str, draft: Draft) -> dict[str, Role]:
+    return {
+        name: Role(**_keys(role, f"{place}.{name}", draft, _ROLE)[0])
+        for name, role in _mapping(written, place, draft).items()
+    }
+
+
+def _text(value: Any, place: str, draft: Draft) -> Any:
+    if isinstance(value, str | int | float) and str(value).strip():
+        return draft.words.get(place, str(value))
+    return _wrong("is not a text: write one", place, draft)
+
+
+def _texts(written: Any, place: str, draft: Draft) -> Any:
+    items = enumerate(_list(written, place, draft))
+    found = [
+        draft.words.get(f"{place}[{number}]", str(value))
+        if isinstance(value, str | int | float)
+        else _wrong("is not a text: write a list of texts", f"{place}[{number}]", draft)
+        for number, value in items
+    ]
+    return [each for each in found if each is not _WRONG] if isinstance(written, list) else _WRONG
+
+
+def _scalar(value: Any, place: str, draft: Draft) -> Any:
+    if isinstance(value, list | dict):
+        return _wrong("is a list or a mapping: write one value", place, draft)
+    return value
+
+
+def _flag(value: Any, place: str, draft: Draft) -> Any:
+    return value if isinstance(value, bool) else _wrong("is not true or false: write one", place, draft)
+
+
+def _number(value: Any, place: str, draft: Draft) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    return _wrong("is not a number: write one", place, draft)
+
+
+def _kind(value: Any, place: str, draft: Draft) -> Any:
+    return value if value in KINDS else _wrong(f"is {value!r}: write one of {', '.join(KINDS)}", place, draft)
+
+
+def _list(written: Any, place: str, draft: Draft) -> list[Any]:
+    if not isinstance(written, list):
+        _wrong("is not a list: write each of its values after a dash", place, draft)
+        return []
+    return written
+
+
+def _mapping(written: Any, place: str, draft: Draft) -> dict[str, Any]:
+    if not isinstance(written, dict):
+        _wrong("is not a mapping: write keys with values below it", place, draft)
+        return {}
+    return written
+
+
+def _wrong(what: str, place: str, draft: Draft) -> Any:
+    draft.wrong("value", f"{place.rpartition('.')[2]} {what}.", place)
+    return _WRONG
+
+
+_Read = Callable[[Any, str, Draft], Any]
+_TOP: dict[str, _Read] = {"skills": _skills, "default_skill": _text, "strict": _flag, "roles": _roles}
+_SKILL: dict[str, _Read] = {
+    "skill_id": _text,
+    "description": _text,
+    "eligible_agent_types": _texts,
+    "preconditions": _texts,
+    "institutional_constraints": _constraints,
+    "allowed_state_changes": _texts,
+    "implementation_mapping": _text,
+    "output_schema": _schema,
+}
+_ROLE: dict[str, _Read] = dict.fromkeys(("skills", "reads", "writes"), _texts)
+_PARAMETER: dict[str, _Read] = {
+    "type": _kind,
+    "min": _number,
+    "max": _number,
+    "enum": _choices,
+    "required": _flag,
+}
