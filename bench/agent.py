@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,13 @@ def serving(requests: list[dict[str, Any]], protocol: str) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             return
 
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with answering(Handler) as url:
+        yield url
+
+
+@contextmanager
+def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    running = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=running.serve_forever, daemon=True)
     thread.start()
     try:
@@ -130,6 +137,49 @@ def serving(requests: list[dict[str, Any]], protocol: str) -> Iterator[str]:
         running.shutdown()
         thread.join()
         running.server_close()
+
+
+def first_character(place: Path) -> list[list[str]]:
+    """From a server's first piece of an answer to the moment at which it is shown."""
+    sent: list[float] = []
+    (place / ".git").mkdir(parents=True)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.flush()
+            time.sleep(0.05)
+            sent.append(time.perf_counter())
+            for words in ("A", "nswer"):
+                body = json.dumps({"choices": [{"delta": {"content": words}}]})
+                self.wfile.write(f"data: {body}\n\n".encode())
+                time.sleep(0.02)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    took = []
+    context = Context(place, place / "home", {"PATH": os.environ["PATH"]})
+    index = build_index(context=context)
+    with answering(Handler) as url:
+        model = choose_model("openai:bench", {"base_url": url}, context=_with_key(context))
+        for _ in range(10):
+            shown: list[float] = []
+
+            def note(event: Event, shown: list[float] = shown) -> None:
+                if event.type == "answer_piece":
+                    shown.append(time.perf_counter())
+
+            Agent(model, index, context=context, listener=note).run("Answer.")
+            took.append((shown[0] - sent[-1]) * 1000)
+    return [["first character shown after it was sent", f"{min(took):.1f}", f"{sorted(took)[5]:.1f}", "20"]]
+
+
+def _with_key(context: Context) -> Context:
+    return replace(context, env={**context.env, "OPENAI_API_KEY": "none"})
 
 
 def replaying(place: Path) -> list[list[str]]:
@@ -192,6 +242,9 @@ def main() -> None:
             "Requests of one run that repeat the one before: at least 99 % of each, 85 % of all",
             ["", "requests", "least of one", "of all characters", "new characters a turn"],
             rows,
+        )
+        print_table(
+            "A streamed answer", ["", "least ms", "median", "at most"], first_character(place / "streamed")
         )
         print_table("Replay", ["", "ms", "x plain", "at most"], replaying(place))
         print_table(

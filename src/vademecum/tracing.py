@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context as SpanContext
@@ -22,17 +22,6 @@ PARENT = "TRACEPARENT"
 FLUSH_MILLISECONDS = 3000
 _CONTENTS = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-
-
-class _Happened(Protocol):
-    """An event of a run."""
-
-    @property
-    def type(self) -> str: ...
-    @property
-    def time(self) -> float: ...
-    @property
-    def data(self) -> dict[str, Any]: ...
 
 
 def is_configured(env: Mapping[str, str] = os.environ) -> bool:
@@ -114,52 +103,59 @@ class Traced:
         self._runs: list[tuple[Span, str]] = []
         self._waiting: dict[str, Span] = {}
         self._with_contents = os.environ.get(_CONTENTS, "").lower() == "true"
-        self._parent = _given(env)
-        self._root = self._tracer.start_span("invoke_agent", context=self._parent)
+        self._root = self._tracer.start_span("invoke_agent", context=_given(env))
 
     @property
     def traceparent(self) -> str:
         """The name of this run's span, for processes that it starts."""
         return _traceparent(self._root)
 
-    def __call__(self, event: _Happened) -> None:
-        """Take an event."""
-        self._take(event)
+    def __call__(self, event: Any) -> None:
+        """Take an event of a run."""
+        self._take(event.type, event.data, int(event.time * 1e9))
         if self._listener is not None:
             self._listener(event)
 
-    def _take(self, event: _Happened) -> None:
-        data, nanoseconds = event.data, int(event.time * 1e9)
-        match event.type:
+    def _take(self, type_: str, data: Mapping[str, Any], now: int) -> None:
+        about: dict[str, Any] = {}
+        match type_:
             case "run_started":
-                self._run(data, nanoseconds)
+                self._run(data, now)
             case "model_asked":
-                self._waiting["chat"] = self._span(f"chat {self._model}", nanoseconds, self._chat())
+                model = self._runs[-1][1] if self._runs else ""
+                self._waiting["chat"] = self._span(
+                    f"chat {model}", now, {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
+                )
             case "model_replied":
-                self._replied(data, nanoseconds)
+                about = {
+                    f"gen_ai.usage.{kind}": int(data.get(kind, 0))
+                    for kind in ("input_tokens", "output_tokens")
+                }
+                self._ended("chat", now, about | self._contents("gen_ai.output.messages", data.get("text")))
             case "model_failed":
-                self._ended("chat", nanoseconds, {"error.type": data.get("code", "")}, failed=True)
+                self._ended("chat", now, {"error.type": data.get("code", "")}, failed=True)
             case "tool_called":
-                self._called(data, nanoseconds)
+                code, decision = str(data.get("code") or ""), data.get("decision")
+                about = {"error.type": code} if code else {}
+                if isinstance(decision, Mapping):
+                    about["vademecum.decision"] = str(decision.get("effect", ""))
+                about |= self._contents("gen_ai.tool.call.arguments", data.get("parameters", ""))
+                started = int(float(data.get("started") or now / 1e9) * 1e9)
+                self._end(self._tool(str(data.get("tool", "")), started, about), now, failed=bool(code))
             case "skill_loaded" | "resource_loaded":
-                tool = "skill" if event.type == "skill_loaded" else "load_skill_asset"
-                more = {"vademecum.skill": str(data.get("skill", ""))}
-                self._span(f"execute_tool {tool}", nanoseconds, _tool(tool) | more).end(nanoseconds)
+                tool = "skill" if type_ == "skill_loaded" else "load_skill_asset"
+                self._tool(tool, now, {"vademecum.skill": str(data.get("skill", ""))}).end(now)
             case "approval_asked":
                 wanted = {"vademecum.approval.id": str(data.get("id", ""))}
-                self._waiting["approval"] = self._span("approval", nanoseconds, wanted)
+                self._waiting["approval"] = self._span("approval", now, wanted)
             case "approval_answered":
-                verdict = {"vademecum.approval.verdict": str(data.get("verdict", ""))}
-                self._ended("approval", nanoseconds, verdict)
-            case "run_finished":
-                self._finished(data, nanoseconds)
-
-    @property
-    def _model(self) -> str:
-        return self._runs[-1][1] if self._runs else ""
-
-    def _chat(self) -> dict[str, Any]:
-        return {"gen_ai.operation.name": "chat", "gen_ai.request.model": self._model}
+                self._ended("approval", now, {"vademecum.approval.verdict": str(data.get("verdict", ""))})
+            case "run_finished" if self._runs:
+                span, _ = self._runs.pop()
+                span.set_attribute("vademecum.run.status", str(data.get("status", "")))
+                self._end(span, now, failed=data.get("status") == "failed")
+                if not self._runs:
+                    self._provider.force_flush(FLUSH_MILLISECONDS)
 
     def _run(self, data: Mapping[str, Any], now: int) -> None:
         agent, model = str(data.get("agent", "default")), str(data.get("model", ""))
@@ -167,46 +163,19 @@ class Traced:
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": agent,
             "gen_ai.request.model": model,
+            **self._contents("gen_ai.input.messages", data.get("request", "")),
         }
-        if self._with_contents:
-            about["gen_ai.input.messages"] = str(data.get("request", ""))
-        if self._runs:
-            span = self._span(f"invoke_agent {agent}", now, about)
-        else:
-            span = self._root
-            span.update_name(f"invoke_agent {agent}")
-            span.set_attributes(about)
+        span = self._span(f"invoke_agent {agent}", now, about) if self._runs else self._root
+        span.update_name(f"invoke_agent {agent}")
+        span.set_attributes(about)
         self._runs.append((span, model))
 
-    def _replied(self, data: Mapping[str, Any], now: int) -> None:
-        about = {
-            "gen_ai.usage.input_tokens": int(data.get("input_tokens", 0)),
-            "gen_ai.usage.output_tokens": int(data.get("output_tokens", 0)),
-        }
-        if self._with_contents and "text" in data:
-            about["gen_ai.output.messages"] = data["text"]
-        self._ended("chat", now, about)
+    def _contents(self, name: str, text: object) -> dict[str, str]:
+        return {name: str(text)} if self._with_contents and text is not None else {}
 
-    def _called(self, data: Mapping[str, Any], now: int) -> None:
-        tool, code = str(data.get("tool", "")), str(data.get("code") or "")
-        started = int(float(data.get("started") or now / 1e9) * 1e9)
-        about = _tool(tool) | ({"error.type": code} if code else {})
-        decision = data.get("decision")
-        if isinstance(decision, Mapping):
-            about["vademecum.decision"] = str(decision.get("effect", ""))
-        if self._with_contents:
-            about["gen_ai.tool.call.arguments"] = str(data.get("parameters", ""))
-        span = self._span(f"execute_tool {tool}", started, about)
-        self._end(span, now, failed=bool(code))
-
-    def _finished(self, data: Mapping[str, Any], now: int) -> None:
-        if not self._runs:
-            return
-        span, _ = self._runs.pop()
-        span.set_attribute("vademecum.run.status", str(data.get("status", "")))
-        self._end(span, now, failed=data.get("status") == "failed")
-        if not self._runs:
-            self._provider.force_flush(FLUSH_MILLISECONDS)
+    def _tool(self, name: str, started: int, about: Mapping[str, Any]) -> Span:
+        named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+        return self._span(f"execute_tool {name}", started, named | dict(about))
 
     def _span(self, name: str, started: int, about: Mapping[str, Any]) -> Span:
         from opentelemetry import trace  # noqa: PLC0415
@@ -215,8 +184,7 @@ class Traced:
         return self._tracer.start_span(name, context=parent, start_time=started, attributes=dict(about))
 
     def _ended(self, kind: str, now: int, about: Mapping[str, Any], *, failed: bool = False) -> None:
-        span = self._waiting.pop(kind, None)
-        if span is not None:
+        if span := self._waiting.pop(kind, None):
             span.set_attributes(dict(about))
             self._end(span, now, failed=failed)
 
@@ -231,7 +199,3 @@ class Traced:
 def _traceparent(span: Span) -> str:
     found = span.get_span_context()
     return f"00-{found.trace_id:032x}-{found.span_id:016x}-01"
-
-
-def _tool(name: str) -> dict[str, Any]:
-    return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}

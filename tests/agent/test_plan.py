@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from vademecum.agent.plan import Plan, Step, parse_update, updated
+from vademecum.agent.plan import Plan, Step, plan_in, updated
 from vademecum.errors import VademecumError
 
 PLAN = Plan(goal="g", steps=(Step(id="a", title="A"), Step(id="b", title="B"), Step(id="c", title="C")))
 
 
 def patched(*patches: dict[str, object]) -> Plan:
-    update = parse_update(list(patches))
+    update, _ = plan_in(list(patches))
     assert update is not None
     return updated(PLAN, update)
 
 
 def test_replace() -> None:
-    new = parse_update({"goal": "h", "steps": [{"id": "x", "title": "X", "status": "completed"}]})
+    new, _ = plan_in({"goal": "h", "steps": [{"id": "x", "title": "X", "status": "completed"}]})
     assert new is not None
     assert updated(PLAN, new) == Plan(goal="h", steps=(Step(id="x", title="X", status="completed"),))
 

@@ -131,6 +131,14 @@ def test_keys_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         models.openai("m")
 
 
+@pytest.mark.parametrize("wanted", ["bedrock:m", "vertex:m"])
+def test_a_region_that_is_missing(wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "CLOUD_ML_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ModelRefused, match=r"The model cannot be used: No .*region"):
+        choose_model(wanted)
+
+
 @pytest.mark.parametrize("wanted", ["nonsense", "openai", "openai:", "scripted:/nonexistent"])
 def test_models_that_are_not_there(wanted: str) -> None:
     with pytest.raises(ConfigError):

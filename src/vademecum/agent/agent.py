@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -118,6 +119,7 @@ class Conversation:
     session: Session
     model: Model
     transcript: Transcript | None = field(default=None, init=False)
+    _loop: Loop | None = field(default=None, init=False)
 
     def run(
         self, request: str, *, skills: Sequence[str] = (), files: Sequence[str] = (), before: str = ""
@@ -139,9 +141,47 @@ class Conversation:
             self.transcript = Transcript(wire, shown, self.agent.budget.context_tokens)
         elif self.transcript.catalogue != shown or self.transcript.wire != wire:
             self.transcript.speak(wire, shown)
-        return _Task(self.agent, self.model, self.session, self.transcript).start(
-            text, named, files, catalogue, before
+        session = self.session
+        listener = session.listener
+        traced = tracing(listener, session.place.context.env)
+        if traced is not None:
+            session.listener = traced
+            env = {**session.place.context.env, PARENT: traced.traceparent}
+            session.place = replace(session.place, context=replace(session.place.context, env=env))
+        session.host = self
+        try:
+            return self._begun(text, named, files, catalogue, before)
+        finally:
+            session.host = None
+            session.listener = listener
+
+    def _begun(
+        self, request: str, named: Sequence[str], files: Sequence[str], catalogue: Catalogue, before: str
+    ) -> Outcome:
+        assert self.transcript is not None
+        session = self.session
+        workspace = session.place.workspace
+        given = [name for pattern in files for name in workspace.named(pattern)]
+        mentions = files_in(request, workspace, given=given)
+        searched = catalogue.shortened or needs_ranking(self.model)
+        found = self._found(mentions) if searched else None
+        record = session.begin(
+            request,
+            model=self.model.name,
+            budget=self.agent.budget.to_json(),
+            skills=len(session.view.offered),
+            skills_named=list(named),
+            **({"ranked": [hit.name for hit in found.hits]} if found else {}),
+            **({"skills_active": active} if (active := [each.skill_id for each in session.active]) else {}),
         )
+        self._loop = Loop(
+            self.model, session, record, self.transcript, self.agent.budget, settings=self._settings()
+        )
+        about = self._about(request, found, catalogue)
+        if before:
+            about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
+        asked = request_section(request, mentions.files, mentions.absent)
+        return self._loop.run(asked, about=about, named=named)
 
     def clear(self) -> None:
         """Forget what was said; skills and outputs stay."""
@@ -152,96 +192,44 @@ class Conversation:
         first = commanded(request)
         if first is not None:
             self.agent.index.get(first)
-        return [name for name in called_in(request) if self._is_known(name)]
-
-    def _is_known(self, name: str) -> bool:
-        try:
-            return self.agent.index.get(name).controls.user_invocable
-        except SkillNotFound:
-            return False
-
-
-class _Task:
-    """One request in a session, and the children that it may have."""
-
-    def __init__(self, agent: Agent, model: Model, session: Session, transcript: Transcript) -> None:
-        self._agent = agent
-        self._model = model
-        self._session = session
-        self._said = transcript
-        self._loop: Loop | None = None
-
-    def start(
-        self, request: str, named: Sequence[str], files: Sequence[str], catalogue: Catalogue, before: str
-    ) -> Outcome:
-        """Run the request from its first message on."""
-        session = self._session
-        workspace = session.place.workspace
-        given = [name for pattern in files for name in workspace.named(pattern)]
-        mentions = files_in(request, workspace, given=given)
-        listener = session.listener
-        traced = tracing(listener, session.place.context.env)
-        if traced is not None:
-            session.listener = traced
-            env = {**session.place.context.env, PARENT: traced.traceparent}
-            session.place = replace(session.place, context=replace(session.place.context, env=env))
-        found = None
-        if catalogue.shortened or needs_ranking(self._model):
-            found = self._found(mentions)
-        record = session.begin(
-            request,
-            model=self._model.name,
-            budget=self._agent.budget.to_json(),
-            skills=len(session.view.offered),
-            skills_named=list(named),
-            **({"ranked": [hit.name for hit in found.hits]} if found else {}),
-            **({"skills_active": active} if (active := [each.skill_id for each in session.active]) else {}),
-        )
-        self._loop = Loop(
-            self._model, session, record, self._said, self._agent.budget, settings=self._settings()
-        )
-        session.host = self
-        try:
-            about = self._about(request, found, catalogue)
-            if before:
-                about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
-            return self._loop.run(
-                request_section(request, mentions.files, mentions.absent), about=about, named=named
-            )
-        finally:
-            session.host = None
-            session.listener = listener
+        found = []
+        for name in called_in(request):
+            with contextlib.suppress(SkillNotFound):
+                if self.agent.index.get(name).controls.user_invocable:
+                    found.append(name)
+        return found
 
     def has_room_for(self, text: str) -> bool:
         """Return whether a skill's instructions still fit into the context."""
-        return self._said.has_room_for(text)
+        return self.transcript is not None and self.transcript.has_room_for(text)
 
     def run_subagent(self, skill: Skill, task: str, effect: str) -> Result:
         """Run one skill by itself, with its own context, half of what is left, and the same rules."""
         assert self._loop is not None
+        assert self.transcript is not None
         spent = self._loop.spent
-        budget = self._agent.budget.share(spent)
+        budget = self.agent.budget.share(spent)
         if min(budget.turns, budget.tool_calls, budget.script_runs) < 1:
             return Result(f"Too little is left of the budget to run {skill.name}.", "budget")
-        session = self._session.child()
+        session = self.session.child()
         loaded = session.nested_body(skill)
-        request = sections.safe(task) if task else self._said.request
+        request = sections.safe(task) if task else self.transcript.request
         record = session.begin(
             request,
-            model=self._model.name,
+            model=self.model.name,
             budget=budget.to_json(),
             skills=1,
-            parent=self._session.run_id,
+            parent=self.session.run_id,
         )
-        self._session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=budget.to_json())
+        self.session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=budget.to_json())
         alone = "This is a run of its own, for the loaded skill alone."
-        said = Transcript(self._said.wire, alone, self._said.limit)
+        said = Transcript(self.transcript.wire, alone, self.transcript.limit)
         session.load_nested(skill, loaded, effect)
-        loop = Loop(self._model, session, record, said, budget, settings=self._settings())
+        loop = Loop(self.model, session, record, said, budget, settings=self._settings())
         loop.skills.add(skill.name)
         outcome = loop.run(request, about=f"budget: {budget}", loaded=[said.keep(skill, loaded.text)])
         spent.add(loop.spent)
-        self._session.write("child_finished", run=record.run_id, status=outcome.status)
+        self.session.write("child_finished", run=record.run_id, status=outcome.status)
         if outcome.status == "declined":  # a no to the child is a no to its parent
             raise Declined(outcome.answer)
         if outcome.status == "interrupted":
@@ -251,20 +239,18 @@ class _Task:
         return Result(text, code, "tool", outputs=outcome.outputs)
 
     def _settings(self) -> Settings:
-        return self._agent.settings or Settings(
-            keep_model_text=self._session.place.config.runs.keep_model_text
-        )
+        return self.agent.settings or Settings(keep_model_text=self.session.place.config.runs.keep_model_text)
 
     def _found(self, mentions: Mentions) -> Findings:
         """Search for the request without the files that are there; the endings of these say more."""
         found = {Path(file).suffix.lstrip(".").lower(): None for file in mentions.files}
         endings = " ".join(ending for ending in found if ending not in _ANY_TEXT)
-        return self._session.view.find(f"{mentions.rest} {endings}", RANKED)
+        return self.session.view.find(f"{mentions.rest} {endings}", RANKED)
 
     def _about(self, request: str, found: Findings | None, catalogue: Catalogue) -> str:
         """Return what a model should know beside the request: the day, the language, what search found."""
         language = next((name for name, sign in _LANGUAGES.items() if sign.search(request)), "")
-        lines = [f"date: {time.strftime('%Y-%m-%d')}", f"budget: {self._agent.budget}"]
+        lines = [f"date: {time.strftime('%Y-%m-%d')}", f"budget: {self.agent.budget}"]
         if language:
             lines.append(f"answer in: {language}")
         if found is not None and found.hits:
@@ -272,6 +258,6 @@ class _Task:
             lines.append(f"the first one fits: {'yes' if found.fits else 'no'} ({found.confidence:.0%} sure)")
             if catalogue.shortened:
                 names = {hit.name for hit in found.hits}
-                hits = [each for each in self._session.view.offered.skills if each.name in names]
+                hits = [each for each in self.session.view.offered.skills if each.name in names]
                 lines.append(sections.safe(render_catalogue(hits).text))
         return "\n".join(lines)

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 
+# The limits: the reason of a run that one ended, which is also its option, its field, and what it is.
+LIMITS = {
+    "max_turns": ("turns", "Maximum number of model calls"),
+    "max_tool_calls": ("tool_calls", "Maximum number of tool calls"),
+    "max_script_runs": ("script_runs", "Maximum number of script runs"),
+    "max_context": ("context_tokens", "Maximum number of tokens in one request to the model"),
+}
 LOW = 2  # turns before the last at which the model is told
 
 

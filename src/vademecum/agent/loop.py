@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 from vademecum.agent import native, protocol
-from vademecum.agent.budget import Budget
+from vademecum.agent.budget import LIMITS, Budget
 from vademecum.agent.model_calls import ModelCalls, Settings
 from vademecum.agent.plan import Plan, updated
 from vademecum.agent.transcript import Observed, Transcript, shortened, untrusted
@@ -30,13 +32,6 @@ MAX_FAULT_CHARS = 500
 MAX_WRONG_CHARS = 4000
 MAX_BODIES_A_TURN = 2
 
-# The limits that end a run, with their settings.
-_LIMITS = {
-    "max_turns": "turns",
-    "max_tool_calls": "tool_calls",
-    "max_script_runs": "script_runs",
-    "max_context": "context_tokens",
-}
 _REFUSALS = frozenset({"denied", "declined", "refused"})
 _CUT = (
     "The reply was cut at its length limit, so nothing of it was done. Do it in smaller steps: write a long "
@@ -246,7 +241,7 @@ class Loop:
         if decision.plan_update is not None and not problem:
             try:
                 self._said.plan = updated(self._said.plan or Plan(), decision.plan_update)
-                self._record.add("plan", plan=self._said.plan.to_json())
+                self._record.add("plan", plan=msgspec.to_builtins(self._said.plan))
             except VademecumError as error:
                 problem, code = str(error), error.code
         text = self._observe("plan_update", Result(problem, code)) if problem else "ok"
@@ -297,19 +292,14 @@ class Loop:
                 began = ", ".join(call.name for call in reply.calls)
                 text = reply.text[:MAX_WRONG_CHARS] or f"(a call that could not be used: {began})"
                 self._said.said(Reply(text, reply.usage))
-                self._said.told(f"{error} {self._again}")
+                again = "Answer again with one JSON object that is right."
+                self._said.told(f"{error} {again if self._said.wire == 'json' else 'Try again.'}")
                 continue
             last = decision.actions[-1].call if len(decision.actions) == 1 else None
             watched.finish(last.text if isinstance(last, protocol.FinalAnswer) else None)
             self._said.said(reply)
             return decision
         return "bad_replies"
-
-    @property
-    def _again(self) -> str:
-        return (
-            "Answer again with one JSON object that is right." if self._said.wire == "json" else "Try again."
-        )
 
     def _understood(self, reply: Reply) -> protocol.Turn:
         if reply.cut:
@@ -339,7 +329,8 @@ class Loop:
     def _give_up(self, reason: str) -> Outcome:
         """Answer with what was done, and say plainly that it is not what was asked for."""
         head = f"The run stopped before it was finished ({reason.replace('_', ' ')})."
-        if field := _LIMITS.get(reason):
+        if reason in LIMITS:
+            field, _ = LIMITS[reason]
             most = getattr(self._budget, field)
             head += f" Its limit is {most:,}: give --{reason.replace('_', '-')}, or set budget.{field}."
         if reason == "max_context":

@@ -6,9 +6,9 @@ import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from vademecum.errors import VademecumError
+from vademecum.tools.workspace import Workspace
 
 MAX_FILES = 50
 MAX_NAME_CHARS = 255
@@ -38,23 +38,7 @@ class Mentions:
     rest: str
 
 
-class Paths(Protocol):
-    """The paths of a project."""
-
-    def is_file(self, path: str) -> bool:
-        """Return whether a word names a file that is there."""
-        ...
-
-    def is_directory(self, path: str) -> bool:
-        """Return whether a word names a directory that is there."""
-        ...
-
-    def matches(self, pattern: str) -> list[str]:
-        """Return the files that a glob matches."""
-        ...
-
-
-def files_in(request: str, paths: Paths, *, given: Sequence[str] = ()) -> Mentions:
+def files_in(request: str, paths: Workspace, *, given: Sequence[str] = ()) -> Mentions:
     """Find the files and directories that a request names, in the order it names them, after those given."""
     places: list[tuple[int, str]] = []
     absent: list[tuple[int, str]] = []
@@ -62,7 +46,8 @@ def files_in(request: str, paths: Paths, *, given: Sequence[str] = ()) -> Mentio
     for pattern in (_QUOTED, _WORD):
         for found in pattern.finditer(rest):
             word = next(part for part in (*found.groups(), found[0]) if part)
-            names = _named_by(word, paths, quoted=pattern is _QUOTED, around=_around(rest, found))
+            around = rest[max(0, found.start() - 40) : found.start()], rest[found.end() : found.end() + 40]
+            names = _named_by(word, paths, quoted=pattern is _QUOTED, around=around)
             if not names:
                 # It stays in the request: Node.js and Next.js look like files as well.
                 if pattern is _WORD and (like := _LIKE_A_FILE.fullmatch(word.rstrip(".?!"))):
@@ -74,14 +59,8 @@ def files_in(request: str, paths: Paths, *, given: Sequence[str] = ()) -> Mentio
                 left = left.replace(name, " " * len(name), 1)
             rest = rest[: found.start()] + left + rest[found.end() :]
     files = tuple(dict.fromkeys([*given, *(name for _, name in sorted(places))]))[:MAX_FILES]
-    return Mentions(
-        files, tuple(dict.fromkeys(name for _, name in sorted(absent)))[:MAX_FILES], _squeezed(rest)
-    )
-
-
-def _around(text: str, found: re.Match[str]) -> tuple[str, str]:
-    """Return a few characters before and after a word."""
-    return text[max(0, found.start() - 40) : found.start()], text[found.end() : found.end() + 40]
+    missing = tuple(dict.fromkeys(name for _, name in sorted(absent)))[:MAX_FILES]
+    return Mentions(files, missing, re.sub(r" {3,}", "  ", rest))
 
 
 def called_in(request: str) -> list[str]:
@@ -99,7 +78,7 @@ def commanded(request: str) -> str | None:
     return found[1] if found else None
 
 
-def _named_by(word: str, paths: Paths, *, quoted: bool, around: tuple[str, str]) -> list[str]:
+def _named_by(word: str, paths: Workspace, *, quoted: bool, around: tuple[str, str]) -> list[str]:
     """Return what a word names: a file, a directory, the files of a glob, or names inside of it.
 
     A language that writes without blanks has names inside its words. A plain word such as ``docs`` names a
@@ -111,7 +90,11 @@ def _named_by(word: str, paths: Paths, *, quoted: bool, around: tuple[str, str])
         if paths.is_file(name):
             return [name]
         plain = "/" not in name and name != "." and not quoted
-        if name and paths.is_directory(name) and (not plain or _speaks_of_directory(*around)):
+        if (
+            name
+            and paths.is_directory(name)
+            and (not plain or _IN.search(around[0]) or _FOLDER.match(around[1]))
+        ):
             return [name.rstrip("/") or name]
     if any(sign in word for sign in "*?["):
         with contextlib.suppress(VademecumError):
@@ -119,11 +102,7 @@ def _named_by(word: str, paths: Paths, *, quoted: bool, around: tuple[str, str])
     return [] if word.isascii() else _inside(word, paths)
 
 
-def _speaks_of_directory(before: str, after: str) -> bool:
-    return bool(_IN.search(before) or _FOLDER.match(after))
-
-
-def _inside(word: str, paths: Paths) -> list[str]:
+def _inside(word: str, paths: Workspace) -> list[str]:
     """Return the names of files and directories inside a word of a language without blanks."""
     found, start = [], 0
     for ending in _ENDING.finditer(word):
@@ -138,7 +117,3 @@ def _inside(word: str, paths: Paths) -> list[str]:
         if name and called and paths.is_directory(name):
             found.append(name)
     return found
-
-
-def _squeezed(text: str) -> str:
-    return re.sub(r" {3,}", "  ", text)

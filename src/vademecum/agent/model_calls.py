@@ -53,7 +53,13 @@ class ModelCalls:
 
     def whole(self) -> tuple[Reply, Watched] | str:
         """Ask for a reply; a plain answer that was cut is continued where it stopped."""
-        watched = Watched(self._planned, self._piece, self._withdrawn, is_plain=self._said.wire == "tools")
+        record = self._record
+        watched = Watched(
+            lambda type_: record.add("action_planned", action=type_),
+            lambda text: record.passing("answer_piece", text=text),
+            lambda: record.passing("answer_withdrawn"),
+            is_plain=self._said.wire == "tools",
+        )
         text = ""
         for continued in range(MAX_CONTINUATIONS + 1):
             if self.spent.turns >= self._budget.turns:
@@ -157,12 +163,3 @@ class ModelCalls:
             "characters": len(reply.text),
             **({"calls": [{"name": each["name"]} for each in called]} if called else {}),
         }
-
-    def _planned(self, type_: str) -> None:
-        self._record.add("action_planned", action=type_)
-
-    def _withdrawn(self) -> None:
-        self._record.passing("answer_withdrawn")
-
-    def _piece(self, text: str) -> None:
-        self._record.passing("answer_piece", text=text)

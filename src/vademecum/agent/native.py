@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from vademecum.agent.plan import Patch, Plan
+from vademecum.agent.plan import Patch, Plan, plan_in
 from vademecum.agent.protocol import (
     Action,
     BadCall,
@@ -17,7 +17,6 @@ from vademecum.agent.protocol import (
     FinalAnswer,
     SelectSkills,
     Turn,
-    plan_in,
     recorded,
 )
 from vademecum.errors import ToolRefused

@@ -44,11 +44,6 @@ class Plan(_Strict):
         if len(msgspec.json.encode(self.constraints)) > MAX_CONSTRAINTS_CHARS:
             raise ValueError(f"the constraints should have at most {MAX_CONSTRAINTS_CHARS} characters")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as the record has it."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
-
 
 class AddStep(_Strict, tag_field="op", tag="add"):
     """Put a step behind another, or at the end."""
@@ -101,17 +96,16 @@ Patch = AddStep | UpdateStep | RemoveStep | MoveStep | Assume | Correct | Constr
 PlanUpdate = Plan | list[Patch]
 
 
-def parse_update(given: Any) -> PlanUpdate | None:
-    """Return a plan or its patches as their types, or raise ``msgspec.ValidationError``.
+def plan_in(given: Any) -> tuple[PlanUpdate | None, str]:
+    """Return a plan or its patches as their types, or what is wrong with them.
 
-    >>> parse_update([{"op": "remove", "id": "a"}])
-    [RemoveStep(id='a')]
+    >>> plan_in([{"op": "remove", "id": "a"}])
+    ([RemoveStep(id='a')], '')
     """
-    if given is None:
-        return None
-    if isinstance(given, list):
-        return msgspec.convert(given, list[Patch])
-    return msgspec.convert(given, Plan)
+    try:
+        return msgspec.convert(given, PlanUpdate | None), ""
+    except (msgspec.ValidationError, ValueError) as error:
+        return None, f"The plan was not changed: {error}."
 
 
 def updated(plan: Plan, update: PlanUpdate) -> Plan:
@@ -125,7 +119,7 @@ def updated(plan: Plan, update: PlanUpdate) -> Plan:
 
 
 def _patched(plan: Plan, patch: Patch) -> Plan:
-    steps = list(plan.steps)
+    steps, assumed = list(plan.steps), plan.assumptions
     match patch:
         case AddStep(step=step, after=after):
             steps.insert(len(steps) if after is None else _place(steps, after) + 1, step)
@@ -139,24 +133,22 @@ def _patched(plan: Plan, patch: Patch) -> Plan:
             step = steps.pop(_place(steps, name))
             steps.insert(0 if after is None else _place(steps, after) + 1, step)
         case Assume(text=text):
-            if len(plan.assumptions) >= MAX_ASSUMPTIONS:
+            if len(assumed) >= MAX_ASSUMPTIONS:
                 raise VademecumError(f"The plan has {MAX_ASSUMPTIONS} assumptions: replace it.", code="plan")
-            return structs.replace(plan, assumptions=(*plan.assumptions, text))
+            assumed = (*assumed, text)
         case Correct(text=text, by=by):
-            if text not in plan.assumptions:
-                known = "; ".join(plan.assumptions) or "none"
+            if text not in assumed:
+                known = "; ".join(assumed) or "none"
                 raise VademecumError(f"The plan does not assume {text!r}: it assumes {known}.", code="plan")
-            kept = (by if each == text else each for each in plan.assumptions)
-            return structs.replace(plan, assumptions=tuple(filter(None, kept)))
+            assumed = tuple(filter(None, (by if each == text else each for each in assumed)))
         case Constrain(constraints=changed):
-            merged = {**plan.constraints, **changed}
-            kept_constraints = {key: value for key, value in merged.items() if value is not None}
+            merged = {key: value for key, value in (plan.constraints | changed).items() if value is not None}
             try:
-                return Plan(plan.goal, plan.steps, plan.assumptions, kept_constraints)
+                return Plan(plan.goal, plan.steps, assumed, merged)
             except ValueError as error:
                 raise VademecumError(f"The plan cannot take this: {error}.", code="plan") from error
     _check_ids(steps)
-    return structs.replace(plan, steps=tuple(steps))
+    return structs.replace(plan, steps=tuple(steps), assumptions=assumed)
 
 
 def _place(steps: Sequence[Step], name: str) -> int:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from vademecum.agent.plan import Patch, Plan, PlanUpdate, parse_update
+from vademecum.agent.plan import Patch, Plan, PlanUpdate, plan_in
 from vademecum.errors import VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.tools import calls
@@ -30,6 +30,8 @@ CALLED_AS_TOOLS = (
 )
 
 _HALF = re.compile("[\ud800-\udfff]")
+# A text, which stays, or a comma that nothing follows.
+_COMMA = re.compile(r'("(?:[^"\\]|\\.)*"?)|,(?=\s*[}\]])', re.DOTALL)
 _START = re.compile(r'\{\s*(?:"|\})')
 _OURS = re.compile(r'\{\s*"(?:action|plan_update|diagnostics)"')
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
@@ -186,14 +188,6 @@ def parse_turn(text: str) -> Turn:
     return Turn([recorded(type_, call)], update, wrong)
 
 
-def plan_in(given: Any) -> tuple[PlanUpdate | None, str]:
-    """Return a change of the plan, or what is wrong with it."""
-    try:
-        return parse_update(given), ""
-    except (msgspec.ValidationError, ValueError) as error:
-        return None, f"The plan was not changed: {error}."
-
-
 def _action(given: Any, problems: list[str]) -> tuple[str, Any]:
     if not isinstance(given, dict):
         problems.append("action: it is not an object")
@@ -256,95 +250,47 @@ def _object_in(text: str) -> dict[str, Any]:
     )
 
 
-class _Unfit(Exception):
-    """An object that is JSON and still cannot be taken."""
-
-
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _Unfit("a key is there twice")
+        raise ReplyWrong("The reply cannot be taken: a key is there twice.")
     return found
 
 
 def _check(value: Any, depth: int = 0) -> None:
     """Refuse what cannot be meant: very deep nesting, and half a character."""
     if depth > MAX_DEPTH:
-        raise _Unfit("it is nested too deeply")
-    match value:
-        case str():
-            if not value.isascii() and _HALF.search(value):
-                raise _Unfit("it contains half a character")
-        case dict():
-            for key, item in value.items():
-                _check(key, depth)
-                _check(item, depth + 1)
-        case list():
-            for item in value:
-                _check(item, depth + 1)
+        raise ReplyWrong("The reply cannot be taken: it is nested too deeply.")
+    if isinstance(value, str) and not value.isascii() and _HALF.search(value):
+        raise ReplyWrong("The reply cannot be taken: it contains half a character.")
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for item in value:
+            _check(item, depth + 1)
 
 
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_once)
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in a text, from left to right; braces that begin none are passed over."""
+    """Yield the JSON objects in a text, from left to right; braces that begin none are passed over.
+
+    In an object of ours, commas that nothing follows are forgiven.
+    """
     place, tries = 0, 0
     while tries < MAX_CANDIDATES and (start := _START.search(text, place)):
         tries += 1
+        place = start.start()
         try:
-            read, place = _decoded(text, start.start())
-            _check(read)
-        except _Unfit as error:
-            raise ReplyWrong(f"The reply cannot be taken: {error}.") from error
+            read, place = _DECODER.raw_decode(text, place)
         except (ValueError, RecursionError):
-            place = start.start() + 1
-            continue
-        yield read
-
-
-def _decoded(text: str, start: int) -> tuple[dict[str, Any], int]:
-    """Return the object that begins there and where it ends; commas that nothing follows are forgiven."""
-    try:
-        read, end = _DECODER.raw_decode(text, start)
-    except ValueError:
-        if not _OURS.match(text, start):
-            raise
-        end, repaired = _balanced(text, start)
-        read = _DECODER.decode(repaired)
-    return read, end
-
-
-def _balanced(text: str, start: int) -> tuple[int, str]:
-    """Return the end and the text from an opening brace to its closing one, without trailing commas."""
-    depth, inside, out = 0, False, []
-    place = start
-    while place < len(text):
-        char = text[place]
-        out.append(char)
-        if inside:
-            if char == "\\" and place + 1 < len(text):
+            repaired = _COMMA.sub(r"\1", text[place:]) if _OURS.match(text, place) else ""
+            try:
+                read, length = _DECODER.raw_decode(repaired)
+            except (ValueError, RecursionError):
                 place += 1
-                out.append(text[place])
-            elif char == '"':
-                inside = False
-        elif char == '"':
-            inside = True
-        elif char in "{[":
-            depth += 1
-        elif char in "}]":
-            _drop_comma(out)
-            depth -= 1
-            if depth == 0:
-                return place + 1, "".join(out)
-        place += 1
-    return start, "".join(out)
-
-
-def _drop_comma(out: list[str]) -> None:
-    """Remove a comma that stands before the bracket just written."""
-    before = len(out) - 2
-    while before >= 0 and out[before].isspace():
-        before -= 1
-    if before >= 0 and out[before] == ",":
-        del out[before]
+                continue
+            text, place = text[:place] + repaired, place + length
+        _check(read)
+        yield read

@@ -27,7 +27,7 @@ class Watched:
 
     def __init__(
         self,
-        on_planned: Callable[[str], None],
+        on_planned: Callable[[str], object],
         on_piece: Callable[[str], None],
         on_withdrawn: Callable[[], None],
         *,

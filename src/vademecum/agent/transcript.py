@@ -206,7 +206,8 @@ class Transcript:
     def _summary(self) -> dict[str, str]:
         found = {"request": self.request}
         if self.earlier:
-            lines = [f"asked: {_quoted(asked)}\nanswered: {_quoted(said)}" for asked, said in self.earlier]
+            short = [[" ".join(text.split())[:MAX_QUOTED_CHARS] for text in pair] for pair in self.earlier]
+            lines = [f"asked: {asked}\nanswered: {said}" for asked, said in short]
             found["earlier in this conversation"] = untrusted("\n".join(lines), kind="conversation")
         if self.plan is not None:
             found["plan"] = sections.safe(msgspec.json.encode(self.plan).decode())
@@ -253,10 +254,6 @@ class Transcript:
             elif message.calls:
                 return [call.id for call in message.calls if call.id not in done]
         return []
-
-
-def _quoted(text: str) -> str:
-    return " ".join(text.split())[:MAX_QUOTED_CHARS]
 
 
 def untrusted(text: str, *, kind: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from vademecum.agent.agent import Agent
-from vademecum.agent.budget import Budget
+from vademecum.agent.budget import LIMITS, Budget
 from vademecum.agent.loop import Outcome
 from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
 from vademecum.cli.output.completion import complete_names, complete_paths, complete_scripts
@@ -54,17 +54,11 @@ model_option = click.option(
 agent_option = click.option(
     "--agent", "name", default="default", show_default=True, help="Agent whose permission rules apply."
 )
-_LIMITS = {
-    "max_turns": ("turns", "Maximum number of model calls"),
-    "max_tool_calls": ("tool_calls", "Maximum number of tool calls"),
-    "max_script_runs": ("script_runs", "Maximum number of script runs"),
-    "max_context": ("context_tokens", "Maximum number of tokens in one request to the model"),
-}
 
 
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that limit a run."""
-    for option, (field, words) in reversed(_LIMITS.items()):
+    for option, (field, words) in reversed(LIMITS.items()):
         flag = f"--{option.replace('_', '-')}"
         text = f"{words} (default {getattr(Budget(), field):,}, unless configured)."
         command = click.option(flag, option, type=click.IntRange(1), metavar="N", help=text)(command)
@@ -73,7 +67,7 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def budget_for(context: Context, words: dict[str, Any]) -> Budget:
     """Take the limits out of the words of a command; what is not given comes from the configuration."""
-    given = {field: words.pop(option) for option, (field, _) in _LIMITS.items()}
+    given = {field: words.pop(option) for option, (field, _) in LIMITS.items()}
     configured = asdict(load_config(context).settings.budget)
     return Budget(**configured | {field: value for field, value in given.items() if value is not None})
 

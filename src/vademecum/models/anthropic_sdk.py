@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,38 +14,23 @@ from msgspec import structs
 from vademecum.errors import ModelRefused, ModelUnavailable
 from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
 from vademecum.models.sections import mended
-from vademecum.models.wire import Remembered, context_length, count, objects_in, said, translated
+from vademecum.models.wire import ServedModel, count, translated
 
 MAX_TOKENS = 16_000
 _CACHED = {"cache_control": {"type": "ephemeral"}}
 _MOST_TOKENS = re.compile(r"max_tokens: \d+ > (\d+)")
 
 
-class AnthropicModel:
-    """One of Anthropic's models. The key is the environment's or a kept secret; it is written nowhere."""
+class AnthropicModel(ServedModel):
+    """One of Anthropic's models."""
+
+    models = "/v1/models"
 
     def __init__(
-        self,
-        model: str,
-        client: Any,
-        *,
-        protocol: Literal["auto", "tools", "json"] = "auto",
-        remembered: Remembered | None = None,
-        **params: Any,
+        self, *named: Any, protocol: Literal["auto", "tools", "json"] = "auto", **params: Any
     ) -> None:
-        self.name = f"anthropic:{model}"
+        super().__init__(*named, **params)
         self.wire: Wire = "json" if protocol == "json" else "tools"
-        self._model = model
-        self._client = client.with_options(max_retries=0)  # the loop waits and asks again, on the record
-        self._remembered = remembered or Remembered(None)
-        self._server = f"{client.base_url} {model}"
-        self._habits = self._remembered.get(self._server)
-        self._params = params
-        self.streamed = False
-
-    def context_length(self) -> int | None:
-        """Return how many tokens the model reads, if its server tells."""
-        return context_length(self._client, "/v1/models", self._model)
 
     def reply(
         self,
@@ -63,8 +48,7 @@ class AnthropicModel:
                 most = _MOST_TOKENS.search(str(error))
                 if most is None or "max_tokens" in self._params or self._habits.max_tokens == int(most[1]):
                     raise
-                self._habits = structs.replace(self._habits, max_tokens=int(most[1]))
-                self._remembered.keep(self._server, self._habits)
+                self._learn(structs.replace(self._habits, max_tokens=int(most[1])))
 
     def _asked(self, messages: Sequence[Message], on_text: OnText | None) -> Reply:
         system, *rest = messages
@@ -80,15 +64,8 @@ class AnthropicModel:
                 {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
                 for tool in system.tools
             ]
-        raw = self._client.messages.with_raw_response.create(**{**sent, **self._params})
-        response = raw.http_response
-        self.streamed = "event-stream" in raw.http_response.headers.get("content-type", "")
         heard = _Heard(on_text)
-        try:
-            for event in objects_in(response, self._client):
-                heard.take(event)
-        finally:
-            response.close()
+        self._hear(self._client.messages.with_raw_response.create, sent, heard.take)
         return heard.reply(self.name)
 
 
@@ -196,11 +173,4 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     return blocks
 
 
-def connect(model: str, *, make: Callable[..., Any] = anthropic.Anthropic, **params: Any) -> AnthropicModel:
-    """Return a model by name; ``base_url`` and ``timeout`` are the client's, the rest goes along."""
-    own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
-    try:
-        client = make(**own)
-    except anthropic.AnthropicError as error:
-        raise ModelRefused(f"The model cannot be used: {said(error)}") from error
-    return AnthropicModel(model, client, **params)
+SDK, SDK_ERROR, MODEL = anthropic, anthropic.AnthropicError, AnthropicModel

@@ -52,14 +52,6 @@ class Usage(Struct, frozen=True):
     output_tokens: int = 0
     cached_tokens: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
-        """Return the sum of two."""
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-        )
-
 
 class Reply(Struct, frozen=True, omit_defaults=True):
     """A reply: its text, the calls in it, and what it cost. ``cut`` says that its length limit ended it."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from vademecum.context import Context
-from vademecum.errors import ConfigError, FileRefused
+from vademecum.errors import ConfigError, FileRefused, ModelRefused
 from vademecum.files import read_capped
 from vademecum.models.base import Model
 
@@ -46,32 +46,28 @@ def choose_model(
 
 def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
     from vademecum.models.services import kind_and_name, require_key, services_of  # noqa: PLC0415
-    from vademecum.models.wire import Remembered  # noqa: PLC0415
+    from vademecum.models.wire import Remembered, said  # noqa: PLC0415
 
     services = services_of(context)
     kind, name = kind_and_name(wanted, services)
     service = services[kind]
     try:
-        if service.package == "openai":
-            import openai as sdk  # noqa: PLC0415
-
-            from vademecum.models import openai_sdk as ours  # noqa: PLC0415
-        else:
-            import anthropic as sdk  # type: ignore[no-redef]  # noqa: PLC0415
-
-            from vademecum.models import anthropic_sdk as ours  # type: ignore[no-redef]  # noqa: PLC0415
+        ours = import_module(f"vademecum.models.{service.package}_sdk")
     except ImportError as error:
         advice = f"pip install 'vademecum[{service.package}]'"
         raise ConfigError(f"The model {wanted} needs a package that is not here: {advice}.") from error
-    if service.package == "openai":
-        params.setdefault("name", wanted)
-        if service.structure:
-            params.setdefault("structure", service.structure)
+    if service.structure:
+        params.setdefault("structure", service.structure)
     address = service.address_in(context.env, params)
     if address and kind not in {"azure", "bedrock", "vertex"}:
         params["base_url"] = address
-    make = partial(getattr(sdk, service.client), **require_key(service, context))
-    return ours.connect(name, make=make, remembered=Remembered.at(context), **params)
+    own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
+    try:
+        client = getattr(ours.SDK, service.client)(**own, **require_key(service, context))
+    except (ours.SDK_ERROR, ValueError) as error:
+        raise ModelRefused(f"The model cannot be used: {said(error)}") from error
+    made: Model = ours.MODEL(wanted, name, client, remembered=Remembered.at(context), **params)
+    return made
 
 
 def _scripted(file: Path) -> Model:

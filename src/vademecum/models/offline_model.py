@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vademecum.models import sections
@@ -86,61 +86,56 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
     request, about = prompt.get("request", ""), prompt.get("about", "")
     said = _CHINESE if UNSPACED.search(_FILES.sub("", request)) else _ENGLISH
     since = [prompt.get("loaded skills", ""), *told[start + 1 :]]
-    own = "\n".join(map(_own_words, since))
-    loaded, observed = _LOADED.findall(own), _OBSERVED.findall("\n".join(map(_own_words, since[1:])))
+    own = [_own_words(text) for text in since]
+    loaded, observed = _LOADED.findall("\n".join(own)), _OBSERVED.findall("\n".join(own[1:]))
+    files = _listed(_FILES, request)
     if observed and observed[-1][2] != "ok":
         skill = loaded[-1][0] if loaded else "?"
         return _final(said.failed.format(skill=skill, text=_last_words(since[-1])), complete=False)
     if not loaded:
-        chosen = _fitting(about) or _same_as_before(told[:start], request)
-        if chosen is None:
+        ranked, before = _RANKED.search(about), _LOADED.findall("\n".join(map(_own_words, told[:start])))
+        if ranked and _FITS.search(about):
+            chosen = ranked[1].split(", ")[0]
+        elif before and files:  # the same as for the last request
+            chosen = before[-1][0]
+        else:
             return _final(said.none.format(request=_first_line(request)), complete=False)
-        return _select(chosen, request, said.plan)
+        payload: dict[str, Any] = {
+            "skills": [{"name": chosen}],
+            "reason": "search ranks it first and says that it fits",
+        }
+        return {"action": {"type": "select_skills", "payload": payload}} | _plan(request, said, done=0)
     skill, source, entry = loaded[-1]
     if not entry:
-        text = said.no_entry.format(skill=skill, text=_quoted(_body_in(since)))
-        return _final(text, complete=False)
+        body = next(text for text, words in zip(since[::-1], own[::-1], strict=True) if _LOADED.search(words))
+        return _final(said.no_entry.format(skill=skill, text=_quoted(body)), complete=False)
     if not any(what == "run_script" for what, _, _ in observed):
-        absent = _listed(_ABSENT, request)
-        if absent:
+        if absent := _listed(_ABSENT, request):
             return _final(said.absent.format(files=", ".join(map(repr, absent))), complete=False)
-        plan = _progress(request, said.plan, done=1, planned=bool(observed))
-        return _run(skill, source, entry, _listed(_FILES, request)) | plan
+        payload = {"skill": {"name": skill, "source": source}, "relative_path": entry, "args": files}
+        plan = _plan(request, said, done=1, is_new=not observed)
+        return {"action": {"type": "run_script", "payload": payload}} | plan
     came = _last_words(since[-1])
     # A script that only complained has not done what was asked; one that printed something may well have.
     complete = "It printed:" in came or " exit code 0 " in came.partition("\n")[0]
     answer = _final(said.ran.format(skill=skill, script=entry, text=came), complete=complete)
-    return answer | _progress(request, said.plan, done=3, planned=True)
+    return answer | _plan(request, said, done=3, is_new=False)
 
 
-def _same_as_before(told: Sequence[str], request: str) -> str | None:
-    """Return the skill that ran last in this conversation, if the request names files."""
-    loaded = _LOADED.findall("\n".join(map(_own_words, told)))
-    return loaded[-1][0] if loaded and _listed(_FILES, request) else None
-
-
-def _body_in(since: Sequence[str]) -> str:
-    """Return the text with the instructions that were loaded last."""
-    return next(text for text in reversed(since) if _LOADED.search(_own_words(text)))
+def _own_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that do not come from outside, with their numbers: only they say what happened."""
+    is_own = True
+    for number, line in enumerate(text.splitlines()):
+        if is_own and line.startswith("<untrusted "):
+            is_own = False
+        elif line == "</untrusted>":
+            is_own = True
+        elif is_own:
+            yield number, line
 
 
 def _own_words(text: str) -> str:
-    """Return a text without what came from outside: only our own lines say what happened."""
-    lines, outside = [], True
-    for line in text.splitlines():
-        if outside and line.startswith("<untrusted "):
-            outside = False
-        elif line == "</untrusted>":
-            outside = True
-        elif outside:
-            lines.append(line)
-    return "\n".join(lines)
-
-
-def _fitting(about: str) -> str | None:
-    """Return the skill that search ranks first, if search says that it fits."""
-    ranked = _RANKED.search(about)
-    return ranked[1].split(", ")[0] if ranked and _FITS.search(about) else None
+    return "\n".join(line for _, line in _own_lines(text))
 
 
 def _listed(pattern: re.Pattern[str], request: str) -> list[str]:
@@ -153,36 +148,16 @@ def _listed(pattern: re.Pattern[str], request: str) -> list[str]:
     return [name for name in found if isinstance(name, str)]
 
 
-def _select(name: str, request: str, titles: Sequence[str]) -> dict[str, Any]:
-    payload = {
-        "skills": [{"name": name}],
-        "reason": "search ranks it first and says that it fits",
-    }
-    return {
-        "action": {"type": "select_skills", "payload": payload},
-        "plan_update": _plan(request, titles, done=0),
-    }
-
-
-def _plan(request: str, titles: Sequence[str], *, done: int) -> dict[str, Any]:
+def _plan(request: str, said: _Phrases, *, done: int, is_new: bool = True) -> dict[str, Any]:
+    """Return what is done by now: the first plan, or patches of the one there is."""
+    if not is_new:
+        patches = [{"op": "update", "id": f"s{n}", "status": "completed"} for n in range(1, done + 1)]
+        return {"plan_update": patches}
     steps = [
         {"id": f"s{n}", "title": title, "status": "completed" if n <= done else "pending"}
-        for n, title in enumerate(titles, 1)
+        for n, title in enumerate(said.plan, 1)
     ]
-    return {"goal": _first_line(request), "steps": steps}
-
-
-def _progress(request: str, titles: Sequence[str], *, done: int, planned: bool) -> dict[str, Any]:
-    """Return what is done by now: the first plan, or a patch of the one there is."""
-    if not planned:
-        return {"plan_update": _plan(request, titles, done=done)}
-    patches = [{"op": "update", "id": f"s{n}", "status": "completed"} for n in range(1, done + 1)]
-    return {"plan_update": patches}
-
-
-def _run(skill: str, source: str, entry: str, files: list[str]) -> dict[str, Any]:
-    payload = {"skill": {"name": skill, "source": source}, "relative_path": entry, "args": files}
-    return {"action": {"type": "run_script", "payload": payload}}
+    return {"plan_update": {"goal": _first_line(request), "steps": steps}}
 
 
 def _final(text: str, *, complete: bool = True) -> dict[str, Any]:
@@ -192,16 +167,8 @@ def _final(text: str, *, complete: bool = True) -> dict[str, Any]:
 
 def _last_words(observations: str) -> str:
     """Return the text of the last observation."""
-    lines = observations.splitlines()
-    start, outside = 0, True
-    for number, line in enumerate(lines):
-        if outside and line.startswith("<untrusted "):
-            outside = False
-        elif line == "</untrusted>":
-            outside = True
-        elif outside and _OBSERVED.match(line):
-            start = number + 1
-    return _quoted("\n".join(lines[start:]))
+    heads = [number for number, line in _own_lines(observations) if _OBSERVED.match(line)]
+    return _quoted("\n".join(observations.splitlines()[heads[-1] + 1 if heads else 0 :]))
 
 
 def _quoted(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,11 +17,9 @@ from vademecum.models.wire import (
     SERVER_ERROR,
     TOO_LONG,
     Habits,
-    Remembered,
+    ServedModel,
     Structure,
-    context_length,
     count,
-    objects_in,
     said,
     server_of,
     translated,
@@ -45,37 +43,25 @@ _REFUSING = frozenset({400, 404, 405, 415, 422, 501})
 _UNNAMED = frozenset({400, 422})
 
 
-class OpenAIModel:
-    """One model of one server. The key is the environment's or a kept secret; it is written nowhere."""
+class OpenAIModel(ServedModel):
+    """One model behind the OpenAI protocol."""
 
-    def __init__(  # noqa: PLR0913 - what there is to say about a model
+    def __init__(
         self,
+        name: str,
         model: str,
         client: Any,
         *,
-        name: str = "",
         protocol: Protocol = "auto",
         structure: Structure | Literal["auto"] = "auto",
-        remembered: Remembered | None = None,
         **params: Any,
     ) -> None:
-        self.name = name or f"openai:{model}"
-        self._model = model
-        self._client = client.with_options(max_retries=0)  # the loop waits and asks again, on the record
-        self._remembered = remembered or Remembered(None)
-        self._server = f"{client.base_url} {model}"
-        self._habits = self._remembered.get(self._server)
+        super().__init__(name, model, client, **params)
         if protocol != "auto":
             self._habits = structs.replace(self._habits, tools=protocol == "tools")
         if structure != "auto":
             self._habits = structs.replace(self._habits, structure=structure)
         self._may_drop_tools = protocol == "auto"
-        self._params = params
-        self.streamed = False
-
-    def context_length(self) -> int | None:
-        """Return how many tokens the model reads, if its server tells."""
-        return context_length(self._client, "/models", self._model)
 
     @property
     def wire(self) -> Wire:
@@ -86,34 +72,32 @@ class OpenAIModel:
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
         """Ask once; what the server does not know is left out, and it is asked in the next simpler way."""
-        first: Exception | None = None
+        first: BaseException | None = None
         habits = self._habits
         while True:
             try:
                 with translated(openai, self._client):
-                    found = self._asked(messages, schema, habits, on_text or _nowhere)
+                    found = self._asked(messages, schema, habits, on_text)
             except _Refused as refusal:
-                first = first or refusal.error
-                simpler = self._simpler(habits, refusal.error, messages, schema)
+                error = refusal.__cause__
+                assert error is not None
+                first = first or error
+                simpler = self._simpler(habits, error, messages, schema)
                 if simpler is None:
                     with translated(openai, self._client):
                         raise first from None
                 if habits.tools and not simpler.tools:
                     self._learn(simpler)
-                    words = said(refusal.error, self._client)
-                    raise ToolsUnsupported(f"{server_of(self._client)} takes no tools: {words}") from refusal
+                    words = said(str(error), self._client)
+                    raise ToolsUnsupported(f"{server_of(self._client)} takes no tools: {words}") from error
                 habits = simpler
                 continue
             if habits != self._habits:
                 self._learn(habits)
             return found
 
-    def _learn(self, habits: Habits) -> None:
-        self._habits = habits
-        self._remembered.keep(self._server, habits)
-
     def _simpler(
-        self, habits: Habits, error: Exception, messages: Sequence[Message], schema: Mapping[str, Any]
+        self, habits: Habits, error: BaseException, messages: Sequence[Message], schema: Mapping[str, Any]
     ) -> Habits | None:
         """Return the next simpler way to ask after a refusal, or ``None`` if nothing is left to give up."""
         native = bool(messages[0].tools) and habits.tools
@@ -137,41 +121,32 @@ class OpenAIModel:
         return structs.replace(habits, **{named[0]: False})
 
     def _asked(
-        self, messages: Sequence[Message], schema: Mapping[str, Any], habits: Habits, on_text: OnText
+        self, messages: Sequence[Message], schema: Mapping[str, Any], habits: Habits, on_text: OnText | None
     ) -> Reply:
         sent: dict[str, Any] = {"model": self._model, "messages": _messages(messages, habits)}
         if habits.tools and messages[0].tools:
-            sent["tools"] = [_tool(tool) for tool in messages[0].tools]
+            sent["tools"] = [
+                {"type": "function", "function": structs.asdict(tool)} for tool in messages[0].tools
+            ]
         elif schema:
             sent |= _structured(schema, habits)
         if habits.stream:
             sent["stream"] = True
             sent |= {"stream_options": {"include_usage": True}} if habits.usage else {}
+        heard = _Heard(on_text)
         try:
-            raw = self._client.chat.completions.with_raw_response.create(**sent, **self._params)
+            self._hear(self._client.chat.completions.with_raw_response.create, sent, heard.take)
         except openai.APIStatusError as error:
             words, status = str(error), error.status_code
             refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
             if refuses and not TOO_LONG.search(words):
-                raise _Refused(error) from error
+                raise _Refused from error
             raise
-        self.streamed = "event-stream" in raw.http_response.headers.get("content-type", "")
-        heard = _Heard(on_text)
-        response = raw.http_response
-        try:
-            for each in objects_in(response, self._client):
-                heard.take(each)
-        finally:
-            response.close()
         return heard.reply(self.name, native="tools" in sent)
 
 
 class _Refused(Exception):
-    """The server does not take a request of this form."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
+    """The server does not take a request of this form; its error is the cause."""
 
 
 @dataclass(slots=True)
@@ -185,7 +160,7 @@ class _Call:
 class _Heard:
     """The part of a reply that has arrived so far; thoughts in ``<think>`` are left out of its text."""
 
-    on_text: OnText
+    on_text: OnText | None
     pieces: list[str] = field(default_factory=list)
     calls: list[_Call] = field(default_factory=list)
     by_index: dict[Any, _Call] = field(default_factory=dict)
@@ -248,7 +223,8 @@ class _Heard:
     def _pass_on(self, text: str) -> None:
         if text:
             self.pieces.append(text)
-            self.on_text(text)
+            if self.on_text is not None:
+                self.on_text(text)
 
     def reply(self, name: str, *, native: bool) -> Reply:
         """Return the whole reply, or raise what it says of itself."""
@@ -283,11 +259,6 @@ def _calls_in(text: str) -> tuple[ToolCall, ...]:
         except (ValueError, KeyError, TypeError, AttributeError):
             return ()
     return tuple(found)
-
-
-def _tool(tool: Any) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": function}
 
 
 def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any]]:
@@ -328,15 +299,4 @@ def _structured(schema: Mapping[str, Any], habits: Habits) -> dict[str, Any]:
     return {}
 
 
-def _nowhere(text: str) -> None:
-    """Discard a piece of text."""
-
-
-def connect(model: str, *, make: Callable[..., Any] = openai.OpenAI, **params: Any) -> OpenAIModel:
-    """Return a model of a server; ``base_url`` and ``timeout`` are the client's, the rest goes along."""
-    own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
-    try:
-        client = make(**own)
-    except openai.OpenAIError as error:
-        raise ModelRefused(f"The model cannot be used: {said(error)}") from error
-    return OpenAIModel(model, client, **params)
+SDK, SDK_ERROR, MODEL = openai, openai.OpenAIError, OpenAIModel

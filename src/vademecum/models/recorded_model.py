@@ -68,7 +68,7 @@ class Recorded:
             structs.replace(m, content=_DATE.sub("date: any", self._secrets.mask(m.content)))
             for m in messages
         ]
-        key = _key(sent, schema)
+        key = hashlib.sha256(msgspec.json.encode([sent, schema], order="sorted")).hexdigest()
         found = self._known.get(key)
         if found is not None:
             if on_text is not None:
@@ -96,10 +96,11 @@ class Recorded:
     def _missing(self, sent: list[Message]) -> str:
         """Say that the tape has no reply to this, what differs from the nearest, and how to record anew."""
         wanted = _text(sent)
-        texts = {key: _text(taped.sent) for key, taped in self._known.items()}
-        if not texts:
+        if not self._known:
             return f"The tape {self._tape} has no reply: {_ANEW}"
-        nearest = max(texts.values(), key=lambda text: _likeness(text, wanted))
+        nearest = max(
+            (_text(taped.sent) for taped in self._known.values()), key=lambda text: _likeness(text, wanted)
+        )
         lines = difflib.unified_diff(
             nearest.splitlines(), wanted.splitlines(), "on the tape", "asked now", n=0
         )
@@ -116,10 +117,6 @@ def _read(tape: Path) -> dict[str, _Taped]:
     except (OSError, FileRefused, msgspec.DecodeError) as error:
         raise ModelReplyWrong(f"The tape {tape} cannot be read ({error}): {_ANEW}") from error
     return {taped.key: taped for taped in found}
-
-
-def _key(sent: list[Message], schema: Mapping[str, Any]) -> str:
-    return hashlib.sha256(msgspec.json.encode([sent, schema], order="sorted")).hexdigest()
 
 
 def _text(sent: list[Message]) -> str:

@@ -47,35 +47,6 @@ class Service(Struct, frozen=True, forbid_unknown_fields=True):
         return str(params.get("base_url") or env.get(self.address_variable) or self.base_url)
 
 
-# Clients of the SDKs that are more than an address.
-_CLIENTS = (
-    Service(
-        "azure",
-        "",
-        address_variable="AZURE_OPENAI_ENDPOINT",
-        client="AzureOpenAI",
-        keys={"AZURE_OPENAI_API_KEY": "api_key", "AZURE_OPENAI_AD_TOKEN": "azure_ad_token"},
-    ),
-    Service(
-        "anthropic",
-        "https://api.anthropic.com",
-        address_variable="ANTHROPIC_BASE_URL",
-        package="anthropic",
-        client="Anthropic",
-        keys={"ANTHROPIC_API_KEY": "api_key", "ANTHROPIC_AUTH_TOKEN": "auth_token"},
-    ),
-    Service(
-        "bedrock",
-        address_variable="ANTHROPIC_BEDROCK_BASE_URL",
-        package="anthropic",
-        client="AnthropicBedrock",
-    ),
-    Service(
-        "vertex", address_variable="ANTHROPIC_VERTEX_BASE_URL", package="anthropic", client="AnthropicVertex"
-    ),
-)
-
-
 @cache
 def known_services() -> dict[str, Service]:
     """Return the services that are known without configuration, by name.
@@ -84,7 +55,7 @@ def known_services() -> dict[str, Service]:
     'http://localhost:11434/v1'
     """
     rows = msgspec.json.decode(Path(__file__).with_name("services.json").read_bytes(), type=list[Service])
-    return {service.name: service for service in (*rows, *_CLIENTS)}
+    return {service.name: service for service in rows}
 
 
 def services_of(context: Context) -> dict[str, Service]:
@@ -124,11 +95,8 @@ def find_key(service: Service, context: Context) -> ModelKey | None:
     for variable, argument in service.variables.items():
         if value := context.env.get(variable):
             return ModelKey(variable, "environment", argument, value)
-    if not service.variables:
-        return None
-    store = SecretStore(context)
     for variable, argument in service.variables.items():
-        if value := store.get(variable, skill=None):
+        if value := SecretStore(context).get(variable, skill=None):
             return ModelKey(variable, "secrets", argument, value)
     return None
 

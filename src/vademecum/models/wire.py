@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,11 +77,10 @@ class Remembered:
         directory = context.cache_directory()
         return cls(None if directory is None else directory / "models.json")
 
-    def get(self, server: str, clock: float | None = None) -> Habits:
+    def get(self, server: str) -> Habits:
         """Return the habits of a server, the richest ones if it is not known."""
-        found = self._read().get(server)
-        now = time.time() if clock is None else clock
-        return found if found is not None and now - found.seen < REMEMBERED_SECONDS else Habits()
+        found = self._read().get(server, Habits())
+        return found if time.time() - found.seen < REMEMBERED_SECONDS else Habits()
 
     def keep(self, server: str, habits: Habits) -> None:
         """Remember the habits of a server; a cache that cannot be written is ignored."""
@@ -118,21 +117,11 @@ def fault(
     if _NO_MONEY.search(words):
         return ModelRefused(f"{told}. Check the account.")
     if status in _BUSY_CODES or status >= SERVER_ERROR or (status == 200 and _BUSY.search(words)):
-        return ModelUnavailable(
-            f"{server} cannot answer now ({status}): {words}.", wait=asked_wait(headers or {})
-        )
+        wait = None
+        with contextlib.suppress(ValueError):
+            wait = max(0.0, float((headers or {}).get("retry-after", "")))
+        return ModelUnavailable(f"{server} cannot answer now ({status}): {words}.", wait=wait)
     return ModelRefused(f"{told}. Check key, model and address.")
-
-
-def asked_wait(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds in ``Retry-After``, if it has any.
-
-    >>> asked_wait({"retry-after": "1.5"}), asked_wait({}), asked_wait({"retry-after": "soon"})
-    (1.5, None, None)
-    """
-    with contextlib.suppress(ValueError):
-        return max(0.0, float(headers.get("retry-after", "")))
-    return None
 
 
 def count(tokens: object) -> int:
@@ -152,20 +141,6 @@ def said(error: Exception | str, client: Any = None) -> str:
 def server_of(client: Any) -> str:
     """Return how messages name the server of a client."""
     return f"The model's server ({client.base_url})"
-
-
-def context_length(client: Any, path: str, model: str) -> int | None:
-    """Return how many tokens a model reads, if its server tells that in its list of models."""
-    try:
-        listed = client.get(path, cast_to=object)
-        rows = listed.get("data") or listed.get("models") or []
-        (row,) = [each for each in rows if model in (each.get("id"), each.get("name"))]
-    except Exception:  # noqa: BLE001 - a server that tells nothing is no fault, whatever it does instead
-        return None
-    known = ("context_length", "max_model_len", "max_context_length", "context_window", "max_input_tokens")
-    meta = row.get("meta") if isinstance(row.get("meta"), dict) else {}
-    found = [row.get(key) for key in known] + [meta.get("n_ctx"), meta.get("n_ctx_train")]
-    return next((each for each in found if isinstance(each, int) and each > 0), None)
 
 
 def objects_in(response: Any, client: Any) -> Iterator[dict[str, Any]]:
@@ -249,3 +224,56 @@ def translated(sdk: Any, client: Any) -> Iterator[None]:
         if not type(error).__module__.partition(".")[0].startswith(("httpx", "httpcore", "h11")):
             raise
         raise ModelUnavailable(f"{server} broke off ({said(error, client)}).") from error
+
+
+class ServedModel:
+    """One model of one server. The key is the environment's or a kept secret; it is written nowhere."""
+
+    models = "/models"
+
+    def __init__(
+        self, name: str, model: str, client: Any, *, remembered: Remembered | None = None, **params: Any
+    ) -> None:
+        self.name = name
+        self._model = model
+        self._client = client.with_options(max_retries=0)  # the loop waits and asks again, on the record
+        self._remembered = remembered or Remembered(None)
+        self._server = f"{client.base_url} {model}"
+        self._habits = self._remembered.get(self._server)
+        self._params = params
+        self.streamed = False
+
+    def context_length(self) -> int | None:
+        """Return how many tokens the model reads, if its server tells that in its list of models."""
+        try:
+            listed = self._client.get(self.models, cast_to=object)
+            rows = listed.get("data") or listed.get("models") or []
+            (row,) = [each for each in rows if self._model in (each.get("id"), each.get("name"))]
+        except Exception:  # noqa: BLE001 - a server that tells nothing is no fault, whatever it does instead
+            return None
+        known = (
+            "context_length",
+            "max_model_len",
+            "max_context_length",
+            "context_window",
+            "max_input_tokens",
+        )
+        meta = row.get("meta") if isinstance(row.get("meta"), dict) else {}
+        found = [row.get(key) for key in known] + [meta.get("n_ctx"), meta.get("n_ctx_train")]
+        return next((each for each in found if isinstance(each, int) and each > 0), None)
+
+    def _learn(self, habits: Habits) -> None:
+        self._habits = habits
+        self._remembered.keep(self._server, habits)
+
+    def _hear(
+        self, create: Callable[..., Any], sent: Mapping[str, Any], take: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Send a request, and take the parts of the reply as they come."""
+        response = create(**{**sent, **self._params}).http_response
+        self.streamed = "event-stream" in response.headers.get("content-type", "")
+        try:
+            for each in objects_in(response, self._client):
+                take(each)
+        finally:
+            response.close()
