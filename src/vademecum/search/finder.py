@@ -128,13 +128,10 @@ class Finder:
     def _evidence(self, terms: list[Term], skill: Skill) -> Evidence:
         words = self._words_of(skill)
         terms = focused(terms, words)
-        scores = {self._by_number[number].location: score for score, number in self._best(terms, 2)}
-        own = scores.pop(skill.location, 0.0)
-        other, next_score = max(scores.items(), key=lambda item: item[1], default=("", 0.0))
-        count = len(self._skills)
-        margin = max(0.0, own - next_score) / (own or 1.0) * count / (count + SMALL_LIBRARY)
-        next_words = self._words_of(self._by_number[self._numbers[other]]) if other else None
-        return weigh(terms, words, next_words, margin=margin, size=count)
+        scores = {number: score for score, number in self._best(terms, 2)}
+        own = scores.pop(self._numbers[skill.location], 0.0)
+        margin = max(0.0, own - max(scores.values(), default=0.0)) / (own or 1.0)
+        return weigh(terms, words, self._engine.known, margin=margin, size=len(self._skills))
 
     def explain(self, query: str, hit: Hit) -> list[Match]:
         """Return the words of a query that the hit contains, with their corrections or translations."""
@@ -156,11 +153,9 @@ class Finder:
         return next(skill for skill in self._skills if (skill.name, skill.source) == (hit.name, hit.source))
 
     def _words_of(self, skill: Skill) -> Skilled:
-        return Skilled(
-            frozenset(self._engine.words(skill.name)),
-            self._engine.words(skill.description),
-            partial(self._engine.in_field, self._numbers[skill.location], "body"),
-        )
+        name = frozenset(self._engine.words(skill.name))
+        in_body = partial(self._engine.in_field, self._numbers[skill.location], "body")
+        return Skilled(name, name.union(self._engine.words(skill.description)), in_body)
 
     def words(self, text: str) -> list[str]:
         """Return the words that a text is searched by, with their corrections and translations."""
