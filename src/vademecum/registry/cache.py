@@ -67,7 +67,8 @@ class IndexCache:
 
     def __init__(self, directory: Path | None, *, roots: Iterable[Root], reading: str) -> None:
         places = [f"{root.source}\0{root.path}" for root in roots]
-        self._path = None if directory is None else directory / _file_name([reading, *places])
+        key = hashlib.sha256("\0".join([reading, *places]).encode("utf-8", "surrogateescape")).hexdigest()
+        self._path = None if directory is None else directory / f"index-{key[:32]}.msgpack"
         self._known: list[dict[str, Remembered]] = [{} for _ in places]
         self.problem: Problem | None = None
         if self._path is not None:
@@ -106,11 +107,6 @@ class IndexCache:
             self.problem = Problem("cache-rebuilt", "warning", text)
             return
         self._known = [{document.directory: document for document in documents} for documents in roots]
-
-
-def _file_name(context: list[str]) -> str:
-    key = hashlib.sha256("\0".join(context).encode("utf-8", "surrogateescape")).hexdigest()
-    return f"index-{key[:32]}.msgpack"
 
 
 def _encoded(roots: list[list[Remembered]]) -> bytes:

@@ -167,7 +167,7 @@ class Finder:
             raise VademecumError(f"n is {n}: ask for 0 or more skills.", code="wrong-value")
         if not n or not self._by_number:
             return []
-        order = self._precedence()
+        order = {str(root.path): -root.priority for root in self._index.roots}
         found = [
             (round(score, 5), self._by_number[number])
             for score, number in (self._best(terms, min(n, len(self._by_number))) if terms else ())
@@ -197,14 +197,9 @@ class Finder:
             self._engine = self._in_memory()
             return ask(self._engine)
 
-    def _precedence(self) -> dict[str, int]:
-        return {str(root.path): -root.priority for root in self._index.roots}
-
     def _named(self) -> dict[str, Skill]:
         """Return the skills by all that they are called; names count before aliases."""
-        found: dict[str, Skill] = {}
-        for skill in self._skills:
-            found[_as_name(skill.name)] = skill
+        found = {_as_name(skill.name): skill for skill in self._skills}
         for skill in self._skills:
             for name in _names_of(skill):
                 found.setdefault(_as_name(name), skill)
@@ -253,7 +248,7 @@ class Finder:
                 if not is_engine_failure(error):
                     raise
                 engine, state = self._rebuilt(store)  # damaged: once more from nothing
-            if _has_many_dead(state):
+            if state.dead * DEAD_SHARE > len(state.documents):
                 # At once: among few skills, the old text of a single one changes which comes first.
                 changed = self.updated
                 engine, state = self._rebuilt(store)
@@ -300,7 +295,8 @@ class Finder:
                 entry = IndexedSkill(entry.stamp, entry.digest, new_state.next_number)
                 new_state.next_number += 1
                 add.append((entry.number, text or _text_of(skill, bodies=self._bodies)))
-                self._progress_made(len(add))
+                if len(add) % _PROGRESS_STEP == 0:
+                    self._progress(len(add))
             new_state.documents[_key(skill)] = entry
         self.updated = len(add) + len(free)
         if add or free:
@@ -313,10 +309,6 @@ class Finder:
         self._by_number = {state.documents[_key(skill)].number: skill for skill in self._skills}
         self._numbers = {skill.location: number for number, skill in self._by_number.items()}
 
-    def _progress_made(self, read: int) -> None:
-        if read % _PROGRESS_STEP == 0:
-            self._progress(read)
-
 
 def _hit(score: float, skill: Skill) -> Hit:
     return Hit(skill.name, skill.description, skill.source, score)
@@ -325,11 +317,6 @@ def _hit(score: float, skill: Skill) -> Hit:
 def is_engine_failure(error: BaseException) -> bool:
     """Return whether the engine or its files failed; its panics are not ordinary exceptions."""
     return isinstance(error, OSError | ValueError | OverflowError) or type(error).__name__ == "PanicException"
-
-
-def _has_many_dead(state: IndexState) -> bool:
-    """Return whether so many removed documents still count in the statistics that ranks suffer."""
-    return state.dead * DEAD_SHARE > len(state.documents)
 
 
 def _not_kept(cache: Path | None, error: BaseException) -> Problem:
