@@ -96,7 +96,7 @@ class _Build:
         self._options = options
         self._providers = tuple(providers)
         self._fetches: dict[str, Fetch] = {}
-        self._distrusted = distrusted or (lambda _: False)
+        self._distrusted = distrusted
         self._progress = progress or (lambda _: None)
         self._clock = clock
         self._cache = IndexCache(options.cache, roots=roots, reading=repr(options.reading))
@@ -159,11 +159,15 @@ class _Build:
     def _read_documents(self, number: int, root: Root, documents: list[Found]) -> None:
         """Take each document from the cache where it has not changed, else from the disk."""
         path, source = str(root.path), root.source
-        known, noted = self._cache.of_root(number), self._seen[number]
+        known, noted, distrusted = self._cache.of_root(number), self._seen[number], self._distrusted
         for directory, file, about in documents:
             signature = signature_of(about)
             seen = known.get(directory)
-            if seen is None or seen.signature != signature or self._distrusted(f"{path}/{directory}"):
+            if (
+                seen is None
+                or seen.signature != signature
+                or (distrusted and distrusted(f"{path}/{directory}"))
+            ):
                 document = _read(path, directory, file, self._options.reading)
                 kept = trusted(signature, now_ns=self._now_ns)
                 seen = Remembered(directory, file, kept, document)
