@@ -2,7 +2,8 @@
 
 Learned are requests with the skills that answer them, the same requests with those skills taken out of the
 library, and requests that no skill answers; each also with sentences around it that have nothing to do with
-it. Figures are cross-validated: a request is judged by a model that has not seen it, nor its neighbours.
+it. Figures are cross-validated: a request is judged by a model that has not seen it, nor another one for the
+same skill.
 `--write` writes `search/rarity.txt` first, from the real skills, and prints the coefficients.
 """
 
@@ -15,6 +16,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +34,7 @@ Numbers = NDArray[np.float64]
 FOLDS = 5
 STRENGTH = 5.0  # of the pull of the coefficients towards zero
 LEAST_SKILLS = 8
-SMALL = 12
+SMALL = {4: 3, 12: 1, 40: 3}  # sizes of small libraries, and every how manieth request is asked in them
 FILES = ("queries.jsonl", "queries-zh.jsonl", "queries-hard.jsonl", "queries-none.jsonl")
 AROUND = (
     ("", ""),
@@ -92,17 +94,18 @@ def in_small_libraries(
 ) -> list[Example]:
     """Ask each request where its answer is one of a few skills, and where it is not."""
     random.Random(5).shuffle(gold)
-    count = len(gold) // SMALL
-    parts = [set(gold[n::count]) for n in range(count)]
-    finders = [Finder(index, skills=[s for s in index.skills if s.name in part]) for part in parts]
     found = []
-    for file, number, query in asked:
-        wanted = {names[each] for each in query["gold"]}
-        here = next((n for n, part in enumerate(parts) if wanted & part), number % count)
-        found += judged(finders[here], f"few {file}", number, query, wanted, bool(wanted))
-        if wanted:
-            away = (here + 1) % count
-            found += judged(finders[away], f"few {file}", number, query, wanted - parts[away], False)
+    for size, step in SMALL.items():
+        count = len(gold) // size
+        parts = [set(gold[n::count]) for n in range(count)]
+        finders = [Finder(index, skills=[s for s in index.skills if s.name in part]) for part in parts]
+        for file, number, query in asked[::step]:
+            wanted = {names[each] for each in query["gold"]}
+            here = next((n for n, part in enumerate(parts) if wanted & part), number % count)
+            found += judged(finders[here], f"{size} {file}", number, query, wanted, bool(wanted))
+            if wanted:
+                away = (here + 1) % count
+                found += judged(finders[away], f"{size} {file}", number, query, wanted, present=False)
     return found
 
 
@@ -111,6 +114,7 @@ def judged(
 ) -> list[Example]:
     chinese = any("\u3400" <= sign <= "\u9fff" for sign in query["query"])
     found = []
+    fold = crc32((min(gold) if gold else str(number // 3)).encode()) % FOLDS  # by skill
     for around, (before, after) in enumerate(AROUND_CHINESE if chinese else AROUND):
         text = before + query["query"] + after
         hits = finder.search(text, 1)
@@ -120,7 +124,7 @@ def judged(
         kind = "Chinese" if chinese else query.get("kind", "English") if query["gold"] else "English"
         first = hits[0].name if hits else ""
         right = present and first in gold
-        found.append(Example(file, kind, (number // 3) % FOLDS, present, around, right, first, values))
+        found.append(Example(file, kind, fold, present, around, right, first, values))
     return found
 
 
@@ -162,8 +166,7 @@ def report(found: list[Example], likely: Numbers, least: float) -> None:
         ("Chinese, 160", FILES[1], ""),
         ("typos, 40", FILES[2], "typo"),
         ("paraphrases, 80", FILES[2], "paraphrase"),
-        (f"English, among {SMALL} skills", f"few {FILES[0]}", ""),
-        (f"Chinese, among {SMALL} skills", f"few {FILES[1]}", ""),
+        *((f"English, among {size} skills", f"{size} {FILES[0]}", "") for size in SMALL),
     ):
         there, gone = part(file, kind, present=True), part(file, kind, present=False)
         taken = [n for n in there if likely[n] >= least]
@@ -213,7 +216,10 @@ def main() -> None:
     names, x = matrix(found)
     y = np.array([float(each.right) for each in found])
     weights = np.array(
-        [2.0 if each.file == FILES[1] else 1.0 if each.file in FILES else 0.3 for each in found]
+        [
+            (2.0 if each.file == FILES[1] else 1.0 if each.file in FILES else 0.1) / (2 if each.around else 1)
+            for each in found
+        ]
     )
     folds = np.array([each.fold for each in found])
     likely = np.zeros(len(found))

@@ -69,6 +69,16 @@ def sha256_of(path: str | Path) -> str:
         return hashlib.file_digest(data, "sha256").hexdigest()
 
 
+def keep_newest(directory: Path, pattern: str, most: int) -> None:
+    """Remove all but the newest files and directories of that pattern, as far as they can be removed."""
+    import shutil  # noqa: PLC0415 - only for those who write a cache
+
+    with contextlib.suppress(OSError):
+        found = sorted(directory.glob(pattern), key=lambda place: place.stat().st_mtime_ns)
+        for place in found[:-most]:
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+
+
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that a reader sees the old content or the new one, never a part."""
     temporary = f"{path.parent}/.{path.name}.{os.urandom(6).hex()}"

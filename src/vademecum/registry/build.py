@@ -97,7 +97,7 @@ class _Build:
         self._providers = tuple(providers)
         self._fetches: dict[str, Fetch] = {}
         self._distrusted = distrusted
-        self._progress = progress
+        self._progress = progress or (lambda _: None)
         self._clock = clock
         self._cache = IndexCache(options.cache, roots=roots, reading=repr(options.reading))
         self._candidates: list[Candidate] = []
@@ -159,15 +159,21 @@ class _Build:
     def _read_documents(self, number: int, root: Root, documents: list[Found]) -> None:
         """Take each document from the cache where it has not changed, else from the disk."""
         path, source = str(root.path), root.source
-        known, noted = self._cache.of_root(number), self._seen[number]
+        known, noted, distrusted = self._cache.of_root(number), self._seen[number], self._distrusted
         for directory, file, about in documents:
             signature = signature_of(about)
             seen = known.get(directory)
-            if seen is None or seen.signature != signature or self._is_distrusted(path, directory):
+            if (
+                seen is None
+                or seen.signature != signature
+                or (distrusted and distrusted(f"{path}/{directory}"))
+            ):
                 document = _read(path, directory, file, self._options.reading)
                 kept = trusted(signature, now_ns=self._now_ns)
                 seen = Remembered(directory, file, kept, document)
-                self._count()
+                self._read += 1
+                if self._read % _PROGRESS_STEP == 0:
+                    self._progress(self._read)
             noted.append(seen)
             document = seen.document
             if not document.problems or document.valid:
@@ -176,14 +182,6 @@ class _Build:
             else:
                 place = path if directory == "." else f"{path}/{directory}"
                 self._left_out.append(LeftOut(source, f"{place}/{file}", document.problems))
-
-    def _is_distrusted(self, root: str, directory: str) -> bool:
-        return self._distrusted is not None and self._distrusted(f"{root}/{directory}")
-
-    def _count(self) -> None:
-        self._read += 1
-        if self._progress is not None and self._read % _PROGRESS_STEP == 0:
-            self._progress(self._read)
 
     def _remember(self) -> tuple[Problem, ...]:
         """Save what was read, if anything is new, and return the cache's complaints."""

@@ -6,7 +6,6 @@ processes share it without a lock: the last one to write wins, and whatever is t
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ from pathlib import Path
 from msgspec import MsgspecError, Struct, msgpack
 
 from vademecum.errors import FileRefused
-from vademecum.files import read_own, write_atomic
+from vademecum.files import keep_newest, read_own, write_atomic
 from vademecum.registry.roots import Root
 from vademecum.skill.skill import Document, Problem
 from vademecum.version import VERSION
@@ -68,7 +67,8 @@ class IndexCache:
 
     def __init__(self, directory: Path | None, *, roots: Iterable[Root], reading: str) -> None:
         places = [f"{root.source}\0{root.path}" for root in roots]
-        self._path = None if directory is None else directory / _file_name([reading, *places])
+        key = hashlib.sha256("\0".join([reading, *places]).encode("utf-8", "surrogateescape")).hexdigest()
+        self._path = None if directory is None else directory / f"index-{key[:32]}.msgpack"
         self._known: list[dict[str, Remembered]] = [{} for _ in places]
         self.problem: Problem | None = None
         if self._path is not None:
@@ -91,7 +91,10 @@ class IndexCache:
                 f"The index cache {self._path} cannot be written ({error.strerror}): the next start is slower"
             )
             return Problem("cache-not-written", "warning", text)
-        _prune(self._path.parent)
+        # Each list of roots has its own file, and old ones are never asked for again. What a process that
+        # was killed had half written, under a hidden name, goes the same way.
+        keep_newest(self._path.parent, "index-*.msgpack", MAX_CACHE_FILES)
+        keep_newest(self._path.parent, ".index-*", MAX_HALF_WRITTEN)
         return None
 
     def _load(self, path: Path) -> None:
@@ -104,11 +107,6 @@ class IndexCache:
             self.problem = Problem("cache-rebuilt", "warning", text)
             return
         self._known = [{document.directory: document for document in documents} for documents in roots]
-
-
-def _file_name(context: list[str]) -> str:
-    key = hashlib.sha256("\0".join(context).encode("utf-8", "surrogateescape")).hexdigest()
-    return f"index-{key[:32]}.msgpack"
 
 
 def _encoded(roots: list[list[Remembered]]) -> bytes:
@@ -138,15 +136,3 @@ def _decoded(data: bytes, *, count: int) -> list[list[Remembered]]:
     if len(decoded.roots) != count:
         raise FileRefused("it is damaged")
     return decoded.roots
-
-
-def _prune(directory: Path) -> None:
-    """Keep the newest files: each list of roots has its own, and old ones are never asked for again.
-
-    What a process that was killed had half written, under a hidden name, goes the same way.
-    """
-    with contextlib.suppress(OSError):
-        for pattern, most in (("index-*.msgpack", MAX_CACHE_FILES), (".index-*", MAX_HALF_WRITTEN)):
-            files = sorted(directory.glob(pattern), key=lambda file: file.stat().st_mtime_ns)
-            for file in files[:-most]:
-                file.unlink()

@@ -48,10 +48,6 @@ class Dictionary:
         glosses = self._beginning_with(word[0]).get(word[1:], "")
         return glosses.split(";") if glosses else []
 
-    def contains(self, word: str) -> bool:
-        """Return whether the dictionary contains the word."""
-        return word in STOP_WORDS or word[1:] in self._beginning_with(word[0])
-
     def _beginning_with(self, first: str) -> dict[str, str]:
         found = self._parsed.get(first)
         if found is None:
@@ -66,7 +62,9 @@ class Dictionary:
             options = [
                 (best[start][0] + 1, best[start][1] - (end - start) ** 2, start)
                 for start in range(max(0, end - MAX_WORD_CHARS), end)
-                if end - start == 1 or self.contains(run[start:end])
+                if end - start == 1
+                or run[start:end] in STOP_WORDS
+                or run[start + 1 : end] in self._beginning_with(run[start])
             ]
             best.append(min(options))
         words, end = [], len(run)

@@ -128,13 +128,10 @@ class Finder:
     def _evidence(self, terms: list[Term], skill: Skill) -> Evidence:
         words = self._words_of(skill)
         terms = focused(terms, words)
-        scores = {self._by_number[number].location: score for score, number in self._best(terms, 2)}
-        own = scores.pop(skill.location, 0.0)
-        other, next_score = max(scores.items(), key=lambda item: item[1], default=("", 0.0))
-        count = len(self._skills)
-        margin = max(0.0, own - next_score) / (own or 1.0) * count / (count + SMALL_LIBRARY)
-        next_words = self._words_of(self._by_number[self._numbers[other]]) if other else None
-        return weigh(terms, words, next_words, margin=margin, size=count)
+        scores = {number: score for score, number in self._best(terms, 2)}
+        own = scores.pop(self._numbers[skill.location], 0.0)
+        margin = max(0.0, own - max(scores.values(), default=0.0)) / (own or 1.0)
+        return weigh(terms, words, self._engine.known, margin=margin, size=len(self._skills))
 
     def explain(self, query: str, hit: Hit) -> list[Match]:
         """Return the words of a query that the hit contains, with their corrections or translations."""
@@ -156,11 +153,9 @@ class Finder:
         return next(skill for skill in self._skills if (skill.name, skill.source) == (hit.name, hit.source))
 
     def _words_of(self, skill: Skill) -> Skilled:
-        return Skilled(
-            frozenset(self._engine.words(skill.name)),
-            self._engine.words(skill.description),
-            partial(self._engine.in_field, self._numbers[skill.location], "body"),
-        )
+        name = frozenset(self._engine.words(skill.name))
+        in_body = partial(self._engine.in_field, self._numbers[skill.location], "body")
+        return Skilled(name, name.union(self._engine.words(skill.description)), in_body)
 
     def words(self, text: str) -> list[str]:
         """Return the words that a text is searched by, with their corrections and translations."""
@@ -172,7 +167,7 @@ class Finder:
             raise VademecumError(f"n is {n}: ask for 0 or more skills.", code="wrong-value")
         if not n or not self._by_number:
             return []
-        order = self._precedence()
+        order = {str(root.path): -root.priority for root in self._index.roots}
         found = [
             (round(score, 5), self._by_number[number])
             for score, number in (self._best(terms, min(n, len(self._by_number))) if terms else ())
@@ -202,14 +197,9 @@ class Finder:
             self._engine = self._in_memory()
             return ask(self._engine)
 
-    def _precedence(self) -> dict[str, int]:
-        return {str(root.path): -root.priority for root in self._index.roots}
-
     def _named(self) -> dict[str, Skill]:
         """Return the skills by all that they are called; names count before aliases."""
-        found: dict[str, Skill] = {}
-        for skill in self._skills:
-            found[_as_name(skill.name)] = skill
+        found = {_as_name(skill.name): skill for skill in self._skills}
         for skill in self._skills:
             for name in _names_of(skill):
                 found.setdefault(_as_name(name), skill)
@@ -258,7 +248,7 @@ class Finder:
                 if not is_engine_failure(error):
                     raise
                 engine, state = self._rebuilt(store)  # damaged: once more from nothing
-            if _has_many_dead(state):
+            if state.dead * DEAD_SHARE > len(state.documents):
                 # At once: among few skills, the old text of a single one changes which comes first.
                 changed = self.updated
                 engine, state = self._rebuilt(store)
@@ -305,7 +295,8 @@ class Finder:
                 entry = IndexedSkill(entry.stamp, entry.digest, new_state.next_number)
                 new_state.next_number += 1
                 add.append((entry.number, text or _text_of(skill, bodies=self._bodies)))
-                self._progress_made(len(add))
+                if len(add) % _PROGRESS_STEP == 0:
+                    self._progress(len(add))
             new_state.documents[_key(skill)] = entry
         self.updated = len(add) + len(free)
         if add or free:
@@ -318,10 +309,6 @@ class Finder:
         self._by_number = {state.documents[_key(skill)].number: skill for skill in self._skills}
         self._numbers = {skill.location: number for number, skill in self._by_number.items()}
 
-    def _progress_made(self, read: int) -> None:
-        if read % _PROGRESS_STEP == 0:
-            self._progress(read)
-
 
 def _hit(score: float, skill: Skill) -> Hit:
     return Hit(skill.name, skill.description, skill.source, score)
@@ -330,11 +317,6 @@ def _hit(score: float, skill: Skill) -> Hit:
 def is_engine_failure(error: BaseException) -> bool:
     """Return whether the engine or its files failed; its panics are not ordinary exceptions."""
     return isinstance(error, OSError | ValueError | OverflowError) or type(error).__name__ == "PanicException"
-
-
-def _has_many_dead(state: IndexState) -> bool:
-    """Return whether so many removed documents still count in the statistics that ranks suffer."""
-    return state.dead * DEAD_SHARE > len(state.documents)
 
 
 def _not_kept(cache: Path | None, error: BaseException) -> Problem:

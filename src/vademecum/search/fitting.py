@@ -7,17 +7,16 @@ the same requests with the answer taken out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from vademecum.search.chinese import HAN
 from vademecum.search.query_terms import Form, Term
 
-LEAST_CONFIDENCE = 0.53  # refuses 88 % of real requests whose answer was taken out of the library
+LEAST_CONFIDENCE = 0.49  # refuses 88 % of real requests whose answer was taken out of the library
 LEAST_AMONG_FEW = 0.3  # among few skills a near miss is rare
 SMALL_LIBRARY = 50
 RAREST = 6.7  # the weight of a word that hardly any skill contains
@@ -26,48 +25,36 @@ FOCUS_SHARE = 0.6
 
 
 class Evidence(Struct, frozen=True):
-    """How well the best hit fits. Shares are of the request's words, each weighted by its rarity."""
+    """How well the best hit fits. Rare words of the request count more, where weights are meant."""
 
-    named: float  # share of the skill's name that the request contains
-    described: float  # share of the request in the skill's name or description
-    covered: float  # the same with its body
-    rare_described: float  # as `described`, rare words counted more
-    rare_covered: float
-    phrases: float  # neighbouring words of the request that are neighbours in the description
-    best: float  # weight of the rarest shared word
-    ahead: float  # how much larger `rare_described` is than that of the next hit
-    body_ahead: float  # the same of `rare_covered`
-    margin: float  # distance of the scores, less in small libraries, where scores say little
-    size: float  # of the library, as a logarithm
+    covered: float  # share of the request's weight in the skill's name, description or body
+    described: float  # share of the request's words in the name or description
+    missed: float  # weight of the other words that the library knows, as a logarithm
+    named: float  # 1 if the request contains the whole name
+    margin: float  # share of its score that the hit is ahead of the next one
+    few: float  # near 1 in a small library, where scores say little
     chinese: float
 
 
 COEFFICIENTS = {
-    "": -5.25,
-    "named": 0.112,
-    "described": 5.703,
-    "covered": 9.076,
-    "rare_described": -4.602,
-    "rare_covered": -1.522,
-    "phrases": 0.361,
-    "best": 0.194,
-    "ahead": 0.522,
-    "body_ahead": 0.655,
-    "margin": 2.135,
-    "size": -0.254,
-    "chinese": 0.475,
-    "named*named": 1.986,
-    "covered*ahead": 0.465,
-    "covered*margin": 2.31,
-    "covered*size": -0.012,
-    "covered*covered": -3.203,
+    "": -10.13,
+    "covered": 6.315,
+    "covered*covered": -1.798,
+    "described*described": 5.621,
+    "chinese*described": 1.423,
+    "missed": 1.962,
+    "missed*missed": -0.2,
+    "named": 1.696,
+    "margin": 4.372,
+    "few": 0.006,
+    "few*margin": 0.277,
 }
 
 
 def confidence(evidence: Evidence) -> float:
     """Return how likely it is that the best hit answers the request.
 
-    >>> confidence(Evidence(1, 1, 1, 1, 1, 1, 6, 0.6, 0.3, 0.5, 8, 0)) > 0.9
+    >>> confidence(Evidence(covered=1, described=1, missed=0, named=1, margin=0.5, few=0, chinese=0)) > 0.8
     True
     """
     total = COEFFICIENTS[""]
@@ -78,94 +65,65 @@ def confidence(evidence: Evidence) -> float:
 
 def inputs(evidence: Evidence) -> dict[str, float]:
     """Return the numbers that the model weighs: the evidence and some products of it."""
-    found = structs.asdict(evidence)
-    for one, other in (
-        ("named", "named"),
-        ("covered", "ahead"),
-        ("covered", "margin"),
-        ("covered", "size"),
-        ("covered", "covered"),
-    ):
-        found[f"{one}*{other}"] = found[one] * found[other]
-    return found
+    names = (name.split("*") for name in COEFFICIENTS if name)
+    return {"*".join(parts): math.prod(getattr(evidence, part) for part in parts) for parts in names}
 
 
 class Skilled(Struct, frozen=True):
-    """The words of one skill: of its name, of its description in order, and a test for its body."""
+    """The words of one skill: of its name, of its name and description, and a test for its body."""
 
     name: frozenset[str]
-    description: Sequence[str]
+    told: frozenset[str]
     in_body: Callable[[str], bool]
 
 
 def focused(terms: Sequence[Term], skill: Skilled) -> list[Term]:
     """Return the terms of the sentences that are about the skill, or all terms if none is."""
-    known = {*skill.name, *skill.description}
     shared: dict[int, float] = {}
     for term in terms:
         for form in term.forms:
-            if known.issuperset(form.terms):
+            if skill.told.issuperset(form.terms):
                 shared[term.sentence] = max(shared.get(term.sentence, 0.0), _weight(form))
     least = FOCUS_SHARE * max(shared.values(), default=0.0)
     about = {sentence for sentence, weight in shared.items() if weight >= least}
     return [term for term in terms if term.sentence in about] if about else list(terms)
 
 
-class Shares(Struct, frozen=True):
-    """How much of a request a skill contains; rare words count more, and most in the last two."""
-
-    described: float
-    covered: float
-    rare_described: float
-    rare_covered: float
-    best: float
-
-
 def weigh(
-    terms: Sequence[Term], skill: Skilled, other: Skilled | None, *, margin: float, size: int
+    terms: Sequence[Term], skill: Skilled, known: Callable[[str], int], *, margin: float, size: int
 ) -> Evidence:
-    """Compare the terms of a request with the best hit, and that with the next one."""
-    own = _shares(terms, skill)
-    next_best = _shares(terms, other) if other else Shares(0.0, 0.0, 0.0, 0.0, 0.0)
+    """Compare the terms of a request with the best hit; ``known`` counts the documents with a term."""
+    count = described = 0
+    total = covered = missed = 0.0
+    for term in terms:
+        if term.kind == "word" and HAN.match(term.word):
+            continue  # a pair of characters, for which its translation stands here
+        here = [_weight(form) for form in term.forms if skill.told.issuperset(form.terms)]
+        inside = here or [
+            _weight(form)
+            for form in term.forms
+            if all(word in skill.told or skill.in_body(word) for word in form.terms)
+        ]
+        if term.in_file_name and not inside:
+            continue  # a file can be called anything
+        weight = max(inside or [_weight(term.forms[0])])
+        count, total = count + 1, total + weight
+        if inside:
+            covered += weight
+        if here:
+            described += 1
+        elif any(all(map(known, form.terms)) for form in term.forms):
+            missed += weight
     asked = {word for term in terms for form in term.forms for word in form.terms}
-    together = set(pairwise(term.forms[0].terms[0] for term in terms)).intersection(
-        pairwise(skill.description)
-    )
-    name_weight = sum(map(rarity, skill.name))
     return Evidence(
-        named=sum(rarity(word) for word in skill.name if word in asked) / (name_weight or 1),
-        described=own.described,
-        covered=own.covered,
-        rare_described=own.rare_described,
-        rare_covered=own.rare_covered,
-        phrases=math.log1p(len(together)),
-        best=own.best,
-        ahead=own.rare_described - next_best.rare_described,
-        body_ahead=own.rare_covered - next_best.rare_covered,
+        covered=covered / (total or 1.0),
+        described=described / (count or 1),
+        missed=math.log1p(missed),
+        named=float(bool(skill.name) and asked.issuperset(skill.name)),
         margin=margin,
-        size=math.log1p(size),
+        few=SMALL_LIBRARY / (size + SMALL_LIBRARY),
         chinese=float(any(term.kind == "translation" for term in terms)),
     )
-
-
-def _shares(terms: Sequence[Term], skill: Skilled) -> Shares:
-    known = {*skill.name, *skill.description}
-    total = described = covered = total2 = described2 = covered2 = best = 0.0
-    for term in terms:
-        if _is_pair(term):
-            continue
-        here = [_weight(form) for form in term.forms if known.issuperset(form.terms)]
-        in_body = [] if here else [_weight(form) for form in term.forms if _in_body(form, skill, known)]
-        if term.in_file_name and not here and not in_body:
-            continue  # a file can be called anything
-        weight = max(here or in_body or [_weight(term.forms[0])])
-        total, total2 = total + weight, total2 + weight * weight
-        if here:
-            described, described2, best = described + weight, described2 + weight * weight, max(best, weight)
-        if here or in_body:
-            covered, covered2 = covered + weight, covered2 + weight * weight
-    total, total2 = total or 1.0, total2 or 1.0
-    return Shares(described / total, covered / total, described2 / total2, covered2 / total2, best)
 
 
 def rarity(word: str) -> float:
@@ -175,15 +133,6 @@ def rarity(word: str) -> float:
 
 def _weight(form: Form) -> float:
     return max(map(rarity, form.terms)) * form.weight
-
-
-def _in_body(form: Form, skill: Skilled, known: Collection[str]) -> bool:
-    return all(word in known or skill.in_body(word) for word in form.terms)
-
-
-def _is_pair(term: Term) -> bool:
-    """Return whether a term is a pair of Chinese characters, for which its translation stands here."""
-    return term.kind == "word" and HAN.match(term.word) is not None
 
 
 @cache

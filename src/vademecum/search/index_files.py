@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import MsgspecError, Struct, msgpack
 
 from vademecum.errors import FileRefused
-from vademecum.files import read_own, write_atomic
+from vademecum.files import keep_newest, read_own, write_atomic
 from vademecum.version import VERSION
 
 FORMAT = f"vademecum-search-3 {VERSION}"
@@ -79,7 +79,8 @@ class IndexFiles:
         self._state.unlink(missing_ok=True)
         shutil.rmtree(self.engine_directory, ignore_errors=True)
         self.engine_directory.mkdir(parents=True, exist_ok=True)
-        _prune(self._directory.parent)
+        # Each set of roots and of hidden skills has a directory of its own.
+        keep_newest(self._directory.parent, "search-*", MAX_STORES)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -91,14 +92,6 @@ class IndexFiles:
             yield
         finally:
             os.close(descriptor)  # which releases it
-
-
-def _prune(cache: Path) -> None:
-    """Keep the newest indexes: each set of roots and of hidden skills has its own."""
-    with contextlib.suppress(OSError):
-        stores = sorted(cache.glob("search-*"), key=lambda place: place.stat().st_mtime_ns)
-        for place in stores[:-MAX_STORES]:
-            shutil.rmtree(place, ignore_errors=True)
 
 
 def _acquire(descriptor: int) -> None:

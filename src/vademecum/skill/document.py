@@ -19,7 +19,11 @@ MAX_PROBLEMS = 50
 
 def read_document(path: str | Path, *, directory: str, reading: Reading, file: str = MANIFEST) -> Document:
     """Read one document's frontmatter from disk; only ``OSError`` and ``FileRefused`` come out."""
-    document = parse_document(read_opening(path), directory=directory, reading=reading)
+    return with_file_name(parse_document(read_opening(path), directory=directory, reading=reading), file)
+
+
+def with_file_name(document: Document, file: str) -> Document:
+    """Return a document with the problem that its file has another name, if it has."""
     if file == MANIFEST:
         return document
     text = f"The file is called {file!r}, which some tools do not find. Rename it to {MANIFEST}"

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from vademecum.errors import FileRefused, PathRefused
 from vademecum.files import read_capped
 from vademecum.paths import contained, leads_out
-from vademecum.skill.document import parse_document
+from vademecum.skill.document import parse_document, with_file_name
 from vademecum.skill.frontmatter import body_start, find_block
 from vademecum.skill.plain_lines import Fields
 from vademecum.skill.skill import (
@@ -101,10 +101,9 @@ def validate_skill(
 
 
 def _verdict(place: Path, manifest: Path, data: bytes, reading: Reading, max_body_lines: int) -> Validation:
-    document = parse_document(data, directory=place.name, reading=reading)
+    document = with_file_name(parse_document(data, directory=place.name, reading=reading), manifest.name)
     problems = [
         *(_as_specified(problem) for problem in document.problems),
-        *_file_name(manifest),
         *_unknown_fields(data),
         *_values(place, document),
         *(_body(place, data, max_body_lines) if document.digest else ()),
@@ -136,12 +135,6 @@ def _manifest(place: Path) -> Path | Problem:
 
 def _as_specified(problem: Problem) -> Problem:
     return structs.replace(problem, severity="error") if problem.code in _ERRORS_HERE else problem
-
-
-def _file_name(manifest: Path) -> Iterator[Problem]:
-    if manifest.name != MANIFEST:
-        text = f"The file is called {manifest.name!r}, which some tools do not find. Rename it to {MANIFEST}"
-        yield Problem("file-name", "error", text)
 
 
 def _unknown_fields(data: bytes) -> Iterator[Problem]:
