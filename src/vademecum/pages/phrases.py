@@ -16,6 +16,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "status_pending": ("pending", "待办"),
     "status_in_progress": ("in progress", "进行中"),
     "status_completed": ("completed", "已完成"),
+    "status_skipped": ("skipped", "已跳过"),
     "status_new": ("new", "新增"),
     "turns": ("turns", "轮次"),
     "calls": ("calls", "调用"),
