@@ -1,29 +1,55 @@
-"""Makes the pictures of the tutorial and of the evaluation page: ``python -m docs.build_pictures``.
+"""Makes the pictures of the documentation: ``python -m docs.build_pictures [DIR]``.
 
-Each is followed in a home of its own, and the pages that it leads to are photographed by Chromium.
+Each page of the documentation is followed in a home of its own, and what it leads to is photographed by
+Chromium. With DIR, the pages of a run, an evaluation and a simulation are photographed there at three sizes,
+light and dark, in English and Chinese, to be looked at.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.e2e.browser import FLAGS
+from tests.e2e.browser import Browser, browsing
 from tests.e2e.documents import TOP, perform, steps
 from tests.support import Place
+
+SIZES = {"phone": (390, 1600), "tablet": (820, 1600), "desktop": (1400, 1600)}
 
 
 def main() -> None:
     """Follow the pages, and take the pictures that they lead to."""
+    docs = TOP / "docs"
     with _followed("docs/tutorial.md") as home:
-        _photograph(home / "project" / "report.html", TOP / "docs" / "tutorial-report.png", "1000,1000")
-        _photograph(home / "other" / "run.html", TOP / "docs" / "tutorial-run.png", "900,960")
+        run, report = home / "other" / "run.html", home / "project" / "report.html"
+        _photograph(report, docs / "tutorial-report.png", (1000, 1000))
+        _photograph(run, docs / "tutorial-run.png", (900, 960))
+        _photograph(run, docs / "run-page.png", (1000, 1400))
+        if sys.argv[1:]:
+            _look(run, "run")
     with _followed("docs/evals.md") as home:
-        _photograph(home / "project" / "report.html", TOP / "docs" / "eval-report.png", "1000,1100")
+        report = home / "project" / "report.html"
+        _photograph(report, docs / "eval-report.png", (1000, 1100))
+        if sys.argv[1:]:
+            _look(report, "evaluation")
+            _look_at_the_simulation(home)
+
+
+def _look_at_the_simulation(home: Path) -> None:
+    if importlib.util.find_spec("mesa") is None:
+        print("No pictures of a simulation: the example needs mesa.")
+        return
+    page = home / "flood.html"
+    words = ["govern", "simulate", str(TOP / "examples/flood"), "--report", str(page), "--no-record"]
+    subprocess.run([Path(sys.executable).with_name("vade"), *words], cwd=home, check=True)
+    _look(page, "simulation")
 
 
 @contextmanager
@@ -39,24 +65,32 @@ def _followed(page: str) -> Iterator[Path]:
         yield home
 
 
-def _photograph(page: Path, picture: Path, size: str) -> None:
-    chromium = shutil.which("chromium") or "chromium-browser"
-    with tempfile.TemporaryDirectory() as profile:
-        subprocess.run(
-            [
-                chromium,
-                *FLAGS,
-                "--hide-scrollbars",
-                f"--user-data-dir={profile}",
-                f"--window-size={size}",
-                f"--screenshot={picture}",
-                page.as_uri(),
-            ],
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
+def _look(page: Path, name: str) -> None:
+    views = itertools.product(SIZES.items(), (False, True), ("en-US", "zh-CN"))
+    with _open(page) as browser:
+        for (size, window), dark, language in views:
+            picture = Path(sys.argv[1], f"{name}-{size}-{'dark' if dark else 'light'}-{language}.png")
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            picture.write_bytes(browser.picture(window, dark=dark, language=language))
+            print(f"Wrote {picture}")
+
+
+def _photograph(page: Path, picture: Path, size: tuple[int, int]) -> None:
+    with _open(page) as browser:
+        picture.write_bytes(browser.picture(size))
     print(f"Wrote {picture.relative_to(TOP)}")
+
+
+@contextmanager
+def _open(page: Path) -> Iterator[Browser]:
+    chromium = shutil.which("chromium") or "chromium-browser"
+    # Processes of the browser may still write to its profile when it is over.
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
+        browsing(chromium, Path(profile), "800,800") as browser,
+    ):
+        browser.open(page.as_uri())
+        yield browser
 
 
 if __name__ == "__main__":

@@ -93,6 +93,22 @@ def test_requests_one_in_a_line(place: Place, vade: Vade) -> None:
     assert (done.code, found["negatives"], found["false_triggers"], found["overall"]["right"]) == (0, 1, 0, 1)
 
 
+def test_a_suite_by_the_name_of_its_skill_is_about_that_skill(place: Place, vade: Vade) -> None:
+    entries = [
+        {"query": "Compare a.txt with b.txt", "should_trigger": True},
+        {"query": "Summarise sales.csv", "should_trigger": False},
+    ]
+    triggers = write(place.cwd / ".agent/evals/file-diff/triggers.json", entries)
+    found = vade("eval", "run", "file-diff", "--json").json
+    assert (found["malformed"], found["skill"], found["columns"][0]["rate"]["passed"]) == ([], "file-diff", 2)
+    assert found["columns"][0]["triggers"]["negatives"] == 1  # another skill may take it
+    write(triggers, [*entries, {"query": ""}])
+    (place.cwd / "c.txt").write_text("Compare.\n")
+    done = vade("eval", "improve", "file-diff", "--candidates", "c.txt")
+    said = "1 case cannot be read: triggers.json, case #3, field query: it has no text under query."
+    assert (done.code, said in done.err) == (1, True), done.err
+
+
 def test_before_and_after_an_edit(place: Place, vade: Vade) -> None:  # L2
     skill = place.cwd / ".agent/skills/greeter"
     text = "---\nname: greeter\ndescription: {}\n---\nSay hello.\n"

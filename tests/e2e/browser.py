@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
@@ -64,6 +65,25 @@ class Browser:
         return self._call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get(
             "value"
         )
+
+    def picture(self, size: tuple[int, int], *, dark: bool = False, language: str = "en") -> bytes:
+        """Return a PNG of the page, which is opened again with a window of that size."""
+        width, height = size
+        is_phone = width < 500
+        self._call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=is_phone,
+        )
+        self._call("Emulation.setScrollbarsHidden", hidden=True)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", features=[scheme])
+        self._call("Emulation.setUserAgentOverride", userAgent="Chromium", acceptLanguage=language)
+        self.open(self.value("location.href.split('#')[0]"))
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        return base64.b64decode(self._call("Page.captureScreenshot", clip=clip)["data"])
 
     def _call(self, method: str, **params: Any) -> dict[str, Any]:
         self._number += 1

@@ -10,7 +10,7 @@ import pytest
 
 from tests.evals.support import final, write
 from vademecum.errors import CaseRefused
-from vademecum.evals.checks.constraints import Before, Never
+from vademecum.evals.checks.constraints import Before, Count
 from vademecum.evals.results import Header, read_evaluation, write_header
 from vademecum.evals.suite import Malformed, read_suite
 
@@ -52,7 +52,7 @@ def test_everything_a_case_can_say(tmp_path: Path) -> None:
         "repeat": 2,
     }
     (only,) = read_suite(write(tmp_path / "case.json", whole)).cases
-    assert [type(constraint) for constraint in only.expected.trajectory] == [Before, Never]
+    assert [type(constraint) for constraint in only.expected.trajectory] == [Before, Count]
     assert only.expected.output.judge == ("It is polite.",)
     assert only.constraints.deny_tools == ("grep",)
     assert (only.expects_skills, only.expected.skills_none_of) == (("x",), ("y",))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.evals.support import write
 from tests.support import Place, write_skill
-from vademecum.evals.drafting import draft_triggers
+from vademecum.evals.drafting import draft_triggers, requests_from
 from vademecum.evals.suite import read_suite
 
 BAD = "---\nname: greeter\ndescription: Does things.\nversion: 1.0.0\n---\nSay hello.\n"
@@ -103,3 +103,9 @@ def test_requests_that_no_skill_should_take(place: Place, tmp_path: Path) -> Non
     assert (found["negatives"], found["false_triggers"]) == (2, 1)
     assert found["false_trigger_rate"] == 0.5
     assert 0 < found["false_trigger_interval"]["low"] < 0.5 < found["false_trigger_interval"]["high"] < 1
+
+
+def test_requests_of_a_draft_are_whole_and_are_requests() -> None:
+    description = "Write a skill. Use when asked to review a SKILL.md file. 编写技能：SKILL.md 的写法。"
+    wanted = ["Write a skill", "review a SKILL.md file", "编写技能：SKILL.md 的写法"]
+    assert requests_from(description) == wanted

@@ -32,8 +32,11 @@ from vademecum.skill.skill import Skill
 MAX_REQUESTS = 6
 MAX_NEIGHBOURS = 5
 _LEAST_CHARS = 8
-_CLAUSES = re.compile(r"[.;。；!！\n]+\s*")
-_LEAD = re.compile(r"^(?:use (?:this skill )?(?:when|for|to)\b[:,]?|when|for|当|用于)\s*", re.IGNORECASE)
+_CLAUSES = re.compile(r"(?:\.(?=\s|$)|[;。；!！\n])+\s*")
+_LEAD = re.compile(
+    r"^(?:use (?:this skill )?(?:when|for|to)\b[:,]?|when|for|当|用于)?\s*(?:asked (?:to\b|for\b)?)?\s*",
+    re.IGNORECASE,
+)
 
 
 def write_draft(skill: Skill, index: SkillIndex, place: Path) -> list[Path]:
@@ -70,8 +73,8 @@ def draft_triggers(skill: Skill, index: SkillIndex) -> dict[str, Any]:
 def requests_from(description: str) -> list[str]:
     """Return the clauses of a description as requests.
 
-    >>> requests_from("Compare two files. Use when somebody asks what changed; e.g. in a contract.")
-    ['Compare two files', 'somebody asks what changed']
+    >>> requests_from("Compare two files. Use when asked to find out what changed; e.g. in a contract.")
+    ['Compare two files', 'find out what changed']
     """
     clauses = (_LEAD.sub("", clause.strip()).strip(" ,:：，") for clause in _CLAUSES.split(description))
     found = [

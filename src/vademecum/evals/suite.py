@@ -51,19 +51,23 @@ class Suite(Struct, frozen=True):
     skill: str = ""
 
 
-def read_suite(path: Path, *, name: str = "") -> Suite:
-    """The cases of a file, or of all files below a directory, in the order of their names."""
+def read_suite(path: Path, *, name: str = "", skill: str = "") -> Suite:
+    """Return the cases of a file, or of all files below a directory, in the order of their names.
+
+    They are about ``skill`` where neither they nor a SKILL.md around them name another.
+    """
     path = Path(os.path.abspath(path))
     if not path.exists():
         raise CaseRefused(f"There are no cases at {path}: vade eval init NAME writes some.", code="no-suite")
     place = path if path.is_dir() else path.parent
     found = _Collected({}, [])
-    for file in _without_brought([_Read.of(file, os.path.relpath(file, place)) for file in _files(path)]):
+    read = [_Read.of(file, os.path.relpath(file, place), skill) for file in _files(path)]
+    for file in _without_brought(read):
         found.take(file)
     if not found.cases and not found.malformed:
         raise CaseRefused(f"{path} holds no cases: vade eval init NAME writes some.", code="no-suite")
     cases, malformed = tuple(found.cases.values()), tuple(found.malformed)
-    return Suite(name or _name(path), str(place), cases, malformed, found.skill)
+    return Suite(name or _name(path), str(place), cases, malformed, skill or found.skill)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,10 @@ class _Read:
     cases: tuple[Case | list[tuple[str, str]], ...]
 
     @classmethod
-    def of(cls, file: Path, shown: str) -> _Read:
+    def of(cls, file: Path, shown: str, skill: str) -> _Read:
         """Read it; what is wrong with it keeps nothing else from being read."""
         try:
-            found = variants.entries(_parsed(file), file)
+            found = variants.entries(_parsed(file), file, skill)
         except (CaseRefused, FileRefused, OSError) as error:
             whole = variants.RawCase(None, str(error))
             return cls(file, shown, "", (whole,), ([("", str(error))],))

@@ -42,19 +42,18 @@ class RawCases:
     cases: list[RawCase]
 
 
-def entries(document: Any, file: Path) -> RawCases:
-    """The cases in a document, whichever shape it has."""
+def entries(document: Any, file: Path, about: str = "") -> RawCases:
+    """Return the cases in a document, whichever shape it has; ``about`` is their skill if none is named."""
     if isinstance(document, list):
-        return _listed(document, "", file)
+        return _listed(document, _skill_around(file, about), file)
     if not isinstance(document, Mapping):
         raise CaseRefused("the file holds neither a case nor a list of cases: see docs/evals.md.")
-    skill = str(document.get("skill_name") or document.get("skill") or "")
+    skill = str(document.get("skill_name") or document.get("skill") or _skill_around(file, about))
     if isinstance(document.get("evals"), list):
-        skill = skill or _skill_around(file)
         return RawCases(skill, [_from_eval(entry) for entry in document["evals"]])
     for key in TRIGGER_LISTS:
         if isinstance(document.get(key), list):
-            return _triggers(document[key], skill or _skill_around(file), file)
+            return _triggers(document[key], skill, file)
     if isinstance(document.get("cases"), list):
         return _listed(document["cases"], skill, file)
     if not document:
@@ -65,7 +64,7 @@ def entries(document: Any, file: Path) -> RawCases:
 def _listed(found: list[Any], skill: str, file: Path) -> RawCases:
     """A list of cases, or of requests with whether they should trigger."""
     if any(isinstance(entry, Mapping) and _is_trigger(entry) for entry in found):
-        return _triggers(found, skill or _skill_around(file), file)
+        return _triggers(found, skill, file)
     return RawCases(skill, [_own(entry) for entry in found])
 
 
@@ -225,12 +224,12 @@ def _tags(entry: Mapping[str, Any]) -> list[Any]:
     return [tags] if isinstance(tags, str) else list(tags) if isinstance(tags, list) else []
 
 
-def _skill_around(file: Path) -> str:
-    """The skill whose directory a file lies in, as its SKILL.md names it."""
+def _skill_around(file: Path, otherwise: str) -> str:
+    """Return the skill whose directory a file lies in, as its SKILL.md names it."""
     for place in list(file.absolute().parents)[:3]:
         try:
             found = _NAME.search(read_capped(place / "SKILL.md", cap=MAX_MANIFEST_BYTES))
         except (OSError, FileRefused):
             continue
         return found[1].decode() if found else place.name
-    return ""
+    return otherwise

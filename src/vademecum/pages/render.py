@@ -38,6 +38,11 @@ def word(key: str, **values: Any) -> Markup:
     return both(english.format(**values), chinese.format(**values))
 
 
+def status(text: str) -> Markup | str:
+    """Return the word for a status in both languages; one that we do not know as it is."""
+    return word(f"status_{text}") if f"status_{text}" in WORDS else text
+
+
 def rich_text(text: str) -> Markup:
     r"""Return Markdown as HTML: raw HTML is shown as text, and pictures of other places are left out.
 
@@ -91,5 +96,5 @@ def _environment() -> Environment:
         "script": Markup(script),  # noqa: S704 - a file of ours
         "script_digest": digest,
     }
-    found.filters["rich_text"] = rich_text
+    found.filters |= {"rich_text": rich_text, "status": status}
     return found

@@ -258,6 +258,8 @@ def improve_command(  # noqa: PLR0913 - one for each option
     index = IndexWords(**words).build()
     skill = index.get(as_reference(name))
     suite = _suite(skill.name, index, context)
+    if suite.malformed:
+        raise CaseRefused(f"{counted(len(suite.malformed), 'case')} cannot be read: {suite.malformed[0]}")
     with tempfile.TemporaryDirectory(prefix="vade-improve-") as place:
         workshop = EvalSettings(index, Path(place), None, dict(os.environ))
         improver = drafting.Improver(
@@ -309,7 +311,7 @@ def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
     named = suites_home(context) / wanted
     if Path(wanted).name == wanted and named.is_dir() and wanted != "results":
         known = {skill.name for skill in index}
-        return structs.replace(read_suite(named, name=wanted), skill=wanted if wanted in known else "")
+        return read_suite(named, name=wanted, skill=wanted if wanted in known else "")
     try:
         skill = index.get(wanted)
     except SkillNotFound as error:
@@ -319,7 +321,7 @@ def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
         raise CaseRefused(message, code="no-suite") from error
     for place in (suites_home(context) / skill.name, Path(skill.location) / "evals"):
         if place.is_dir():
-            return structs.replace(read_suite(place, name=skill.name), skill=skill.name)
+            return read_suite(place, name=skill.name, skill=skill.name)
     _offer(skill, index, suites_home(context) / skill.name)
     raise CaseRefused(
         f"The skill {skill.name!r} has no cases: vade eval init {skill.name} writes a draft.", code="no-suite"

@@ -6,7 +6,7 @@ import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import re2
@@ -215,28 +215,6 @@ MODES: tuple[Mode, ...] = ("in_order", "exact", "any_order")
 
 
 @dataclass(frozen=True, slots=True)
-class Require:
-    """It happens."""
-
-    what: Pattern
-
-    def __str__(self) -> str:
-        """As a report says it."""
-        return f"require {self.what}"
-
-
-@dataclass(frozen=True, slots=True)
-class Never:
-    """It does not happen."""
-
-    what: Pattern
-
-    def __str__(self) -> str:
-        """As a report says it."""
-        return f"never {self.what}"
-
-
-@dataclass(frozen=True, slots=True)
 class Before:
     """Whenever ``later`` happens, ``first`` happened before; where it ``must`` happen, it does."""
 
@@ -291,7 +269,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """It happens so many times, at most or at least."""
+    """It happens so many times: ``require`` is at least once, ``never`` at most 0 times."""
 
     what: Pattern
     least: int = 0
@@ -299,12 +277,12 @@ class Count:
 
     def __str__(self) -> str:
         """As a report says it."""
-        return (
-            f"at least {self.least} {self.what}" if self.most is None else f"at most {self.most} {self.what}"
-        )
+        if self.most is None:
+            return f"require {self.what}" if self.least == 1 else f"at least {self.least} {self.what}"
+        return f"at most {self.most} {self.what}" if self.most else f"never {self.what}"
 
 
-Constraint = Require | Never | Before | After | Between | Sequence | Count
+Constraint = Before | After | Between | Sequence | Count
 
 
 def parse_constraint(value: Any) -> Constraint:
@@ -323,6 +301,10 @@ def parse_constraint(value: Any) -> Constraint:
             return parse(value)
     known = "; ".join(" + ".join(sorted(form)) for form, _ in _FORMS)
     raise ValueError(f"no constraint has the keys {', '.join(sorted(map(str, keys)))}: there are {known}")
+
+
+def _once(value: Mapping[str, Any], *, key: str, most: int | None) -> Constraint:
+    return Count(parse_pattern(value[key]), least=1 if most is None else 0, most=most)
 
 
 def _before(value: Mapping[str, Any]) -> Constraint:
@@ -373,8 +355,8 @@ def _number(value: Any, key: str, *, least: int = 0) -> int:
 
 
 _FORMS: tuple[tuple[frozenset[str], Callable[[Mapping[str, Any]], Constraint]], ...] = (
-    (frozenset({"require"}), lambda v: Require(parse_pattern(v["require"]))),
-    (frozenset({"never"}), lambda v: Never(parse_pattern(v["never"]))),
+    *((frozenset({key}), partial(_once, key=key, most=None)) for key in ("require", "must_occur")),
+    *((frozenset({key}), partial(_once, key=key, most=0)) for key in ("never", "forbid")),
     (frozenset({"before"}), _before),
     (frozenset({"after", "then"}), _after),
     (frozenset({"between", "require"}), _between),
@@ -388,8 +370,6 @@ _FORMS: tuple[tuple[frozenset[str], Callable[[Mapping[str, Any]], Constraint]], 
         frozenset({"at_least", "of"}),
         lambda v: Count(parse_pattern(v["of"]), least=_number(v["at_least"], "at_least")),
     ),
-    (frozenset({"must_occur"}), lambda v: Require(parse_pattern(v["must_occur"]))),
-    (frozenset({"forbid"}), lambda v: Never(parse_pattern(v["forbid"]))),
     (
         frozenset({"must_occur", "before"}),
         lambda v: Before(parse_pattern(v["must_occur"]), parse_pattern(v["before"]), must=True),

@@ -159,10 +159,6 @@ class _Tests:
 def _monitor(constraint: Constraint) -> tuple[_Monitor, tuple[Pattern, ...], bool]:
     """Return the monitor of a constraint, its patterns, and whether it sees the steps of children."""
     match constraint:
-        case constraints.Require(what=what):
-            return _counted(1, None), (what,), True
-        case constraints.Never(what=what):
-            return _counted(0, 0), (what,), True
         case constraints.Count(what=what, least=least, most=most):
             return _counted(least, most), (what,), True
         case constraints.Before(first=first, later=later, must=must):

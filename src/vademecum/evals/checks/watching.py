@@ -145,18 +145,14 @@ class Watcher:
     def limits(self) -> list[CheckResult]:
         """Return the checks of the case's limits."""
         limits = self._case.constraints
-        broken = [] if self.broken is None else [self.broken]
-        kept = [
-            CheckResult(name, "pass")
+        names = [f"deny_tools {tool}" for tool in limits.deny_tools]
+        names += [
+            name
             for name in ("max_turns", "max_tool_calls", "max_script_runs")
-            if getattr(limits, name) is not None and not any(check.name == name for check in broken)
+            if getattr(limits, name) is not None
         ]
-        kept += [
-            CheckResult(f"deny_tools {tool}", "pass")
-            for tool in limits.deny_tools
-            if not any(check.name == f"deny_tools {tool}" for check in broken)
-        ]
-        return [*broken, *kept]
+        broken = [] if self.broken is None else [self.broken]
+        return broken + [CheckResult(n, "pass") for n in names if n not in {check.name for check in broken}]
 
 
 def loaded_skills(events: Sequence[Event]) -> tuple[str, ...]:
@@ -167,27 +163,20 @@ def loaded_skills(events: Sequence[Event]) -> tuple[str, ...]:
 
 def check_skills(expected: Expected, loaded: Sequence[str]) -> list[CheckResult]:
     """Check that the skills are those that the case names."""
-    taken = ", ".join(loaded) or "no skill"
-    found = []
-    if expected.skills_any_of:
-        fits = any(name in loaded for name in expected.skills_any_of)
-        found.append(_skills_check(f"skills_any_of {', '.join(expected.skills_any_of)}", taken, holds=fits))
-    if expected.skills_all_of:
-        missing = [name for name in expected.skills_all_of if name not in loaded]
-        found.append(
-            _skills_check(f"skills_all_of {', '.join(expected.skills_all_of)}", taken, holds=not missing)
-        )
-    if expected.skills_none_of:
-        unwanted = expected.skills_none_of
-        wrong = loaded if ANY_SKILL in unwanted else [name for name in unwanted if name in loaded]
-        found.append(
-            _skills_check(f"skills_none_of {', '.join(expected.skills_none_of)}", taken, holds=not wrong)
-        )
-    return found
-
-
-def _skills_check(name: str, taken: str, *, holds: bool) -> CheckResult:
-    return CheckResult(name, "pass") if holds else CheckResult(name, "fail", f"it took {taken}")
+    taken = set(loaded)
+    unwanted = set(expected.skills_none_of)
+    none_of = not (taken if ANY_SKILL in unwanted else taken & unwanted)
+    kinds = (
+        ("skills_any_of", expected.skills_any_of, bool(taken & set(expected.skills_any_of))),
+        ("skills_all_of", expected.skills_all_of, taken >= set(expected.skills_all_of)),
+        ("skills_none_of", expected.skills_none_of, none_of),
+    )
+    why = f"it took {', '.join(loaded) or 'no skill'}"
+    return [
+        CheckResult(f"{kind} {', '.join(names)}", "pass" if holds else "fail", "" if holds else why)
+        for kind, names, holds in kinds
+        if names
+    ]
 
 
 _RAN = frozenset({"once", "always", "remembered", "rule"})

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
@@ -29,61 +29,56 @@ _UNFIT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def junit_of(evaluation: Evaluation) -> str:
     """The document; malformed cases are errors of a suite of their own."""
-    lines = {case.id: case for case in evaluation.header.cases}
-    suites = [_suite(one.name, evaluation.of(one.name), lines) for one in evaluation.header.configurations]
-    wrong = evaluation.header.malformed
-    if wrong:
-        cases = [
-            f'  <testcase classname="malformed" name={_quoted(one.case)}>'
-            f'<error type="malformed" message={_quoted(str(one))}/></testcase>'
-            for one in wrong
-        ]
-        count = f'tests="{len(wrong)}" failures="0" errors="{len(wrong)}" skipped="0"'
-        head = f'<testsuite name="malformed" {count}>'
-        suites.append("\n".join([head, *cases, "</testsuite>"]))
+    header = evaluation.header
+    root = Element("testsuites", name=_line(header.name))
+    lines = {case.id: case for case in header.cases}
+    for one in header.configurations:
+        results = evaluation.of(one.name)
+        outcomes = [result.outcome for result in results]
+        bad = sum(outcome in {"error", "timeout", "unusable"} for outcome in outcomes)
+        counts = (len(results), outcomes.count("fail"), bad, outcomes.count("unjudged"))
+        suite = _suite(root, one.name, counts)
+        suite.set("time", f"{sum(result.seconds for result in results):.3f}")
+        for result in results:
+            _case(suite, result, lines.get(result.case))
+    if header.malformed:
+        suite = _suite(root, "malformed", (len(header.malformed), 0, len(header.malformed), 0))
+        for wrong in header.malformed:
+            case = SubElement(suite, "testcase", classname="malformed", name=_line(wrong.case))
+            SubElement(case, "error", type="malformed", message=_line(str(wrong)))
     told = notes(summarise(evaluation))
-    if told and suites:
-        text = f"<system-out>{escape(_fit(chr(10).join(told)))}</system-out>"
-        suites[0] = f"{suites[0].removesuffix('</testsuite>')}{text}\n</testsuite>"
-    inside = "\n".join(suites)
-    name = _quoted(evaluation.header.name)
-    head = f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name={name}>'
-    return f"{head}\n{inside}\n</testsuites>\n"
+    if told and len(root):
+        SubElement(root[0], "system-out").text = _fit("\n".join(told))
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _suite(name: str, results: list[Result], lines: Mapping[str, CaseLine]) -> str:
-    failures = sum(result.outcome == "fail" for result in results)
-    errors = sum(result.outcome in {"error", "timeout", "unusable"} for result in results)
-    skipped = sum(result.outcome == "unjudged" for result in results)
-    seconds = sum(result.seconds for result in results)
-    head = (
-        f'<testsuite name={_quoted(name)} tests="{len(results)}" failures="{failures}" errors="{errors}" '
-        f'skipped="{skipped}" time="{seconds:.3f}">'
-    )
-    return "\n".join([head, *(_case(name, result, lines) for result in results), "</testsuite>"])
+def _suite(root: Element, name: str, counts: Sequence[int]) -> Element:
+    named = zip(("tests", "failures", "errors", "skipped"), map(str, counts), strict=True)
+    return SubElement(root, "testsuite", {"name": _line(name), **dict(named)})
 
 
-def _case(suite: str, result: Result, lines: Mapping[str, CaseLine]) -> str:
+def _case(suite: Element, result: Result, line: CaseLine | None) -> None:
     name = result.case if result.repetition == 1 else f"{result.case} [{result.repetition}]"
-    head = f'  <testcase classname={_quoted(suite)} name={_quoted(name)} time="{result.seconds:.3f}">'
+    found = SubElement(suite, "testcase", classname=suite.attrib["name"], name=_line(name))
+    found.set("time", f"{result.seconds:.3f}")
     match result.outcome:
         case "pass":
-            inside = ""
+            pass
         case "fail":
             details = "\n".join(f"{check.name}: {check.detail}" for check in result.failed)
-            inside = f'<failure type="check" message={_quoted(result.why)}>{escape(_fit(details))}</failure>'
+            SubElement(found, "failure", type="check", message=_line(result.why)).text = _fit(details)
         case "unjudged":
-            inside = f"<skipped message={_quoted(result.why)}/>"
+            SubElement(found, "skipped", message=_line(result.why))
         case _:
-            inside = f"<error type={_quoted(result.outcome)} message={_quoted(result.why)}/>"
-    line = lines.get(result.case)
+            SubElement(found, "error", type=result.outcome, message=_line(result.why))
     told = [f"request: {line.input}", f"expected: {'; '.join(line.expected) or 'nothing'}"] if line else []
     told += [f"answer: {result.answer}"] if result.answer else []
-    return f"{head}{inside}<system-out>{escape(_fit(chr(10).join(told)))}</system-out></testcase>"
+    SubElement(found, "system-out").text = _fit("\n".join(told))
 
 
-def _quoted(text: str) -> str:
-    return quoteattr(" ".join(_fit(text).split()))
+def _line(text: str) -> str:
+    return " ".join(_fit(text).split())
 
 
 def _fit(text: str) -> str:
