@@ -14,6 +14,8 @@ from tests.integrations.test_mcp import TOKEN, served
 from tests.support import VADE, Place, write_skill
 from vademecum import SkillIndex, Toolkit, build_index
 from vademecum.errors import ConfigError, VademecumError
+from vademecum.integrations.mcp.clients import Client, Clients
+from vademecum.integrations.mcp.resources import SkillResources
 from vademecum.integrations.mcp.source import McpSource, sources
 from vademecum.policy.approval import Answer, Question
 from vademecum.session.base import Result
@@ -159,6 +161,27 @@ def test_a_local_skill_goes_first(place: Place) -> None:
     assert [other.source for other in conflict.overridden] == ["mcp:docs"]
 
 
+def test_a_skill_of_a_server_is_served_on_without_its_digests(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Listing it would read it before it is needed, and would name us as its origin."""
+    skills = added(place, "honest")
+
+    def listed() -> list[str]:
+        clients = Clients(lambda: skills, context=place.context)
+        try:
+            answer = SkillResources(clients).list_skills(Client("x"), None)
+            return [entry["frontmatter"]["name"] for entry in answer["skills"]]
+        finally:
+            clients.close()
+
+    assert "helper" not in listed()
+    assert "comes from mcp:docs" in caplog.text
+    assert not skills.get("helper").path.exists()
+    skills.fetch(skills.get("helper"))
+    assert "helper" not in listed()
+
+
 def test_two_servers(place: Place) -> None:
     """Each skill is that of its server, and has its files in a place of its own."""
     added(place, "honest", "one")
@@ -244,6 +267,11 @@ def test_the_command(place: Place) -> None:
     (one,) = place.vade("source", "list", "--json").json["sources"]
     assert one == shown.json
     assert "mcp:docs" in place.vade("list").out
+    assert [each["name"] for each in place.vade("list", "--source", "mcp:docs", "--json").json["skills"]] == [
+        "helper"
+    ]
+    typo = place.vade("inspect", "helper", "--source", "mcp:dosc")
+    assert (typo.code, "'mcp:docs'" in typo.err) == (2, True)
     assert place.vade("search", "help with things", "--json").json["results"][0]["source"] == "mcp:docs"
     assert "Be helpful." in place.vade("show", "helper").out
     assert place.vade("exec", "helper", "run.py").code == 3
@@ -251,6 +279,8 @@ def test_the_command(place: Place) -> None:
     assert place.vade("refresh").code == 0
     assert place.vade("source", "remove", "docs", "--json").json == {"removed": "docs"}
     assert "mcp:docs" not in place.vade("list").out
+    place.vade("source", "add", "papers", "--mcp", command("honest"))
+    assert "did you mean 'papers'?" in place.vade("source", "remove", "paper").err
     again = place.vade("source", "remove", "docs")
     assert (again.code, "no source 'docs'" in again.err) == (2, True)
     wrong = place.vade("source", "add", "docs", "--mcp", "http://example.com/mcp")
