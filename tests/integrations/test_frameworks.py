@@ -459,6 +459,27 @@ def test_langgraph_asks(here: Place, says: bool) -> None:
         assert answer.content[1]["base64"] == IN_BASE64
 
 
+def test_langgraph_asks_in_asynchronous_code(here: Place) -> None:
+    from langchain.agents import create_agent
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.types import Command
+
+    from vademecum.integrations.langchain import SkillsMiddleware
+
+    middleware = [SkillsMiddleware()]
+    agent = create_agent(fake_chat(DRAWING, []), middleware=middleware, checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+
+    async def work() -> Any:
+        asked = await agent.ainvoke({"messages": [("user", "Draw")]}, thread)
+        (question,) = asked["__interrupt__"]
+        assert not was_run(here)
+        return await agent.ainvoke(Command(resume={question.id: True}), thread)
+
+    assert asyncio.run(work())["messages"][-1].text == "done"
+    assert was_run(here)
+
+
 def test_langgraph_without_a_checkpointer_refuses(here: Place, caplog: pytest.LogCaptureFixture) -> None:
     from langchain.agents import create_agent
 
@@ -589,7 +610,7 @@ def test_smolagents_asks(here: Place, monkeypatch: pytest.MonkeyPatch, says: boo
 
 def test_answers_in_another_process(here: Place) -> None:
     """The question is found again by the call alone, and only for the same content."""
-    from vademecum.integrations.deferral import answered, call_or_ask
+    from vademecum.integrations.adapters import call_or_ask
 
     call = ("run_script", DRAWING[1][1], "c")
     first = Toolkit()
@@ -598,13 +619,13 @@ def test_answers_in_another_process(here: Place) -> None:
     first.close()
     script = here.cwd / ".agent/skills/greeter/scripts/chart.py"
     script.write_text(script.read_text() + "\n# more")
-    changed = answered(Toolkit(), *call, approved=True)
+    changed = call_or_ask(Toolkit(), *call, Answer("once"))
     assert isinstance(changed, Result)
     assert changed.code == "changed"
     second = Toolkit()
     second.call("skill", {"name": "greeter"})
     assert isinstance(call_or_ask(second, *call), Question)
-    done = answered(Toolkit(), *call, approved=True)
+    done = call_or_ask(Toolkit(), *call, Answer("once"))
     assert isinstance(done, Result)
     assert done.ok
     assert [each.media_type for each in done.content] == ["image/png", "application/pdf"]
