@@ -560,7 +560,7 @@ def test_agent_framework_asks(here: Place, says: bool) -> None:
     steps = iter(
         [
             ("load_skill", {"skill_name": "greeter"}),
-            ("run_skill_script", {"skill_name": "greeter", "script_name": "hello.py", "args": ["you"]}),
+            ("run_skill_script", {"skill_name": "greeter", "script_name": "chart.py"}),
         ]
     )
 
@@ -583,7 +583,8 @@ def test_agent_framework_asks(here: Place, says: bool) -> None:
     assert "Greets people." in seen[0]
     assert "secret" not in seen[0]
     assert "Say hello." in seen[1]
-    assert ("hello you" in seen[-1]) == says
+    assert was_run(here) == says
+    assert [kind in seen[-1] for kind in ("image/png", "application/pdf", IN_BASE64)] == [says] * 3
 
 
 @pytest.mark.parametrize("says", [True, False])
