@@ -181,11 +181,8 @@ class SkillServer(Server[Any]):
             call = await anyio.to_thread.run_sync(
                 lambda: calls.parse_call(params.name, params.arguments or {}, offered=self._offered)
             )
-            if isinstance(call, calls.SearchSkills | calls.ListSkillAssets | calls.UnloadSkill):
-                result = await anyio.to_thread.run_sync(lambda: self._again(client, call))  # never asks
-            else:
-                with self._counted(client, call) as threads:
-                    result = await self._waited_for(context, client, call, approver, threads)
+            with self._counted(client, call) as threads:
+                result = await self._waited_for(context, client, call, approver, threads)
         except Unanswered as unanswered:
             return unanswered.result()
         except VademecumError as error:
@@ -220,7 +217,7 @@ class SkillServer(Server[Any]):
         def run() -> Result | VademecumError | Unanswered:
             """Return what is raised: a group of tasks would wrap it into another exception."""
             try:
-                return self._again(client, call, approver, cancelled)
+                return self._done(client, call, approver, cancelled)
             except (VademecumError, Unanswered) as error:
                 return error
 
@@ -246,27 +243,18 @@ class SkillServer(Server[Any]):
             running[client] -= 1
             self._running[limits] += Counter()  # forget those that are at none
 
-    def _again(
-        self,
-        client: Client,
-        call: calls.Call,
-        approver: Approver | None = None,
-        cancelled: Callable[[], bool] = bool,
+    def _done(
+        self, client: Client, call: calls.Call, approver: Approver, cancelled: Callable[[], bool]
     ) -> Result:
         """Do the call; a skill that is not found is looked for again, since it may have come meanwhile."""
-        result = self._once(client, call, approver, cancelled)
-        if result.code == "skill-not-found" and self._clients.look_if_old():
-            result = self._once(client, call, approver, cancelled)
-        return result
-
-    def _once(
-        self, client: Client, call: calls.Call, approver: Approver | None, cancelled: Callable[[], bool]
-    ) -> Result:
-        with self._clients.session(client) as session:
-            if client.session is None and isinstance(call, calls.RunScript):
-                with contextlib.suppress(SkillNotFound):  # which the call itself will say
-                    session.activate(call.skill, source=call.source, origin="model")
-            return session.call(call, approver=approver, cancelled=cancelled)
+        while True:
+            with self._clients.session(client) as session:
+                if client.session is None and isinstance(call, calls.RunScript):
+                    with contextlib.suppress(SkillNotFound):  # which the call itself will say
+                        session.activate(call.skill, source=call.source, origin="model")
+                result = session.call(call, approver=approver, cancelled=cancelled)
+            if result.code != "skill-not-found" or not self._clients.look_if_old():
+                return result
 
     async def _list_templates(self, _context: Context, _params: object) -> types.ListResourceTemplatesResult:
         template = types.ResourceTemplate(
