@@ -75,6 +75,10 @@ def test_a_skill_of_a_server_is_used(place: Place) -> None:
         assert not kit.call("load_skill_asset", {"skill": "helper", "relative_path": unlisted}).ok
 
 
+def test_a_server_without_a_handshake(place: Place) -> None:
+    assert "Be helpful." in load(place, added(place, "modern")).text
+
+
 RUN = {"skill": "helper", "relative_path": "run.py"}
 
 
