@@ -492,6 +492,32 @@ def test_langgraph_without_a_checkpointer_refuses(here: Place, caplog: pytest.Lo
     assert not was_run(here)
 
 
+def test_a_framework_that_cannot_ask_refuses(here: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """The model reads only that it was refused; the reason and the way out are for the developer."""
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    from vademecum.integrations import pydantic_ai, smolagents
+
+    steps = iter(DRAWING)
+    seen: list[str] = []
+
+    def decide(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen[:] = [str(part.content) for part in messages[-1].parts]
+        step = next(steps, None)
+        return ModelResponse(parts=[ToolCallPart(*step) if step else TextPart("done")])
+
+    agent = Agent(FunctionModel(decide), toolsets=[pydantic_ai.skills_toolset()])  # nothing can be deferred
+    assert agent.run_sync("Draw").output == "done"
+    tools = {tool.name: tool for tool in smolagents.skill_tools()}
+    tools["skill"](name="greeter")
+    for told in (seen[-1], tools["run_script"](**DRAWING[1][1])):
+        assert told.removeprefix("Error: ") == "ask script 'greeter/scripts/chart.py' (refused)."
+    assert caplog.text.count("give the Toolkit an approver") == 2
+    assert not was_run(here)
+
+
 @pytest.mark.parametrize("says", [True, False])
 def test_openai_agents_asks(here: Place, says: bool) -> None:
     from agents import set_tracing_disabled
