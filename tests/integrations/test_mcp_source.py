@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.server
 import json
 import shlex
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -333,6 +337,53 @@ def test_our_own_server_is_a_source(place: Place, tmp_path: Path) -> None:
     assert TOKEN not in (place.home / ".agent/sources/web.json").read_text()
     McpSource("web", place.context).remove()
     assert "MCP_TOKEN" not in place.vade("secrets", "list", "--json").out
+
+
+class LyingHandler(http.server.BaseHTTPRequestHandler):
+    """Answers every message in the way that the path of the address says."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        how = self.path.strip("/")
+        self.send_response({"elsewhere": 302, "broken": 500}.get(how, 200))
+        self.send_header("Location", "/honest")
+        self.send_header("Content-Type", "text/event-stream" if how == "drips" else "application/json")
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for _ in range({"gigabyte": 1024, "drips": 50}.get(how, 0)):
+                self.wfile.write(b" " * 1024 * 1024 if how == "gigabyte" else b": wait\n\n")
+                time.sleep(0.1 if how == "drips" else 0)
+            time.sleep(2 if how == "silent" else 0)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - its name
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    {
+        "gigabyte": "more than 33,554,432 bytes",
+        "silent": "did not answer in time",
+        "drips": "did not answer in time",
+        "elsewhere": "status 302",
+        "broken": "status 500",
+        "empty": "did not answer initialize",
+    }.items(),
+)
+def test_a_server_that_lies_over_http(place: Place, how: str, said: str) -> None:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), LyingHandler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        seconds = 10 if how == "gigabyte" else 1
+        source = McpSource("docs", place.context, seconds=seconds)
+        with pytest.raises(VademecumError, match=said):
+            source.add(f"http://127.0.0.1:{server.server_port}/{how}")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert sources(place.context) == []
 
 
 def test_names_that_are_none(place: Place) -> None:
