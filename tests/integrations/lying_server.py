@@ -117,7 +117,9 @@ def read(uri: str) -> dict[str, Any]:
 
 
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-    if method == "initialize":
+    if HOW == "modern" and (method == "initialize" or "_meta" not in params):
+        return None  # it knows no handshake, and expects the version with every request
+    if method in {"initialize", "server/discover"}:
         declared: dict[str, Any] = {
             "undeclared": {},
             "odd-extensions": {"extensions": True},

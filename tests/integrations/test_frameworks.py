@@ -459,6 +459,27 @@ def test_langgraph_asks(here: Place, says: bool) -> None:
         assert answer.content[1]["base64"] == IN_BASE64
 
 
+def test_langgraph_asks_in_asynchronous_code(here: Place) -> None:
+    from langchain.agents import create_agent
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.types import Command
+
+    from vademecum.integrations.langchain import SkillsMiddleware
+
+    middleware = [SkillsMiddleware()]
+    agent = create_agent(fake_chat(DRAWING, []), middleware=middleware, checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+
+    async def work() -> Any:
+        asked = await agent.ainvoke({"messages": [("user", "Draw")]}, thread)
+        (question,) = asked["__interrupt__"]
+        assert not was_run(here)
+        return await agent.ainvoke(Command(resume={question.id: True}), thread)
+
+    assert asyncio.run(work())["messages"][-1].text == "done"
+    assert was_run(here)
+
+
 def test_langgraph_without_a_checkpointer_refuses(here: Place, caplog: pytest.LogCaptureFixture) -> None:
     from langchain.agents import create_agent
 
@@ -468,6 +489,32 @@ def test_langgraph_without_a_checkpointer_refuses(here: Place, caplog: pytest.Lo
     messages = agent.invoke({"messages": [("user", "Draw")]})["messages"]
     assert messages[-2].text == "ask script 'greeter/scripts/chart.py' (refused)."
     assert "nobody is there to ask" in caplog.text  # for the developer
+    assert not was_run(here)
+
+
+def test_a_framework_that_cannot_ask_refuses(here: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """The model reads only that it was refused; the reason and the way out are for the developer."""
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    from vademecum.integrations import pydantic_ai, smolagents
+
+    steps = iter(DRAWING)
+    seen: list[str] = []
+
+    def decide(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen[:] = [str(part.content) for part in messages[-1].parts]
+        step = next(steps, None)
+        return ModelResponse(parts=[ToolCallPart(*step) if step else TextPart("done")])
+
+    agent = Agent(FunctionModel(decide), toolsets=[pydantic_ai.skills_toolset()])  # nothing can be deferred
+    assert agent.run_sync("Draw").output == "done"
+    tools = {tool.name: tool for tool in smolagents.skill_tools()}
+    tools["skill"](name="greeter")
+    for told in (seen[-1], tools["run_script"](**DRAWING[1][1])):
+        assert told.removeprefix("Error: ") == "ask script 'greeter/scripts/chart.py' (refused)."
+    assert caplog.text.count("give the Toolkit an approver") == 2
     assert not was_run(here)
 
 
@@ -539,7 +586,7 @@ def test_agent_framework_asks(here: Place, says: bool) -> None:
     steps = iter(
         [
             ("load_skill", {"skill_name": "greeter"}),
-            ("run_skill_script", {"skill_name": "greeter", "script_name": "hello.py", "args": ["you"]}),
+            ("run_skill_script", {"skill_name": "greeter", "script_name": "chart.py"}),
         ]
     )
 
@@ -562,7 +609,8 @@ def test_agent_framework_asks(here: Place, says: bool) -> None:
     assert "Greets people." in seen[0]
     assert "secret" not in seen[0]
     assert "Say hello." in seen[1]
-    assert ("hello you" in seen[-1]) == says
+    assert was_run(here) == says
+    assert [kind in seen[-1] for kind in ("image/png", "application/pdf", IN_BASE64)] == [says] * 3
 
 
 @pytest.mark.parametrize("says", [True, False])
@@ -589,7 +637,7 @@ def test_smolagents_asks(here: Place, monkeypatch: pytest.MonkeyPatch, says: boo
 
 def test_answers_in_another_process(here: Place) -> None:
     """The question is found again by the call alone, and only for the same content."""
-    from vademecum.integrations.deferral import answered, call_or_ask
+    from vademecum.integrations.adapters import call_or_ask
 
     call = ("run_script", DRAWING[1][1], "c")
     first = Toolkit()
@@ -598,13 +646,13 @@ def test_answers_in_another_process(here: Place) -> None:
     first.close()
     script = here.cwd / ".agent/skills/greeter/scripts/chart.py"
     script.write_text(script.read_text() + "\n# more")
-    changed = answered(Toolkit(), *call, approved=True)
+    changed = call_or_ask(Toolkit(), *call, Answer("once"))
     assert isinstance(changed, Result)
     assert changed.code == "changed"
     second = Toolkit()
     second.call("skill", {"name": "greeter"})
     assert isinstance(call_or_ask(second, *call), Question)
-    done = answered(Toolkit(), *call, approved=True)
+    done = call_or_ask(Toolkit(), *call, Answer("once"))
     assert isinstance(done, Result)
     assert done.ok
     assert [each.media_type for each in done.content] == ["image/png", "application/pdf"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.server
 import json
 import shlex
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +18,8 @@ from tests.integrations.test_mcp import TOKEN, served
 from tests.support import VADE, Place, write_skill
 from vademecum import SkillIndex, Toolkit, build_index
 from vademecum.errors import ConfigError, VademecumError
+from vademecum.integrations.mcp.clients import Client, Clients
+from vademecum.integrations.mcp.resources import SkillResources
 from vademecum.integrations.mcp.source import McpSource, sources
 from vademecum.policy.approval import Answer, Question
 from vademecum.session.base import Result
@@ -71,6 +77,10 @@ def test_a_skill_of_a_server_is_used(place: Place) -> None:
     assert asset.text == "# A\n"
     for unlisted in ("references/unlisted.md", "references/none.md"):  # the server has the first of them
         assert not kit.call("load_skill_asset", {"skill": "helper", "relative_path": unlisted}).ok
+
+
+def test_a_server_without_a_handshake(place: Place) -> None:
+    assert "Be helpful." in load(place, added(place, "modern")).text
 
 
 RUN = {"skill": "helper", "relative_path": "run.py"}
@@ -159,6 +169,27 @@ def test_a_local_skill_goes_first(place: Place) -> None:
     assert [other.source for other in conflict.overridden] == ["mcp:docs"]
 
 
+def test_a_skill_of_a_server_is_served_on_without_its_digests(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Listing it would read it before it is needed, and would name us as its origin."""
+    skills = added(place, "honest")
+
+    def listed() -> list[str]:
+        clients = Clients(lambda: skills, context=place.context)
+        try:
+            answer = SkillResources(clients).list_skills(Client("x"), None)
+            return [entry["frontmatter"]["name"] for entry in answer["skills"]]
+        finally:
+            clients.close()
+
+    assert "helper" not in listed()
+    assert "comes from mcp:docs" in caplog.text
+    assert not skills.get("helper").path.exists()
+    skills.fetch(skills.get("helper"))
+    assert "helper" not in listed()
+
+
 def test_two_servers(place: Place) -> None:
     """Each skill is that of its server, and has its files in a place of its own."""
     added(place, "honest", "one")
@@ -244,6 +275,11 @@ def test_the_command(place: Place) -> None:
     (one,) = place.vade("source", "list", "--json").json["sources"]
     assert one == shown.json
     assert "mcp:docs" in place.vade("list").out
+    assert [each["name"] for each in place.vade("list", "--source", "mcp:docs", "--json").json["skills"]] == [
+        "helper"
+    ]
+    typo = place.vade("inspect", "helper", "--source", "mcp:dosc")
+    assert (typo.code, "'mcp:docs'" in typo.err) == (2, True)
     assert place.vade("search", "help with things", "--json").json["results"][0]["source"] == "mcp:docs"
     assert "Be helpful." in place.vade("show", "helper").out
     assert place.vade("exec", "helper", "run.py").code == 3
@@ -251,6 +287,8 @@ def test_the_command(place: Place) -> None:
     assert place.vade("refresh").code == 0
     assert place.vade("source", "remove", "docs", "--json").json == {"removed": "docs"}
     assert "mcp:docs" not in place.vade("list").out
+    place.vade("source", "add", "papers", "--mcp", command("honest"))
+    assert "did you mean 'papers'?" in place.vade("source", "remove", "paper").err
     again = place.vade("source", "remove", "docs")
     assert (again.code, "no source 'docs'" in again.err) == (2, True)
     wrong = place.vade("source", "add", "docs", "--mcp", "http://example.com/mcp")
@@ -299,6 +337,53 @@ def test_our_own_server_is_a_source(place: Place, tmp_path: Path) -> None:
     assert TOKEN not in (place.home / ".agent/sources/web.json").read_text()
     McpSource("web", place.context).remove()
     assert "MCP_TOKEN" not in place.vade("secrets", "list", "--json").out
+
+
+class LyingHandler(http.server.BaseHTTPRequestHandler):
+    """Answers every message in the way that the path of the address says."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        how = self.path.strip("/")
+        self.send_response({"elsewhere": 302, "broken": 500}.get(how, 200))
+        self.send_header("Location", "/honest")
+        self.send_header("Content-Type", "text/event-stream" if how == "drips" else "application/json")
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for _ in range({"gigabyte": 1024, "drips": 50}.get(how, 0)):
+                self.wfile.write(b" " * 1024 * 1024 if how == "gigabyte" else b": wait\n\n")
+                time.sleep(0.1 if how == "drips" else 0)
+            time.sleep(2 if how == "silent" else 0)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - its name
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    {
+        "gigabyte": "more than 33,554,432 bytes",
+        "silent": "did not answer in time",
+        "drips": "did not answer in time",
+        "elsewhere": "status 302",
+        "broken": "status 500",
+        "empty": "did not answer initialize",
+    }.items(),
+)
+def test_a_server_that_lies_over_http(place: Place, how: str, said: str) -> None:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), LyingHandler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        seconds = 10 if how == "gigabyte" else 1
+        source = McpSource("docs", place.context, seconds=seconds)
+        with pytest.raises(VademecumError, match=said):
+            source.add(f"http://127.0.0.1:{server.server_port}/{how}")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert sources(place.context) == []
 
 
 def test_names_that_are_none(place: Place) -> None:

@@ -25,7 +25,20 @@ from vademecum.skill.text import visible
 if TYPE_CHECKING:
     from vademecum.integrations.mcp.source import McpSource
 
-SOURCES = click.Choice(["project", "user", "builtin", "extra", "package"])
+
+class _Sources(click.Choice[str]):
+    """The sources of skills, and ``mcp:NAME`` for each server that the user added."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        known = self.choices
+        if str(value).startswith("mcp:"):
+            from vademecum.integrations.mcp.source import sources
+
+            known = (*known, *(f"mcp:{source.name}" for source in sources(Context.current())))
+        return str(click.Choice(known).convert(value, param, ctx))
+
+
+SOURCES = _Sources(["project", "user", "builtin", "extra", "package"])
 
 _DIRECTORY = click.Path(file_okay=False)
 

@@ -85,28 +85,20 @@ def mcp_command(  # noqa: PLR0913 - one for each option
         clients.abandon()
         os._exit(128 + number)
 
+    serve = partial(serving.serve_streams, server, ended=ended)
+    if http:
+        # The server puts handlers of its own in place, and gives the signal back to ours when it is done.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda received, _: ended(received))
+        token = context.env.get(TOKEN, "")
+        ready = partial(_say_where, as_json=as_json)
+        serve = partial(
+            serving.serve_http, server, host=host, port=port, token=token, origins=origins, ready=ready
+        )
+    elif sys.stdin.isatty():
+        click.echo("vade: waiting for a client on standard input; Ctrl-C ends it", err=True)
     try:
-        if http:
-            # The server puts handlers of its own in place, and gives the signal back to ours when it is done.
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda received, _: ended(received))
-            token = context.env.get(TOKEN, "")
-            ready = partial(_say_where, as_json=as_json)
-            anyio.run(
-                partial(
-                    serving.serve_http,
-                    server,
-                    host=host,
-                    port=port,
-                    token=token,
-                    origins=origins,
-                    ready=ready,
-                )
-            )
-        else:
-            if sys.stdin.isatty():
-                click.echo("vade: waiting for a client on standard input; Ctrl-C ends it", err=True)
-            anyio.run(partial(serving.serve_streams, server, ended=ended))
+        anyio.run(serve)
     finally:
         clients.close()
     return 0

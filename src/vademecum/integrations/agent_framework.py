@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from vademecum.integrations.extras import missing
+from vademecum.integrations.adapters import missing
 
 try:
+    from agent_framework import Content, SkillFrontmatter, SkillResource, SkillScript, SkillsProvider
     from agent_framework import Skill as FrameworkSkill
-    from agent_framework import SkillFrontmatter, SkillResource, SkillScript, SkillsProvider
 except ImportError as error:
     raise missing("agent-framework", error) from error
 
@@ -66,7 +66,7 @@ class _KitScript(SkillScript):
         self._kit = kit
         self._skill = skill
 
-    async def run(self, skill: FrameworkSkill, args: Any = None, **_: Any) -> str:  # noqa: ARG002
+    async def run(self, skill: FrameworkSkill, args: Any = None, **_: Any) -> Any:  # noqa: ARG002
         """Run it in the sandbox; the framework has got its approval by now."""
         words = args if isinstance(args, list) else _options(args or {})
         arguments = {"skill": self._skill, "relative_path": self.name, "args": [str(word) for word in words]}
@@ -75,7 +75,9 @@ class _KitScript(SkillScript):
         def call(**more: Any) -> Result:
             return self._kit.call("run_script", arguments, approver=approver, **more)
 
-        return _text(await in_thread(call))
+        result = await in_thread(call)
+        seen = [Content.from_data(each.data, each.media_type) for each in result.content]
+        return [_text(result), *seen] if seen else _text(result)
 
 
 def _options(named: dict[str, Any]) -> list[str]:

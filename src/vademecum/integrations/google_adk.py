@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from vademecum.integrations.extras import missing
+from vademecum.integrations.adapters import call_or_ask, missing, shown, yes_or_no
 
 try:
     from google.adk.tools.base_tool import BaseTool
@@ -14,7 +14,6 @@ try:
 except ImportError as error:
     raise missing("google-adk", error) from error
 
-from vademecum.integrations.deferral import answered, call_or_ask, shown
 from vademecum.integrations.toolkit import Toolkit, in_thread
 from vademecum.policy.approval import Question
 
@@ -69,11 +68,8 @@ class _SkillTool(BaseTool):
         """Call it, in a thread; ask for a confirmation if it needs approval."""
         call_id = tool_context.function_call_id or ""
         given = tool_context.tool_confirmation
-        if given is None:
-            work = partial(call_or_ask, self._kit, self.name, args, call_id)
-        else:
-            work = partial(answered, self._kit, self.name, args, call_id, approved=given.confirmed is True)
-        result = await in_thread(work)
+        answer = None if given is None else yes_or_no(given.confirmed)
+        result = await in_thread(partial(call_or_ask, self._kit, self.name, args, call_id, answer))
         if isinstance(result, Question):
             tool_context.request_confirmation(
                 hint=f"{result.wanted}\n\n{result.about}", payload=shown(result)

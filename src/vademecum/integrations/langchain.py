@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from vademecum.integrations.extras import missing
+from vademecum.integrations.adapters import call_or_ask, missing, shown, yes_or_no
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -17,7 +17,6 @@ try:
 except ImportError as error:
     raise missing("langchain", error) from error
 
-from vademecum.integrations.deferral import answered, call_or_ask, shown
 from vademecum.integrations.toolkit import Toolkit, in_thread
 from vademecum.policy.approval import Question
 from vademecum.session.base import Result
@@ -36,17 +35,25 @@ def skill_tools(kit: Toolkit | None = None) -> list[BaseTool]:
 
 
 def _tools(kit: Toolkit, *, listed: bool) -> list[BaseTool]:
-    return [
-        StructuredTool.from_function(
-            _function(kit, schema["name"]),
-            _coroutine(kit, schema["name"]),
-            name=schema["name"],
-            description=schema["description"],
-            args_schema=schema["input_schema"],
-            handle_tool_error=True,
-        )
-        for schema in kit.schemas("anthropic", listed=listed)
-    ]
+    return [_tool(kit, schema) for schema in kit.schemas("anthropic", listed=listed)]
+
+
+def _tool(kit: Toolkit, schema: dict[str, Any]) -> BaseTool:
+    # Plain functions: this framework looks at their type hints.
+    def call(**arguments: Any) -> Any:
+        return _called(kit, schema["name"], arguments)
+
+    async def call_async(**arguments: Any) -> Any:
+        return await in_thread(partial(_called, kit, schema["name"], arguments))
+
+    return StructuredTool.from_function(
+        call,
+        call_async,
+        name=schema["name"],
+        description=schema["description"],
+        args_schema=schema["input_schema"],
+        handle_tool_error=True,
+    )
 
 
 class SkillsMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -82,35 +89,18 @@ class SkillsMiddleware(AgentMiddleware[Any, Any, Any]):
         )
 
 
-def _function(kit: Toolkit, name: str) -> Callable[..., Any]:
-    """Return a plain function: this framework looks at its type hints."""
-
-    def call(**arguments: Any) -> Any:
-        call_id = _call_id()
-        if call_id is None:
-            return _given(kit.call(name, arguments))
-        result = call_or_ask(kit, name, arguments, call_id)
-        while isinstance(result, Question):
-            approved, message = _answer(interrupt(shown(result)))
-            result = answered(kit, name, arguments, call_id, approved=approved, message=message)
-        return _given(result)
-
-    return call
-
-
-def _coroutine(kit: Toolkit, name: str) -> Callable[..., Awaitable[Any]]:
-    async def call(**arguments: Any) -> Any:
-        call_id = _call_id()
-        if call_id is None:
-            return _given(await kit.call_async(name, arguments))
-        result = await in_thread(partial(call_or_ask, kit, name, arguments, call_id))
-        while isinstance(result, Question):
-            approved, message = _answer(interrupt(shown(result)))
-            work = partial(answered, kit, name, arguments, call_id, approved=approved, message=message)
-            result = await in_thread(work)
-        return _given(result)
-
-    return call
+def _called(
+    kit: Toolkit, name: str, arguments: dict[str, Any], *, cancelled: Callable[[], bool] = bool
+) -> Any:
+    """Call a tool, interrupting the graph for each question."""
+    call_id = _call_id()
+    if call_id is None:
+        return _given(kit.call(name, arguments, cancelled=cancelled))
+    result = call_or_ask(kit, name, arguments, call_id, cancelled=cancelled)
+    while isinstance(result, Question):
+        answer = yes_or_no(interrupt(shown(result)))
+        result = call_or_ask(kit, name, arguments, call_id, answer, cancelled=cancelled)
+    return _given(result)
 
 
 def _call_id() -> str | None:
@@ -122,11 +112,6 @@ def _call_id() -> str | None:
     if found.get(_CHECKPOINTER) is None:
         return None
     return f"{found.get('thread_id')} {found.get('checkpoint_ns')}"
-
-
-def _answer(resumed: Any) -> tuple[bool, str]:
-    """Return what ``Command(resume=...)`` brought: yes only for ``True``; a text is a reason for a no."""
-    return resumed is True, resumed if isinstance(resumed, str) else ""
 
 
 def _given(result: Result) -> Any:

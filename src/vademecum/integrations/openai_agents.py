@@ -5,16 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from vademecum.integrations.extras import missing
+from vademecum.integrations.adapters import call_or_ask, missing
 
 try:
     from agents import FunctionTool, Tool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
 except ImportError as error:
     raise missing("openai-agents", error) from error
 
-from vademecum.integrations.deferral import answered, call_or_ask
 from vademecum.integrations.toolkit import Toolkit, in_thread
-from vademecum.policy.approval import Question
+from vademecum.policy.approval import Answer, Question
 from vademecum.session.base import Result
 
 
@@ -43,8 +42,8 @@ def _tool(kit: Toolkit, schema: dict[str, Any]) -> FunctionTool:
     async def invoke(context: Any, arguments: str) -> Any:
         result: Result | Question | None = done.pop(context.tool_call_id, None)
         if result is None:
-            work = partial(answered, kit, name, arguments or "{}", context.tool_call_id, approved=True)
-            result = await in_thread(work)
+            call = name, arguments or "{}", context.tool_call_id
+            result = await in_thread(partial(call_or_ask, kit, *call, Answer("once")))
         if isinstance(result, Question):
             return f"Error: {result.wanted} needs another approval."
         return _given(result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from vademecum.integrations.extras import missing
+from vademecum.integrations.adapters import call_or_ask, missing, shown
 
 try:
     from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
@@ -15,9 +15,8 @@ try:
 except ImportError as error:
     raise missing("pydantic-ai", error) from error
 
-from vademecum.integrations.deferral import answered, call_or_ask, shown
 from vademecum.integrations.toolkit import Toolkit, in_thread
-from vademecum.policy.approval import Question
+from vademecum.policy.approval import Answer, Question
 
 
 def skills_toolset(kit: Toolkit | None = None) -> FunctionToolset[Any]:
@@ -43,10 +42,9 @@ def skills_toolset(kit: Toolkit | None = None) -> FunctionToolset[Any]:
 
 async def _call(kit: Toolkit, name: str, context: RunContext[Any], /, **arguments: Any) -> Any:
     call_id = context.tool_call_id or ""
-    if context.tool_call_approved:
-        result = await in_thread(partial(answered, kit, name, arguments, call_id, approved=True))
-    elif _can_defer(context):
-        result = await in_thread(partial(call_or_ask, kit, name, arguments, call_id))
+    answer = Answer("once") if context.tool_call_approved else None
+    if answer or _can_defer(context):
+        result = await in_thread(partial(call_or_ask, kit, name, arguments, call_id, answer))
     else:
         result = await kit.call_async(name, arguments)
     if isinstance(result, Question):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vademecum.integrations.extras import missing
+from vademecum.integrations.adapters import missing
 
 try:
     from smolagents import Tool

@@ -81,6 +81,8 @@ class Publications:
     def _published(
         self, skill: Skill, tree: _Tree, policy: Decider, agent: str
     ) -> PublishedSkill | LoadRefused:
+        if skill.source.startswith("mcp:"):
+            return _unfit(skill, f"comes from {skill.source}, which announces it itself")
         try:
             may_read = readable(policy, skill, agent=agent)
             if not may_read(MANIFEST):

@@ -98,10 +98,18 @@ class SkillResources:
             contents=[types.TextResourceContents(uri=uri, mime_type=kind, text=text)]
         )
 
-    def completions(self, client: Client, begun: str) -> types.CompleteResult:
+    def methods(self) -> Iterable[tuple[str, type[types.RequestParams], Callable[[Client, Any], Any]]]:
+        """Return the methods of the extension, with their parameters and what answers them."""
+        yield "skills/list", types.PaginatedRequestParams, self.list_skills
+        yield "skills/get", SkillUriParams, self._get_skill
+        yield "resources/directory/read", DirectoryParams, self._read_directory
+
+    def completions(self, client: Client, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Return the names of skills that begin as what was typed, for the resource template."""
-        with self._clients.session(client) as session:
-            names = [skill.name for skill in session.view.offered if skill.name.startswith(begun)]
+        names: list[str] = []
+        if params.argument.name == "name":
+            with self._clients.session(client) as session:
+                names = [s.name for s in session.view.offered if s.name.startswith(params.argument.value)]
         shown = names[:MAX_COMPLETIONS]
         found = types.Completion(values=shown, total=len(names), has_more=len(names) > len(shown))
         return types.CompleteResult(completion=found)
@@ -127,17 +135,18 @@ class SkillResources:
                     self._say_once(skill, error)
         return {"skills": entries, **FRESHNESS}
 
-    def get_skill(self, client: Client, uri: str) -> dict[str, Any]:
-        """Return the entry of one skill."""
+    def _get_skill(self, client: Client, params: SkillUriParams) -> dict[str, Any]:
+        uri = params.uri
         name, path = _parts(uri)
         if path != MANIFEST or uri != _uri(name, MANIFEST):
             raise SkillNotFound(f"{uri[:200]!r} is not the address of a skill.")
         return {"skill": _entry(self._published(client, name)), **FRESHNESS}
 
-    def read_directory(self, client: Client, uri: str, cursor: str | None) -> dict[str, Any]:
+    def _read_directory(self, client: Client, params: DirectoryParams) -> dict[str, Any]:
         """Return the direct children of a directory of a skill, all on one page."""
-        if cursor is not None:
-            raise wrong_cursor(cursor)
+        if params.cursor is not None:
+            raise wrong_cursor(params.cursor)
+        uri = params.uri
         name, path = _parts(uri)
         skill = self._published(client, name)
         below = f"{path}/" if path else ""

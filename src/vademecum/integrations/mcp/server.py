@@ -7,7 +7,7 @@ import itertools
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -36,9 +36,7 @@ from vademecum.integrations.mcp.clients import Client, Clients
 from vademecum.integrations.mcp.questions import Unanswered, WhenTheCallComesAgain, WhileTheCallWaits
 from vademecum.integrations.mcp.resources import (
     SETTINGS,
-    DirectoryParams,
     SkillResources,
-    SkillUriParams,
     not_found,
     page_of,
     wrong_cursor,
@@ -57,6 +55,7 @@ logger = logging.getLogger(__name__)
 
 Context = ServerRequestContext[Any, Any]
 Found = TypeVar("Found")
+Params = TypeVar("Params")
 
 
 class _Most(NamedTuple):
@@ -90,20 +89,19 @@ class SkillServer(Server[Any]):
             version=VERSION,
             instructions=INSTRUCTIONS
             + " Find skills with `search_skills`; run their scripts with `run_script`.",
-            on_list_tools=self._list_tools,
+            on_list_tools=self._handler(self._list_tools),
             on_call_tool=self._call_tool,
-            on_list_resources=self._list_resources,
+            on_list_resources=self._handler(self._resources.list_resources),
             on_list_resource_templates=self._list_templates,
             on_read_resource=self._read_resource,
-            on_list_prompts=self._list_prompts,
-            on_get_prompt=self._get_prompt,
-            on_completion=self._complete,
+            on_list_prompts=self._handler(self._list_prompts),
+            on_get_prompt=self._handler(self._get_prompt),
+            on_completion=self._handler(self._resources.completions),
             on_subscriptions_listen=ListenHandler(self._bus),
         )
         self.add_notification_handler("notifications/initialized", types.NotificationParams, self._joined)
-        self.add_request_handler("skills/list", types.PaginatedRequestParams, self._list_skills)
-        self.add_request_handler("skills/get", SkillUriParams, self._get_skill)
-        self.add_request_handler("resources/directory/read", DirectoryParams, self._read_directory)
+        for method, params, work in self._resources.methods():
+            self.add_request_handler(method, params, self._handler(work))
         self.extensions[EXTENSION] = SETTINGS
         self.middleware.append(_with_extensions)
 
@@ -160,23 +158,18 @@ class SkillServer(Server[Any]):
         ending.callback(self._clients.leave, self._client(context))
         ending.callback(self._listeners.discard, session)
 
-    async def _list_tools(
-        self, context: Context, params: types.PaginatedRequestParams | None
+    def _list_tools(
+        self, client: Client, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         if params is not None and params.cursor is not None:
             raise wrong_cursor(params.cursor)
-        client = self._client(context)
-
-        def listed() -> types.ListToolsResult:
-            with self._clients.session(client) as session:
-                view = session.view
-            if view not in self._tools:
-                catalogue = view.catalogue(budget=schemas.LISTED_BUDGET)
-                found = schemas.schemas("mcp", names=self._offered, catalogue=catalogue)
-                self._tools[view] = types.ListToolsResult(tools=[types.Tool.model_validate(t) for t in found])
-            return self._tools[view]
-
-        return await self._in_thread(listed)
+        with self._clients.session(client) as session:
+            view = session.view
+        if view not in self._tools:
+            catalogue = view.catalogue(budget=schemas.LISTED_BUDGET)
+            found = schemas.schemas("mcp", names=self._offered, catalogue=catalogue)
+            self._tools[view] = types.ListToolsResult(tools=[types.Tool.model_validate(t) for t in found])
+        return self._tools[view]
 
     async def _call_tool(
         self, context: Context, params: types.CallToolRequestParams
@@ -187,11 +180,8 @@ class SkillServer(Server[Any]):
             call = await anyio.to_thread.run_sync(
                 lambda: calls.parse_call(params.name, params.arguments or {}, offered=self._offered)
             )
-            if isinstance(call, calls.SearchSkills | calls.ListSkillAssets | calls.UnloadSkill):
-                result = await anyio.to_thread.run_sync(lambda: self._again(client, call))  # never asks
-            else:
-                with self._counted(client, call) as threads:
-                    result = await self._waited_for(context, client, call, approver, threads)
+            with self._counted(client, call) as threads:
+                result = await self._waited_for(context, client, call, approver, threads)
         except Unanswered as unanswered:
             return unanswered.result()
         except VademecumError as error:
@@ -223,14 +213,20 @@ class SkillServer(Server[Any]):
                 return True
             return gone.is_set()
 
-        def run() -> Callable[[], Result]:
-            return _kept(lambda: self._again(client, call, approver, cancelled))
+        def run() -> Result | VademecumError | Unanswered:
+            """Return what is raised: a group of tasks would wrap it into another exception."""
+            try:
+                return self._done(client, call, approver, cancelled)
+            except (VademecumError, Unanswered) as error:
+                return error
 
         async with anyio.create_task_group() as group:
             group.start_soon(_tick, context, call, gone)
             result = await anyio.to_thread.run_sync(run, limiter=threads)
             group.cancel_scope.cancel()
-        return result()
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     @contextmanager
     def _counted(self, client: Client, call: calls.Call) -> Iterator[anyio.CapacityLimiter]:
@@ -246,33 +242,18 @@ class SkillServer(Server[Any]):
             running[client] -= 1
             self._running[limits] += Counter()  # forget those that are at none
 
-    def _again(
-        self,
-        client: Client,
-        call: calls.Call,
-        approver: Approver | None = None,
-        cancelled: Callable[[], bool] = bool,
+    def _done(
+        self, client: Client, call: calls.Call, approver: Approver, cancelled: Callable[[], bool]
     ) -> Result:
         """Do the call; a skill that is not found is looked for again, since it may have come meanwhile."""
-        result = self._once(client, call, approver, cancelled)
-        if result.code == "skill-not-found" and self._clients.look_if_old():
-            result = self._once(client, call, approver, cancelled)
-        return result
-
-    def _once(
-        self, client: Client, call: calls.Call, approver: Approver | None, cancelled: Callable[[], bool]
-    ) -> Result:
-        with self._clients.session(client) as session:
-            if client.session is None and isinstance(call, calls.RunScript):
-                with contextlib.suppress(SkillNotFound):  # which the call itself will say
-                    session.activate(call.skill, source=call.source, origin="model")
-            return session.call(call, approver=approver, cancelled=cancelled)
-
-    async def _list_resources(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        client = self._client(context)
-        return await self._in_thread(lambda: self._resources.list_resources(client, params))
+        while True:
+            with self._clients.session(client) as session:
+                if client.session is None and isinstance(call, calls.RunScript):
+                    with contextlib.suppress(SkillNotFound):  # which the call itself will say
+                        session.activate(call.skill, source=call.source, origin="model")
+                result = session.call(call, approver=approver, cancelled=cancelled)
+            if result.code != "skill-not-found" or not self._clients.look_if_old():
+                return result
 
     async def _list_templates(self, _context: Context, _params: object) -> types.ListResourceTemplatesResult:
         template = types.ResourceTemplate(
@@ -292,25 +273,10 @@ class SkillServer(Server[Any]):
             modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
             raise not_found(uri, error, modern=modern) from error
 
-    async def _list_skills(self, context: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
-        client = self._client(context)
-        return await self._in_thread(lambda: self._resources.list_skills(client, params))
-
-    async def _get_skill(self, context: Context, params: SkillUriParams) -> dict[str, Any]:
-        client = self._client(context)
-        return await self._in_thread(lambda: self._resources.get_skill(client, params.uri))
-
-    async def _read_directory(self, context: Context, params: DirectoryParams) -> dict[str, Any]:
-        client = self._client(context)
-        return await self._in_thread(
-            lambda: self._resources.read_directory(client, params.uri, params.cursor)
-        )
-
-    async def _list_prompts(
-        self, context: Context, params: types.PaginatedRequestParams | None
+    def _list_prompts(
+        self, client: Client, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        view = await self._in_thread(lambda: self._clients.for_people(self._client(context)))
-        page, rest = page_of(view.offered.skills, params)
+        page, rest = page_of(self._clients.for_people(client).offered.skills, params)
         request = types.PromptArgument(name="request", description="What is to be done.", required=False)
         return types.ListPromptsResult(
             prompts=[
@@ -320,26 +286,16 @@ class SkillServer(Server[Any]):
             next_cursor=rest,
         )
 
-    async def _get_prompt(
-        self, context: Context, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult:
-        def load() -> str:
-            client = self._client(context)
-            skill = self._clients.for_people(client).offered.get(params.name)
-            with self._clients.session(client) as session:
-                return _text(session.call(calls.UseSkill(skill.skill_id), origin="user"))
-
-        text = await self._in_thread(load)
+    def _get_prompt(self, client: Client, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        skill = self._clients.for_people(client).offered.get(params.name)
+        with self._clients.session(client) as session:
+            result = session.call(calls.UseSkill(skill.skill_id), origin="user")
+        if result.code:
+            raise VademecumError(result.text, code=result.code)
         request = (params.arguments or {}).get("request", "")
-        whole = f"{text}\n\n{request}" if request else text
+        whole = f"{result.text}\n\n{request}" if request else result.text
         message = types.PromptMessage(role="user", content=types.TextContent(text=whole))
         return types.GetPromptResult(messages=[message])
-
-    async def _complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        if params.argument.name != "name":
-            return types.CompleteResult(completion=types.Completion(values=[], total=0, has_more=False))
-        client = self._client(context)
-        return await self._in_thread(lambda: self._resources.completions(client, params.argument.value))
 
     def _client(self, context: Context) -> Client:
         """Whose rules hold, and for whom an answer counts that is given for a session."""
@@ -350,13 +306,20 @@ class SkillServer(Server[Any]):
         # Since 2026-07-28 every request over HTTP stands for itself; on streams there is one client.
         return Client(name, None if context.request is not None else "streams")
 
-    async def _in_thread(self, work: Callable[[], Found]) -> Found:
-        """Do something that reads files; what is wrong with it becomes an error of the protocol."""
-        try:
-            return await anyio.to_thread.run_sync(work)
-        except VademecumError as error:
-            data = {"code": error.code}
-            raise MCPError(types.INVALID_PARAMS, str(error), data) from error
+    def _handler(
+        self, work: Callable[[Client, Params], Found]
+    ) -> Callable[[Context, Params], Awaitable[Found]]:
+        """Answer a request in a thread, since it reads files; what is wrong is an error of the protocol."""
+
+        async def handle(context: Context, params: Params) -> Found:
+            client = self._client(context)
+            try:
+                return await anyio.to_thread.run_sync(lambda: work(client, params))
+            except VademecumError as error:
+                data = {"code": error.code}
+                raise MCPError(types.INVALID_PARAMS, str(error), data) from error
+
+        return handle
 
 
 async def _with_extensions(ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -375,12 +338,6 @@ def _block(content: Content) -> types.ImageContent | types.EmbeddedResource:
     uri = f"output:{quote(content.name.removeprefix('output:'))}"
     blob = types.BlobResourceContents(uri=uri, mime_type=content.media_type, blob=content.base64)
     return types.EmbeddedResource(resource=blob)
-
-
-def _text(result: Result) -> str:
-    if result.code:
-        raise VademecumError(result.text, code=result.code)
-    return result.text
 
 
 def _approver(context: Context, params: types.CallToolRequestParams) -> Approver:
@@ -406,17 +363,3 @@ async def _tick(context: Context, call: calls.Call, gone: threading.Event) -> No
             gone.set()
             return
         await context.session.report_progress(seconds, message=f"{what}: {seconds} s")
-
-
-def _kept(run: Callable[[], Found]) -> Callable[[], Found]:
-    """Run it, and keep what is raised for later: a group of tasks would wrap it into another exception."""
-    try:
-        result = run()
-    except (VademecumError, Unanswered) as error:
-        raised = error
-
-        def again() -> Found:
-            raise raised
-
-        return again
-    return lambda: result

@@ -96,13 +96,15 @@ async def serve_http(  # noqa: PLR0913 - what was typed
     port = listening.getsockname()[1]
     listening.listen(_BACKLOG)
     hosts = _hosts(host, port)
+    allowed = frozenset([*origins, *(f"http://{name}" for name in hosts)])
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         host=host,
         max_request_body_size=MAX_BODY_BYTES,
-        transport_security=_security(hosts),
+        transport_security=TransportSecuritySettings(  # against DNS rebinding
+            enable_dns_rebinding_protection=bool(hosts), allowed_hosts=hosts, allowed_origins=sorted(allowed)
+        ),
     )
-    allowed = frozenset([*origins, *(f"http://{name}" for name in hosts)])
     config = uvicorn.Config(
         _guarded(app, token, allowed), log_level="warning", timeout_graceful_shutdown=3, lifespan="on"
     )
@@ -137,14 +139,6 @@ def _hosts(host: str, port: int) -> list[str]:
     return [] if host in {"0.0.0.0", "::"} else [f"{host}:{port}"]  # noqa: S104 - asked about, not bound
 
 
-def _security(hosts: list[str]) -> TransportSecuritySettings:
-    """Refuse host names other than ours (DNS rebinding). Origins are checked before."""
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=bool(hosts),
-        allowed_hosts=hosts,
-    )
-
-
 def _guarded(app: ASGIApp, token: str, origins: frozenset[str]) -> ASGIApp:
     """Let in who knows the token, where there is one, and of pages in browsers those that were named."""
     expected = os.fsencode(token)
@@ -160,7 +154,7 @@ def _guarded(app: ASGIApp, token: str, origins: frozenset[str]) -> ASGIApp:
             refusal.headers["WWW-Authenticate"] = "Bearer"
             await refusal(scope, receive, send)
         else:
-            await app(_without_origin(scope), receive, send)
+            await app(scope, receive, send)
 
     # Browsers ask beforehand, without the token.
     return CORSMiddleware(
@@ -176,10 +170,3 @@ def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     given = next((value for name, value in headers if name == b"authorization"), b"")
     scheme, _, token = given.partition(b" ")
     return token.strip() if scheme.lower() == b"bearer" else b""
-
-
-def _without_origin(scope: Scope) -> Scope:
-    """The SDK has a list of its own for origins; what came so far is allowed."""
-    if scope["type"] != "http":
-        return scope
-    return {**scope, "headers": [pair for pair in scope["headers"] if pair[0] != b"origin"]}
