@@ -13,10 +13,11 @@ from vademecum.packs.content import SkillFile, differences_of, digest_of, files_
 from vademecum.packs.install_root import InstallRoot
 from vademecum.packs.lock import Locked, LockFile
 from vademecum.packs.lookalikes import hidden_in, looks_like, mixed_scripts
+from vademecum.packs.outgoing import Progress, silently
 from vademecum.packs.signing.envelopes import Signer, signer_of
 from vademecum.packs.signing.signers import best_of, check_signer, skill_signer
 from vademecum.packs.sources.fetching import Source
-from vademecum.packs.unpacking import Progress, Staged, silently, unpack
+from vademecum.packs.unpacking import Staged, unpack
 from vademecum.packs.verifying import verdict_of
 from vademecum.policy.bounds import Bounds, Risk, risk_of
 

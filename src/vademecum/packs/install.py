@@ -22,9 +22,9 @@ from vademecum.packs.incoming import (
 )
 from vademecum.packs.install_root import InstallRoot, note_of
 from vademecum.packs.lock import LOCAL, Locked, is_skill_path, read_lock, read_lock_file
+from vademecum.packs.outgoing import Progress, silently
 from vademecum.packs.sources.fetching import Source
 from vademecum.packs.transaction import MOMENT, MOMENT_CHARS, TRASH
-from vademecum.packs.unpacking import Progress, silently
 from vademecum.packs.verifying import verdict_of
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import tempfile
 from collections.abc import Iterable
@@ -18,9 +17,9 @@ from vademecum.cli.output.printing import counted, json_option, print_json
 from vademecum.cli.output.progress import ProgressBar
 from vademecum.context import Context
 from vademecum.errors import PackRefused
-from vademecum.files import write_atomic
+from vademecum.files import sha256_of, write_atomic
 from vademecum.packs.content import SkillFile, check_packable, digest_of, files_of
-from vademecum.packs.outgoing import PackedSkill, pack_bytes, publish
+from vademecum.packs.outgoing import PackedSkill, publish, write_pack
 from vademecum.packs.signing.envelopes import OMS_SIGNATURE, SIGNATURE, SIGNATURES, signed, signer_of
 from vademecum.packs.signing.oms import oms_signed
 from vademecum.packs.signing.signers import best_of, signed_words, skill_signer
@@ -124,17 +123,12 @@ def _check_once(names: Iterable[str]) -> None:
 
 def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
     _check_once(skill.name for skill in skills)
-    total = sum(file.size for skill in skills for file in skill.files)
     bar = ProgressBar("packing", bytes_=True)
     temporary = out.with_name(f".{out.name}.{os.urandom(4).hex()}")
-    digest, written = hashlib.sha256(), 0
     try:
         with open(temporary, "xb") as file:
-            for piece in pack_bytes(skills):
-                digest.update(piece)
-                file.write(piece)
-                written += len(piece)
-                bar(written, total)
+            write_pack(skills, file, bar)
+        digest = sha256_of(temporary)
         os.replace(temporary, out)
     except OSError as error:
         raise PackRefused(f"{out} cannot be written ({error.strerror}): name another file.") from error
@@ -144,9 +138,9 @@ def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
         bar.done()
     if as_json:
         rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
-        print_json({"file": str(out), "sha256": digest.hexdigest(), "skills": rows})
+        print_json({"file": str(out), "sha256": digest, "skills": rows})
     else:
-        click.echo(f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest.hexdigest()})")
+        click.echo(f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest})")
 
 
 @click.command("keygen")
