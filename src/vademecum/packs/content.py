@@ -9,9 +9,8 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from vademecum.errors import PackRefused
 from vademecum.packs.sources.entry_names import objection
@@ -40,10 +39,6 @@ class SkillFile(Struct, frozen=True, order=True):
     sha256: str
     size: int
     executable: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as manifests and lock files have it."""
-        return structs.asdict(self)
 
 
 def check_packable(directory: Path, files: Iterable[SkillFile]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -47,10 +47,6 @@ class SkillChange(Struct, frozen=True):
     scripts: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     signer: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``vade install`` prints it."""
-        return structs.asdict(self)
 
 
 class IncomingSkill(Struct, frozen=True):

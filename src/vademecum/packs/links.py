@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Struct, structs
@@ -87,11 +87,6 @@ class LinkResult(Struct, frozen=True):
     source: str
     action: Action
     kept: Path | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the commands print it."""
-        kept = None if self.kept is None else str(self.kept)
-        return {**structs.asdict(self), "place": str(self.place), "kept": kept}
 
 
 class Base(Struct, frozen=True):

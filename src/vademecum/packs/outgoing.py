@@ -55,7 +55,7 @@ def manifest_of(skills: list[PackedSkill]) -> dict[str, Any]:
                 "version": skill.version,
                 "directory": skill.name,
                 "digest": digest_of(skill.files),
-                "files": [file.to_json() for file in skill.files],
+                "files": [structs.asdict(file) for file in skill.files],
             }
             for skill in sorted(skills, key=lambda skill: skill.name)
         ],
@@ -110,10 +110,6 @@ class Published(Struct, frozen=True):
     url: str
     digest: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the list has it."""
-        return structs.asdict(self)
-
 
 def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Published]:
     """Write skills with their descriptions, and then both lists, which so are never ahead of the files."""
@@ -134,7 +130,7 @@ def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Pub
         for skill, description in ordered
     ]
     _write_json(older, {"skills": before})
-    _write_json(newer, {"$schema": SCHEMA, "skills": [skill.to_json() for skill in published]})
+    _write_json(newer, {"$schema": SCHEMA, "skills": [structs.asdict(skill) for skill in published]})
     offered = {skill.url for skill in published} | before_this
     _sweep(newer.parent, older.parent, offered, {skill.name for skill in published})
     return published

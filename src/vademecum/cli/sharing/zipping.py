@@ -13,7 +13,7 @@ import click
 
 from vademecum.cli.indexing import IndexWords, as_reference, index_options
 from vademecum.cli.output.completion import complete_names
-from vademecum.cli.output.printing import counted, json_option, print_json
+from vademecum.cli.output.printing import answer, counted, json_option
 from vademecum.cli.output.progress import ProgressBar
 from vademecum.context import Context
 from vademecum.errors import PackRefused
@@ -81,12 +81,9 @@ def publish_command(*, directories: tuple[str, ...], folder: str, as_json: bool)
         found = publish(((skill, document.description) for skill, document in skills), Path(folder))
     except OSError as error:
         raise PackRefused(f"{folder} cannot be written ({error.strerror}): name another folder.") from error
-    if as_json:
-        print_json({"folder": folder, "skills": [skill.to_json() for skill in found]})
-        return
-    for skill in found:
-        click.echo(f"Published: {visible(skill.name)} ({skill.type}, {skill.digest[:19]}…)")
-    click.echo(f"Serve {visible(folder)} on the web, then: vade install https://your.site/")
+    lines = [f"Published: {skill.name} ({skill.type}, {skill.digest[:19]}…)" for skill in found]
+    lines.append(f"Serve {folder} on the web, then: vade install https://your.site/")
+    answer({"folder": folder, "skills": found}, map(visible, lines), as_json=as_json)
 
 
 def _skills_in(directory: Path) -> list[Path]:
@@ -136,11 +133,9 @@ def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         bar.done()
-    if as_json:
-        rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
-        print_json({"file": str(out), "sha256": digest, "skills": rows})
-    else:
-        click.echo(f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest})")
+    rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
+    line = f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest})"
+    answer({"file": out, "sha256": digest, "skills": rows}, [line], as_json=as_json)
 
 
 @click.command("keygen")
@@ -160,13 +155,11 @@ def keygen_command(*, name: str, ecdsa: bool, trust: bool, as_json: bool) -> Non
     trusted = home / TRUSTED_DIRECTORY / public.name if trust else None
     if trusted is not None:
         write_atomic(trusted, public.read_bytes())
-    if as_json:
-        print_json({"private": str(private), "public": str(public), "id": key_id, "trusted": trust})
-        return
-    click.echo(f"Wrote {private} (keep it to yourself) and {public} (give it to others)")
-    click.echo(f"Its id is {key_id}")
+    lines = [f"Wrote {private} (keep it to yourself) and {public} (give it to others)", f"Its id is {key_id}"]
     if trusted is not None:
-        click.echo(f"It is trusted here: {trusted}")
+        lines.append(f"It is trusted here: {trusted}")
+    document = {"private": private, "public": public, "id": key_id, "trusted": trust}
+    answer(document, lines, as_json=as_json)
 
 
 @click.command("sign")
@@ -195,10 +188,8 @@ def sign_command(*, target: str, key: str, oms: bool, as_json: bool) -> None:
         write_atomic(out, data)
     except OSError as error:
         raise PackRefused(f"{out} cannot be written ({error.strerror}).") from error
-    if as_json:
-        print_json({"signature": str(out), "files": len(files)})
-    else:
-        click.echo(f"Signed {counted(len(files), 'file')}: {visible(str(out))}")
+    line = f"Signed {counted(len(files), 'file')}: {visible(str(out))}"
+    answer({"signature": out, "files": len(files)}, [line], as_json=as_json)
 
 
 def _files_of_pack(path: Path) -> tuple[SkillFile, ...]:
@@ -223,19 +214,20 @@ def verify_pack_command(*, pack: str, as_json: bool) -> None:
         for skill in staged:
             signer = best_of((whole, skill_signer(Path(aside, "pack", skill.name), skill.files, trusted)))
             rows.append((skill, signer))
-    if as_json:
-        skills = [
-            {
-                "name": skill.name,
-                "digest": digest_of(skill.files),
-                "files": len(skill.files),
-                "signer": (signer.identity or "unknown") if signer else None,
-                "trusted_as": signer.trusted_as if signer else None,
-            }
-            for skill, signer in rows
-        ]
-        print_json({"pack": pack, "sha256": source.origin.resolved.removeprefix("sha256:"), "skills": skills})
-        return
-    for skill, signer in rows:
-        about = f"{counted(len(skill.files), 'file')}, {digest_of(skill.files)[:19]}…, {signed_words(signer)}"
-        click.echo(visible(f"{skill.name}: {about}"))
+    skills = [
+        {
+            "name": skill.name,
+            "digest": digest_of(skill.files),
+            "files": len(skill.files),
+            "signer": (signer.identity or "unknown") if signer else None,
+            "trusted_as": signer.trusted_as if signer else None,
+        }
+        for skill, signer in rows
+    ]
+    lines = [
+        f"{skill.name}: {counted(len(skill.files), 'file')}, {digest_of(skill.files)[:19]}…, "
+        + signed_words(signer)
+        for skill, signer in rows
+    ]
+    document = {"pack": pack, "sha256": source.origin.resolved.removeprefix("sha256:"), "skills": skills}
+    answer(document, map(visible, lines), as_json=as_json)
