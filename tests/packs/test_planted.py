@@ -89,6 +89,13 @@ def test_every_file_is_seen(installed: Place, file: str) -> None:
     assert installed.vade("sync", "--frozen").code == 5
 
 
+def test_other_line_endings_are_a_difference(installed: Place) -> None:
+    script = skills(installed) / "a/scripts/run.sh"
+    script.write_bytes(script.read_bytes().replace(b"\n", b"\r\n"))
+    done = installed.vade("diff", "a")
+    assert (done.code, done.out) == (1, "scripts/run.sh differs in its line endings\n")
+
+
 def test_what_interpreters_leave_is_removed_and_asks_nobody(installed: Place) -> None:
     cache = skills(installed) / "a/scripts/__pycache__"
     cache.mkdir()

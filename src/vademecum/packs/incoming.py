@@ -13,9 +13,9 @@ from vademecum.packs.content import SkillFile, differences_of, digest_of, files_
 from vademecum.packs.install_root import InstallRoot
 from vademecum.packs.lock import Locked, LockFile
 from vademecum.packs.lookalikes import hidden_in, looks_like, mixed_scripts
-from vademecum.packs.outgoing import Progress, silently
 from vademecum.packs.signing.envelopes import Signer, signer_of
 from vademecum.packs.signing.signers import best_of, check_signer, skill_signer
+from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
 from vademecum.packs.unpacking import Staged, unpack
 from vademecum.packs.verifying import verdict_of
@@ -151,23 +151,25 @@ class Inspection(Struct, frozen=True):
             yield "its name mixes letters of different alphabets that look alike"
 
 
-def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
-    """Refuse to replace what a person wrote or changed; --force replaces it, and keeps it in the trash."""
+def edits_of(name: str, root: Path, lock: LockFile) -> str:
+    """Return why a person's work would be lost if a skill were replaced, or ""."""
     verdict = verdict_of(name, root, lock)
-    if is_own_work(name, root, lock):
-        raise PackRefused(f"{root / name} was not installed by vade: say --force to replace it (it is kept).")
+    own = name in lock.skills and lock.skills[name].is_local
+    if verdict.status == "not-locked" or (verdict.status == "ok" and own):
+        return f"{root / name} was not installed by vade: say --force to replace it (it is kept)."
     if verdict.is_edited:
-        raise PackRefused(
+        return (
             f"{root / name} was changed since it was installed ({verdict.differences[0]}): vade diff {name} "
             "shows it, --force replaces it (it is kept in .trash)."
         )
+    return ""
 
 
-def is_own_work(name: str, root: Path, lock: LockFile) -> bool:
-    """Return whether a skill in the root was written there, whatever the lock says of it."""
-    verdict = verdict_of(name, root, lock)
-    own = name in lock.skills and lock.skills[name].is_local
-    return verdict.status == "not-locked" or (verdict.status == "ok" and own)
+def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
+    """Refuse to replace what a person wrote or changed."""
+    reason = edits_of(name, root, lock)
+    if reason:
+        raise PackRefused(reason)
 
 
 def _refuse_risk(skill: Staged) -> None:

@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 from vademecum.errors import FileRefused
 from vademecum.files import read_capped, write_atomic
 from vademecum.packs.content import SkillFile, digest_of
+from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.web import SCHEMA, WELL_KNOWN, WELL_KNOWN_BEFORE
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
@@ -27,13 +28,6 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILE, _EXECUTABLE = 0o100644, 0o100755
 MAX_LISTING_BYTES = 16 * 1024 * 1024
 _ARTIFACT = re.compile(r".+-[0-9a-f]{12}\.(?:zip|md)\Z")
-
-
-Progress = Callable[[int, int], None]
-
-
-def silently(done: int, total: int) -> None:
-    """Show no progress."""
 
 
 class PackedSkill(Struct, frozen=True):

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs.content import MAX_FILES, MAX_SKILL_BYTES, SkillFile, is_junk
-from vademecum.packs.outgoing import FORMAT_VERSION, MANIFEST, Progress, silently
-from vademecum.packs.sources.archive import Opened, SourceFile, pieces_of, read_small
+from vademecum.packs.outgoing import FORMAT_VERSION, MANIFEST
+from vademecum.packs.sources.archive import Opened, Progress, SourceFile, pieces_of, read_small, silently
 from vademecum.packs.sources.entry_names import NameCheck, check_name, refused
 from vademecum.packs.sources.skill_places import (
     document_in,

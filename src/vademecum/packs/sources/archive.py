@@ -41,6 +41,14 @@ _PASSED_OVER = frozenset({".git", "node_modules", "__pycache__"})
 _UNREADABLE = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, FileRefused)
 
 
+# Bytes or files done, and in all; the total is 0 if it is not known.
+Progress = Callable[[int, int], None]
+
+
+def silently(done: int, total: int) -> None:
+    """Show no progress."""
+
+
 class SourceFile(Struct, frozen=True):
     """One file of a source and a way to read it; with an objection, no skill may contain it."""
 
@@ -122,9 +130,9 @@ def read_small(file: SourceFile, cap: int) -> bytes:
 def _open_zip(path: Path, size: int) -> Opened:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        entries = read_entries(descriptor, path, size, NameCheck())
+        entries, directory = read_entries(descriptor, path, size)
         _check_total(sum(entry.size for entry in entries), size, path)
-        check_layout(descriptor, entries, path, size)
+        check_layout(descriptor, entries, path, directory)
     except BaseException:
         os.close(descriptor)
         raise
