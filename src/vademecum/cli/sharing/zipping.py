@@ -19,10 +19,10 @@ from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import sha256_of, write_atomic
 from vademecum.packs.content import SkillFile, check_packable, digest_of, files_of
+from vademecum.packs.incoming import signers_of
 from vademecum.packs.outgoing import PackedSkill, publish, write_pack
-from vademecum.packs.signing.envelopes import OMS_SIGNATURE, SIGNATURE, SIGNATURES, signed, signer_of
+from vademecum.packs.signing.envelopes import OMS_SIGNATURE, SIGNATURE, SIGNATURES, signed, signed_words
 from vademecum.packs.signing.oms import oms_signed
-from vademecum.packs.signing.signers import best_of, signed_words, skill_signer
 from vademecum.packs.signing.signing_keys import (
     KEY_DIRECTORY,
     TRUSTED_DIRECTORY,
@@ -205,29 +205,23 @@ def _files_of_pack(path: Path) -> tuple[SkillFile, ...]:
 def verify_pack_command(*, pack: str, as_json: bool) -> None:
     """Check a pack without installing it: every entry, the manifest, every signature."""
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
-    rows = []
     with Fetching().fetched(LocalSource(Path(pack)), pack) as source, tempfile.TemporaryDirectory() as aside:
         staged = unpack(source.open(), Path(aside, "pack"), label=pack).skills
-        files = [file for skill in staged for file in skill.files_in_source]
-        beside = source.signature
-        whole = None if beside is None else signer_of(beside, files, trusted, place="beside the pack")
-        for skill in staged:
-            signer = best_of((whole, skill_signer(Path(aside, "pack", skill.name), skill.files, trusted)))
-            rows.append((skill, signer))
+        signers = signers_of(staged, source.signature, Path(aside, "pack"), trusted)
     skills = [
         {
             "name": skill.name,
             "digest": digest_of(skill.files),
             "files": len(skill.files),
-            "signer": (signer.identity or "unknown") if signer else None,
+            "signer": (signer.identity or "unknown") if (signer := signers[skill.name]) else None,
             "trusted_as": signer.trusted_as if signer else None,
         }
-        for skill, signer in rows
+        for skill in staged
     ]
     lines = [
         f"{skill.name}: {counted(len(skill.files), 'file')}, {digest_of(skill.files)[:19]}…, "
-        + signed_words(signer)
-        for skill, signer in rows
+        + signed_words(signers[skill.name])
+        for skill in staged
     ]
     document = {"pack": pack, "sha256": source.origin.resolved.removeprefix("sha256:"), "skills": skills}
     answer(document, map(visible, lines), as_json=as_json)
