@@ -193,11 +193,12 @@ def _open_tar(path: Path, head: bytes, size: int) -> Opened:
 def _expanded(path: Path, opener: Any) -> IO[bytes]:
     """Unpack a compressed file into a temporary one, which also checks the checksums."""
     out = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    content = min(MAX_UNPACKED_BYTES, max(_RATIO_FROM, path.stat().st_size * MAX_RATIO))
     try:
         with opener(path, "rb") as stream:
             while piece := stream.read(CHUNK):
                 out.write(piece)
-                if out.tell() > MAX_UNPACKED_BYTES + MAX_ENTRIES * _TAR_OVERHEAD:
+                if out.tell() > content + MAX_ENTRIES * _TAR_OVERHEAD:
                     raise PackRefused(f"{path} is too large when unpacked: nothing was installed.")  # noqa: TRY301 - after all is closed
     except BaseException:
         out.close()
