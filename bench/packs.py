@@ -16,7 +16,7 @@ from vademecum.packs.content import files_of
 from vademecum.packs.incoming import Options
 from vademecum.packs.install import install
 from vademecum.packs.install_root import InstallRoot
-from vademecum.packs.outgoing import PackedSkill, pack_bytes
+from vademecum.packs.outgoing import PackedSkill, write_pack
 from vademecum.packs.sources.fetching import local_source
 from vademecum.packs.verifying import verify
 
@@ -54,6 +54,11 @@ def hash_plainly(root: Path) -> None:
                 hashlib.file_digest(file, "sha256")
 
 
+def pack_all(skills: list[PackedSkill], pack: Path) -> None:
+    with open(pack, "wb") as out:
+        write_pack(skills, out)
+
+
 def install_afresh(pack: Path, root: Path, *, durable: bool) -> None:
     shutil.rmtree(root.parent, ignore_errors=True)
     install(local_source(pack), InstallRoot(root, durable=durable), Options())
@@ -80,7 +85,7 @@ def main() -> None:
         place = Path(name)
         skills = write_skills(place / "src", count)
         pack = place / "all.zip"
-        packing = best(lambda: pack.write_bytes(b"".join(pack_bytes(skills))), 1)
+        packing = best(lambda: pack_all(skills, pack), 1)
         plain = timed(lambda: unpack_plainly(pack, place / "plain", synced=False), place / "plain", 3)
         plain_synced = timed(lambda: unpack_plainly(pack, place / "plain", synced=True), place / "plain", 3)
         root = place / "project/.agent/skills"

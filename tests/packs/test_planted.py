@@ -89,6 +89,13 @@ def test_every_file_is_seen(installed: Place, file: str) -> None:
     assert installed.vade("sync", "--frozen").code == 5
 
 
+def test_other_line_endings_are_a_difference(installed: Place) -> None:
+    script = skills(installed) / "a/scripts/run.sh"
+    script.write_bytes(script.read_bytes().replace(b"\n", b"\r\n"))
+    done = installed.vade("diff", "a")
+    assert (done.code, done.out) == (1, "scripts/run.sh differs in its line endings\n")
+
+
 def test_what_interpreters_leave_is_removed_and_asks_nobody(installed: Place) -> None:
     cache = skills(installed) / "a/scripts/__pycache__"
     cache.mkdir()
@@ -264,6 +271,12 @@ def test_a_skill_that_an_agent_wrote(place: Place) -> None:
     assert place.vade("install", "run:nothing/made").code == 4
     (run / "outputs/drafts/made/SKILL.md").write_text(document + "swapped\n")
     assert place.vade("install", f"run:{run.name}/made", "--force").code == 5
+    written = {"tool": "write_file", "ok": True, "parameters": {"path": "drafts/own/SKILL.md"}}
+    event = {"n": 2, "time": 2.0, "type": "tool_called", **written}
+    with open(run / "events.jsonl", "a") as events:
+        events.write(json.dumps(event) + "\n")
+    done = place.vade("install", f"run:{run.name}/own")
+    assert (done.code, "vade install drafts/own" in done.err) == (4, True)
     risky = "---\nname: risky\ndescription: x\nallowed-tools: Write\n---\n"
     run = record(place, {"risky/SKILL.md": risky}, "20260102-000000-abcd")
     assert "--allow-unsafe" in place.vade("install", f"run:{run.name}/risky").err

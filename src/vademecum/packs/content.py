@@ -9,9 +9,8 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from vademecum.errors import PackRefused
 from vademecum.packs.sources.entry_names import objection
@@ -40,10 +39,6 @@ class SkillFile(Struct, frozen=True, order=True):
     sha256: str
     size: int
     executable: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as manifests and lock files have it."""
-        return structs.asdict(self)
 
 
 def check_packable(directory: Path, files: Iterable[SkillFile]) -> None:
@@ -123,7 +118,8 @@ def diff_of(old: Path, new: Path, *, signatures: Collection[str] = ()) -> list[s
             if was and now and path in signatures:
                 lines.append(f"{path} differs: it was signed again")
                 continue
-            lines += _file_diff(path, old if was else None, new if now else None)
+            if was is None or now is None or was.sha256 != now.sha256:
+                lines += _file_diff(path, old if was else None, new if now else None)
             if was and now and was.executable != now.executable:
                 lines.append(f"{path} {'became' if now.executable else 'is no longer'} executable")
         if len(lines) > MAX_DIFF_LINES:
@@ -131,17 +127,14 @@ def diff_of(old: Path, new: Path, *, signatures: Collection[str] = ()) -> list[s
     return lines
 
 
-def _file_diff(path: str, old: Path | None, new: Path | None) -> Iterable[str]:
-    texts = [_lines(place / path) if place else [] for place in (old, new)]
-    if texts[0] is None or texts[1] is None or texts[0] == texts[1]:
-        verb = "differs" if old and new else "was added" if new else "was removed"
-        return (
-            []
-            if texts[0] == texts[1] != [] and old and new
-            else [f"{path} {verb}, and is not text or too long"]
-        )
+def _file_diff(path: str, old: Path | None, new: Path | None) -> list[str]:
+    before, after = (_lines(place / path) if place else [] for place in (old, new))
+    verb = "differs" if old and new else "was added" if new else "was removed"
+    if before is None or after is None or not (before or after):
+        return [f"{path} {verb}, and is not text or too long"]
     names = [f"{side}/{path}" if place else "/dev/null" for side, place in (("a", old), ("b", new))]
-    return difflib.unified_diff(texts[0], texts[1], names[0], names[1], lineterm="", n=2)
+    differing = list(difflib.unified_diff(before, after, names[0], names[1], lineterm="", n=2))
+    return differing or [f"{path} differs in its line endings"]
 
 
 def _lines(file: Path) -> list[str] | None:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct, structs
 
-from vademecum.errors import PackRefused
+from vademecum.errors import IntegrityFailed, PackRefused
+from vademecum.files import read_capped
 from vademecum.packs.content import SkillFile, differences_of, digest_of, files_of
 from vademecum.packs.install_root import InstallRoot
 from vademecum.packs.lock import Locked, LockFile
 from vademecum.packs.lookalikes import hidden_in, looks_like, mixed_scripts
-from vademecum.packs.signing.envelopes import Signer, signer_of
-from vademecum.packs.signing.signers import best_of, check_signer, skill_signer
+from vademecum.packs.signing.envelopes import (
+    MAX_SIGNATURE_BYTES,
+    OMS_SIGNATURE,
+    SIGNATURE,
+    SIGNATURES,
+    Signer,
+    signed_words,
+    signer_of,
+)
+from vademecum.packs.signing.oms import oms_signer
+from vademecum.packs.signing.signing_keys import Trusted
+from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
-from vademecum.packs.unpacking import Progress, Staged, silently, unpack
+from vademecum.packs.unpacking import Staged, unpack
 from vademecum.packs.verifying import verdict_of
 from vademecum.policy.bounds import Bounds, Risk, risk_of
 
@@ -46,10 +57,6 @@ class SkillChange(Struct, frozen=True):
     scripts: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     signer: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``vade install`` prints it."""
-        return structs.asdict(self)
 
 
 class IncomingSkill(Struct, frozen=True):
@@ -93,10 +100,7 @@ class Inspection(Struct, frozen=True):
         """Unpack a source and check all of it; return the skills that were asked for, and remarks."""
         only = self.options.only
         unpacked = unpack(source.open(), self.staging, label=source.name, only=only, progress=progress)
-        whole = None
-        if source.signature is not None:
-            files = [file for skill in unpacked.skills for file in skill.files_in_source]
-            whole = signer_of(source.signature, files, self.where.trusted, place="beside the pack")
+        signers = signers_of(unpacked.skills, source.signature, self.staging, self.where.trusted, only=only)
         known = sorted(skill.name for skill in unpacked.skills)
         missing = sorted(set(only) - set(known))
         if missing:
@@ -105,17 +109,16 @@ class Inspection(Struct, frozen=True):
             )
         remarks = [f"{directory} (it contains no skill)" for directory in unpacked.left_out]
         wanted = [skill for skill in unpacked.skills if not only or skill.name in only]
-        return [self._incoming(skill, whole) for skill in wanted], (*source.remarks, *remarks)
+        incoming = [self._incoming(skill, signers[skill.name]) for skill in wanted]
+        return incoming, (*source.remarks, *remarks)
 
-    def _incoming(self, skill: Staged, whole: Signer | None) -> IncomingSkill:
+    def _incoming(self, skill: Staged, signer: Signer | None) -> IncomingSkill:
         before = self.lock.skills.get(skill.name)
-        place = self.staging / skill.name
-        signer = best_of((whole, skill_signer(place, skill.files, self.where.trusted)))
         pinned = before.signer if before else None
-        check_signer(skill.name, signer, pinned=pinned, required=self.options.require_signature)
+        _check_signer(skill.name, signer, pinned=pinned, required=self.options.require_signature)
         if not self.options.allow_unsafe:
             _refuse_risk(skill)
-        return IncomingSkill(skill, place, signer, self._change(skill, signer))
+        return IncomingSkill(skill, self.staging / skill.name, signer, self._change(skill, signer))
 
     def _change(self, skill: Staged, signer: Signer | None) -> SkillChange:
         change = SkillChange(
@@ -154,23 +157,83 @@ class Inspection(Struct, frozen=True):
             yield "its name mixes letters of different alphabets that look alike"
 
 
-def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
-    """Refuse to replace what a person wrote or changed; --force replaces it, and keeps it in the trash."""
-    verdict = verdict_of(name, root, lock)
-    if is_own_work(name, root, lock):
-        raise PackRefused(f"{root / name} was not installed by vade: say --force to replace it (it is kept).")
-    if verdict.is_edited:
-        raise PackRefused(
-            f"{root / name} was changed since it was installed ({verdict.differences[0]}): vade diff {name} "
-            "shows it, --force replaces it (it is kept in .trash)."
+def signers_of(
+    skills: Sequence[Staged],
+    beside: bytes | None,
+    place: Path,
+    trusted: Trusted,
+    *,
+    only: Collection[str] = (),
+) -> dict[str, Signer | None]:
+    """Return who signed each unpacked skill, by the signature beside the pack and those in the skill."""
+    whole = None
+    if beside is not None:
+        files = [file for skill in skills for file in skill.files_in_source]
+        whole = signer_of(beside, files, trusted, place="beside the pack")
+    return {
+        skill.name: _best_of((whole, _skill_signer(place / skill.name, skill.files, trusted)))
+        for skill in skills
+        if not only or skill.name in only
+    }
+
+
+def _skill_signer(place: Path, files: Iterable[SkillFile], trusted: Trusted) -> Signer | None:
+    """Return who signed one skill, by the signatures in it; each of them must match."""
+    listed = {file.path: file for file in files}
+    signed = [file for path, file in listed.items() if path not in SIGNATURES]
+    found: list[Signer | None] = []
+    if SIGNATURE in listed:
+        data = read_capped(place / SIGNATURE, cap=MAX_SIGNATURE_BYTES)
+        found.append(signer_of(data, signed, trusted, place=f"{place.name}/{SIGNATURE}"))
+    if OMS_SIGNATURE in listed:
+        data = read_capped(place / OMS_SIGNATURE, cap=MAX_SIGNATURE_BYTES)
+        found.append(oms_signer(data, signed, trusted, place=f"{place.name}/{OMS_SIGNATURE}"))
+    return _best_of(found)
+
+
+def _best_of(signers: Iterable[Signer | None]) -> Signer | None:
+    """Return a trusted signer before any other."""
+    known = [signer for signer in signers if signer is not None]
+    return next((signer for signer in known if signer.trusted_as), known[0] if known else None)
+
+
+def _check_signer(name: str, signer: Signer | None, *, pinned: str | None, required: bool) -> None:
+    """Refuse a skill without the signature it must have, or by another signer than the one before."""
+    trusted = signer is not None and signer.trusted_as is not None
+    if required and not trusted:
+        raise IntegrityFailed(
+            f"The skill {name!r} is {signed_words(signer)}, and a signature by a key in "
+            "~/.agent/trusted-keys is required: nothing was installed.",
+            code="signature",
+        )
+    if pinned is not None and not trusted and (signer is None or signer.identity != pinned):
+        by = signer.words if signer else "no key"
+        raise IntegrityFailed(
+            f"The skill {name!r} was signed by {pinned[:24]}… when it was installed, and is now signed by "
+            f"{by}: trust the new key, or uninstall the skill first.",
+            code="signature",
         )
 
 
-def is_own_work(name: str, root: Path, lock: LockFile) -> bool:
-    """Return whether a skill in the root was written there, whatever the lock says of it."""
+def edits_of(name: str, root: Path, lock: LockFile) -> str:
+    """Return why a person's work would be lost if a skill were replaced, or ""."""
     verdict = verdict_of(name, root, lock)
     own = name in lock.skills and lock.skills[name].is_local
-    return verdict.status == "not-locked" or (verdict.status == "ok" and own)
+    if verdict.status == "not-locked" or (verdict.status == "ok" and own):
+        return f"{root / name} was not installed by vade: say --force to replace it (it is kept)."
+    if verdict.is_edited:
+        return (
+            f"{root / name} was changed since it was installed ({verdict.differences[0]}): vade diff {name} "
+            "shows it, --force replaces it (it is kept in .trash)."
+        )
+    return ""
+
+
+def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
+    """Refuse to replace what a person wrote or changed."""
+    reason = edits_of(name, root, lock)
+    if reason:
+        raise PackRefused(reason)
 
 
 def _refuse_risk(skill: Staged) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,15 +18,14 @@ from vademecum.packs.incoming import (
     Inspection,
     Options,
     SkillChange,
-    is_own_work,
+    edits_of,
     refuse_edits,
 )
 from vademecum.packs.install_root import InstallRoot, note_of
 from vademecum.packs.lock import LOCAL, Locked, is_skill_path, read_lock, read_lock_file
+from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
 from vademecum.packs.transaction import MOMENT, MOMENT_CHARS, TRASH
-from vademecum.packs.unpacking import Progress, silently
-from vademecum.packs.verifying import verdict_of
 
 
 class Installed(Struct, frozen=True):
@@ -41,8 +41,8 @@ def install(
     """Install the skills of all these sources, all or none."""
     listed = [sources] if isinstance(sources, Source) else list(sources)
     if options.dry_run:
-        with where.aside() as aside:
-            inspection = Inspection(where, options, read_lock(where.root), aside)
+        with tempfile.TemporaryDirectory(prefix="vade-") as aside:
+            inspection = Inspection(where, options, read_lock(where.root), Path(aside, "aside"))
             found, left_out = _inspected(listed, inspection, progress)
         return Installed([skill.change for skill, _ in found], left_out)
     with where.changing() as change:
@@ -52,18 +52,12 @@ def install(
             if skill.change.action == "same":
                 change.remember(skill.name, skill.locked(source))
             else:
-                edited = options.force and _is_somebodys(skill.name, where.root, inspection)
-                keep = options.backup or edited
-                change.put(skill.name, skill.locked(source), skill.place, keep_old=keep)
+                keep = options.backup or (options.force and edits_of(skill.name, where.root, change.lock))
+                change.put(skill.name, skill.locked(source), skill.place, keep_old=bool(keep))
         change.commit()
     for skill, source in found:
         _keep(source, where, skill)
     return Installed([skill.change for skill, _ in found], left_out)
-
-
-def _is_somebodys(name: str, root: Path, inspection: Inspection) -> bool:
-    lock = inspection.lock
-    return is_own_work(name, root, lock) or verdict_of(name, root, lock).is_edited
 
 
 def _inspected(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,12 +75,6 @@ class InstallRoot(Struct, frozen=True):
     def names(self) -> list[str]:
         """Return the skills that the index finds in the root, by their directories below it."""
         return sorted(directory for directory, _, _ in Walk(str(self.root), self.scan).documents)
-
-    @contextmanager
-    def aside(self) -> Iterator[Path]:
-        """Yield a temporary directory to unpack skills in, if nothing is changed."""
-        with tempfile.TemporaryDirectory(prefix="vade-") as place:
-            yield Path(place, "aside")
 
     @contextmanager
     def changing(self) -> Iterator[RootChange]:

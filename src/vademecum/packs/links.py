@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Struct, structs
@@ -88,11 +88,6 @@ class LinkResult(Struct, frozen=True):
     action: Action
     kept: Path | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the commands print it."""
-        kept = None if self.kept is None else str(self.kept)
-        return {**structs.asdict(self), "place": str(self.place), "kept": kept}
-
 
 class Base(Struct, frozen=True):
     """A project or the home directory: where the agents' directories are, and the record of links."""
@@ -117,20 +112,15 @@ class Base(Struct, frozen=True):
         return Ground(
             self.real / _OURS,
             self.real,
-            self._may_have_link,
+            lambda place: self._can_be_link(place) and self.is_inside(place),
             lambda relative: relative == _LINKS_FILE or relative in known,
             durable=False,
         )
 
-    def _may_have_link(self, place: str) -> bool:
+    def _can_be_link(self, place: str) -> bool:
         directory, _, name = place.rpartition("/")
         known = directory in {self.directory(agent) for agent in COMPATIBLE}
-        return (
-            known
-            and is_skill_path(name)
-            and len(os.fsencode(name)) <= MAX_NAME_BYTES
-            and self.is_inside(place)
-        )
+        return known and is_skill_path(name) and len(os.fsencode(name)) <= MAX_NAME_BYTES
 
     def is_inside(self, relative: str) -> bool:
         """Return whether the directory of a place is in the base once links are followed."""
@@ -174,9 +164,7 @@ class Base(Struct, frozen=True):
 
     def _is_sound(self, link: Link) -> bool:
         return (
-            is_skill_path(link.name)
-            and "/" not in link.name
-            and len(os.fsencode(link.name)) <= MAX_NAME_BYTES
+            self._can_be_link(link.place)
             and link.place == self.place(link.agent, link.name)
             and _DIGEST.match(link.digest) is not None
         )

@@ -10,33 +10,9 @@ from vademecum.skill.text import HIDDEN_CHARACTERS
 
 MAX_LOOKED_AT_BYTES = 2 * 1024 * 1024
 
-# Letters and digits that many fonts draw alike, by what they are taken for.
-_DRAWN_LIKE = {
-    "a": "аαɑ",
-    "b": "в",
-    "c": "с",
-    "d": "ԁđ",
-    "e": "е3",
-    "g": "ɡ",
-    "h": "һ",
-    "i": "іι1ıl",
-    "j": "ј",
-    "k": "кκ",
-    "m": "м",
-    "n": "п",
-    "o": "оο0",
-    "p": "рρ",
-    "q": "ԛ",
-    "r": "г",
-    "s": "ѕ5",
-    "t": "тτ",
-    "u": "υ",
-    "v": "ν",
-    "w": "ԝ",
-    "x": "хχ",
-    "y": "у",
-}
-_ALIKE = str.maketrans({odd: plain for plain, odds in _DRAWN_LIKE.items() for odd in odds})
+# Letters and digits that many fonts draw alike, each group behind the letter it is taken for.
+_DRAWN_LIKE = "aаαɑ bв cс dԁđ eе3 gɡ hһ iіι1ıl jј kкκ mм nп oоο0 pрρ qԛ rг sѕ5 tтτ uυ vν wԝ xхχ yу"
+_ALIKE = str.maketrans({odd: group[0] for group in _DRAWN_LIKE.split() for odd in group[1:]})
 _ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 
 

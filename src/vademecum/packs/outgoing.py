@@ -8,15 +8,16 @@ import json
 import re
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from msgspec import Struct, structs
 
 from vademecum.errors import FileRefused
 from vademecum.files import read_capped, write_atomic
 from vademecum.packs.content import SkillFile, digest_of
+from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.web import SCHEMA, WELL_KNOWN, WELL_KNOWN_BEFORE
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
@@ -48,38 +49,42 @@ def manifest_of(skills: list[PackedSkill]) -> dict[str, Any]:
                 "version": skill.version,
                 "directory": skill.name,
                 "digest": digest_of(skill.files),
-                "files": [file.to_json() for file in skill.files],
+                "files": [structs.asdict(file) for file in skill.files],
             }
             for skill in sorted(skills, key=lambda skill: skill.name)
         ],
     }
 
 
-def pack_bytes(skills: list[PackedSkill]) -> Iterator[bytes]:
-    """Yield a zip of skills, each in a folder of its name, with a manifest of all files."""
+def write_pack(skills: list[PackedSkill], out: IO[bytes], progress: Progress = silently) -> None:
+    """Write a zip of skills, each in a folder of its name, with a manifest of all files."""
     manifest = json.dumps(manifest_of(skills), ensure_ascii=False, indent=2, sort_keys=True) + "\n"
-    files = [
-        (f"{skill.name}/{file.path}", skill.place / file.path, file.executable)
-        for skill in sorted(skills, key=lambda skill: skill.name)
-        for file in skill.files
-    ]
-    return _zipped(files, manifest=manifest.encode())
+    total = sum(file.size for skill in skills for file in skill.files)
+    done = 0
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(_info(MANIFEST, executable=False), manifest, compresslevel=6)
+        for skill in sorted(skills, key=lambda skill: skill.name):
+            for file in skill.files:
+                _add(archive, skill, file, f"{skill.name}/{file.path}")
+                done += file.size
+                progress(done, total)
 
 
-def bare_bytes(skill: PackedSkill) -> Iterator[bytes]:
-    """Yield a zip of one skill with its document at the top, as sites offer them."""
-    return _zipped((file.path, skill.place / file.path, file.executable) for file in skill.files)
+def pack_bytes(skill: PackedSkill, *, bare: bool = False) -> bytes:
+    """Return a pack of one skill, or if ``bare`` a zip with its document at the top, as sites offer them."""
+    out = io.BytesIO()
+    if bare:
+        with zipfile.ZipFile(out, "w") as archive:
+            for file in skill.files:
+                _add(archive, skill, file, file.path)
+    else:
+        write_pack([skill], out)
+    return out.getvalue()
 
 
-def _zipped(files: Iterable[tuple[str, Path, bool]], *, manifest: bytes | None = None) -> Iterator[bytes]:
-    buffer = _Pieces()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        if manifest is not None:
-            archive.writestr(_info(MANIFEST, executable=False), manifest)
-        for name, path, executable in files:
-            archive.writestr(_info(name, executable=executable), path.read_bytes())
-            yield from buffer.taken()
-    yield from buffer.taken()
+def _add(archive: zipfile.ZipFile, skill: PackedSkill, file: SkillFile, name: str) -> None:
+    data = (skill.place / file.path).read_bytes()
+    archive.writestr(_info(name, executable=file.executable), data, compresslevel=6)
 
 
 def _info(name: str, *, executable: bool) -> zipfile.ZipInfo:
@@ -88,33 +93,6 @@ def _info(name: str, *, executable: bool) -> zipfile.ZipInfo:
     info.external_attr = (_EXECUTABLE if executable else _FILE) << 16
     info.compress_type = zipfile.ZIP_DEFLATED
     return info
-
-
-class _Pieces(io.RawIOBase):
-    """A file for `zipfile` whose content is passed on piece by piece."""
-
-    def __init__(self) -> None:
-        self._written: list[bytes] = []
-        self._place = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seekable(self) -> bool:
-        return False
-
-    def write(self, data: Any) -> int:
-        piece = bytes(data)
-        self._written.append(piece)
-        self._place += len(piece)
-        return len(piece)
-
-    def taken(self) -> list[bytes]:
-        found, self._written = self._written, []
-        return found
 
 
 class Published(Struct, frozen=True):
@@ -126,10 +104,6 @@ class Published(Struct, frozen=True):
     url: str
     digest: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the list has it."""
-        return structs.asdict(self)
-
 
 def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Published]:
     """Write skills with their descriptions, and then both lists, which so are never ahead of the files."""
@@ -139,13 +113,18 @@ def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Pub
     published = [_published(skill, description, newer.parent) for skill, description in ordered]
     for skill, _ in ordered:
         for file in skill.files:
-            _copy(skill.place / file.path, older.parent / skill.name / file.path, executable=file.executable)
+            data, mode = (skill.place / file.path).read_bytes(), 0o755 if file.executable else 0o644
+            write_atomic(older.parent / skill.name / file.path, data, mode=mode)
     before = [
-        {"name": skill.name, "description": description, "files": _document_first(skill)}
+        {
+            "name": skill.name,
+            "description": description,
+            "files": sorted((f.path for f in skill.files), key=lambda path: path != SKILL_FILE),
+        }
         for skill, description in ordered
     ]
     _write_json(older, {"skills": before})
-    _write_json(newer, {"$schema": SCHEMA, "skills": [skill.to_json() for skill in published]})
+    _write_json(newer, {"$schema": SCHEMA, "skills": [structs.asdict(skill) for skill in published]})
     offered = {skill.url for skill in published} | before_this
     _sweep(newer.parent, older.parent, offered, {skill.name for skill in published})
     return published
@@ -155,20 +134,12 @@ def _published(skill: PackedSkill, description: str, place: Path) -> Published:
     if [file.path for file in skill.files] == [SKILL_FILE]:
         data, kind, suffix = (skill.place / SKILL_FILE).read_bytes(), "skill-md", "md"
     else:
-        data, kind, suffix = b"".join(bare_bytes(skill)), "archive", "zip"
+        data, kind, suffix = pack_bytes(skill, bare=True), "archive", "zip"
     digest = hashlib.sha256(data).hexdigest()
     # Named by its content: readers of the old list, and locks, still find what it says.
     url = f"{skill.name}-{digest[:12]}.{suffix}"
     write_atomic(place / url, data)
     return Published(skill.name, kind, description, url, f"sha256:{digest}")
-
-
-def _document_first(skill: PackedSkill) -> list[str]:
-    return [SKILL_FILE, *(file.path for file in skill.files if file.path != SKILL_FILE)]
-
-
-def _copy(source: Path, target: Path, *, executable: bool) -> None:
-    write_atomic(target, source.read_bytes(), mode=0o755 if executable else 0o644)
 
 
 def _write_json(path: Path, document: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ class PackCache:
             return
         try:
             skill = PackedSkill(directory.name, None, directory, files_of(directory))
-            write_atomic(self._file(digest), b"".join(pack_bytes([skill])))
+            write_atomic(self._file(digest), pack_bytes(skill))
             self._prune()
         except (OSError, VademecumError):
             return  # it is only a cache

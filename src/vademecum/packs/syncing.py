@@ -87,10 +87,6 @@ class SyncStep(Struct, frozen=True):
     name: str
     action: Literal["restored", "removed", "not-locked"]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``vade sync`` prints it."""
-        return structs.asdict(self)
-
 
 class Failure(Struct, frozen=True):
     """A skill or a source that could not be had, and why; nothing of it was changed."""
@@ -262,10 +258,6 @@ class Age(Struct, frozen=True):
     newest: str = ""
     problem: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``vade outdated`` prints it."""
-        return structs.asdict(self)
-
 
 class Update(Struct, frozen=True):
     """One skill that was, or would be, updated, and what differs in it."""
@@ -275,7 +267,7 @@ class Update(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return it as ``vade update`` prints it."""
-        return self.change.to_json() | {"diff": list(self.diff)}
+        return structs.asdict(self.change) | {"diff": self.diff}
 
 
 def outdated(where: InstallRoot, sources: Sources, names: Iterable[str] = ()) -> list[Age]:

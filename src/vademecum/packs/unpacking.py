@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs.content import MAX_FILES, MAX_SKILL_BYTES, SkillFile, is_junk
 from vademecum.packs.outgoing import FORMAT_VERSION, MANIFEST
-from vademecum.packs.sources.archive import Opened, SourceFile, pieces_of, read_small
+from vademecum.packs.sources.archive import Opened, Progress, SourceFile, pieces_of, read_small, silently
 from vademecum.packs.sources.entry_names import NameCheck, check_name, refused
 from vademecum.packs.sources.skill_places import (
     document_in,
@@ -29,8 +29,6 @@ from vademecum.skill.skill import MANIFEST as SKILL_FILE
 from vademecum.skill.skill import Document
 
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
-
-Progress = Callable[[int, int], None]
 
 
 class Staged(Struct, frozen=True):
@@ -57,10 +55,6 @@ class Unpacked(Struct, frozen=True):
 
     skills: tuple[Staged, ...]
     left_out: tuple[str, ...]
-
-
-def silently(done: int, total: int) -> None:
-    """Show no progress."""
 
 
 def unpack(

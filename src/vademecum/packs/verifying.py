@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from vademecum.errors import PackRefused
 from vademecum.packs.content import differences_of, digest_of, files_of, is_cache
@@ -30,10 +30,6 @@ class Verdict(Struct, frozen=True):
         """Return whether a person changed files; caches that interpreters leave do not count."""
         edits = [text for text in self.differences if not is_cache(text.partition(" ")[2])]
         return self.status == "changed" and bool(edits)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``vade verify`` prints it."""
-        return structs.asdict(self)
 
 
 def verify(where: InstallRoot, names: Iterable[str] = ()) -> tuple[list[Verdict], str]:

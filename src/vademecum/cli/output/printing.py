@@ -6,9 +6,11 @@ import json
 import math
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from vademecum.errors import Denied, LoadRefused, PathRefused, SkillNotFound, VademecumError
 from vademecum.skill.text import escaped_lines
@@ -42,6 +44,15 @@ def print_json(document: Any) -> None:
         data = json.dumps(document, indent=2).encode("ascii")
     sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()
+
+
+def answer(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print what a command did: the document, whose structs become mappings, or lines for people."""
+    if as_json:
+        print_json(msgspec.to_builtins(document, enc_hook=str))
+        return
+    for line in lines:
+        click.echo(line)
 
 
 def _finite(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from msgspec import structs
 
 from vademecum.cli.indexing import Command, IndexWords
 from vademecum.cli.output.completion import complete_installed, complete_kept
-from vademecum.cli.output.printing import counted, json_option, print_json
+from vademecum.cli.output.printing import answer, counted, json_option
 from vademecum.cli.output.progress import ProgressBar
 from vademecum.config import Config, load_config
 from vademecum.context import Context
@@ -48,13 +49,15 @@ from vademecum.skill.text import escaped, visible
 
 BROKEN, FOUND_PROBLEMS = 5, 1
 
-scope_option = click.option(
-    "--scope",
-    type=click.Choice(["project", "user"]),
-    default="project",
-    show_default=True,
-    help="The .agent/skills of the project, or of the home directory.",
-)
+
+def scope_of(words: str, *, names: tuple[str, ...] = ("--scope",)) -> Callable[[Command], Command]:
+    """Return the option that chooses between the project and the home directory."""
+    choice = click.Choice(["project", "user"])
+    return click.option(*names, "scope", type=choice, default="project", show_default=True, help=words)
+
+
+_ROOTS = "The .agent/skills of the project, or of the home directory."
+scope_option = scope_of(_ROOTS)
 _force = click.option("--force", is_flag=True, help="Replace what was edited by hand; it is kept in .trash.")
 _names = click.argument("names", nargs=-1, shell_complete=complete_installed)
 
@@ -159,54 +162,36 @@ def install_command(
         unpacking = ProgressBar("unpacking")
         done = install(fetched, here.where, options, progress=unpacking)
         unpacking.done()
-    if as_json:
-        shown = [change.to_json() for change in done.changes]
-        print_json({"dry_run": options.dry_run, "changes": shown, "remarks": done.left_out})
-        return
-    for change in done.changes:
-        _show(change, dry_run=options.dry_run)
-    for remark in done.left_out:
-        click.echo(visible(f"Left out: {remark}"))
+    lines = [line for change in done.changes for line in _shown(change, dry_run=options.dry_run)]
+    lines += [visible(f"Left out: {remark}") for remark in done.left_out]
+    document = {"dry_run": options.dry_run, "changes": done.changes, "remarks": done.left_out}
+    answer(document, lines, as_json=as_json)
 
 
-def _show(change: SkillChange, *, dry_run: bool) -> None:
+def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
     verb = {"new": "Installed", "replace": "Replaced", "same": "Unchanged"}[change.action]
-    click.echo(f"{f'Would be {verb.lower()}' if dry_run else verb}: {visible(change.name)}")
+    yield f"{f'Would be {verb.lower()}' if dry_run else verb}: {visible(change.name)}"
     if change.action == "replace":
         for kind in ("added", "removed", "changed"):
-            for file in getattr(change, kind):
-                click.echo(f"  {kind} {visible(file)}")
+            yield from (f"  {kind} {visible(file)}" for file in getattr(change, kind))
     if change.scripts and change.action != "same":
-        click.echo(f"  it brings scripts: {visible(', '.join(change.scripts))}")
+        yield f"  it brings scripts: {visible(', '.join(change.scripts))}"
     if change.signer:
-        click.echo(f"  signed by {visible(change.signer)}")
-    for remark in change.remarks:
-        click.echo(f"  {visible(remark)}")
+        yield f"  signed by {visible(change.signer)}"
+    yield from (f"  {visible(remark)}" for remark in change.remarks)
 
 
 @click.command("uninstall")
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_installed)
-@click.option(
-    "--scope",
-    "--source",
-    "scope",
-    type=click.Choice(["project", "user"]),
-    default="project",
-    show_default=True,
-    help="The .agent/skills of the project, or of the home directory.",
-)
+@scope_of(_ROOTS, names=("--scope", "--source"))
 @click.option("--purge", is_flag=True, help="Delete it instead of keeping it in .trash.")
 @click.option("--force", is_flag=True, help="Also what was edited by hand, or not installed by vade.")
 @json_option
 def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool, as_json: bool) -> None:
     """Take skills out; vade restore brings them back."""
     done = uninstall(names, InstallContext(scope).where, purge=purge, force=force)
-    if as_json:
-        print_json({"uninstalled": done, "kept": not purge})
-        return
-    for name in done:
-        back = "" if purge else f" (vade restore {name} brings it back)"
-        click.echo(visible(f"Uninstalled: {name}{back}"))
+    lines = [f"Uninstalled: {n}" + ("" if purge else f" (vade restore {n} brings it back)") for n in done]
+    answer({"uninstalled": done, "kept": not purge}, map(visible, lines), as_json=as_json)
 
 
 @click.command("restore")
@@ -216,10 +201,7 @@ def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force:
 def restore_command(*, name: str, scope: str, as_json: bool) -> None:
     """Bring back the version of a skill that was uninstalled or replaced last."""
     kept = restore(name, InstallContext(scope).where)
-    if as_json:
-        print_json({"restored": name, "from": str(kept)})
-    else:
-        click.echo(f"Restored: {visible(name)}")
+    answer({"restored": name, "from": kept}, [f"Restored: {visible(name)}"], as_json=as_json)
 
 
 @click.command("verify")
@@ -235,24 +217,22 @@ def verify_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
     verdicts, problem = verify(where, names)
     wrong = [verdict for verdict in verdicts if verdict.status != "ok"]
     code = BROKEN if wrong or problem else 0
-    if as_json:
-        skills = [verdict.to_json() for verdict in verdicts]
-        print_json({"verified": not code, "problem": problem or None, "skills": skills})
-        return code
+    lines = []
     for verdict in verdicts:
         status = f": {verdict.status}" if verdict in wrong else ""
-        click.echo(f"{visible(verdict.name)} {verdict.digest}{status}".replace(" :", ":"))
-        for difference in verdict.differences:
-            click.echo(f"  {visible(difference)}")
+        lines.append(f"{visible(verdict.name)} {verdict.digest}{status}".replace(" :", ":"))
+        lines += [f"  {visible(difference)}" for difference in verdict.differences]
     outcome = f"{len(wrong)} not as locked" if wrong else "all as locked"
     if problem:
-        click.echo(visible(f"{problem}."))
+        lines.append(visible(f"{problem}."))
     elif not verdicts:
-        click.echo("No skill is installed here, and none is locked")
+        lines.append("No skill is installed here, and none is locked")
     else:
-        click.echo(f"{counted(len(verdicts), 'skill')} compared: {outcome}")
+        lines.append(f"{counted(len(verdicts), 'skill')} compared: {outcome}")
     if any(verdict.status == "not-locked" for verdict in wrong):
-        click.echo("A skill that is not locked was not installed by vade: vade lock NAME adopts your own.")
+        lines.append("A skill that is not locked was not installed by vade: vade lock NAME adopts your own.")
+    document = {"verified": not code, "problem": problem or None, "skills": verdicts}
+    answer(document, lines, as_json=as_json)
     return code
 
 
@@ -275,21 +255,17 @@ def diff_command(*, name: str, scope: str, as_json: bool) -> int:
         original = here.sources.stage_again(name, unsigned, here.where, lax, Path(aside, "then"))
         here.bar.done()
         lines = diff_of(original, place, signatures=SIGNATURES)
-    if as_json:
-        print_json({"name": name, "diff": lines})
-    else:
-        _print_diff(lines)
-        if not lines:
-            click.echo(f"{visible(name)} is as it was installed")
+    shown = _coloured(lines) if lines else [f"{visible(name)} is as it was installed"]
+    answer({"name": name, "diff": lines}, shown, as_json=as_json)
     return FOUND_PROBLEMS if lines else 0
 
 
-def _print_diff(lines: list[str], indent: str = "") -> None:
+def _coloured(lines: Iterable[str], indent: str = "") -> Iterator[str]:
     colours = {"+": "green", "-": "red", "@": "cyan"}
     for line in lines:
         heading = line.startswith(("+++", "---"))
         text = f"{indent}{escaped(line.expandtabs(4))}"
-        click.echo(click.style(text, fg=None if heading else colours.get(line[:1]), bold=heading))
+        yield click.style(text, fg=None if heading else colours.get(line[:1]), bold=heading)
 
 
 @click.command("lock")
@@ -306,14 +282,13 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool
     for name in not_for_npm(locked) if has_npm else ():
         source = visible(f"{name} comes from {locked[name].source}")
         click.echo(f"vade: {source}, which npm's skills cannot restore: vade sync can.", err=True)
-    if as_json:
-        print_json({"file": str(file), "changed": changed, "skills": sorted(locked)})
-        return
-    for name in changed:
-        is_there = name in locked
-        text = f"Adopted: {name} (source: local)" if is_there else f"No longer locked: {name} (it is gone)"
-        click.echo(visible(text))
-    click.echo(f"{counted(len(locked), 'skill')} in {visible(str(file))}")
+    lines = [
+        f"Adopted: {name} (source: local)" if name in locked else f"No longer locked: {name} (it is gone)"
+        for name in changed
+    ]
+    lines.append(f"{counted(len(locked), 'skill')} in {file}")
+    document = {"file": file, "changed": changed, "skills": sorted(locked)}
+    answer(document, map(visible, lines), as_json=as_json)
 
 
 @click.command("sync")
@@ -337,24 +312,21 @@ def sync_command(*, scope: str, frozen: bool, as_json: bool, **allowed: bool) ->
     else:
         steps, failures = sync(here.where, here.sources, here.options(**allowed))
     here.bar.done()
-    code = _code_of(failures)
-    if as_json:
-        problems = [failure.to_json() for failure in failures]
-        print_json({"frozen": frozen, "steps": [step.to_json() for step in steps], "problems": problems})
-        return code
     words = {"restored": "Restored", "removed": "Removed (it is in .trash)", "not-locked": "Not in the lock"}
-    for step in steps:
-        click.echo(f"{words[step.action]}: {visible(step.name)}")
-    for failure in failures:
-        click.echo(f"vade: {visible(str(failure.error))}", err=True)
+    lines = [f"{words[step.action]}: {visible(step.name)}" for step in steps]
     if any(step.action == "not-locked" for step in steps):
-        click.echo("vade lock NAME adopts a skill of your own.")
+        lines.append("vade lock NAME adopts a skill of your own.")
     if not failures and all(step.action == "not-locked" for step in steps):
-        click.echo(f"Everything {'else ' if steps else ''}is as the lock says")
-    return code
+        lines.append(f"Everything {'else ' if steps else ''}is as the lock says")
+    return _finish({"frozen": frozen, "steps": steps}, lines, failures, as_json=as_json)
 
 
-def _code_of(failures: list[Failure]) -> int:
+def _finish(document: dict[str, Any], lines: Iterable[str], failures: list[Failure], *, as_json: bool) -> int:
+    """Print what was done and what was not, and return the exit code."""
+    problems = [failure.to_json() for failure in failures]
+    answer(document | {"problems": problems}, lines, as_json=as_json)
+    for failure in () if as_json else failures:
+        click.echo(f"vade: {visible(str(failure.error))}", err=True)
     if any(isinstance(failure.error, IntegrityFailed) for failure in failures):
         return BROKEN
     return FOUND_PROBLEMS if failures else 0
@@ -370,15 +342,13 @@ def outdated_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> in
     ages = outdated(here.where, here.sources, names)
     here.bar.done()
     problems = any(age.status in {"gone", "unreachable"} for age in ages)
-    if as_json:
-        print_json({"skills": [age.to_json() for age in ages]})
-        return FOUND_PROBLEMS if problems else 0
+    lines = []
     for age in ages:
         if age.status not in {"current", "local"}:
             new = f" ({age.locked[:19]} → {age.newest[:19]})" if age.status == "outdated" else ""
-            click.echo(visible(f"{age.name}: {age.status}{new}{f' ({age.problem})' if age.problem else ''}"))
-    fresh = sum(age.status in {"current", "local"} for age in ages)
-    click.echo(f"{counted(len(ages), 'skill')} asked for, {fresh} up to date")
+            lines.append(f"{age.name}: {age.status}{new}{f' ({age.problem})' if age.problem else ''}")
+    lines.append(f"{counted(len(ages), 'skill')} asked for, {len(ages) - len(lines)} up to date")
+    answer({"skills": ages}, map(visible, lines), as_json=as_json)
     return FOUND_PROBLEMS if problems else 0
 
 
@@ -393,24 +363,15 @@ def update_command(*, names: tuple[str, ...], scope: str, as_json: bool, **allow
     options = here.options(**allowed)
     updates, failures = update(here.where, here.sources, options, names)
     here.bar.done()
-    code = _code_of(failures)
-    if as_json:
-        shown = [one.to_json() for one in updates]
-        problems = [failure.to_json() for failure in failures]
-        print_json({"dry_run": options.dry_run, "updates": shown, "problems": problems})
-        return code
-    for one in updates:
-        _show_update(one, dry_run=options.dry_run)
-    for failure in failures:
-        click.echo(f"vade: {visible(str(failure.error))}", err=True)
-    return code
+    document = {"dry_run": options.dry_run, "updates": [one.to_json() for one in updates]}
+    lines = [line for one in updates for line in _updated(one, dry_run=options.dry_run)]
+    return _finish(document, lines, failures, as_json=as_json)
 
 
-def _show_update(one: Update, *, dry_run: bool) -> None:
+def _updated(one: Update, *, dry_run: bool) -> Iterator[str]:
     if one.change.action == "same":
-        click.echo(f"Up to date: {visible(one.change.name)}")
+        yield f"Up to date: {visible(one.change.name)}"
         return
-    click.echo(f"{'Would be updated' if dry_run else 'Updated'}: {visible(one.change.name)}")
-    _print_diff(list(one.diff), "  ")
-    for remark in one.change.remarks:
-        click.echo(f"  {visible(remark)}")
+    yield f"{'Would be updated' if dry_run else 'Updated'}: {visible(one.change.name)}"
+    yield from _coloured(one.diff, "  ")
+    yield from (f"  {visible(remark)}" for remark in one.change.remarks)

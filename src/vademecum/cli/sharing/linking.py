@@ -14,9 +14,9 @@ import click
 
 from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options
 from vademecum.cli.output.completion import complete_names
-from vademecum.cli.output.printing import json_option, print_json, yes_option
+from vademecum.cli.output.printing import answer, json_option, yes_option
 from vademecum.cli.permissions import approver_for
-from vademecum.cli.sharing.installing import root_of
+from vademecum.cli.sharing.installing import root_of, scope_of
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.context import Context
 from vademecum.errors import Denied, PackRefused
@@ -44,13 +44,7 @@ _SAID = {
     "other": "Forgotten: {place} is something else by now, and stays",
 }
 
-_scope = click.option(
-    "--scope",
-    type=click.Choice(["project", "user"]),
-    default="project",
-    show_default=True,
-    help="The agents' directories in the project, or in the home directory.",
-)
+_scope = scope_of("The agents' directories in the project, or in the home directory.")
 _force = click.option(
     "--force", is_flag=True, help="Take away copies that were edited, too; they are kept in .agent/.trash."
 )
@@ -100,12 +94,9 @@ def link_command(  # noqa: PLR0913 - one for each option
     # A link would be left out of our own index with a complaint where links are not followed.
     copy = copy or not index.options.scan.follow_links
     done = link(skills, base, agents=agents, copy=copy, force=force)
-    if as_json:
-        print_json({"scope": scope, "links": [one.to_json() for one in done], "left_out": left_out})
-        return
-    _show(done, context)
-    for entry in left_out:
-        click.echo(visible(f"Left out: {entry['name']} ({entry['reason']})"))
+    lines = [*_shown(done, context), *(f"Left out: {one['name']} ({one['reason']})" for one in left_out)]
+    document = {"scope": scope, "links": done, "left_out": left_out}
+    answer(document, map(visible, lines), as_json=as_json)
 
 
 @click.command("unlink")
@@ -129,12 +120,8 @@ def unlink_command(  # noqa: PLR0913 - one for each option
     context = Context.current()
     chosen = None if everything else [comparable(name) for name in names]
     done = unlink(chosen, _base(scope, context), agents=agents, force=force)
-    if as_json:
-        print_json({"scope": scope, "links": [one.to_json() for one in done]})
-        return
-    _show(done, context)
-    if not done:
-        click.echo("Nothing is linked here")
+    lines = _shown(done, context) or ["Nothing is linked here"]
+    answer({"scope": scope, "links": done}, map(visible, lines), as_json=as_json)
 
 
 def _check_names(names: tuple[str, ...], *, everything: bool) -> None:
@@ -186,7 +173,7 @@ def _require(skill: Skill, gate: Gate) -> None:
     gate.require(*requests, digest=partial(skill_digest, skill))
 
 
-def _show(done: list[LinkResult], context: Context) -> None:
+def _shown(done: list[LinkResult], context: Context) -> list[str]:
     def near(place: Path | None) -> str:
         """Return a path as a person here would type it."""
         if place is None:
@@ -194,5 +181,4 @@ def _show(done: list[LinkResult], context: Context) -> None:
         below = os.path.relpath(place, context.cwd)
         return str(place) if below.startswith("..") else below
 
-    for one in done:
-        click.echo(visible(_SAID[one.action].format(place=near(one.place), kept=near(one.kept))))
+    return [_SAID[one.action].format(place=near(one.place), kept=near(one.kept)) for one in done]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import tempfile
 from collections.abc import Iterable
@@ -14,16 +13,16 @@ import click
 
 from vademecum.cli.indexing import IndexWords, as_reference, index_options
 from vademecum.cli.output.completion import complete_names
-from vademecum.cli.output.printing import counted, json_option, print_json
+from vademecum.cli.output.printing import answer, counted, json_option
 from vademecum.cli.output.progress import ProgressBar
 from vademecum.context import Context
 from vademecum.errors import PackRefused
-from vademecum.files import write_atomic
+from vademecum.files import sha256_of, write_atomic
 from vademecum.packs.content import SkillFile, check_packable, digest_of, files_of
-from vademecum.packs.outgoing import PackedSkill, pack_bytes, publish
-from vademecum.packs.signing.envelopes import OMS_SIGNATURE, SIGNATURE, SIGNATURES, signed, signer_of
+from vademecum.packs.incoming import signers_of
+from vademecum.packs.outgoing import PackedSkill, publish, write_pack
+from vademecum.packs.signing.envelopes import OMS_SIGNATURE, SIGNATURE, SIGNATURES, signed, signed_words
 from vademecum.packs.signing.oms import oms_signed
-from vademecum.packs.signing.signers import best_of, signed_words, skill_signer
 from vademecum.packs.signing.signing_keys import (
     KEY_DIRECTORY,
     TRUSTED_DIRECTORY,
@@ -82,12 +81,9 @@ def publish_command(*, directories: tuple[str, ...], folder: str, as_json: bool)
         found = publish(((skill, document.description) for skill, document in skills), Path(folder))
     except OSError as error:
         raise PackRefused(f"{folder} cannot be written ({error.strerror}): name another folder.") from error
-    if as_json:
-        print_json({"folder": folder, "skills": [skill.to_json() for skill in found]})
-        return
-    for skill in found:
-        click.echo(f"Published: {visible(skill.name)} ({skill.type}, {skill.digest[:19]}…)")
-    click.echo(f"Serve {visible(folder)} on the web, then: vade install https://your.site/")
+    lines = [f"Published: {skill.name} ({skill.type}, {skill.digest[:19]}…)" for skill in found]
+    lines.append(f"Serve {folder} on the web, then: vade install https://your.site/")
+    answer({"folder": folder, "skills": found}, map(visible, lines), as_json=as_json)
 
 
 def _skills_in(directory: Path) -> list[Path]:
@@ -124,17 +120,12 @@ def _check_once(names: Iterable[str]) -> None:
 
 def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
     _check_once(skill.name for skill in skills)
-    total = sum(file.size for skill in skills for file in skill.files)
     bar = ProgressBar("packing", bytes_=True)
     temporary = out.with_name(f".{out.name}.{os.urandom(4).hex()}")
-    digest, written = hashlib.sha256(), 0
     try:
         with open(temporary, "xb") as file:
-            for piece in pack_bytes(skills):
-                digest.update(piece)
-                file.write(piece)
-                written += len(piece)
-                bar(written, total)
+            write_pack(skills, file, bar)
+        digest = sha256_of(temporary)
         os.replace(temporary, out)
     except OSError as error:
         raise PackRefused(f"{out} cannot be written ({error.strerror}): name another file.") from error
@@ -142,11 +133,9 @@ def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         bar.done()
-    if as_json:
-        rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
-        print_json({"file": str(out), "sha256": digest.hexdigest(), "skills": rows})
-    else:
-        click.echo(f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest.hexdigest()})")
+    rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
+    line = f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest})"
+    answer({"file": out, "sha256": digest, "skills": rows}, [line], as_json=as_json)
 
 
 @click.command("keygen")
@@ -166,13 +155,11 @@ def keygen_command(*, name: str, ecdsa: bool, trust: bool, as_json: bool) -> Non
     trusted = home / TRUSTED_DIRECTORY / public.name if trust else None
     if trusted is not None:
         write_atomic(trusted, public.read_bytes())
-    if as_json:
-        print_json({"private": str(private), "public": str(public), "id": key_id, "trusted": trust})
-        return
-    click.echo(f"Wrote {private} (keep it to yourself) and {public} (give it to others)")
-    click.echo(f"Its id is {key_id}")
+    lines = [f"Wrote {private} (keep it to yourself) and {public} (give it to others)", f"Its id is {key_id}"]
     if trusted is not None:
-        click.echo(f"It is trusted here: {trusted}")
+        lines.append(f"It is trusted here: {trusted}")
+    document = {"private": private, "public": public, "id": key_id, "trusted": trust}
+    answer(document, lines, as_json=as_json)
 
 
 @click.command("sign")
@@ -201,10 +188,8 @@ def sign_command(*, target: str, key: str, oms: bool, as_json: bool) -> None:
         write_atomic(out, data)
     except OSError as error:
         raise PackRefused(f"{out} cannot be written ({error.strerror}).") from error
-    if as_json:
-        print_json({"signature": str(out), "files": len(files)})
-    else:
-        click.echo(f"Signed {counted(len(files), 'file')}: {visible(str(out))}")
+    line = f"Signed {counted(len(files), 'file')}: {visible(str(out))}"
+    answer({"signature": out, "files": len(files)}, [line], as_json=as_json)
 
 
 def _files_of_pack(path: Path) -> tuple[SkillFile, ...]:
@@ -220,28 +205,23 @@ def _files_of_pack(path: Path) -> tuple[SkillFile, ...]:
 def verify_pack_command(*, pack: str, as_json: bool) -> None:
     """Check a pack without installing it: every entry, the manifest, every signature."""
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
-    rows = []
     with Fetching().fetched(LocalSource(Path(pack)), pack) as source, tempfile.TemporaryDirectory() as aside:
         staged = unpack(source.open(), Path(aside, "pack"), label=pack).skills
-        files = [file for skill in staged for file in skill.files_in_source]
-        beside = source.signature
-        whole = None if beside is None else signer_of(beside, files, trusted, place="beside the pack")
-        for skill in staged:
-            signer = best_of((whole, skill_signer(Path(aside, "pack", skill.name), skill.files, trusted)))
-            rows.append((skill, signer))
-    if as_json:
-        skills = [
-            {
-                "name": skill.name,
-                "digest": digest_of(skill.files),
-                "files": len(skill.files),
-                "signer": (signer.identity or "unknown") if signer else None,
-                "trusted_as": signer.trusted_as if signer else None,
-            }
-            for skill, signer in rows
-        ]
-        print_json({"pack": pack, "sha256": source.origin.resolved.removeprefix("sha256:"), "skills": skills})
-        return
-    for skill, signer in rows:
-        about = f"{counted(len(skill.files), 'file')}, {digest_of(skill.files)[:19]}…, {signed_words(signer)}"
-        click.echo(visible(f"{skill.name}: {about}"))
+        signers = signers_of(staged, source.signature, Path(aside, "pack"), trusted)
+    skills = [
+        {
+            "name": skill.name,
+            "digest": digest_of(skill.files),
+            "files": len(skill.files),
+            "signer": (signer.identity or "unknown") if (signer := signers[skill.name]) else None,
+            "trusted_as": signer.trusted_as if signer else None,
+        }
+        for skill in staged
+    ]
+    lines = [
+        f"{skill.name}: {counted(len(skill.files), 'file')}, {digest_of(skill.files)[:19]}…, "
+        + signed_words(signers[skill.name])
+        for skill in staged
+    ]
+    document = {"pack": pack, "sha256": source.origin.resolved.removeprefix("sha256:"), "skills": skills}
+    answer(document, map(visible, lines), as_json=as_json)

@@ -58,6 +58,11 @@ class Signer(Struct, frozen=True):
         return f"{self.identity[:24]}… ({known})"
 
 
+def signed_words(signer: Signer | None) -> str:
+    """Return whether and by whom something is signed, as people read it."""
+    return f"signed by {signer.words}" if signer else "not signed"
+
+
 class EnvelopeSignature(Struct, frozen=True, rename="camel"):
     """One signature of an envelope, and the key it says to be of."""
 
@@ -101,17 +106,18 @@ def signed(files: Iterable[SkillFile], key: PrivateKey) -> bytes:
     }
     payload = json.dumps(statement, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
     public = key.public_key()
-    signature = {
-        "keyid": id_of(public),
-        "publicKey": public_text(public).decode(),
-        "sig": base64.b64encode(signature_by(key, encoded(PAYLOAD_TYPE, payload))).decode(),
-    }
-    envelope = {
+    envelope = sealed(payload, key, keyid=id_of(public), publicKey=public_text(public).decode())
+    return (json.dumps(envelope, indent=2, sort_keys=True) + "\n").encode()
+
+
+def sealed(payload: bytes, key: PrivateKey, **named: str) -> dict[str, Any]:
+    """Return a payload in an envelope with one signature, and what names the key."""
+    signature = base64.b64encode(signature_by(key, encoded(PAYLOAD_TYPE, payload))).decode()
+    return {
         "payload": base64.b64encode(payload).decode(),
         "payloadType": PAYLOAD_TYPE,
-        "signatures": [signature],
+        "signatures": [{"sig": signature, **named}],
     }
-    return (json.dumps(envelope, indent=2, sort_keys=True) + "\n").encode()
 
 
 def signer_of(data: bytes, files: Iterable[SkillFile], trusted: Trusted, *, place: str) -> Signer:

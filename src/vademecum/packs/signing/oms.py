@@ -6,7 +6,6 @@ whose chain must end in a trusted one. What only a transparency log could prove 
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -28,8 +27,9 @@ from vademecum.packs.signing.envelopes import (
     decoded,
     encoded,
     mismatch,
+    sealed,
 )
-from vademecum.packs.signing.signing_keys import Trusted, id_of, is_signed_by, public_text, signature_by
+from vademecum.packs.signing.signing_keys import Trusted, id_of, is_signed_by, public_text
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -108,15 +108,10 @@ def oms_signed(files: Iterable[SkillFile], key: PrivateKey, name: str) -> bytes:
         },
     }
     payload = json.dumps(statement, ensure_ascii=False, sort_keys=True).encode()
-    signature = signature_by(key, encoded(PAYLOAD_TYPE, payload))
     bundle = {
         "mediaType": MEDIA_TYPE,
         "verificationMaterial": {"publicKey": {"hint": _text_hint(key.public_key())}, "tlogEntries": []},
-        "dsseEnvelope": {
-            "payload": base64.b64encode(payload).decode(),
-            "payloadType": PAYLOAD_TYPE,
-            "signatures": [{"sig": base64.b64encode(signature).decode(), "keyid": ""}],
-        },
+        "dsseEnvelope": sealed(payload, key, keyid=""),
     }
     return (json.dumps(bundle, indent=2) + "\n").encode()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import lzma
 import os
@@ -34,12 +35,18 @@ MAX_PADDING = 16 * 1024 * 1024  # after the end of a tar
 _RATIO_FROM = 10 * 1024 * 1024
 _TAR_OVERHEAD = 4096
 _BLOCK = 512
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\0": lzma.open, b"BZh": bz2.open}
 _PASSED_OVER = frozenset({".git", "node_modules", "__pycache__"})
 
 # What the libraries raise for bytes that are not what they should be.
 _UNREADABLE = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, FileRefused)
+
+
+# Bytes or files done, and in all; the total is 0 if it is not known.
+Progress = Callable[[int, int], None]
+
+
+def silently(done: int, total: int) -> None:
+    """Show no progress."""
 
 
 class SourceFile(Struct, frozen=True):
@@ -123,9 +130,9 @@ def read_small(file: SourceFile, cap: int) -> bytes:
 def _open_zip(path: Path, size: int) -> Opened:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        entries = read_entries(descriptor, path, size, NameCheck())
+        entries, directory = read_entries(descriptor, path, size)
         _check_total(sum(entry.size for entry in entries), size, path)
-        check_layout(descriptor, entries, path, size)
+        check_layout(descriptor, entries, path, directory)
     except BaseException:
         os.close(descriptor)
         raise
@@ -157,82 +164,86 @@ def _check_total(total: int, packed: int, path: Path) -> None:
 
 
 class _Bounded:
-    """A file for `tarfile` that gives no more than the limits allow, whatever a header says."""
+    """A file for `tarfile` that reads no header of more than the limit, whatever an entry says."""
 
-    def __init__(self, file: IO[bytes], path: Path) -> None:
-        self._file = file
-        self._path = path
+    def __init__(self, file: IO[bytes]) -> None:
+        self._read = file.read
+        self.seek, self.tell, self.close = file.seek, file.tell, file.close
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= MAX_HEADER_BYTES:
-            raise PackRefused(f"{self._path} has a header of {size:,} bytes: nothing was installed.")
-        self._check(self._file.tell() + size)
-        return self._file.read(size)
-
-    def seek(self, place: int, whence: int = 0) -> int:
-        self._check(place)
-        return self._file.seek(place, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-
-    def check_end(self, place: int) -> None:
-        """Refuse anything but zeros from ``place`` to the end, which also checks the checksums."""
-        self.seek(place)
-        seen = 0
-        while piece := self._file.read(_BLOCK * 128):
-            seen += len(piece)
-            if piece.strip(b"\0") or seen > MAX_PADDING:
-                raise PackRefused(f"{self._path} goes on after its end: nothing was installed.")
-        if seen < _BLOCK:
-            raise PackRefused(f"{self._path} was cut short: nothing was installed.")
-
-    def _check(self, place: int) -> None:
-        if place > MAX_UNPACKED_BYTES + MAX_ENTRIES * _TAR_OVERHEAD:
-            raise PackRefused(f"{self._path} is too large when unpacked: nothing was installed.")
+            raise PackRefused(f"The archive has a header of {size:,} bytes: nothing was installed.")
+        return self._read(size)
 
 
 def _open_tar(path: Path, head: bytes, size: int) -> Opened:
-    plain = _unzstd(path) if head.startswith(_ZSTD) else None
-    opener = next((opener for magic, opener in _COMPRESSED.items() if head.startswith(magic)), open)
-    stream = _Bounded(plain or opener(path, "rb"), path)
+    opener = next((opener for magic, opener in _COMPRESSED.items() if head.startswith(magic)), None)
+    file = open(path, "rb") if opener is None else _expanded(path, opener)  # noqa: SIM115 - closed with it
     try:
-        archive = tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:")  # noqa: SIM115 - closed with it
+        archive = tarfile.open(fileobj=cast(IO[bytes], _Bounded(file)), mode="r:")  # noqa: SIM115
         files, directories = _members(archive, path)
         _check_total(sum(file.size for file in files), size, path)
-        stream.check_end(archive.offset)
+        _check_end(file, archive.offset, path)
     except BaseException:
-        stream.close()
+        file.close()
         raise
-    return Opened(tuple(files), stream.close, packed=True, directories=tuple(directories))
+    return Opened(tuple(files), file.close, packed=True, directories=tuple(directories))
 
 
-def _unzstd(path: Path) -> IO[bytes]:
-    """Return the content of a file that the program ``zstd`` unpacks, in a temporary file."""
+def _expanded(path: Path, opener: Any) -> IO[bytes]:
+    """Unpack a compressed file into a temporary one, which also checks the checksums."""
+    out = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    content = min(MAX_UNPACKED_BYTES, max(_RATIO_FROM, path.stat().st_size * MAX_RATIO))
+    try:
+        with opener(path, "rb") as stream:
+            while piece := stream.read(CHUNK):
+                out.write(piece)
+                if out.tell() > content + MAX_ENTRIES * _TAR_OVERHEAD:
+                    raise PackRefused(f"{path} is too large when unpacked: nothing was installed.")  # noqa: TRY301 - after all is closed
+    except BaseException:
+        out.close()
+        raise
+    out.seek(0)
+    return out
+
+
+@contextlib.contextmanager
+def _open_zstd(path: Path, _mode: str) -> Iterator[IO[bytes]]:
+    """Read what the program ``zstd`` unpacks."""
     program = shutil.which("zstd")
     if program is None:
         raise PackRefused(f"{path} is compressed with zstd: install the program zstd, or unpack it first.")
-    out = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     words = [program, "-dcq"]
     with (
         open(path, "rb") as file,
         subprocess.Popen(words, stdin=file, stdout=subprocess.PIPE, env={}) as process,  # noqa: S603 - no words from outside
     ):
         assert process.stdout is not None
-        while piece := process.stdout.read(CHUNK):
-            out.write(piece)
-            if out.tell() > MAX_UNPACKED_BYTES + MAX_ENTRIES * _TAR_OVERHEAD:
-                process.kill()
-                out.close()
-                raise PackRefused(f"{path} is too large when unpacked: nothing was installed.")
+        try:
+            yield process.stdout
+        except BaseException:
+            process.kill()
+            raise
     if process.returncode:
-        out.close()
-        raise PackRefused(f"{path} cannot be read (zstd refused it): nothing was installed.")
-    out.seek(0)
-    return out
+        raise EOFError("zstd refused it")
+
+
+_COMPRESSED: dict[bytes, Any] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ\0": lzma.open,
+    b"BZh": bz2.open,
+    b"\x28\xb5\x2f\xfd": _open_zstd,
+}
+
+
+def _check_end(file: IO[bytes], place: int, path: Path) -> None:
+    """Refuse anything but zeros from ``place`` to the end."""
+    file.seek(place)
+    rest = file.read(MAX_PADDING + 1)
+    if rest.strip(b"\0") or len(rest) > MAX_PADDING:
+        raise PackRefused(f"{path} goes on after its end: nothing was installed.")
+    if len(rest) < _BLOCK:
+        raise PackRefused(f"{path} was cut short: nothing was installed.")
 
 
 def _members(archive: tarfile.TarFile, path: Path) -> tuple[list[SourceFile], list[str]]:

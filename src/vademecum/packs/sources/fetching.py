@@ -16,7 +16,14 @@ from msgspec import Struct, structs
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.files import read_capped, sha256_of
 from vademecum.packs.signing.envelopes import MAX_SIGNATURE_BYTES
-from vademecum.packs.sources.archive import Opened, open_archive, open_directory, open_path
+from vademecum.packs.sources.archive import (
+    Opened,
+    Progress,
+    open_archive,
+    open_directory,
+    open_path,
+    silently,
+)
 from vademecum.packs.sources.git import Repository
 from vademecum.packs.sources.references import (
     GITHUB,
@@ -41,7 +48,6 @@ from vademecum.packs.sources.skill_places import (
 )
 from vademecum.packs.sources.web import (
     MAX_SECONDS,
-    Progress,
     Web,
     fetch_artifact,
     find_site,
@@ -88,7 +94,7 @@ class Fetching(Struct, frozen=True):
     """How sources are fetched: where to, how progress is shown, how long it may take, and further kinds."""
 
     aside: Path | None = None
-    progress: Progress = lambda done, total: None  # noqa: ARG005 - not shown
+    progress: Progress = silently
     seconds: float = MAX_SECONDS
     kinds: Mapping[str, SourceKind] = {}
 
@@ -154,7 +160,7 @@ class _Errand(Struct, frozen=True):
             case SiteSource(url):
                 return self._site(url, only)
             case MarketplaceSource(url):
-                data = self.web.read(url, self.aside)
+                data = self.web.read(url)
                 if data is None:
                     raise PackRefused(f"{url} does not exist.", code="missing")
                 return self._plugins(data, url)
@@ -173,7 +179,7 @@ class _Errand(Struct, frozen=True):
         return Source(self.name, origin, lambda: opened, remarks=remarks)
 
     def _site(self, url: str, only: Collection[str]) -> Source:
-        site = find_site(url, self.web, self.aside)
+        site = find_site(url, self.web)
         opened = open_site(site, only, self.web, self.aside, self.stack)
         each = {
             offer.name: Origin(offer.digest, site.address(offer))
@@ -196,7 +202,7 @@ class _Errand(Struct, frozen=True):
         beside = urlunsplit(parts._replace(path=parts.path + SIGNATURE_SUFFIX))
         self.web.download(url, self.aside / "archive", sha256=sha256)
         try:
-            signature = self.web.read(beside, self.aside, cap=MAX_SIGNATURE_BYTES)
+            signature = self.web.read(beside, cap=MAX_SIGNATURE_BYTES)
         except PackRefused as error:
             if error.code != "forbidden":  # as some servers say of what does not exist
                 raise

@@ -39,17 +39,8 @@ _SETTINGS = (
     "maintenance.auto=false",
 )
 # Set by git for its hooks: they would lead into another repository.
-_OF_ANOTHER = frozenset(
-    {
-        "GIT_DIR",
-        "GIT_WORK_TREE",
-        "GIT_INDEX_FILE",
-        "GIT_OBJECT_DIRECTORY",
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-        "GIT_NAMESPACE",
-        "GIT_COMMON_DIR",
-        "GIT_PREFIX",
-    }
+_OF_ANOTHER = re.compile(
+    r"GIT_(?:DIR|WORK_TREE|INDEX_FILE|(?:ALTERNATE_)?OBJECT_DIRECTOR(?:Y|IES)|NAMESPACE|COMMON_DIR|PREFIX)\Z"
 )
 
 
@@ -199,5 +190,5 @@ def _size_of(place: Path) -> int:
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
+    kept = {name: value for name, value in os.environ.items() if not _OF_ANOTHER.match(name)}
     return kept | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vademecum.context import Context
@@ -10,7 +11,7 @@ from vademecum.errors import FileRefused, IntegrityFailed, PackRefused
 from vademecum.files import sha256_of
 from vademecum.packs.sources.entry_names import NameCheck
 from vademecum.packs.sources.skill_places import skill_places
-from vademecum.runs.record import runs_directory
+from vademecum.runs.record import Event, runs_directory
 from vademecum.runs.stored import RunOutput, outputs_of, read_run
 
 
@@ -23,6 +24,12 @@ def fetch_from_run(context: Context, name: str, aside: Path) -> str:
     places = skill_places(outputs)
     found = [place for place in places if place.rpartition("/")[2] == wanted or place == wanted]
     if len(found) != 1 or not wanted:
+        direct = [place for place in skill_places(_written(run.events)) if place.rpartition("/")[2] == wanted]
+        if wanted and direct:
+            raise PackRefused(
+                f"The run {run_id} wrote {wanted!r} into the project itself: vade install {direct[0]}",
+                code="missing",
+            )
         known = ", ".join(f"run:{run_id}/{place}" for place in places) or "it made none"
         raise PackRefused(f"The run {run_id} made no skill {wanted!r}: {known}.", code="missing")
     names = NameCheck()
@@ -30,6 +37,13 @@ def fetch_from_run(context: Context, name: str, aside: Path) -> str:
         if path.startswith(f"{found[0]}/"):
             _copy(output, aside / wanted / names.file(path)[len(found[0]) + 1 :])
     return ""
+
+
+def _written(events: Iterable[Event]) -> Iterator[str]:
+    """Yield the files that a run wrote in the project, not among its outputs."""
+    for event in events:
+        if event.type == "tool_called" and event.data.get("tool") == "write_file" and event.data.get("ok"):
+            yield str(event.data.get("parameters", {}).get("path", ""))
 
 
 def _copy(output: RunOutput, target: Path) -> None:

@@ -7,6 +7,7 @@ has only names of files.
 from __future__ import annotations
 
 import hashlib
+import io
 import ipaddress
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -23,6 +24,7 @@ from vademecum.errors import IntegrityFailed, PackRefused, ToolRefused
 from vademecum.packs.sources.archive import (
     MAX_PACKED_BYTES,
     Opened,
+    Progress,
     SourceFile,
     open_archive,
     open_directory,
@@ -42,9 +44,6 @@ MAX_SILENCE_SECONDS = 30.0
 MAX_SMALL_BYTES = 5 * 1024 * 1024
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-
-# Bytes done and bytes in all; the total is 0 if it is not known.
-Progress = Callable[[int, int], None]
 
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 WELL_KNOWN = ".well-known/agent-skills/index.json"
@@ -73,16 +72,16 @@ class Web:
             raise IntegrityFailed(f"{url} has sha256 {digest}, not {sha256}: nothing was installed.")
         return digest
 
-    def read(self, url: str, aside: Path, *, cap: int = MAX_SMALL_BYTES) -> bytes | None:
+    def read(self, url: str, *, cap: int = MAX_SMALL_BYTES) -> bytes | None:
         """Return the content of a small file, or None if there is none."""
-        target = aside / "read"
+        out = io.BytesIO()
         try:
-            self.download(url, target, cap=cap)
+            self._fetched(url, out, cap)
         except PackRefused as error:
             if error.code == "missing":
                 return None
             raise
-        return target.read_bytes()
+        return out.getvalue()
 
     def _fetched(self, url: str, out: IO[bytes], cap: int) -> str:
         import httpx  # noqa: PLC0415 - 80 ms, only for sources on the network
@@ -209,7 +208,7 @@ class Site(Struct, frozen=True):
         return [offer for offer in offers if not self.has_digests or offer.type in {"skill-md", "archive"}]
 
 
-def find_site(url: str, web: Web, aside: Path) -> Site:
+def find_site(url: str, web: Web) -> Site:
     """Fetch the list of a site: the newer form first, below the address and then at the site's top."""
     if urlsplit(url).path.endswith("/index.json"):
         candidates = [url]
@@ -217,7 +216,7 @@ def find_site(url: str, web: Web, aside: Path) -> Site:
         places = [urljoin(url, path) for path in (WELL_KNOWN, WELL_KNOWN_BEFORE)]
         candidates = [*places, *(urljoin(url, f"/{path}") for path in (WELL_KNOWN, WELL_KNOWN_BEFORE))]
     for candidate in dict.fromkeys(candidates):
-        data = web.read(candidate, aside)
+        data = web.read(candidate)
         if data is not None:
             return Site(candidate, _listing(data, candidate))
     raise PackRefused(f"{url} lists no skills: {candidates[0]} does not exist.", code="missing")

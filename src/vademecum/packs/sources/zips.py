@@ -50,8 +50,9 @@ class ZipEntry(Struct):
         return self.name.endswith("/")
 
 
-def read_entries(descriptor: int, path: Path, size: int, names: NameCheck) -> list[ZipEntry]:
-    """Return all entries of a zip file, checked; headers are read only if the directory is sound."""
+def read_entries(descriptor: int, path: Path, size: int) -> tuple[list[ZipEntry], int]:
+    """Return all entries of a zip, checked by its directory alone, and where that directory begins."""
+    names = NameCheck()
     offset, length, count = _find_directory(descriptor, path, size)
     entries = []
     data = os.pread(descriptor, length, offset)
@@ -65,12 +66,11 @@ def read_entries(descriptor: int, path: Path, size: int, names: NameCheck) -> li
             names.file(entry.name)
     if place != len(data):
         raise PackRefused(f"{path} contains more entries than it says: nothing was installed.")
-    return entries
+    return entries, offset
 
 
-def check_layout(descriptor: int, entries: list[ZipEntry], path: Path, size: int) -> None:
+def check_layout(descriptor: int, entries: list[ZipEntry], path: Path, directory: int) -> None:
     """Compare each entry with its own header; nothing may lie between two entries."""
-    directory, _, _ = _find_directory(descriptor, path, size)
     ordered = sorted(entries, key=lambda entry: entry.offset)
     place = 0
     for number, entry in enumerate(ordered):
