@@ -217,7 +217,7 @@ def main() -> None:
     y = np.array([float(each.right) for each in found])
     weights = np.array(
         [
-            (2.0 if each.file == FILES[1] else 1.0 if each.file in FILES else 0.1) / (2 if each.around else 1)
+            (2.0 if each.file == FILES[1] else 1.0 if each.file in FILES else 0.3) / (2 if each.around else 1)
             for each in found
         ]
     )

@@ -29,6 +29,7 @@ class Evidence(Struct, frozen=True):
 
     covered: float  # share of the request's weight in the skill's name, description or body
     described: float  # share of the request's words in the name or description
+    body_only: float  # 1 if the name and the description have none of the request's words
     missed: float  # weight of the other words that the library knows, as a logarithm
     named: float  # 1 if the request contains the whole name
     margin: float  # share of its score that the hit is ahead of the next one
@@ -37,24 +38,29 @@ class Evidence(Struct, frozen=True):
 
 
 COEFFICIENTS = {
-    "": -10.13,
-    "covered": 6.315,
-    "covered*covered": -1.798,
-    "described*described": 5.621,
-    "chinese*described": 1.423,
-    "missed": 1.962,
-    "missed*missed": -0.2,
-    "named": 1.696,
-    "margin": 4.372,
-    "few": 0.006,
-    "few*margin": 0.277,
+    "": -9.906,
+    "covered": 6.443,
+    "covered*covered": -1.882,
+    "described*described": 5.271,
+    "chinese*described": 1.645,
+    "missed": 1.834,
+    "missed*missed": -0.184,
+    "named": 1.768,
+    "margin": 4.348,
+    "body_only": -1.434,
+    "few": -0.484,
+    "few*covered": -0.551,
+    "few*described": 1.985,
+    "few*missed": 0.228,
+    "few*margin": 0.016,
 }
 
 
 def confidence(evidence: Evidence) -> float:
     """Return how likely it is that the best hit answers the request.
 
-    >>> confidence(Evidence(covered=1, described=1, missed=0, named=1, margin=0.5, few=0, chinese=0)) > 0.8
+    >>> good = Evidence(covered=1, described=1, body_only=0, missed=0, named=1, margin=0.5, few=0, chinese=0)
+    >>> confidence(good) > 0.8
     True
     """
     total = COEFFICIENTS[""]
@@ -118,6 +124,7 @@ def weigh(
     return Evidence(
         covered=covered / (total or 1.0),
         described=described / (count or 1),
+        body_only=float(not described),
         missed=math.log1p(missed),
         named=float(bool(skill.name) and asked.issuperset(skill.name)),
         margin=margin,

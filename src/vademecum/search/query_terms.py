@@ -126,9 +126,7 @@ class QueryParser:
             else:
                 yield self._plain(word)
         for word in self._words_of(runs):
-            forms = self._forms(word)
-            if forms:
-                yield word, "translation", forms
+            yield word, "translation", self._forms(word) or (_unknown(word),)
 
     def _plain(self, word: str) -> tuple[str, Kind, tuple[Form, ...]]:
         full = _ABBREVIATIONS.get(word)
@@ -156,16 +154,15 @@ class QueryParser:
         return found
 
     def _words_of(self, runs: Iterable[str]) -> Iterator[str]:
-        """Return the words of Chinese runs, of those that the library cannot match the parts."""
+        """Return the words of Chinese runs, or their known parts if the library does not contain the word."""
         for run in runs:
             for word in dictionary().segmented(run):
-                yield from (part for part in self._meaningful(word) if part not in STOP_WORDS)
-
-    def _meaningful(self, word: str) -> list[str]:
-        """Return the word, or its parts if none of its meanings is in the library."""
-        if len(word) < 3 or self._forms(word):
-            return [word]
-        return [part for half in (word[:2], word[2:]) for part in dictionary().segmented(half)]
+                if len(word) < 3 or self._forms(word):
+                    known = [word]
+                else:
+                    parts = [part for half in (word[:2], word[2:]) for part in dictionary().segmented(half)]
+                    known = [part for part in parts if self._forms(part)] or [word]
+                yield from (each for each in known if each not in STOP_WORDS)
 
     def _forms(self, word: str) -> tuple[Form, ...]:
         """Return the meanings of a word that the library contains."""
@@ -183,6 +180,11 @@ class QueryParser:
                 forms[terms] = Form(terms, weight)
                 weight *= _LATER_GLOSS
         return tuple(forms.values())
+
+
+def _unknown(word: str) -> Form:
+    """Return the form of a Chinese word that the library does not contain: it counts like an English one."""
+    return Form((word,), _TRANSLATION_WEIGHT * (_SINGLE_CHARACTER if len(word) == 1 else 1.0))
 
 
 def _without_stop_words(text: str) -> tuple[str, list[str]]:
