@@ -112,7 +112,12 @@ def test_a_suite_by_the_name_of_its_skill_is_about_that_skill(place: Place, vade
 def test_before_and_after_an_edit(place: Place, vade: Vade) -> None:  # L2
     skill = place.cwd / ".agent/skills/greeter"
     text = "---\nname: greeter\ndescription: {}\n---\nSay hello.\n"
-    queries = ["greet the new colleague", "say welcome to our guest", "欢迎新同事", "greet a guest with a note"]
+    queries = [
+        "greet the new colleague",
+        "say welcome to our guest",
+        "欢迎新同事",
+        "greet a guest with a note",
+    ]
     queries += ["welcome our new colleagues", "greet people and guests"]
     entries = [{"query": query, "should_trigger": True} for query in queries]
     write_skill(skill.parent, "greeter", text.format("Does things."))

@@ -11,7 +11,7 @@ GUARDED = (
     "sandbox.process",
     "tools.network",
     "tools.proxy",
-    "tools.reading",
+    "tools.file_reading",
     "tools.script",
     "tools.writing",
 )

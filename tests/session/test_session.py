@@ -24,7 +24,7 @@ from vademecum.policy.base import Effect
 from vademecum.policy.engine import allowing
 from vademecum.runs.stored import read_run
 from vademecum.session.base import Deferred, Result
-from vademecum.session.explain import explain
+from vademecum.session.forecast import explain
 from vademecum.session.place import Place as SessionPlace
 from vademecum.session.schemas import ALL_TOOLS
 from vademecum.session.session import Session

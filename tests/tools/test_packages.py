@@ -23,7 +23,7 @@ from vademecum.errors import ToolRefused
 from vademecum.sandbox.available import Real, choose_sandbox
 from vademecum.sandbox.base import Jail
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.tools.packages.environments import Environment, Environments, Usage
+from vademecum.tools.packages.environments import Environment, Environments, EnvironmentUsage
 from vademecum.tools.packages.requirements import Requirements
 
 
@@ -514,7 +514,10 @@ def test_no_place_to_keep_them(shop: Shop) -> None:
         ToolRefused, match=r"cannot be used \(Not a directory\): correct it, or set VADE_CACHE_DIR"
     ):
         shop.get("tiny", VADE_CACHE_DIR=str(shop.place / "file"))
-    assert (Environments(nowhere).usage(), Environments(nowhere).clear()) == (Usage(), Usage())
+    assert (Environments(nowhere).usage(), Environments(nowhere).clear()) == (
+        EnvironmentUsage(),
+        EnvironmentUsage(),
+    )
 
 
 # ----- an index that hangs, a caller that cancels, processes that are killed, several at once
@@ -655,14 +658,14 @@ def test_environments_are_counted_and_removed(shop: Shop) -> None:
     shop.index.add("tiny", wheel("tiny", files={"tiny.txt": "x" * 5000}))
     shop.index.add("other")
     environments = shop.environments()
-    assert environments.usage() == Usage(0, 0)
+    assert environments.usage() == EnvironmentUsage(0, 0)
     shop.get("tiny")
     (shop.place / "cache/environments/.new-left").mkdir()
     one = environments.usage()
     shop.get("other")
     assert (one.number, 5000 < one.bytes < 9000, environments.usage().number) == (1, True, 2)
     assert environments.clear().number == 2
-    assert (environments.usage(), shop.left()) == (Usage(0, 0), [])
+    assert (environments.usage(), shop.left()) == (EnvironmentUsage(0, 0), [])
 
 
 def test_environments_of_another_user_are_not_used(shop: Shop) -> None:

@@ -26,7 +26,7 @@ from vademecum.registry.build import refresh_index
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report
 from vademecum.skill.text import visible
-from vademecum.tools.packages.environments import Environments, Usage
+from vademecum.tools.packages.environments import Environments, EnvironmentUsage
 from vademecum.tools.packages.uv import find_uv
 from vademecum.version import VERSION
 
@@ -134,7 +134,7 @@ def doctor_command(*, model: str | None, as_json: bool, **words: Any) -> int:
 
 
 def _doctor_json(
-    index: SkillIndex | None, found: list[HealthCheck], usage: Usage, *, healthy: bool
+    index: SkillIndex | None, found: list[HealthCheck], usage: EnvironmentUsage, *, healthy: bool
 ) -> dict[str, Any]:
     report = None if index is None else index.report
     remarks = [
@@ -165,7 +165,7 @@ def _print_roots(report: Report, *, absent_too: bool) -> None:
         click.echo(paint(f"\n{counted(absent, 'default root')} not there: vade roots --all", DIM))
 
 
-def _print_refreshed(index: SkillIndex, removed: Usage | None) -> None:
+def _print_refreshed(index: SkillIndex, removed: EnvironmentUsage | None) -> None:
     """Print what was read, and which environments were deleted."""
     report = index.report
     read = f"Read {counted(report.read, 'document')} again in {report.seconds:.2f} s"
@@ -319,7 +319,7 @@ def cache(index: SkillIndex) -> HealthCheck:
     return HealthCheck("cache", "ok", f"{taken} taken from {index.options.cache}")
 
 
-def packages(usage: Usage, context: Context) -> HealthCheck:
+def packages(usage: EnvironmentUsage, context: Context) -> HealthCheck:
     """Count the package environments of scripts, and check that more can be built."""
     message = f"{counted(usage.number, 'environment')} for scripts, {usage.bytes / 1e6:,.1f} MB"
     try:

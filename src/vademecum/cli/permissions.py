@@ -89,7 +89,7 @@ def explain_command(
     script-network, packages or secret. The answer is the one that a run would get.
     Exit code 0: allowed, 3: not without being asked.
     """
-    from vademecum.session.explain import explain
+    from vademecum.session.forecast import explain
     from vademecum.session.place import Place
     from vademecum.session.session import Session
 

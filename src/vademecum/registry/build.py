@@ -13,7 +13,7 @@ from vademecum.config import Config, LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import FileRefused
 from vademecum.registry.base import Fetch, Provider
-from vademecum.registry.cache import IndexCache, Remembered, signature_of, stamp_of, trusted
+from vademecum.registry.cache import CachedDocument, IndexCache, signature_of, stamp_of, trusted
 from vademecum.registry.conflicts import Candidate, resolve
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.report import LeftOut, Report, RootReport, RootStatus
@@ -101,7 +101,7 @@ class _Build:
         self._clock = clock
         self._cache = IndexCache(options.cache, roots=roots, reading=repr(options.reading))
         self._candidates: list[Candidate] = []
-        self._seen: list[list[Remembered]] = [[] for _ in roots]
+        self._seen: list[list[CachedDocument]] = [[] for _ in roots]
         self._left_out: list[LeftOut] = []
         self._read = 0
         self._now_ns = 0
@@ -170,7 +170,7 @@ class _Build:
             ):
                 document = _read(path, directory, file, self._options.reading)
                 kept = trusted(signature, now_ns=self._now_ns)
-                seen = Remembered(directory, file, kept, document)
+                seen = CachedDocument(directory, file, kept, document)
                 self._read += 1
                 if self._read % _PROGRESS_STEP == 0:
                     self._progress(self._read)

@@ -48,7 +48,7 @@ def stamp_of(signature: Signature) -> int:
     return hash(signature) if signature is not UNTRUSTED and signature[3] else 0
 
 
-class Remembered(Struct, frozen=True, gc=False, array_like=True):
+class CachedDocument(Struct, frozen=True, gc=False, array_like=True):
     """One document as a scan saw it."""
 
     directory: str
@@ -59,7 +59,7 @@ class Remembered(Struct, frozen=True, gc=False, array_like=True):
 
 class _Content(Struct, frozen=True, array_like=True):
     format: str
-    roots: list[list[Remembered]]
+    roots: list[list[CachedDocument]]
 
 
 class IndexCache:
@@ -69,16 +69,16 @@ class IndexCache:
         places = [f"{root.source}\0{root.path}" for root in roots]
         key = hashlib.sha256("\0".join([reading, *places]).encode("utf-8", "surrogateescape")).hexdigest()
         self._path = None if directory is None else directory / f"index-{key[:32]}.msgpack"
-        self._known: list[dict[str, Remembered]] = [{} for _ in places]
+        self._known: list[dict[str, CachedDocument]] = [{} for _ in places]
         self.problem: Problem | None = None
         if self._path is not None:
             self._load(self._path)
 
-    def of_root(self, number: int) -> dict[str, Remembered]:
+    def of_root(self, number: int) -> dict[str, CachedDocument]:
         """Return what is remembered of one root, by directory."""
         return self._known[number]
 
-    def save(self, roots: list[list[Remembered]]) -> Problem | None:
+    def save(self, roots: list[list[CachedDocument]]) -> Problem | None:
         """Write what a scan saw in each root; return the problem if that fails."""
         if self._path is None:
             return None
@@ -109,7 +109,7 @@ class IndexCache:
         self._known = [{document.directory: document for document in documents} for documents in roots]
 
 
-def _encoded(roots: list[list[Remembered]]) -> bytes:
+def _encoded(roots: list[list[CachedDocument]]) -> bytes:
     try:
         return msgpack.encode(_Content(FORMAT, roots))
     except UnicodeEncodeError:
@@ -118,7 +118,7 @@ def _encoded(roots: list[list[Remembered]]) -> bytes:
         return msgpack.encode(_Content(FORMAT, encodable))
 
 
-def _is_encodable(document: Remembered) -> bool:
+def _is_encodable(document: CachedDocument) -> bool:
     try:
         msgpack.encode(document)
     except UnicodeEncodeError:
@@ -126,7 +126,7 @@ def _is_encodable(document: Remembered) -> bool:
     return True
 
 
-def _decoded(data: bytes, *, count: int) -> list[list[Remembered]]:
+def _decoded(data: bytes, *, count: int) -> list[list[CachedDocument]]:
     checksum, content = data[:32], data[32:]
     if hashlib.sha256(content).digest() != checksum:
         raise FileRefused("it is damaged")

@@ -20,7 +20,7 @@ from vademecum.errors import SandboxFailed, ToolRefused
 from vademecum.sandbox.base import ByProxy, Jail, Launch, Sandbox, nameless, resource_limits
 from vademecum.sandbox.pump import OnOutput, Pump, Streams
 from vademecum.sandbox.rules import remove_mount_points
-from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, Usage, new_group
+from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage, new_group
 
 __all__ = ["MAX_STDIN_BYTES", "Ended", "Reason", "Streams", "run_command"]
 
@@ -76,7 +76,7 @@ def run_command(  # noqa: PLR0913 - what a command depends on
         raise ToolRefused(
             f"The standard input is longer than {MAX_STDIN_BYTES:,} bytes: pass a file instead."
         )
-    usage = Usage(jail)
+    usage = JobUsage(jail)
     started = clock()
     with contextlib.ExitStack() as stack:
         stack.callback(remove_mount_points, jail)
@@ -151,7 +151,7 @@ class _Running:
     def watch(
         self,
         jail: Jail,
-        usage: Usage,
+        usage: JobUsage,
         *,
         started: float,
         cancelled: Callable[[], bool],

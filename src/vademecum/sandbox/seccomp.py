@@ -152,7 +152,7 @@ SIGNALS: Calls = {
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ArgBound:
     """A condition on an argument of a call: its number from 0, and the values it may have under a mask."""
 
     argument: int
@@ -165,7 +165,7 @@ class Check:
     """A call that is answered by its arguments: ``then`` if all bounds hold, ``otherwise`` if not."""
 
     numbers: tuple[int, int]
-    bounds: tuple[Bound, ...]
+    bounds: tuple[ArgBound, ...]
     then: int = _ALLOW
     otherwise: int = _REFUSE
 
@@ -173,30 +173,36 @@ class Check:
 _SOCKET = (41, 198)
 _ITSELF = (0,)
 ALWAYS: tuple[Check, ...] = (
-    Check((56, 220), (Bound(0, (0,), _NAMESPACES),)),  # clone
-    Check((302, 261), (Bound(0, _ITSELF),)),  # prlimit64
+    Check((56, 220), (ArgBound(0, (0,), _NAMESPACES),)),  # clone
+    Check((302, 261), (ArgBound(0, _ITSELF),)),  # prlimit64
     # A pair of streams stays a pair; a datagram socket of a pair can send to other sockets.
-    Check((53, 199), (Bound(1, (_STREAM,), _KIND_OF_SOCKET),)),  # socketpair
+    Check((53, 199), (ArgBound(1, (_STREAM,), _KIND_OF_SOCKET),)),  # socketpair
     # Buffers of sockets are not in the memory of a process: with their usual size they can be counted.
-    Check((54, 208), (Bound(1, (1,)), Bound(2, (7, 8, 32, 33))), _PRETEND, _ALLOW),  # setsockopt, SO_*BUF*
+    Check(
+        (54, 208), (ArgBound(1, (1,)), ArgBound(2, (7, 8, 32, 33))), _PRETEND, _ALLOW
+    ),  # setsockopt, SO_*BUF*
 )
 # Landlock lets a process change the scheduling of all processes of the user, and that change lasts.
 SCHEDULING: tuple[Check, ...] = (
-    Check((141, 140), (Bound(0, (0,)), Bound(1, _ITSELF))),  # setpriority of a process
-    Check((251, 30), (Bound(0, (1,)), Bound(1, _ITSELF))),  # ioprio_set of a process
-    Check((142, 118), (Bound(0, _ITSELF),)),  # sched_setparam
-    Check((144, 119), (Bound(0, _ITSELF),)),  # sched_setscheduler
-    Check((203, 122), (Bound(0, _ITSELF),)),  # sched_setaffinity
-    Check((314, 274), (Bound(0, _ITSELF),)),  # sched_setattr
+    Check((141, 140), (ArgBound(0, (0,)), ArgBound(1, _ITSELF))),  # setpriority of a process
+    Check((251, 30), (ArgBound(0, (1,)), ArgBound(1, _ITSELF))),  # ioprio_set of a process
+    Check((142, 118), (ArgBound(0, _ITSELF),)),  # sched_setparam
+    Check((144, 119), (ArgBound(0, _ITSELF),)),  # sched_setscheduler
+    Check((203, 122), (ArgBound(0, _ITSELF),)),  # sched_setaffinity
+    Check((314, 274), (ArgBound(0, _ITSELF),)),  # sched_setattr
 )
 # F_SETOWN, F_SETSIG, F_SETOWN_EX: ways to have the kernel send a signal.
-OWNERSHIP: tuple[Check, ...] = (Check((72, 25), (Bound(1, (8, 10, 15)),), _REFUSE, _ALLOW),)  # fcntl
-NO_SOCKETS: tuple[Check, ...] = (Check(_SOCKET, (Bound(0, ()),)),)
-INTERNET: tuple[Check, ...] = (Check(_SOCKET, (Bound(0, (_AF_INET, _AF_INET6, _AF_NETLINK)),)),)
+OWNERSHIP: tuple[Check, ...] = (Check((72, 25), (ArgBound(1, (8, 10, 15)),), _REFUSE, _ALLOW),)  # fcntl
+NO_SOCKETS: tuple[Check, ...] = (Check(_SOCKET, (ArgBound(0, ()),)),)
+INTERNET: tuple[Check, ...] = (Check(_SOCKET, (ArgBound(0, (_AF_INET, _AF_INET6, _AF_NETLINK)),)),)
 TCP_ONLY: tuple[Check, ...] = (
     Check(
         _SOCKET,
-        (Bound(0, (_AF_INET, _AF_INET6)), Bound(1, (_STREAM,), _KIND_OF_SOCKET), Bound(2, (0, _TCP))),
+        (
+            ArgBound(0, (_AF_INET, _AF_INET6)),
+            ArgBound(1, (_STREAM,), _KIND_OF_SOCKET),
+            ArgBound(2, (0, _TCP)),
+        ),
     ),
 )
 _CLONE3 = (435, 435)

@@ -29,7 +29,7 @@ _PREFIX = "vademecum-"
 _ATTEMPTS, _ATTEMPT_SECONDS = 200, 0.002
 
 
-class Usage:
+class JobUsage:
     """Watches the limits of one jail; what its writable paths contain at the beginning does not count."""
 
     def __init__(self, jail: Jail) -> None:

@@ -16,7 +16,7 @@ from vademecum.files import read_capped
 from vademecum.policy.base import Effect
 from vademecum.session.act import Act, Finer
 from vademecum.session.base import Deferred
-from vademecum.tools import calls, reading, writing
+from vademecum.tools import calls, file_reading, writing
 from vademecum.tools.calls import Observation
 from vademecum.tools.workspace import Located
 
@@ -32,15 +32,15 @@ def perform(act: Act) -> Observation:
         case calls.ReadFile(path=path):
             located = act.locate(path)
             act.require(partial(act.reads, located))
-            return reading.read_file(act.call, located)
+            return file_reading.read_file(act.call, located)
         case calls.ListDir(path=path):
             located = act.locate(path)
             act.require(partial(act.reads, located))
-            return reading.list_dir(located, act.may_list)
+            return file_reading.list_dir(located, act.may_list)
         case calls.Grep(path=path):
             located = act.locate(path)
             act.require(partial(act.reads, located))
-            return reading.grep(act.call, located, act.may_read)
+            return file_reading.grep(act.call, located, act.may_read)
         case calls.WriteFile(path=path, content=content):
             located = act.locate(path)
             act.decide(partial(act.writes, located))

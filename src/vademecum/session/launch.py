@@ -39,7 +39,7 @@ from vademecum.tools.job import (
     shown_inputs,
     shown_words,
 )
-from vademecum.tools.script import Plan, about_script, plan_script
+from vademecum.tools.script import ScriptPlan, about_script, plan_script
 from vademecum.tracing import PARENT, is_configured
 
 WHOLE_NETWORK = "*"
@@ -157,7 +157,7 @@ def _secrets(act: Act, skill: Skill) -> dict[str, str]:
     return SecretStore(act.around.place.context).for_skill(skill.name, skill.meta.secrets)
 
 
-def _of_plan(plan: Plan, secrets: Mapping[str, str]) -> list[Finer]:
+def _of_plan(plan: ScriptPlan, secrets: Mapping[str, str]) -> list[Finer]:
     """Return what the script itself wants: packages, and secrets that are kept for its skill."""
     name, packages = plan.skill.name, plan.packages
     return [
@@ -166,7 +166,7 @@ def _of_plan(plan: Plan, secrets: Mapping[str, str]) -> list[Finer]:
     ]
 
 
-def _settle_script(start: Start, plan: Plan, secrets: Collection[str]) -> None:
+def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> None:
     """Ask, if the rules want that, about exactly this script with these words and inputs."""
     act = start.act
     approved = ApprovedTexts(act.around.place.grants)
@@ -202,7 +202,7 @@ def _settle_script(start: Start, plan: Plan, secrets: Collection[str]) -> None:
         approved.keep(plan.resource, plan.text, plan.files)
 
 
-def _interpreter(act: Act, plan: Plan) -> tuple[Interpreter, dict[str, Any]]:
+def _interpreter(act: Act, plan: ScriptPlan) -> tuple[Interpreter, dict[str, Any]]:
     """Return how the script is started; if it requires packages, in an environment that has them."""
     if not plan.packages.wanted:
         return plan.interpreter, {}

@@ -115,7 +115,7 @@ def _copy_entry(source: str, target: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScriptPlan:
     """A script in its snapshot, and how it will be started."""
 
     call: RunScript
@@ -138,7 +138,7 @@ class Plan:
 
 def plan_script(
     call: RunScript, skill: Skill, snapshot: Snapshot, *, path: str, sees: Sees = everything
-) -> Plan:
+) -> ScriptPlan:
     """Find out how a script would be run, without running anything."""
     relative = os.path.relpath(script_path(skill, call.relative_path, sees=sees), skill.location)
     descriptor = open_contained(snapshot.path, relative)
@@ -154,10 +154,10 @@ def plan_script(
     wanted = requirements_of(text, snapshot.path, relative) if relative.endswith(".py") else Requirements()
     packages = Requirements() if wanted.are_installed() else wanted
     resource = f"{skill.name}/{relative}"
-    return Plan(call, skill, relative, resource, snapshot, file, interpreter, text, packages)
+    return ScriptPlan(call, skill, relative, resource, snapshot, file, interpreter, text, packages)
 
 
-def about_script(plan: Plan, facts: list[str], *, approved: Approved | None) -> str:
+def about_script(plan: ScriptPlan, facts: list[str], *, approved: Approved | None) -> str:
     """Return what a person should see before a yes: the command, what it gets, the script or its changes."""
     lines = [f"run {shown_words([plan.resource, *plan.call.args])}", *facts]
     if approved is None:

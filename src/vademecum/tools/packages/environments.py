@@ -77,7 +77,7 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class EnvironmentUsage:
     """The number of environments, and the bytes they take."""
 
     number: int = 0
@@ -156,15 +156,15 @@ class Environments:
             )
         return replace(found, cached=False)
 
-    def usage(self) -> Usage:
+    def usage(self) -> EnvironmentUsage:
         """Return how many environments there are, and how much room they take."""
         described = [_described(place) for place in self._places()]
-        return Usage(len(described), sum(found.bytes for found in described if found is not None))
+        return EnvironmentUsage(len(described), sum(found.bytes for found in described if found is not None))
 
-    def clear(self) -> Usage:
+    def clear(self) -> EnvironmentUsage:
         """Remove all environments and return what they took."""
         if self._directory is None or not self._directory.is_dir():
-            return Usage()
+            return EnvironmentUsage()
         with self._locked(lambda _: None, StopConditions(float("inf"), bool, self._clock)) as directory:
             before = self.usage()
             for place in self._places():
