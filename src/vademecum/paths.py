@@ -121,15 +121,15 @@ def _leads_out_of(base: str | Path, relative: str) -> PathRefused:
 
 
 def _objection(relative: str) -> str | None:
-    """Why this text cannot name something below a directory, whatever is on the disk."""
+    """Return why a text cannot be a path below a directory, or ``None``."""
     if not relative or relative.isspace():
         return "is empty"
     if "\0" in relative:
-        return "holds a NUL character"
+        return "contains a NUL character"
     if len(relative) > MAX_PATH_CHARS or any("\ud800" <= char <= "\udfff" for char in relative):
         return "is not a usable path"
     if "\\" in relative:
-        return "holds a backslash"
+        return "contains a backslash"
     if relative.startswith("/") or _DRIVE.match(relative):
         return "is absolute"
     if ".." in relative.split("/"):

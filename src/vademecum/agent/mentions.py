@@ -64,7 +64,7 @@ def files_in(request: str, paths: Workspace, *, given: Sequence[str] = ()) -> Me
 
 
 def called_in(request: str) -> list[str]:
-    """The names that stand as ``/name`` at the beginning or as ``$name`` anywhere, whether or not they exist.
+    """Return the words written as ``/name`` at the beginning or as ``$name`` anywhere, known or not.
 
     >>> called_in("/pdf-forms fill it with $other and $org/more")
     ['pdf-forms', 'other', 'org/more']
@@ -73,7 +73,7 @@ def called_in(request: str) -> list[str]:
 
 
 def commanded(request: str) -> str | None:
-    """The one name that a request begins with as ``/name``, if it does."""
+    """Return the one name that a request begins with as ``/name``, if it does."""
     found = _FIRST.match(request)
     return found[1] if found else None
 

@@ -81,7 +81,7 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     server = SkillServer(clients, agent=agent, tools=ALL_TOOLS if direct_tools else SKILL_TOOLS)
 
     def ended(number: int) -> None:
-        """Nothing is left of scripts when we are gone: their lives are bound to ours."""
+        """End the records and the process; scripts that still run end with it."""
         clients.abandon()
         os._exit(128 + number)
 

@@ -91,7 +91,7 @@ class SkillsManager:
         return self._not_found(name, result.text) if result.code == "skill-not-found" else result.text
 
     def _session(self) -> Session:
-        """The skills as they are now; what a rule denies stays denied, and no question is asked."""
+        """Return the skills as they are now; what a rule denies stays denied, and no question is asked."""
         return Session(self._index(), place=self._place, origin="user", approver=Consent(), recording=False)
 
     def _index(self) -> SkillIndex:

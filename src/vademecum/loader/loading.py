@@ -98,7 +98,7 @@ def _halves(text: str) -> tuple[str, str]:
 
 
 def load_document(skill: Skill) -> Loaded:
-    """The whole document, frontmatter included."""
+    """Return the whole document, frontmatter included."""
     return _read_document(skill)
 
 
@@ -110,7 +110,7 @@ def load_resource(
     most: int = MAX_EXCERPT_CHARS,
     sees: Sees = everything,
 ) -> Loaded:
-    """A file below ``references/``, ``assets/`` or ``scripts/``; longer text is cut, saying so.
+    """Return a file below ``references/``, ``assets/`` or ``scripts/``; longer text is cut, saying so.
 
     Where there is none, those are suggested that the reader ``sees``.
     """

@@ -20,7 +20,7 @@ __all__ = ["anthropic", "offline", "openai", "recorded", "scripted"]
 
 
 def offline() -> Model:
-    """The default: rules, no network, no key.
+    """Return the default model: rules, no network, no key.
 
     >>> offline().name
     'offline'
@@ -31,7 +31,7 @@ def offline() -> Model:
 
 
 def scripted(turns: Sequence[Turn], *, piece: int = 0) -> Scripted:
-    """A model that says what it is told, whole or in pieces of a size.
+    """Return a model that says what it is told, whole or in pieces of a size.
 
     >>> from vademecum.models.base import Message
     >>> model = scripted(["first", "second"])
@@ -44,7 +44,7 @@ def scripted(turns: Sequence[Turn], *, piece: int = 0) -> Scripted:
 
 
 def openai(name: str, **params: Any) -> Model:
-    """A model behind the OpenAI protocol; ``base_url`` names another server, ``timeout`` its patience.
+    """Return a model behind the OpenAI protocol; ``base_url`` names another server, ``timeout`` its patience.
 
     Needs the extra ``openai``. The key is that of ``OPENAI_API_KEY`` in the environment, or among the
     secrets that ``vade secrets set OPENAI_API_KEY --models`` keeps.
@@ -60,7 +60,7 @@ def openai(name: str, **params: Any) -> Model:
 
 
 def anthropic(name: str, **params: Any) -> Model:
-    """One of Anthropic's models.
+    """Return one of Anthropic's models.
 
     Needs the extra ``anthropic``. The key is that of ``ANTHROPIC_API_KEY`` in the environment, or among the
     secrets that ``vade secrets set ANTHROPIC_API_KEY --models`` keeps.
@@ -76,7 +76,7 @@ def anthropic(name: str, **params: Any) -> Model:
 
 
 def recorded(tape: Path | str, inner: Model | None = None, *, mode: Mode = "replay") -> Model:
-    """A model whose replies are kept in a file, and come from it from then on.
+    """Return a model whose replies are kept in a file, and come from it from then on.
 
     >>> from vademecum.models.base import Message
     >>> asked = [Message("user", "Well?")]

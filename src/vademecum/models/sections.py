@@ -29,7 +29,7 @@ def mended(text: str) -> str:
 
 
 def written(sections: dict[str, str]) -> str:
-    """The sections one after the other; what comes from outside was made safe before.
+    """Return the sections one after the other; what comes from outside was made safe before.
 
     >>> print(written({"request": "do it", "plan": "none"}))
     === request ===
@@ -42,7 +42,7 @@ def written(sections: dict[str, str]) -> str:
 
 
 def read(text: str) -> dict[str, str]:
-    """The sections of a prompt.
+    """Return the sections of a prompt.
 
     >>> read(written({"request": "do it", "plan": "none"}))
     {'request': 'do it', 'plan': 'none'}

@@ -109,7 +109,7 @@ class Desk:
             return self._answers.pop(question.id, Answer("reject", "nobody answers any more"))
 
     def waiting(self) -> list[Question]:
-        """The questions that have no answer yet, the oldest first."""
+        """Return the questions that have no answer yet, the oldest first."""
         with self._changed:
             return [question for question in self._waiting.values() if question.id not in self._answers]
 

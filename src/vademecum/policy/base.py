@@ -44,7 +44,7 @@ class Rule(Struct, frozen=True):
     remedy: str = ""
 
     def __str__(self) -> str:
-        """The rule as people refer to it."""
+        """Return the rule as people refer to it."""
         if not self.number:
             return f"{self.layer} {self.pattern}"
         says = f"{self.effect.name.lower()} {self.permission} {self.pattern!r}"
@@ -83,7 +83,7 @@ class Decision(Struct, frozen=True):
         return f"add {written} at the end of the permissions in ~/.agent/config.json"
 
     def to_json(self) -> dict[str, Any]:
-        """The decision as ``vade permissions explain`` prints it."""
+        """Return the decision as ``vade permissions explain`` prints it."""
         rule = self.rule
         return {
             "effect": self.effect.name.lower(),

@@ -139,7 +139,7 @@ def bounded(
 
 
 def _joined(entries: Iterable[str]) -> list[str]:
-    """The entries, with those put together again that were split at a blank inside brackets."""
+    """Return the entries, with those put together again that were split at a blank inside brackets."""
     whole: list[str] = []
     for entry in entries:
         if whole and whole[-1].count("(") > whole[-1].count(")"):
@@ -164,7 +164,7 @@ def _understand(entry: str) -> list[Bound]:
 
 
 def _narrowed(tool: str, argument: str) -> list[Bound]:
-    """The bounds of one tool with an argument, as the words before it write it."""
+    """Return the bounds of one tool with an argument, as the words before it write it."""
     match tool:
         case "network_request":
             return [Bound(tool, argument.removeprefix("domain:"))]

@@ -110,7 +110,7 @@ def default_rules() -> list[Rule]:
 
 
 def rules_of(written: Iterable[PermissionRule], layer: str) -> list[Rule]:
-    """The rules of a configuration file, numbered as they stand there."""
+    """Return the rules of a configuration file, numbered as they stand there."""
     return [
         Rule(
             rule.permission, rule.pattern, Effect[rule.effect.upper()], layer, number, _remedy(layer, number)
@@ -197,7 +197,7 @@ class RuleTable:
             tests.sort(key=_latest)
 
     def last_match(self, resource: str) -> Rule | None:
-        """The last rule whose pattern matches, if any does."""
+        """Return the last rule whose pattern matches, if any does."""
         found = self._plain.get(resource, -1)
         found = _last_of(self._by_start.get(resource[:_EDGE], self._short), resource, found)
         if resource[-_EDGE:] in self._by_end:
@@ -254,14 +254,14 @@ class Rules(NamedTuple):
 
     @classmethod
     def of(cls, written: Iterable[PermissionRule], agents: Mapping[str, AgentSettings], layer: str) -> Rules:
-        """The rules as a configuration file has them."""
+        """Return the rules as a configuration file has them."""
         by_agent = {
             name: rules_of(agent.permissions, f"{layer} for agent {name!r}") for name, agent in agents.items()
         }
         return cls(rules_of(written, layer), by_agent)
 
     def for_agent(self, name: str) -> Sequence[Rule]:
-        """The rules that hold for one agent beyond everybody's."""
+        """Return the rules that hold for one agent beyond everybody's."""
         return self.agents.get(name, ())
 
 
@@ -296,7 +296,7 @@ class Policy:
 
     @classmethod
     def load(cls, context: Context | None = None, *, run: Sequence[Rule] = ()) -> Policy:
-        """The policy of this place."""
+        """Return the policy of this place."""
         context = context or Context.current()
         config = load_config(context)
         file = config.project_file
@@ -305,7 +305,7 @@ class Policy:
 
     @classmethod
     def of(cls, config: LoadedConfig, *, trusted: bool = False, run: Sequence[Rule] = ()) -> Policy:
-        """The policy that the configuration files ask for."""
+        """Return the policy that the configuration files ask for."""
         return cls(
             default_rules(),
             user=Rules.of(config.user_rules, config.user_agents, USER),
@@ -373,7 +373,7 @@ class Policy:
         return [pair for pair in found.items() if pair[0].layer != DEFAULTS]
 
     def _layers(self, agent: str) -> tuple[list[Rule], list[Rule], list[Rule], list[Rule]]:
-        """The fixed rules, the user's own on top of the defaults, the project's, and those of this run."""
+        """Return the fixed rules, the user's (with the defaults), the project's, and those of this run."""
         user, project = self._user, self._project
         own = [*self._defaults, *user.everybody, *user.for_agent(agent)]
         return fixed_rules(), own, [*project.everybody, *project.for_agent(agent)], list(self._run)

@@ -111,7 +111,7 @@ class Grant(Struct, frozen=True):
     expires: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """The grant as ``vade permissions list`` prints it."""
+        """Return the grant as ``vade permissions list`` prints it."""
         return structs.asdict(self) | {"project": self.project or None}
 
 
@@ -143,7 +143,7 @@ class Grants(_Store):
         return bool(request.resources) and valid.issuperset(request.resources)
 
     def all(self) -> list[Grant]:
-        """All remembered answers, the oldest first."""
+        """Return all remembered answers, the oldest first."""
         sql = (
             "SELECT id, permission, resource, digest, agent, scope, project, created, expires"
             " FROM grants ORDER BY id"
@@ -172,7 +172,7 @@ class Trust(_Store):
         return self._changed("DELETE FROM trusted WHERE folder = ?", (_folder(file),), make=False) > 0
 
     def all(self) -> list[tuple[str, str]]:
-        """All trusted folders with their digests, by name."""
+        """Return all trusted folders with their digests, by name."""
         found = self._rows("SELECT folder, digest FROM trusted ORDER BY folder")
         return [(str(folder), str(digest)) for folder, digest in found]
 

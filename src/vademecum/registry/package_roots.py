@@ -21,7 +21,7 @@ CONVENTION = ".agents/skills"
 
 
 def package_roots(wanted: Collection[str] | None) -> list[tuple[str, Path]]:
-    """The skill directories of the named distributions (``None``: of all), by distribution name."""
+    """Return the skill directories of the named distributions (``None``: of all), by distribution name."""
     names = None if wanted is None else {_normal(name) for name in wanted}
     found: set[tuple[str, Path]] = set()
     for distribution in distributions():

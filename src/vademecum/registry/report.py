@@ -30,7 +30,7 @@ class LeftOut(Struct, frozen=True):
         return next(problem for problem in self.problems if problem.severity == "error")
 
     def to_json(self) -> dict[str, Any]:
-        """The place, the deciding reason, and all problems."""
+        """Return the place, the deciding reason, and all problems."""
         reason = self.reason
         return {
             "path": self.path,
@@ -51,7 +51,7 @@ class RootReport(Struct, frozen=True):
     valid: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The root with its counts."""
+        """Return the root with its counts."""
         root = self.root
         return {
             "source": root.source,
@@ -102,7 +102,7 @@ class Report(Struct, frozen=True):
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """The report as the commands print it; ``read`` counts the documents not taken from the cache."""
+        """Return the report as commands print it; ``read`` counts documents not taken from the cache."""
         return {
             "roots": [root.to_json() for root in self.roots],
             "found": self.found,

@@ -75,7 +75,7 @@ def default_roots(
 
 
 def directory_of(agent: Compatible, *, at_home: bool) -> str:
-    """Where another agent looks for skills, below a project or below the home directory.
+    """Return where another agent looks for skills, below a project or below the home directory.
 
     >>> directory_of("claude", at_home=True), directory_of("opencode", at_home=True)
     ('.claude/skills', '.config/opencode/skills')
@@ -120,7 +120,7 @@ def _of_packages(settings: Config) -> list[Root]:
 
 
 def _without_repeats(roots: Iterable[Root]) -> list[Root]:
-    """Each directory once: where a named root is also a default one, the default's source is kept."""
+    """Return each directory once: where a named root is also a default one, the default's source is kept."""
     by_path: dict[str, Root] = {}
     for root in roots:
         real = os.path.realpath(root.path)

@@ -45,7 +45,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def runs_directory(context: Context) -> Path:
-    """The directory of all runs: of the nearest project that has an ``.agent``, else of this directory."""
+    """Return the directory of runs: in the nearest project that has an ``.agent``, else in this one."""
     places = context.project_directories() or [context.cwd]
     nearest = next((place for place in places if (place / ".agent").is_dir()), places[-1])
     return nearest / ".agent" / "runs"

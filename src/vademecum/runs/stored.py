@@ -38,7 +38,7 @@ class PastRun(msgspec.Struct, frozen=True):
     events: tuple[Event, ...]
 
     def first(self, type_: str) -> Event | None:
-        """The first event of a type, if there is one."""
+        """Return the first event of a type, if there is one."""
         return next((event for event in self.events if event.type == type_), None)
 
     @property
@@ -110,7 +110,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 def run_ids(directory: Path) -> list[str]:
-    """The ids of all runs in a directory, the oldest first."""
+    """Return the ids of all runs in a directory, the oldest first."""
     try:
         names = os.listdir(directory)
     except OSError:
@@ -125,7 +125,7 @@ def run_ids(directory: Path) -> list[str]:
 
 
 def read_run(directory: Path, run_id: str) -> PastRun:
-    """One run; a last line that was cut short is left out."""
+    """Return one run; a last line that was cut short is left out."""
     place = contained(directory, run_id)
     check_place(directory)
     try:

@@ -68,7 +68,7 @@ def probe(name: Real) -> Probe:
 
 
 def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
-    """The sandbox that was asked for, or the best that works; never none unless it was asked for by name."""
+    """Return the sandbox that was asked for, or the best that works; ``none`` only if asked for by name."""
     if wanted == "none":
         return _made(wanted)
     problems = []

@@ -196,7 +196,7 @@ def resource_limits(limits: Limits) -> list[tuple[int, int]]:
 
 
 def _possible(number: int, most: int) -> int:
-    """Not more than we are allowed ourselves: that limit cannot be raised."""
+    """Return a limit that is not above our own, which cannot be raised."""
     hard = resource.getrlimit(number)[1]
     return most if hard == resource.RLIM_INFINITY else min(most, hard)
 

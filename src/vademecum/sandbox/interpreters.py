@@ -28,7 +28,7 @@ class Interpreter:
 
 
 def interpreter_of(script: Path, *, path: str) -> Interpreter:
-    """How to start a script; ``path`` is where programs are looked for."""
+    """Return how to start a script; ``path`` is where programs are looked for."""
     with open(script, "rb") as file:
         head = file.read(MAX_SHEBANG_BYTES)
     if script.suffix == ".py":
@@ -54,7 +54,7 @@ def interpreter_of(script: Path, *, path: str) -> Interpreter:
 
 
 def own_python(*words: str) -> Interpreter:
-    """The interpreter that runs us; nothing is written beside the script, and no user site is read."""
+    """Return the interpreter that runs us; nothing is written beside the script, and no user site is read."""
     places = []
     for prefix in dict.fromkeys((sys.prefix, sys.base_prefix)):
         if not prefix.startswith("/usr"):
@@ -65,7 +65,7 @@ def own_python(*words: str) -> Interpreter:
 
 
 def _shebang(head: bytes) -> list[str]:
-    """The words of the first line, whose end may be a Windows one."""
+    """Return the words of the first line, whose end may be a Windows one."""
     line = head[2:].partition(b"\n")[0].decode("utf-8", "replace").strip()
     if "\0" in line:
         return []
@@ -105,6 +105,6 @@ def home_of(program: str) -> tuple[Path, ...]:
 
 
 def search_path(env_path: str) -> str:
-    """Where programs are looked for: the system's places, then the user's own, relative ones aside."""
+    """Return where programs are looked for: the system's places, then the user's own, relative ones aside."""
     own = [place for place in env_path.split(":") if place.startswith("/")]
     return ":".join([SYSTEM_PATH, *own])

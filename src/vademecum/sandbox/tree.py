@@ -13,7 +13,7 @@ SIGKILL, SIGSTOP = 9, 19
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Every process below this one, parents before children."""
+    """Return every process below this one, parents before children."""
     todo = [pid]
     while todo:
         found = _children(todo.pop())

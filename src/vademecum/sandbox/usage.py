@@ -190,7 +190,7 @@ class ControlGroup:
 
 
 def new_group(processes: int) -> ControlGroup | None:
-    """A new group for so many processes, or none where there can be none."""
+    """Return a new group for so many processes, or none where there can be none."""
     for parent in _parents():
         _sweep(parent)
         path = parent / f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
@@ -218,7 +218,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _parents() -> Iterator[Path]:
-    """Where a group with a cap on processes could be made: our own group, and those around it."""
+    """Return where a group with a cap on processes could be made: our own group, and those around it."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:

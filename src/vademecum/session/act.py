@@ -246,7 +246,7 @@ class Act:
         return self._worst([decision for _, decision in self.asked], used_on)[0]
 
     def _worst(self, decided: list[Decision], used_on: tuple[str, ...]) -> tuple[Decision, list[Decision]]:
-        """The strictest decision about the call, and those that did not come from the rules."""
+        """Return the strictest decision about the call, and those that did not come from the rules."""
         also = [*self._bounds(used_on), *self._risk(used_on), *self._origin_risk()]
         also += [self.closed] if self.closed else []
         # Of equal ones, that of the risk says best what would allow it.
@@ -326,7 +326,7 @@ class Act:
         return [(permission, self.around.place.workspace.names(located), located.name)]
 
     def _of_skill(self, real: Path, shown: str) -> list[Finer]:
-        """A file of a skill is the skill's, whichever tool reads it and by whatever name."""
+        """Return the rules to ask if a path is a file of a skill, by whatever name it is reached."""
         found: list[Finer] = []
         for skill, relative in self.around.skills.owners(real):
             found.append(("skill", (skill.name,), shown))

@@ -66,7 +66,7 @@ class Recording:
 
     @contextmanager
     def held(self) -> Iterator[Run]:
-        """The run that goes on, begun now if there is none; its record stays open until this is over."""
+        """Return the current run, begun now if there is none; its record stays open until this ends."""
         with self._lock:
             run = self._now or self._begun(self._start, asked_for=False)
             run.calls += 1

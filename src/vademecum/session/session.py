@@ -403,7 +403,7 @@ class Session:
         )
 
     def _bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
-        """The skills that bound tools, active and unloaded; a child is bounded by its parent's as well."""
+        """Return the skills that bound tools, active and unloaded, with those of the parent."""
         with self._lock:
             active, unloaded = tuple(self._active.values()), tuple(self._unloaded.values())
         if self._parent is None:
@@ -412,7 +412,7 @@ class Session:
         return (*above, *active), (*before, *unloaded)
 
     def _in_sandbox(self) -> Sandbox:
-        """The sandbox of this session, chosen when the first script needs it."""
+        """Return the sandbox of this session, chosen when the first script needs it."""
         if self._sandbox is None:
             from vademecum.sandbox.available import choose_sandbox  # noqa: PLC0415 - for processes alone
 

@@ -35,7 +35,7 @@ def directory_digest(location: str, *, without: Collection[str] = ()) -> str:
 
 
 def file_digests(location: str) -> dict[str, str]:
-    """Every file below a directory with the digest of its content, sorted by the bytes of the path."""
+    """Return every file below a directory with the digest of its content, sorted by the bytes of the path."""
     names = sorted(_files(location), key=os.fsencode)
     return {relative: _content(f"{location}/{relative}") for relative in names}
 

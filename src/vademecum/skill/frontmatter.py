@@ -60,7 +60,7 @@ def find_block(head: bytes) -> str | Problem:
 
 
 def body_start(data: bytes) -> int:
-    """Where the body begins in a whole document that has frontmatter."""
+    """Return where the body begins in a whole document that has frontmatter."""
     bom = len(_BOM) if data.startswith(_BOM) else 0
     closing = _CLOSING.search(data, bom + 3) or _CLOSING_AT_END.search(data, bom + 3)
     return closing.end() if closing else 0
@@ -105,7 +105,7 @@ def _decoded(block: bytes) -> str | Problem:
 
 
 def read_manifest(skill: Skill, *, cap: int) -> bytes:
-    """The document's first ``cap`` bytes.
+    """Return the document's first ``cap`` bytes.
 
     Discovery follows a linked document, so it is read here too; but one that leads out of the skill must
     still be the document of that name, or a link swapped since then could make any file readable.

@@ -210,7 +210,7 @@ def _missing_references(place: Path, lines: list[str], first_line: int) -> Itera
 
 
 def _prose(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """The lines that are not code, with their numbers."""
+    """Return the lines that are not code, with their numbers."""
     fence: str | None = None
     for number, line in enumerate(lines):
         mark = _FENCE.match(line)
@@ -224,7 +224,7 @@ def _prose(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def _local(target: str) -> str:
-    """The path below the skill that a link leads to, ``""`` where it leads elsewhere."""
+    """Return the path below the skill that a link leads to, ``""`` where it leads elsewhere."""
     return "" if _EXTERNAL.match(target) else unquote(re.split(r"[#?]", target)[0])
 
 

@@ -96,7 +96,7 @@ class _Reader:
             self.fields[key] = Field(value, line)
 
     def _keys(self) -> Iterator[tuple[str, int]]:
-        """The keys of the mapping that has just begun, with their lines; the caller takes each value."""
+        """Yield the keys of a mapping that has just begun, with their lines; the caller takes each value."""
         while type(event := self._node()) is not MappingEndEvent:
             line: int = event.start_mark.line + FIRST_LINE
             if type(event) is ScalarEvent:

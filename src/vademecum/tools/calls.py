@@ -410,7 +410,7 @@ def _default(field: structs.FieldInfo) -> Any:
 
 
 def _spelled(key: object, fields: Mapping[str, Any]) -> str | None:
-    """The field that a word means: its own name, or one that other documents have for it."""
+    """Return the field that a word means: its own name, or one that other documents have for it."""
     if not isinstance(key, str) or key in fields:
         return key if isinstance(key, str) else None
     other = _OTHER_WORDS.get(key)

@@ -91,7 +91,7 @@ class _Sent:
     body: bytes
 
     def redirected(self, url: str, status: int) -> _Sent:
-        """The request that follows: as browsers do it, and without credentials for another host."""
+        """Return the request that follows: as browsers do it, and without credentials for another host."""
         headers = self.headers
         here, there = hop_to(self.url), hop_to(url)
         if (here.scheme, here.host, here.port) != (there.scheme, there.host, there.port):

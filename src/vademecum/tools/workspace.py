@@ -110,13 +110,13 @@ class Workspace:
         return found
 
     def names(self, located: Located) -> tuple[str, ...]:
-        """The names a path has in rules: its own, and where it is a link, that of what it leads to."""
+        """Return the names a path has in rules: its own, and where it is a link, that of what it leads to."""
         if leads_out(located.root, located.path):
             raise PathRefused(f"The path {located.name!r} follows a link that leads out: name another.")
         return tuple(dict.fromkeys((located.rule, self._rule(Path(os.path.realpath(located.path))))))
 
     def rule_names(self, path: Path) -> tuple[str, ...]:
-        """The names that rules have for an absolute path."""
+        """Return the names that rules have for an absolute path."""
         return tuple(dict.fromkeys((self._rule(path), self._rule(Path(os.path.realpath(path))))))
 
     def _rule(self, path: Path) -> str:
@@ -143,7 +143,7 @@ def open_directory(located: Located) -> int:
 
 @contextlib.contextmanager
 def open_parent(located: Located, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """The directory that a file is in, open, and the file's name; no link is followed on the way.
+    """Return the directory that a file is in, open, and the file's name; no link is followed on the way.
 
     With ``make``, directories that are missing are made.
     """
@@ -163,7 +163,7 @@ def open_parent(located: Located, *, make: bool = False) -> Iterator[tuple[int, 
 def files_below(
     located: Located, *, may_read: Callable[[Path], bool], passed_over: frozenset[str]
 ) -> Iterator[tuple[str, int]]:
-    """The plain files below a directory with an open descriptor each, which is closed again afterwards.
+    """Yield the plain files below a directory, each with a descriptor that is open meanwhile.
 
     No link is followed, and what may not be read is not there.
     """

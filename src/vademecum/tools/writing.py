@@ -160,7 +160,7 @@ def content(located: Located, *, cap: int = MAX_COMPARED_BYTES) -> bytes | None:
 
 
 def _mode(name: str, directory: int, located: Located) -> int:
-    """The mode of what is replaced; only a plain file or nothing may be."""
+    """Return the mode of what is replaced; only a plain file or nothing may be."""
     try:
         mode = os.lstat(name, dir_fd=directory).st_mode
     except FileNotFoundError:

@@ -87,14 +87,14 @@ def compare_command(*, old: str, new: str, fail_on: str | None, as_json: bool) -
 
 
 def suites_home(context: Context) -> Path:
-    """Where the suites of a project lie: its ``.agent/evals``."""
+    """Return the directory of a project's suites: its ``.agent/evals``."""
     runs = runs_directory(context)
     check_place(runs)
     return runs.parent / "evals"
 
 
 def results_home(context: Context) -> Path:
-    """Where the results of evaluations lie."""
+    """Return the directory of the results of evaluations."""
     return suites_home(context) / "results"
 
 
@@ -110,7 +110,7 @@ def _evaluation(wanted: str | None, context: Context) -> Evaluation:
 
 
 def print_evaluation(evaluation: Evaluation, summary: Summary, *, as_json: bool) -> None:
-    """The evaluation as text, or as one JSON document."""
+    """Print the evaluation as text, or as one JSON document."""
     if as_json:
         print_json(summary_document(evaluation, summary))
         return

@@ -303,7 +303,7 @@ def _print_improvement(found: Improvement, written: str) -> None:
 
 
 def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
-    """The suite at a path, or that of a skill: beside the project's, or the one it brings."""
+    """Return the suite at a path, or that of a skill: beside the project's, or the one it brings."""
     if not wanted:
         raise click.UsageError("Name a file or directory of cases, or a skill.")
     if os.path.exists(wanted):

@@ -40,7 +40,7 @@ _VERDICTS = {"better": "green", "worse": "red", "inconclusive": "yellow"}
 
 
 def print_summary(summary: Summary) -> None:
-    """The cases that matter, the rates of each configuration, and what else is to be known."""
+    """Print the cases that matter, the rates of each configuration, and remarks."""
     out = console()
     several = len(summary.columns) > 1
     rows: dict[str, list[CaseRow]] = defaultdict(list)

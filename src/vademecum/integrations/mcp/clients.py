@@ -107,7 +107,7 @@ class Clients:
 
     @contextmanager
     def session(self, client: Client) -> Iterator[Session]:
-        """The session of a client; one that has none gets a new one, which ends when this does."""
+        """Return the session of a client; one that has none gets a new one, which ends when this does."""
         with self._lock:
             known = self._now()
             if client.session is not None and client not in self._sessions:
@@ -130,7 +130,7 @@ class Clients:
             return self._view(self._now(), client.name, "user")
 
     def leave(self, client: Client) -> None:
-        """The client is gone: end its record."""
+        """End the record of a client that is gone."""
         with self._lock:
             session = self._sessions.pop(client, None)
         if session is not None:

@@ -94,7 +94,7 @@ class WhenTheCallComesAgain:
         self._answers = params.input_responses or {}
 
     def ask(self, question: Question) -> Answer:
-        """The answer that came along, if there is one."""
+        """Return the answer that came along, if there is one."""
         key = self._key(question)
         found = self._answers.get(key)
         if isinstance(found, types.ElicitResult):

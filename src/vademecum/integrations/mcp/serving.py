@@ -132,7 +132,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _hosts(host: str, port: int) -> list[str]:
-    """How clients call this server; none where it cannot be known."""
+    """Return how clients call this server; none where it cannot be known."""
     if is_loopback(host):
         own = f"[{host}]" if ":" in host else host
         return [f"{name}:{port}" for name in dict.fromkeys(("127.0.0.1", "localhost", "[::1]", own))]
