@@ -47,7 +47,7 @@ def _look_at_the_simulation(home: Path) -> None:
         print("No pictures of a simulation: the example needs mesa.")
         return
     page = home / "flood.html"
-    words = ["govern", "simulate", str(TOP / "examples/flood"), "--report", str(page), "--no-record"]
+    words = ["govern", "simulate", str(TOP / "examples/flood"), "--html", str(page), "--no-record"]
     subprocess.run([Path(sys.executable).with_name("vade"), *words], cwd=home, check=True)
     _look(page, "simulation")
 

@@ -46,3 +46,19 @@ def test_no_extra_is_imported(place: Place, words: str) -> None:
 
 def test_the_extras_are_here_to_be_left_alone() -> None:
     assert {"openai", "anthropic", "numpy", "jsonschema"} <= modules_of_extras()
+
+
+def test_what_runs_scripts_is_not_imported_to_show_a_skill(place: Place) -> None:
+    done = place.vade("show", "file-diff", PYTHONPROFILEIMPORTTIME="1")
+    assert done.code == 0, done.err
+    imported = set(re.findall(r"^import time:.*\| +(\S+)$", done.err, re.MULTILINE))
+    assert "vademecum.session.session" in imported
+    heavy = {
+        "vademecum.tools.script",
+        "vademecum.sandbox.process",
+        "importlib.metadata",
+        "rich",
+        "httpx",
+        "pydantic",
+    }
+    assert imported & heavy == set()

@@ -167,7 +167,7 @@ def test_simulate_with_and_without(village: Here) -> None:
 
 def test_the_same_seed_gives_the_same_bytes(village: Here) -> None:
     def bytes_of(seed: str) -> tuple[bytes, bytes, str]:
-        found = simulate(village, "--seed", seed, "--report", "page.html", "--json")
+        found = simulate(village, "--seed", seed, "--html", "page.html", "--json")
         record = village.cwd / ".agent" / "runs" / found.json["run_id"] / "events.jsonl"
         return (village.cwd / "page.html").read_bytes(), record.read_bytes(), json.dumps(found.json["runs"])
 

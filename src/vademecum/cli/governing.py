@@ -255,7 +255,12 @@ def check_place_of(file: str) -> None:
     "--model", "model", metavar="KIND:NAME", help="Let a model decide instead of the agents' own rules."
 )
 @click.option(
-    "--report", "page", type=click.Path(dir_okay=False), metavar="FILE", help="[default: NAME.html]"
+    "--html",
+    "--report",
+    "page",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Page to write (default NAME.html).",
 )
 @click.option("--no-record", is_flag=True, help="Do not record the outcomes.")
 @json_option

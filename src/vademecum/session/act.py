@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -31,9 +30,6 @@ from vademecum.tools.calls import Observation
 from vademecum.tools.inputs import Inode, hidden_below, listed_below
 from vademecum.tools.outputs import PREFIX, Outputs
 from vademecum.tools.workspace import Located
-
-if TYPE_CHECKING:
-    pass
 
 # A permission, what it is wanted for, and what a model calls that.
 Finer = tuple[str, tuple[str, ...], str]

@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.policy.approval import Answer, Approver, Question
@@ -20,7 +21,9 @@ from vademecum.runs.record import Record
 from vademecum.session.base import Deferred, Guard, Kind
 from vademecum.skill.skill import Skill
 from vademecum.tools.calls import Observation
-from vademecum.tools.script import Snapshots
+
+if TYPE_CHECKING:
+    from vademecum.tools.script import Snapshots
 
 _HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
 T = TypeVar("T")
@@ -34,10 +37,16 @@ class Run:
         self.record = record
         self.asked_for = asked_for  # by `begin`; any other run begins with the first thing to write down
         self.numbers = itertools.count(1)
-        self.snapshots = Snapshots(record.place / "skills")
         self.started = time.time()
         self.calls = 0
         self.summary = CLOSED
+
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        """The copies of skills whose scripts were run; what runs scripts is loaded for the first one."""
+        from vademecum.tools.script import Snapshots  # noqa: PLC0415
+
+        return Snapshots(self.record.place / "skills")
 
 
 class Recording:
