@@ -276,6 +276,14 @@ def test_words_are_in_both_languages() -> None:
     assert "章程改变了 2 项数据中的 1 项" in page
 
 
+def test_a_figure_that_one_run_alone_has_differs() -> None:
+    page = report_of(
+        "t", "", {"with the charter": Simulated({"n": 1}), "without": Simulated({"n": 1, "denied": 2})}
+    )
+    assert "The charter changed 1 of 2 figures (without → with): denied 2 → –." in page
+    assert '<td class="n">–</td><td class="n">2</td>' in page
+
+
 def test_charts_draw_values_and_nothing_else() -> None:
     assert nice_ticks(97) == [0, 20, 40, 60, 80, 100]
     two = dots([Dot(1.0, 1.0, 0, "a"), Dot(1.0, 1.0, 0, "b"), Dot(3.0, 0.0, 0, "c")], unit="turns")

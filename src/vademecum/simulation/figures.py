@@ -41,10 +41,9 @@ def report_of(title: str, about: str, runs: Mapping[str, Simulated]) -> str:
 def what_changed(runs: Sequence[Simulated], words: Mapping[str, str]) -> tuple[str, str]:
     """Return a sentence in English and Chinese: which figures differ between the first and the last run."""
     enforced, without = runs[0].figures, runs[-1].figures
+    keys = dict.fromkeys((*enforced, *without))
     differing = [
-        (key, without[key], value)
-        for key, value in enforced.items()
-        if key in without and without[key] != value
+        (key, without.get(key), enforced.get(key)) for key in keys if enforced.get(key) != without.get(key)
     ]
     if not differing:
         return ("The charter changed none of the figures.", "章程没有改变任何数据。")
@@ -52,10 +51,10 @@ def what_changed(runs: Sequence[Simulated], words: Mapping[str, str]) -> tuple[s
     told = [(key, f"{figure(old)} → {figure(new)}") for key, old, new in differing[:MAX_NAMED]]
     english = "; ".join(f"{key} {values}" for key, values in told)
     chinese = "；".join(f"{words.get(key, key)} {values}" for key, values in told)
-    of = f"{len(differing)} of {len(enforced)} figures"
+    of = f"{len(differing)} of {len(keys)} figures"
     return (
         f"The charter changed {of} (without → with): {english}.",
-        f"章程改变了 {len(enforced)} 项数据中的 {len(differing)} 项（无章程 → 有章程）：{chinese}。",
+        f"章程改变了 {len(keys)} 项数据中的 {len(differing)} 项（无章程 → 有章程）：{chinese}。",
     )
 
 
@@ -70,7 +69,7 @@ def figure(value: object) -> str:
     """Return a figure for people.
 
     >>> figure(1234567), figure(0.25), figure("12 m"), figure(None)
-    ('1,234,567', '0.25', '12 m', '')
+    ('1,234,567', '0.25', '12 m', '–')
     """
     match value:
         case bool():
@@ -80,7 +79,7 @@ def figure(value: object) -> str:
         case float():
             return f"{value:,.2f}"
         case None:
-            return ""
+            return "–"
     return str(value)
 
 
