@@ -296,13 +296,51 @@ OPTIONS = ("buy_insurance", "elevate_house", "relocate")
 FUNCTIONS = ("pass_year", "insure", "elevate", "relocate", "set_subsidy", "raise_levee", "set_premium")
 
 
+CHINESE = {
+    "damage, million": "损失（百万）",
+    "houses raised": "垫高的房屋",
+    "households gone": "迁走的住户",
+    "insured, mean share": "平均投保比例",
+    "levee, metres": "堤高（米）",
+    "treasury, million": "国库（百万）",
+    "savings, mean": "平均积蓄",
+    "intents": "意图",
+    "carried out": "已执行",
+    "against the charter": "违反章程",
+    "denied: cooldown": "拒绝：间隔未到",
+    "denied: cost": "拒绝：负担不起",
+    "denied: parameter": "拒绝：参数不合",
+    "denied: precondition": "拒绝：条件不足",
+    "Damage": "损失",
+    "million a year": "百万/年",
+    "damage": "损失",
+    "Adaptation": "适应",
+    "share of households": "占住户的比例",
+    "elevated": "已垫高",
+    "insured": "已投保",
+    "relocated": "已迁走",
+    "Open to households by the charter": "章程允许住户做的事",
+    "buy_insurance": "买保险",
+    "elevate_house": "垫高房屋",
+    "relocate": "迁走",
+    "Savings": "积蓄",
+    "thousands, by share of households with less": "千，按积蓄更少的住户所占比例",
+    "Denials by reason": "各种原因的拒绝",
+    "intents a year": "每年的意图数",
+    "cooldown": "间隔未到",
+    "cost": "负担不起",
+    "parameter": "参数不合",
+    "precondition": "条件不足",
+}
+
+
 def simulate(setting: Setting) -> Simulated:
     """Run the years, and return figures and charts."""
     model = Flood(setting)
     for _ in range(setting.steps):
         model.step()
         setting.progress()
-    return Simulated(_figures(model), _charts(model))
+    return Simulated(_figures(model), _charts(model), CHINESE)
 
 
 def _figures(model: Flood) -> dict[str, str | int | float]:

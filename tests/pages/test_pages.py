@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vademecum.pages.charts import Dot, RateBar, dots, heat_map, lines, nice_ticks, rates
-from vademecum.pages.phrases import WORDS
+from vademecum.pages.phrases import WORDS, chinese, sentences
 from vademecum.pages.render import MAX_PAGE_BYTES, asset, render, rich_text
 from vademecum.pages.run import Back, conversation, run_page, spans
 from vademecum.runs.record import Event
@@ -96,6 +97,7 @@ ALLOWED = {
     "svg",
     "line",
     "text",
+    "tspan",
     "circle",
     "rect",
     "polyline",
@@ -266,12 +268,20 @@ def test_markdown_tables_and_differences() -> None:
 
 
 def test_words_are_in_both_languages() -> None:
-    for key, (english, chinese) in WORDS.items():
+    for key, (english, said) in WORDS.items():
         assert english.isascii(), key
-        assert re.search(r"[\u4e00-\u9fff]", chinese), key
+        assert re.search(r"[\u4e00-\u9fff]", said), key
     page = simulation_page("x")
     assert "The charter changed 1 of 2 figures" in page
     assert "章程改变了 2 项数据中的 1 项" in page
+
+
+def test_a_figure_that_one_run_alone_has_differs() -> None:
+    page = report_of(
+        "t", "", {"with the charter": Simulated({"n": 1}), "without": Simulated({"n": 1, "denied": 2})}
+    )
+    assert "The charter changed 1 of 2 figures (without → with): denied 2 → –." in page
+    assert '<td class="n">–</td><td class="n">2</td>' in page
 
 
 def test_charts_draw_values_and_nothing_else() -> None:
@@ -281,7 +291,7 @@ def test_charts_draw_values_and_nothing_else() -> None:
     assert ">2</text>" in two
     assert "–" in rates([RateBar("none", None, 0.0, 1.0)])
     assert heat_map(["a"], ["a", "b"], {("a", "a"): 3}, {("a", "a")}).count("<rect") == 2
-    assert lines([("red", [1, 2], True)], top=2, label="x").count("stroke-dasharray") == 1
+    assert lines([("red", [1, 2], True)], top=2, label=("x", "x")).count("stroke-dasharray") == 1
 
 
 def test_few_lines_share_a_plot_and_empty_ones_have_no_legend() -> None:
@@ -309,3 +319,220 @@ def test_cells_fill_their_card() -> None:
     assert re.findall(r'<rect x="([\d.]+)".*? width="([\d.]+)"', few)[-1] == ("278.0", "140.0")
     assert "rotate" not in few
     assert "rotate" in heat_map(["a"], [f"a-long-name-{n}" for n in range(8)], {}, set())
+
+
+class Shown(HTMLParser):
+    """Collects what a page says to a reader of Chinese, and what it says in English only."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.inside: list[str] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        named = [given[key] or "" for key in ("title", "aria-label", "alt") if key in given]
+        self.texts += [given["data-zh"] or ""] if "data-zh" in given else named
+        if tag not in {"meta", "line", "circle", "rect", "polyline", "img", "br", "hr"}:
+            told = tag == "title" and "data-zh" in given
+            self.inside.append("title in Chinese" if told else f"{tag} {given.get('class') or ''}")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in {"line", "circle", "rect", "polyline"}:
+            return
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.inside and not self.inside.pop().startswith(f"{tag} "):
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if not {"style ", "script ", "span en", "tspan en", "title in Chinese"} & set(self.inside):
+            self.texts.append(data)
+
+    @property
+    def left_in_english(self) -> set[str]:
+        names = r"re:|Markdown|c\.py:x|allowed-tools|tool_called|KeyError: '\w+'|token|JSON|UTC|KIND:NAME|--judge|pass[@^]\d"
+        return {text for text in self.texts if re.search(r"[A-Za-z]{2,}", re.sub(names, "", text))}
+
+
+def every_event() -> list[Event]:
+    x = "X7"  # what a run is about, and not a word of ours
+    decisions = [
+        {"effect": "allow", "reason": "rule 1 of the defaults: X7"},
+        {"effect": "ask", "reason": "the risk of 'X7' is high, which always needs approval"},
+        {"effect": "deny", "reason": "no rule matches X7 'X7'"},
+        {"effect": "deny", "reason": "rule 2 of the fixed rules: X7"},
+        {"effect": "deny", "reason": "'allowed-tools' of skill 'X7' does not name 'X7' for this"},
+    ]
+    results = [
+        {"code": "", "ok": True, "result": {"text": x, "exit_code": 0}},
+        {"code": "", "ok": True, "result": {"text": x, "exit_code": 1}, "approved_by": "once"},
+        {"code": "", "ok": True, "result": {"text": x}},
+        {"code": "denied", "ok": False, "result": {"text": x}},
+        {"code": "X7", "ok": False, "result": {"text": x}},
+    ]
+    called = [
+        {
+            "tool": x,
+            "seconds": 0.1,
+            "risk": "medium",
+            "parameters": {"path": x},
+            "decision": decision,
+            **result,
+        }
+        for decision, result in zip(decisions, results, strict=True)
+    ]
+    outcome = {
+        "step": 1,
+        "agent": x,
+        "agent_type": x,
+        "executed": "",
+        "proposed": x,
+        "reasons": [{"message": x}],
+    }
+    told: list[tuple[str, Any]] = [
+        ("run_started", {"request": x, "model": x, "agent": x, "skills": 1}),
+        ("model_asked", {"turn": 1}),
+        ("model_replied", {"text": x, "seconds": 1.0}),
+        ("model_asked", {"turn": 2}),
+        ("model_failed", {"problem": x}),
+        ("action", {"action": x, "payload": {"p": x}}),
+        ("plan", {"plan": {"goal": x, "steps": [{"title": x, "status": "pending"}]}}),
+        ("plan", {"plan": {"goal": x, "steps": [{"title": x, "status": "completed"}]}}),
+        ("skill_loaded", {"skill": x, "report": {"n": 7}}),
+        ("resource_loaded", {"skill": x, "path": x, "report": {"n": 7}}),
+        *(
+            (kind, data)
+            for verdict in ("once", "always", "reject")
+            for kind, data in (
+                ("approval_asked", {"wanted": x, "reason": x, "about": x}),
+                ("approval_answered", {"verdict": verdict}),
+            )
+        ),
+        *(("tool_called", each) for each in called),
+        ("charter", {"digest": "7", "skills": 1}),
+        *(("charter_asked", {"allowed": allowed, "skill": x}) for allowed in (True, False)),
+        ("outcome", outcome),
+        ("outcome", outcome | {"rolled_back": True}),
+        ("outcome", outcome | {"executed": x}),
+        ("observation", {"code": x, "line": x}),
+        ("child_started", {"run": x, "skill": x}),
+        ("child_finished", {"status": "degraded"}),
+        ("compacted", {"line": x}),
+        ("plan_of_another_version", {}),
+        ("tool_called", {"tool": x, "parameters": x, "result": {"text": x}}),
+        (
+            "run_finished",
+            {
+                "status": "done",
+                "stop_reason": x,
+                "answer": x,
+                "stats": {"turns": 2, "tool_calls": 1, "input_tokens": 7},
+            },
+        ),
+    ]
+    return [Event(n, float(n), kind, data) for n, (kind, data) in enumerate(told, 1)]
+
+
+def whole_evaluation() -> str:
+    from vademecum.evals.cases import Case
+    from vademecum.evals.reports.page import page
+    from vademecum.evals.reports.summary import summarise
+    from vademecum.evals.results import CaseLine, CheckResult, Evaluation, Header, Result
+    from vademecum.evals.suite import Malformed
+    from vademecum.evals.units import Configuration
+
+    expected = {
+        "skills_any_of": ["X7"], "skills_all_of": ["X7"], "skills_none_of": ["X7"], "status": ["done", "refused"],
+        "output": {
+            "contains": ["X7"], "contains_any": ["X7", "Y7"], "contains_none": ["X7"], "regex": ["X7"],
+            "json": [{"path": "x"}, {}], "markdown": {"headings": ["X7"]}, "files": [{"path": "x", "contains": ["X7"]}],
+            "python": "c.py:x", "command": {"argv": ["x", "7"]}, "judge": ["X7"],
+        },
+        "trajectory": [
+            {"never": "re:7"}, {"require": "re:7"}, {"before": ["re:7", "re:8"]}, {"after": "re:7", "then": "re:8"},
+            {"after": "re:7", "then": "re:8", "within": 2}, {"between": ["re:7", "re:8"], "never": "re:9"},
+            {"between": ["re:7", "re:8"], "require": "re:9"}, {"at_most": 2, "of": "re:7"}, {"at_least": 2, "of": "re:7"},
+            *({"sequence": ["re:7"], "mode": mode} for mode in ("in_order", "any_order")),
+        ],
+    }  # fmt: skip
+    limits = {"max_turns": 1, "max_tool_calls": 1, "max_script_runs": 1}
+    case = Case.model_validate({"id": "C0", "input": "X7", "expected": expected, "constraints": limits})
+    assert case.contradictions
+    failing = [
+        *(CheckResult(each, "fail") for each in case.expectations),
+        CheckResult("skills_any_of X7", "fail", "it took no skill"),
+        CheckResult("output contains 'X7'", "fail", "the answer is 'X7; Y7'"),
+        CheckResult("max_turns", "fail", "2, at most 1 allowed, at event 7"),
+        CheckResult("file x", "fail", "it does not contain 'X7': its content is 'Y7'"),
+    ]
+    others = [
+        "It was not done after 7 s.",
+        "The model's reply cannot be used: X7",
+        "Stopped: max_turns was exceeded.",
+    ]
+    lines = [
+        CaseLine.of(case, {"X7"})
+        if number == 0
+        else CaseLine(f"C{number}", "X7", problems=("X7 is both expected and excluded",))
+        for number in range(12)
+    ]
+    results = []
+    for side in ("A7", "B7"):
+        for number, line in enumerate(lines):
+            for again in (1, 2):
+                outcome: Any = (
+                    "pass" if side == "A7" or number > 4 or (number == 4 and again == 1) else "fail"
+                )
+                outcome = {1: "timeout", 2: "unjudged"}.get(number, outcome) if side == "B7" else outcome
+                checks = failing if number == 0 else [CheckResult("output contains 'X7'", "vacuous")]
+                error = others[number % 3] if outcome in {"timeout", "fail"} and number else ""
+                results.append(
+                    Result(
+                        f"{side}{number}{again}",
+                        line.id,
+                        side,
+                        again,
+                        outcome,
+                        tuple(checks),
+                        skills=("X7",),
+                        answer="X7",
+                        error=error,
+                    )
+                )
+    header = Header("N7", "", "X7", 0.0, (Configuration("A7"), Configuration("B7")), tuple(lines),
+                    (Malformed("X7", "X7", "X7", "X7"),), ())  # fmt: skip
+    return page(summarise(Evaluation(header, tuple(results))), {})
+
+
+def whole_simulation() -> str:
+    words = {"figures": "数字", "title": "标题", "unit": "单位", "line": "线"}
+    runs = [
+        Simulated({"figures": n}, [Chart("title", "unit", {"line": [1, 2_000_000 + n]})], words)
+        for n in (1, 2)
+    ]
+    about = "300 agents, 50 steps, seed 1, charter 7:7"
+    return report_of("Simulation: X7", about, {"with the charter": runs[0], "without": runs[1]})
+
+
+def test_no_phrase_of_a_page_is_left_without_chinese(tmp_path: Path) -> None:
+    run = run_page(PastRun("R7", str(tmp_path), tuple(every_event())), back=Back("x", "X7", "fail"))
+    assert Shown(run).left_in_english == set()
+    assert Shown(whole_evaluation()).left_in_english == set()
+    assert Shown(whole_simulation()).left_in_english == set()
+
+
+def test_sentences_keep_what_they_name() -> None:
+    for english, said in sentences().items():
+        assert sorted(re.findall(r"\{(\w+)\}", english)) == sorted(re.findall(r"\{(\w+)\}", said)), english
+        assert re.search(r"[\u4e00-\u9fff]", said) or english.startswith("{"), english
+    assert chinese("asked: <b>; what: is") == "收到请求：<b>; what: is"
+    assert chinese("+5.0% from before to after (95 % interval +0.0% to +8.9%, 7 cases)").startswith(
+        "从 before 到 after"
+    )
+    assert chinese("better: +5.0% from before to after (95 % interval +0.0% to +8.9%, 7 cases)").startswith(
+        "变好：从"
+    )
+    assert not chinese("The sky is blue")
+    assert not chinese("flaky: " + "x" * 10_000)

@@ -37,7 +37,9 @@ def test_pictures_tables_and_texts(tmp_path: Path) -> None:
     assert f'src="data:image/png;base64,{base64.b64encode(bytes([0x89]) + b"PNG").decode()}"' in page
     assert "<tr><th>城市</th><th>people</th></tr><tr><td>Oslo</td><td>&lt;b&gt;1&lt;/b&gt;</td></tr>" in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\n</pre>" in page
-    assert f'<a href="{(tmp_path / "data.bin").as_uri()}">data.bin</a> (2 bytes)' in page
+    assert (
+        f'<a href="{(tmp_path / "data.bin").as_uri()}">data.bin</a> (<span class="en">2 bytes</span>' in page
+    )
     assert page.count("<script>") == 1
 
 
@@ -59,6 +61,6 @@ def test_a_file_with_a_secret_is_not_shown(tmp_path: Path) -> None:
     run = called(tmp_path, a__txt=b"token")
     run.events[0].data["result"]["outputs"][0]["secret"] = True
     page = run_page(run)
-    assert "a.txt (5 bytes, " in page
+    assert 'a.txt (<span class="en">5 bytes</span>' in page
     assert "contains a secret" in page
     assert "token" not in page

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from vademecum.pages.phrases import chinese
+from vademecum.pages.render import drawn
+
 # About as wide as a card on a phone or one of two on a desktop, so that texts have their own size there.
 WIDTH = 420
 CHAR_WIDTH = 7.2
@@ -116,7 +119,7 @@ def dots(points: Sequence[Dot], *, unit: str) -> Markup:
         parts.append(_text(left - 8, y + 4, f"{share:.0%}", kind="tick", anchor="end"))
     for tick in ticks:
         x = left + (WIDTH - right - left) * tick / ticks[-1]
-        parts.append(_text(x, height - 24, figure(tick), kind="tick", anchor="middle"))
+        parts.append(_text(x, height - 24, _figure(tick), kind="tick", anchor="middle"))
     there = Counter((point.x, point.y, point.series) for point in points)
     labels: dict[tuple[float, float, int], list[str]] = {}
     for point in points:
@@ -133,7 +136,9 @@ def dots(points: Sequence[Dot], *, unit: str) -> Markup:
     return _svg(height, "Cost against success", parts)
 
 
-def lines(series: Sequence[tuple[str, Sequence[float], bool]], *, top: float, label: str) -> Markup:
+def lines(
+    series: Sequence[tuple[str, Sequence[float], bool]], *, top: float, label: tuple[str, str]
+) -> Markup:
     """Draw lines over steps: each with its colour, its values, and whether it is dashed."""
     height, left, right, bottom = 220, 52, 10, 30
     ticks = nice_ticks(top)
@@ -142,11 +147,11 @@ def lines(series: Sequence[tuple[str, Sequence[float], bool]], *, top: float, la
     for tick in ticks:
         y = height - bottom - (height - 14 - bottom) * tick / ticks[-1]
         parts.append(_line(left, y, WIDTH - right, y))
-        parts.append(_text(left - 8, y + 4, figure(tick), kind="tick", anchor="end"))
+        parts.append(_text(left - 8, y + 4, _figure(tick), kind="tick", anchor="end"))
     for tick in nice_ticks(max(steps - 1, 1), whole=True):
         if tick <= max(steps - 1, 1):
             x = left + (WIDTH - left - right) * tick / max(steps - 1, 1)
-            parts.append(_text(x, height - 12, figure(tick), kind="tick", anchor="middle"))
+            parts.append(_text(x, height - 12, _figure(tick), kind="tick", anchor="middle"))
     for colour, values, dashed in series:
         points = " ".join(
             f"{left + (WIDTH - left - right) * n / max(steps - 1, 1):.1f},"
@@ -159,7 +164,7 @@ def lines(series: Sequence[tuple[str, Sequence[float], bool]], *, top: float, la
                 points, colour, dash
             )
         )
-    return _svg(height, label, parts)
+    return _svg(height, label[0], parts, label[1])
 
 
 def nice_ticks(most: float, *, whole: bool = False) -> list[float]:
@@ -176,23 +181,31 @@ def nice_ticks(most: float, *, whole: bool = False) -> list[float]:
     return [round(step * number, 10) for number in range(count + 1)]
 
 
-def figure(value: float) -> str:
+_SIZES = ((1e9, " bn"), (1e6, " m"), (1e3, " k"))
+_CHINESE_SIZES = ((1e8, " 亿"), (1e4, " 万"))
+
+
+def _figure(value: float) -> Markup | str:
+    return drawn(figure(value), figure(value, _CHINESE_SIZES))
+
+
+def figure(value: float, sizes: Sequence[tuple[float, str]] = _SIZES) -> str:
     """Return a number for an axis.
 
-    >>> figure(1500000), figure(2000), figure(0.25), figure(12)
-    ('1.5 m', '2 k', '0.25', '12')
+    >>> figure(1500000), figure(2000), figure(0.25), figure(12), figure(1500000, _CHINESE_SIZES)
+    ('1.5 m', '2 k', '0.25', '12', '150 万')
     """
-    for size, name in ((1e9, " bn"), (1e6, " m"), (1e3, " k")):
+    for size, name in sizes:
         if abs(value) >= size:
             return f"{value / size:.3g}{name}"
-    return f"{value:.3g}"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def _text(  # noqa: PLR0913 - a place and how it looks
     x: float, y: float, words: str, *, kind: str = "", anchor: str = "start", more: Markup | str = ""
 ) -> Markup:
     return Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}" class="{}"{}>{}</text>').format(
-        x, y, anchor, kind, more, words
+        x, y, anchor, kind, more, words if isinstance(words, Markup) else drawn(words)
     )
 
 
@@ -210,10 +223,10 @@ def _circle(  # noqa: PLR0913, PLR0917 - a place and how it looks
     ).format(x, y, radius, colour, opacity, said)
 
 
-def _svg(height: float, title: str, parts: Sequence[Markup]) -> Markup:
+def _svg(height: float, title: str, parts: Sequence[Markup], shown: str = "") -> Markup:
     inside = Markup("").join(parts)
-    return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        WIDTH, height, title, inside
+    return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}" data-zh="{}">{}</svg>').format(
+        WIDTH, height, title, shown or chinese(title) or title, inside
     )
 
 

@@ -1,6 +1,12 @@
-"""The words of pages, in English and in Chinese."""
+"""The words of pages in English and Chinese, and the Chinese of sentences that runs and evaluations keep."""
 
 from __future__ import annotations
+
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any
+
+import re2
 
 WORDS: dict[str, tuple[str, str]] = {
     "back_to_case": ("Case", "用例"),
@@ -21,15 +27,17 @@ WORDS: dict[str, tuple[str, str]] = {
     "turns": ("turns", "轮次"),
     "calls": ("calls", "调用"),
     "tokens": ("tokens", "token 数"),
-    "seconds": ("seconds", "秒"),
+    "seconds": ("seconds", "秒数"),
     "outputs": ("Outputs", "输出文件"),
-    "has_secret": ("contains a secret", "含有密钥"),
+    "bytes": ("{count} bytes", "{count} 字节"),
+    "changed": ("changed", "有变化"),
+    "has_secret": ("contains a secret", "含有机密值"),
     "where_time_went": ("Where the time went", "时间花在哪里"),
     "span_model": ("model", "模型"),
     "span_call": ("call", "调用"),
     "span_wrong": ("failed, refused, or exit code not 0", "失败、被拒绝或退出码不为 0"),
-    "span_approval": ("approval", "审批"),
-    "span_child": ("child run", "子任务"),
+    "span_approval": ("approval", "批准"),
+    "span_child": ("child run", "另开的运行"),
     "plan": ("Plan", "计划"),
     "plan_changes": ("{count} changes", "{count} 处变化"),
     "steps": ("Steps", "步骤"),
@@ -47,7 +55,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "mark_error": ("error", "出错"),
     "mark_unusable": ("unusable", "回复无效"),
     "mark_unjudged": ("not judged", "未评判"),
-    "evaluation_of": ("Evaluation of {name}", "{name} 的评测"),
+    "evaluation_of": ("Evaluation of {name}", "{name} 的评估"),
     "cases_count": ("{count} cases", "{count} 个用例"),
     "configurations_count": ("{count} configurations", "{count} 种配置"),
     "pass_rate": ("Pass rate, with 95 % intervals", "通过率（95% 置信区间）"),
@@ -83,6 +91,80 @@ WORDS: dict[str, tuple[str, str]] = {
     "notes": ("What to know", "说明"),
     "malformed": ("malformed", "格式错误"),
     "more_cases": ("{count} more cases are in the JSON report.", "另有 {count} 个用例，见 JSON 报告。"),
+    "ranked_first": (
+        "Search alone ranks the right skill first for {first} of {wanted} requests.",
+        "仅凭搜索，{wanted} 个请求中有 {first} 个的正确技能排在首位。",
+    ),
+    "false_triggers": (
+        "False triggers: {wrong} of {negatives} requests that must not trigger ({share}).",
+        "误触发：{negatives} 个不应触发的请求中有 {wrong} 个（{share}）。",
+    ),
+    "all": ("all", "全部"),
     "figures": ("Figures", "数据"),
     "by_step": ("by step", "按步"),
 }
+
+MAX_SENTENCE_CHARS = 2000
+MAX_PARTS = 50
+_QUOTED = re2.compile(r"'(?:[^'\\]|\\.)*'|" + r'"(?:[^"\\]|\\.)*"')
+_MEANT = {
+    "quoted": _QUOTED.pattern,
+    "names": r"[^:;()]+",
+    **dict.fromkeys(("name", "path", "words"), "[^:;]+"),
+    "number": r"[-+–]?[\d.,]*%?",
+    **dict.fromkeys(("first", "then", "what", "steps"), "(?:[^:;]|:[^ ;])+"),
+}
+_BETWEEN = (("; ", "；", MAX_PARTS), (": ", "：", 1), (", ", "、", MAX_PARTS), (" (", " (", 1))
+# What is quoted is not taken apart.
+_HIDE = str.maketrans(":;,(", "\ue000\ue001\ue002\ue003")
+_SHOW = {new: old for old, new in _HIDE.items()}
+
+
+@lru_cache(maxsize=4096)
+def chinese(text: str, depth: int = 6) -> str:
+    """Return a sentence of ours in Chinese, with what it names as it is; nothing if it is not one of ours.
+
+    >>> chinese("that run ended: done"), chinese("fast: flaky: a, b"), chinese("hello")
+    ('那次运行结束了：完成', 'fast：不稳定：a, b', '')
+    """
+    if len(text) > MAX_SENTENCE_CHARS:
+        return ""
+    for pattern, to in _patterns():
+        found = pattern.fullmatch(text)
+        if found:
+            values = {
+                key: (depth and key.isupper() and chinese(value, depth - 1)) or value
+                for key, value in found.groupdict().items()
+            }
+            shown = to.format(**values)
+            if shown != text:
+                return shown
+    hidden = _QUOTED.sub(lambda found: found[0].translate(_HIDE), text)
+    for between, shown, most in _BETWEEN:
+        parts = [part.translate(_SHOW) for part in hidden.split(between, most)]
+        told = [chinese(part, depth - 1) for part in parts] if depth and len(parts) > 1 else []
+        if any(told):
+            return shown.join(new or old for new, old in zip(told, parts, strict=True))
+    return ""
+
+
+@cache
+def sentences() -> dict[str, str]:
+    """Return the sentences of ours, in English and in Chinese."""
+    text = files("vademecum.pages").joinpath("templates", "sentences.txt").read_text("utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return {english: said.strip() for english, said in zip(lines[::2], lines[1::2], strict=True)}
+
+
+@cache
+def _patterns() -> list[tuple[Any, str]]:
+    return [(_pattern(english), to) for english, to in sentences().items()]
+
+
+def _pattern(template: str) -> Any:
+    """Return the regular expression, linear in any text, of a template's sentences."""
+    parts = []
+    for n, part in enumerate(re2.split(r"\{(\w+)\}", template)):
+        meant = _MEANT.get(part.rstrip("23"), ".+?") if n % 2 else re2.escape(part)
+        parts.append(f"(?P<{part}>{meant})" if n % 2 else meant)
+    return re2.compile(f"(?s){''.join(parts)}")

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from vademecum.pages.phrases import WORDS
+from vademecum.pages.phrases import WORDS, chinese
 
 MAX_PAGE_BYTES = 1024 * 1024
 MAX_MARKDOWN_CHARS = 100_000
@@ -34,8 +34,23 @@ def both(english: str, chinese: str) -> Markup:
 
 def word(key: str, **values: Any) -> Markup:
     """Return words of ours by their key, in both languages, with values in them."""
-    english, chinese = WORDS[key]
-    return both(english.format(**values), chinese.format(**values))
+    english, shown = WORDS[key]
+    in_chinese = {name: chinese(str(value)) or value for name, value in values.items()}
+    return both(english.format(**values), shown.format(**in_chinese))
+
+
+def said(text: str, most: int | None = None, *, depth: int = 6) -> Markup | str:
+    """Return a sentence of ours in both languages, and any other text as it is; each cut to ``most``."""
+    shown = chinese(text, depth)
+    return both(text[:most], shown[:most]) if shown else text[:most]
+
+
+def drawn(english: str, shown: str = "") -> Markup | str:
+    """Return the content of an SVG text in both languages, if there are two."""
+    shown = shown or chinese(english)
+    if shown in {"", english}:
+        return english
+    return Markup('<tspan class="en">{}</tspan><tspan class="zh" lang="zh">{}</tspan>').format(english, shown)
 
 
 def status(text: str) -> Markup | str:
@@ -96,5 +111,5 @@ def _environment() -> Environment:
         "script": Markup(script),  # noqa: S704 - a file of ours
         "script_digest": digest,
     }
-    found.filters |= {"rich_text": rich_text, "status": status}
+    found.filters |= {"chinese": chinese, "rich_text": rich_text, "said": said, "status": status}
     return found

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_capped
-from vademecum.pages.render import MAX_PAGE_BYTES, render, rich_text
+from vademecum.pages.render import MAX_PAGE_BYTES, render, rich_text, said
 from vademecum.paths import contained
 from vademecum.runs.record import Event
 from vademecum.runs.stored import PastRun, RunOutput, outputs_of
@@ -287,11 +287,19 @@ def _step(entry: Entry, run: PastRun, room: PageBudget) -> dict[str, Any]:
         "mark": entry.mark,
         "sign": _SIGNS[entry.mark],
         "when": f"{entry.seconds:.2f} s",
-        "title": room.take(entry.title, MAX_TITLE_CHARS),
-        "rule": room.take(entry.rule, MAX_TITLE_CHARS),
-        "texts": [room.take(text, MAX_STEP_CHARS) for text in dict.fromkeys((detail, kept)) if text],
+        "title": _said(entry.title, room),
+        "rule": _said(entry.rule, room),
+        "texts": [_said(detail, room, MAX_STEP_CHARS)] * bool(detail)
+        + [room.take(kept, MAX_STEP_CHARS)] * bool(kept and kept != detail),
         "open": entry.mark in {"refused", "failed"},
     }
+
+
+def _said(text: str, room: PageBudget, most: int = MAX_TITLE_CHARS) -> Markup | str:
+    """Return a sentence in both languages, if it is one of ours and there is room."""
+    shown = said(text, max(0, min(most, room.left)), depth=2)
+    room.left -= len(escape(shown).encode("utf-8", "replace"))
+    return shown
 
 
 def _kept(run: PastRun, kept: str, room: PageBudget) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from vademecum.pages import charts
-from vademecum.pages.render import render
+from vademecum.pages.render import both, render, said
 from vademecum.simulation.setting import Chart, Simulated
 
 # Up to so many lines, both runs are drawn in one plot.
@@ -19,33 +21,40 @@ def report_of(title: str, about: str, runs: Mapping[str, Simulated]) -> str:
     names = list(runs)
     groups = zip(*(run.charts for run in runs.values()), strict=True)
     keys = dict.fromkeys(key for run in runs.values() for key in run.figures)
+    words = {key: value for run in runs.values() for key, value in run.chinese.items()}
+
+    def named(text: str) -> Markup | str:
+        return both(text, words[text]) if text in words else said(text)
+
     return render(
         "simulation",
+        named=named,
         title=title,
         about=about,
-        lead=what_changed(list(runs.values())),
+        lead=what_changed(list(runs.values()), words),
         names=names,
         rows=[(key, [figure(run.figures.get(key)) for run in runs.values()]) for key in keys],
-        sections=[_section(names, group) for group in groups],
+        sections=[_section(names, group, words) for group in groups],
     )
 
 
-def what_changed(runs: Sequence[Simulated]) -> tuple[str, str]:
+def what_changed(runs: Sequence[Simulated], words: Mapping[str, str]) -> tuple[str, str]:
     """Return a sentence in English and Chinese: which figures differ between the first and the last run."""
     enforced, without = runs[0].figures, runs[-1].figures
+    keys = dict.fromkeys((*enforced, *without))
     differing = [
-        (key, without[key], value)
-        for key, value in enforced.items()
-        if key in without and without[key] != value
+        (key, without.get(key), enforced.get(key)) for key in keys if enforced.get(key) != without.get(key)
     ]
     if not differing:
         return ("The charter changed none of the figures.", "章程没有改变任何数据。")
     differing.sort(key=lambda each: -_size(each[1], each[2]))
-    told = "; ".join(f"{key} {figure(old)} → {figure(new)}" for key, old, new in differing[:MAX_NAMED])
-    of = f"{len(differing)} of {len(enforced)} figures"
+    told = [(key, f"{figure(old)} → {figure(new)}") for key, old, new in differing[:MAX_NAMED]]
+    english = "; ".join(f"{key} {values}" for key, values in told)
+    chinese = "；".join(f"{words.get(key, key)} {values}" for key, values in told)
+    of = f"{len(differing)} of {len(keys)} figures"
     return (
-        f"The charter changed {of} (without → with): {told}.",
-        f"章程改变了 {len(enforced)} 项数据中的 {len(differing)} 项（无章程 → 有章程）：{told}。",
+        f"The charter changed {of} (without → with): {english}.",
+        f"章程改变了 {len(keys)} 项数据中的 {len(differing)} 项（无章程 → 有章程）：{chinese}。",
     )
 
 
@@ -60,7 +69,7 @@ def figure(value: object) -> str:
     """Return a figure for people.
 
     >>> figure(1234567), figure(0.25), figure("12 m"), figure(None)
-    ('1,234,567', '0.25', '12 m', '')
+    ('1,234,567', '0.25', '12 m', '–')
     """
     match value:
         case bool():
@@ -70,29 +79,30 @@ def figure(value: object) -> str:
         case float():
             return f"{value:,.2f}"
         case None:
-            return ""
+            return "–"
     return str(value)
 
 
-def _section(names: Sequence[str], group: Sequence[Chart]) -> dict[str, Any]:
+def _section(names: Sequence[str], group: Sequence[Chart], words: Mapping[str, str]) -> dict[str, Any]:
     """Return the plots of one chart: both runs in one if they have few lines, else side by side."""
     drawn_names = dict.fromkeys(key for chart in group for key, line in chart.lines.items() if any(line))
     kept = [{key: line for key, line in chart.lines.items() if key in drawn_names} for chart in group]
     colours = {name: charts.COLOURS[n % len(charts.COLOURS)] for n, name in enumerate(drawn_names)}
     top = max((value for one in kept for line in one.values() for value in line), default=0) or 1
-    label = f"{group[0].title} by step"
+    title = group[0].title
+    label = (f"{title} by step", f"{words.get(title, title)}（按步）")
     if len(colours) <= MAX_TOGETHER:
         drawn = [
             (colours[key], line, number > 0) for number, one in enumerate(kept) for key, line in one.items()
         ]
         legend = [
-            (colours[key], f"{key}, {name}" if len(colours) > 1 else name, number > 0)
+            (colours[key], [key, name] if len(colours) > 1 else [name], number > 0)
             for number, (name, one) in enumerate(zip(names, kept, strict=True))
             for key in one
         ]
         plots = [("", charts.lines(drawn, top=top, label=label))]
     else:
-        legend = [(colour, name, False) for name, colour in colours.items()]
+        legend = [(colour, [name], False) for name, colour in colours.items()]
         plots = [
             (name, charts.lines([(colours[k], line, False) for k, line in one.items()], top=top, label=label))
             for name, one in zip(names, kept, strict=True)

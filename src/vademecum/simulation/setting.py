@@ -51,10 +51,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """The result of a run: figures for a table, and plots."""
+    """The result of a run: figures for a table, and plots.
+
+    ``chinese`` gives the names of figures, plots, units and lines for a page in Chinese.
+    """
 
     figures: Mapping[str, str | int | float]
     charts: Sequence[Chart] = field(default_factory=list)
+    chinese: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as ``vade govern simulate`` prints it."""

@@ -22,7 +22,7 @@ from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.evals.results import RUNS, Evaluation
 from vademecum.files import write_atomic
 from vademecum.pages import charts
-from vademecum.pages.render import render
+from vademecum.pages.render import render, said
 from vademecum.pages.run import MAX_CONTENT_BYTES, Back, PageBudget, run_page
 from vademecum.runs.stored import PastRun, read_run
 
@@ -99,7 +99,7 @@ def _costs(summary: Summary, names: Sequence[str]) -> Any:
             row.cost.tokens if by_tokens else row.cost.turns,
             row.passed / row.judged,
             names.index(row.configuration),
-            f"{row.case}, {row.configuration}: {row.passed} of {row.judged}",
+            f"{row.case}, {row.configuration}: {row.passed}/{row.judged}",
         )
         for row in rows
     ]
@@ -162,7 +162,7 @@ def _side(row: CaseRow, links: Mapping[str, str]) -> dict[str, Any]:
     return {
         "configuration": row.configuration,
         "mark": row.mark,
-        "why": why_of(row)[:MAX_TEXT_CHARS],
+        "why": said(why_of(row), MAX_TEXT_CHARS),
         "answer": row.answer[:MAX_TEXT_CHARS],
         "vacuous": row.vacuous,
         "seconds": f"{row.cost.seconds:.2f} s",

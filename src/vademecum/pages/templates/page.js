@@ -1,6 +1,13 @@
 (() => {
   const root = document.documentElement;
   root.lang = /^zh/i.test(navigator.language || "") ? "zh" : "en";
+  document.addEventListener("DOMContentLoaded", () => {
+    if (root.lang !== "zh") return;
+    document.querySelectorAll("[data-zh]").forEach((each) => {
+      if (each.tagName === "TITLE") each.textContent = each.dataset.zh;
+      else each.setAttribute(each.title ? "title" : "aria-label", each.dataset.zh);
+    });
+  });
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-expand]");
     if (!button) return;
