@@ -12,7 +12,8 @@ import pytest
 from tests.packs.support import make, serving
 from tests.support import Place, write_skill
 from vademecum.files import sha256_of
-from vademecum.packs.npm_lock import folder_hash
+from vademecum.packs.lock import Locked
+from vademecum.packs.npm_lock import folder_hash, not_for_npm, npm_lock_text, read_npm_lock
 
 
 @pytest.fixture
@@ -224,6 +225,46 @@ def test_what_the_npm_tool_cannot_restore_is_said(place: Place) -> None:
     place.vade("install", "a.zip", "src/b")
     done = place.vade("lock", "--npm")
     assert (done.code, "a comes from ./a.zip" in done.err, "b comes" in done.err) == (0, True, False)
+
+
+COMMIT = "0123456789" * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "why"),
+    [
+        ("a", "local", ""),
+        ("a", "./src/a", ""),
+        ("a", "https://example.org/", ""),
+        ("a", "git+file:///r", ""),
+        ("a", "git+https://github.com/o/r.git@v1#deep/down/a", ""),
+        ("a", "git+https://gitlab.com/o/r@v1#a", ""),
+        ("a", "git+https://example.org/r.git@v1#.claude/skills/a", ""),
+        ("a", "git+ssh://git@example.org/r.git@v1#skills/group/a", ""),
+        ("team/a", "local", "is in a group"),
+        ("a", "run:1/a", "cannot restore"),
+        ("a", "git+https://example.org/r", "cannot restore"),
+        ("a", f"git+https://github.com/o/r@{COMMIT}#a", "cannot restore"),
+        ("a", "git+file:///r.git@v1", "cannot restore"),
+        ("a", "git+ssh://git@example.org/r@v1", "cannot restore"),
+        ("a", "git+https://example.org/r.git#deep/down/a", "may not find it"),
+        ("a", "git+https://example.org/r.git#tools", "may not find it"),
+    ],
+)
+def test_what_the_npm_tool_can_restore(name: str, source: str, why: str) -> None:
+    locked = Locked(source, COMMIT, "", ())
+    found = not_for_npm({name: locked}).get(name, "")
+    assert (why in found, bool(found)) == (True, bool(why)), found
+
+
+def test_what_the_npm_tool_stores_is_understood(tmp_path: Path) -> None:
+    entry = {"source": "example.org", "sourceType": "well-known", "computedHash": ""}
+    (tmp_path / "skills-lock.json").write_text(json.dumps({"version": 1, "skills": {"a": entry}}))
+    assert read_npm_lock(tmp_path / ".agent/skills")["a"].source == "https://example.org/"
+    locked = Locked("git+https://github.com/o/r.git", COMMIT, "", ())
+    (tmp_path / "a").mkdir()
+    text = npm_lock_text(tmp_path / "none", {"a": (locked, tmp_path / "a")})
+    assert json.loads(text)["skills"]["a"]["source"] == "o/r"
 
 
 def test_the_npm_locks_own_words_for_a_site(place: Place) -> None:
