@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.packs.support import make, serving
 from tests.support import Place, write_skill
+from vademecum import Policy, Toolkit
 from vademecum.files import sha256_of
-from vademecum.packs.npm_lock import folder_hash
+from vademecum.packs.lock import Locked
+from vademecum.packs.npm_lock import folder_hash, not_for_npm, npm_lock_text, read_npm_lock
+from vademecum.policy.engine import allowing
 
 
 @pytest.fixture
@@ -226,6 +230,46 @@ def test_what_the_npm_tool_cannot_restore_is_said(place: Place) -> None:
     assert (done.code, "a comes from ./a.zip" in done.err, "b comes" in done.err) == (0, True, False)
 
 
+COMMIT = "0123456789" * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "why"),
+    [
+        ("a", "local", ""),
+        ("a", "./src/a", ""),
+        ("a", "https://example.org/", ""),
+        ("a", "git+file:///r", ""),
+        ("a", "git+https://github.com/o/r.git@v1#deep/down/a", ""),
+        ("a", "git+https://gitlab.com/o/r@v1#a", ""),
+        ("a", "git+https://example.org/r.git@v1#.claude/skills/a", ""),
+        ("a", "git+ssh://git@example.org/r.git@v1#skills/group/a", ""),
+        ("team/a", "local", "is in a group"),
+        ("a", "run:1/a", "cannot restore"),
+        ("a", "git+https://example.org/r", "cannot restore"),
+        ("a", f"git+https://github.com/o/r@{COMMIT}#a", "cannot restore"),
+        ("a", "git+file:///r.git@v1", "cannot restore"),
+        ("a", "git+ssh://git@example.org/r@v1", "cannot restore"),
+        ("a", "git+https://example.org/r.git#deep/down/a", "may not find it"),
+        ("a", "git+https://example.org/r.git#tools", "may not find it"),
+    ],
+)
+def test_what_the_npm_tool_can_restore(name: str, source: str, why: str) -> None:
+    locked = Locked(source, COMMIT, "", ())
+    found = not_for_npm({name: locked}).get(name, "")
+    assert (why in found, bool(found)) == (True, bool(why)), found
+
+
+def test_what_the_npm_tool_stores_is_understood(tmp_path: Path) -> None:
+    entry = {"source": "example.org", "sourceType": "well-known", "computedHash": ""}
+    (tmp_path / "skills-lock.json").write_text(json.dumps({"version": 1, "skills": {"a": entry}}))
+    assert read_npm_lock(tmp_path / ".agent/skills")["a"].source == "https://example.org/"
+    locked = Locked("git+https://github.com/o/r.git", COMMIT, "", ())
+    (tmp_path / "a").mkdir()
+    text = npm_lock_text(tmp_path / "none", {"a": (locked, tmp_path / "a")})
+    assert json.loads(text)["skills"]["a"]["source"] == "o/r"
+
+
 def test_the_npm_locks_own_words_for_a_site(place: Place) -> None:
     make(place.cwd / "src", "a")
     place.vade("publish", "src", "--to", "site")
@@ -271,15 +315,52 @@ def test_a_skill_that_an_agent_wrote(place: Place) -> None:
     assert place.vade("install", "run:nothing/made").code == 4
     (run / "outputs/drafts/made/SKILL.md").write_text(document + "swapped\n")
     assert place.vade("install", f"run:{run.name}/made", "--force").code == 5
-    written = {"tool": "write_file", "ok": True, "parameters": {"path": "drafts/own/SKILL.md"}}
-    event = {"n": 2, "time": 2.0, "type": "tool_called", **written}
-    with open(run / "events.jsonl", "a") as events:
-        events.write(json.dumps(event) + "\n")
-    done = place.vade("install", f"run:{run.name}/own")
-    assert (done.code, "vade install drafts/own" in done.err) == (4, True)
     risky = "---\nname: risky\ndescription: x\nallowed-tools: Write\n---\n"
     run = record(place, {"risky/SKILL.md": risky}, "20260102-000000-abcd")
     assert "--allow-unsafe" in place.vade("install", f"run:{run.name}/risky").err
+
+
+def test_a_skill_that_an_agent_wrote_into_the_project(place: Place) -> None:
+    cwd = place.cwd / "below"
+    cwd.mkdir()
+    context = replace(place.context, cwd=cwd)
+    policy = Policy.load(context, run=allowing(["write_file", "edit_file", "delete_file"]))
+    kit = Toolkit(context=context, policy=policy, tools=["write_file", "edit_file", "delete_file"])
+    document = "---\nname: own\ndescription: What it does.\n---\n"
+    for tool, path, words in (
+        ("write_file", "./drafts/own/SKILL.md", {"content": document}),
+        ("edit_file", "drafts/own/SKILL.md", {"old": "does", "new": "did"}),
+        ("write_file", "drafts/own/scripts/x.py", {"content": "print()\n"}),
+        ("write_file", "drafts/own/gone.md", {"content": "x"}),
+        ("delete_file", "drafts/own/gone.md", {}),
+    ):
+        assert kit.call(tool, {"path": path, **words}).ok
+    kit.close()
+    (run,) = (place.cwd / ".agent/runs").glob("2*")
+    source = f"run:{run.name}/own"
+    done = place.vade("install", source)
+    assert (done.code, done.out) == (0, "Installed: own\n  it brings scripts: scripts/x.py\n"), done.err
+    assert "What it did." in (skills(place) / "own/SKILL.md").read_text()
+    assert (skills(place) / "own/gone.md").exists() is False
+    stray = cwd / "drafts/own/notes.md"
+    stray.write_text("mine")
+    done = place.vade("install", source, "--force")
+    assert (done.code, "'notes.md'" in done.err, "vade install below/drafts/own" in done.err) == (
+        1,
+        True,
+        True,
+    )
+    stray.unlink()
+    script = cwd / "drafts/own/scripts/x.py"
+    for change in (
+        lambda: script.write_text("print(1)\n"),
+        script.unlink,
+        lambda: script.symlink_to(place.home / "x.py"),
+    ):
+        change()
+        done = place.vade("install", source, "--force")
+        assert (done.code in {1, 5}, "x.py'" in done.err, "nothing was installed" in done.err) == (True,) * 3
+    assert (skills(place) / "own/scripts/x.py").read_text() == "print()\n"
 
 
 def test_wrong_places_are_sentences(place: Place) -> None:

@@ -6,6 +6,8 @@ import base64
 import datetime
 import hashlib
 import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -308,6 +310,32 @@ def test_what_model_signing_itself_made(tmp_path: Path, kind: str, anchor: str) 
     (tmp_path / "skill/SKILL.md").write_text(document + "more\n")
     with pytest.raises(IntegrityFailed, match=r"does not match 'SKILL.md'"):
         oms_signer(signature, files_of(tmp_path / "skill"), trusted, place="x")
+
+
+@pytest.mark.extras
+def test_model_signing_itself(place: Place) -> None:
+    """Both ways with the command of that library, if it is there."""
+    command = shutil.which("model_signing")
+    if command is None:
+        pytest.skip("the command model_signing is not installed")
+    skill = make(place.cwd / "src", "mine")
+    made = place.vade("keygen", "--ecdsa", "--trust", "--json").json
+    names = [str(skill), "--signature", str(skill / "skill.oms.sig")]
+
+    def theirs(step: str, *key: str) -> int:
+        return subprocess.run(
+            [command, step, "key", *names, *key], capture_output=True, check=False
+        ).returncode
+
+    assert place.vade("sign", str(skill), "--oms").code == 0
+    assert theirs("verify", "--public_key", made["public"]) == 0
+    (skill / "scripts/run.sh").write_text("echo swapped\n")
+    assert theirs("verify", "--public_key", made["public"]) == 1
+    (skill / "skill.oms.sig").unlink()
+    assert theirs("sign", "--private_key", made["private"]) == 0
+    assert place.vade("install", "src", "--require-signature").code == 0
+    (skill / "scripts/run.sh").write_text("echo swapped again\n")
+    assert place.vade("install", "src", "--force").code == 5
 
 
 def test_oms_in_a_skill_that_is_installed(place: Place) -> None:

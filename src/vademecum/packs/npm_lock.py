@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ NPM_LOCK = "skills-lock.json"
 _LEFT_OUT = frozenset({".git", "node_modules"})
 # How that tool sorts paths: punctuation, digits, letters; capitals count only if all else is equal.
 _ORDER = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$0123456789abcdefghijklmnopqrstuvwxyz"
+# Where it looks in a repository, which it searches as a whole only if nothing is there.
+_SEARCHED = re.compile(r"(\.[\w-]+/)?skills(/[^/]+){0,2}")
 _WEIGHTS = {char: number for number, char in enumerate(_ORDER)}
 
 
@@ -65,11 +68,32 @@ def npm_lock_text(
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
-def not_for_npm(skills: Mapping[str, Locked]) -> list[str]:
-    """Return the skills that the npm tool cannot restore: it takes repositories, sites and directories."""
-    return sorted(
-        name for name, locked in skills.items() if _entry(locked, name)["sourceType"] == "vademecum"
-    )
+def not_for_npm(skills: Mapping[str, Locked]) -> dict[str, str]:
+    """Return the skills that the npm tool cannot restore, and why: that tool stops at the first of them."""
+    found = {name: _obstacle(name, locked) for name, locked in sorted(skills.items())}
+    return {name: why for name, why in found.items() if why}
+
+
+def _obstacle(name: str, locked: Locked) -> str:
+    """Return what keeps the npm tool from restoring a skill: it takes repositories, sites and directories."""
+    entry, directory = _entry(locked, name), locked.source.partition("#")[2]
+    kind, source, ref = entry["sourceType"], entry["source"], entry.get("ref", "")
+    never = f"comes from {locked.source}, which npm's skills cannot restore"
+    if "/" in name:
+        return "is in a group, which npm's skills cannot restore"
+    # It clones a branch or a tag, never a commit.
+    if kind == "vademecum" or (ref and locked.resolved.startswith(ref)):
+        return never
+    if kind != "git":
+        return ""
+    known = source.endswith(".git") or urlsplit(source).hostname == "gitlab.com"
+    of_web = source.startswith(("http://", "https://"))
+    # It takes other addresses for sites, and reads a ref in those of repositories alone.
+    if (not known and (of_web or ref)) or (ref and source.startswith("file:")):
+        return never
+    if directory in {"", name} or _SEARCHED.fullmatch(directory):
+        return ""
+    return f"comes from {locked.source}, where npm's skills may not find it"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -94,6 +118,7 @@ def _reference(entry: dict[str, Any]) -> str:
     if kind in {"github", "gitlab", "git"}:
         return f"git+{source}{ref}{below}"
     if kind == "well-known":
+        source = source if "://" in source else f"https://{source}"  # that tool stores the host alone
         return source if source.endswith("/") else f"{source}/"
     return source
 
@@ -121,7 +146,12 @@ def _repository(address: str, directory: str) -> dict[str, Any]:
     more: dict[str, Any] = {"ref": ref} if ref else {}
     if start.startswith(f"{GITHUB}/"):
         path = {"skillPath": f"{directory}/SKILL.md"} if directory else {}
-        return {"source": start.removeprefix(f"{GITHUB}/"), **more, "sourceType": "github", **path}
+        return {
+            "source": start.removeprefix(f"{GITHUB}/").removesuffix(".git"),
+            **more,
+            "sourceType": "github",
+            **path,
+        }
     return {"source": start, "sourceUrl": start, **more, "sourceType": "git"}
 
 

@@ -279,9 +279,8 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool
     changed = lock_here(here.where, names, npm=npm)
     file, locked = lock_path(here.where.root), read_lock(here.where.root).skills
     has_npm = npm_lock_path(here.where.root).is_file()
-    for name in not_for_npm(locked) if has_npm else ():
-        source = visible(f"{name} comes from {locked[name].source}")
-        click.echo(f"vade: {source}, which npm's skills cannot restore: vade sync can.", err=True)
+    for name, why in not_for_npm(locked).items() if has_npm else ():
+        click.echo(f"vade: {visible(f'{name} {why}')}: vade sync can.", err=True)
     lines = [
         f"Adopted: {name} (source: local)" if name in locked else f"No longer locked: {name} (it is gone)"
         for name in changed
