@@ -19,7 +19,7 @@ from tests.support import Result as Done
 from vademecum import BUILTIN_ROOT
 from vademecum.cli.main import run
 from vademecum.cli.output.progress import EvalProgress
-from vademecum.evals.results import Result
+from vademecum.evals.results import CaseResult
 
 Vade = Callable[..., Done]
 
@@ -351,8 +351,8 @@ def test_the_bar() -> None:
     times = iter([0.0, 10.0, 20.0, 30.0])
     progress = EvalProgress(quiet=True, clock=lambda: next(times))
     progress(done=4, total=24, result=None)
-    progress(done=5, total=24, result=Result("k", "c", "x", 1, "pass"))
-    progress(done=6, total=24, result=Result("k", "c", "x", 1, "fail"))
+    progress(done=5, total=24, result=CaseResult("k", "c", "x", 1, "pass"))
+    progress(done=6, total=24, result=CaseResult("k", "c", "x", 1, "fail"))
     assert progress.line(20.0) == "[######..................] 6 of 24, 50% pass, 3:00 left"
 
 

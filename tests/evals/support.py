@@ -14,7 +14,7 @@ from tests.support import Place
 from vademecum.evals.cases import Case
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import Processes
-from vademecum.evals.results import Evaluation, Result
+from vademecum.evals.results import CaseResult, Evaluation
 from vademecum.evals.suite import Suite
 from vademecum.evals.trial import EvalSettings
 from vademecum.evals.units import Configuration
@@ -66,7 +66,7 @@ class Lab:
         evaluator = Evaluator(engine, self.workshop(), self.models, **more)
         return evaluator.evaluate(suite, configurations or [BASE])
 
-    def one(self, only: Case, configuration: Configuration = BASE) -> Result:
+    def one(self, only: Case, configuration: Configuration = BASE) -> CaseResult:
         return self.evaluate([only], configuration).results[0]
 
 
@@ -98,7 +98,7 @@ def ran_of(lab: Lab, cases: list[Case], *ways: Configuration, **more: Any) -> li
     """The cases that were really run."""
     ran: list[str] = []
 
-    def progress(*, done: int, total: int, result: Result | None) -> None:
+    def progress(*, done: int, total: int, result: CaseResult | None) -> None:
         ran.extend([] if result is None else [result.case])
 
     lab.evaluate(cases, *ways, progress=progress, **more)

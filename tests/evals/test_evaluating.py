@@ -16,7 +16,7 @@ from tests.evals.support import BASE, Lab, case, final, ran_of, script, select, 
 from tests.support import Place
 from vademecum.errors import CaseRefused
 from vademecum.evals.reports.summary import summarise
-from vademecum.evals.results import Result, ResultsFile
+from vademecum.evals.results import CaseResult, ResultsFile
 from vademecum.evals.units import Configuration, by_model, by_size, with_and_without
 from vademecum.models import offline
 from vademecum.models.base import Reply
@@ -262,12 +262,12 @@ def test_two_evaluations_do_not_share_a_directory(tmp_path: Path) -> None:
 
 def test_a_line_that_was_cut_short_counts_as_not_there(tmp_path: Path) -> None:
     ledger = ResultsFile(tmp_path)
-    ledger.add(Result("k1", "a", "default", 1, "pass"))
+    ledger.add(CaseResult("k1", "a", "default", 1, "pass"))
     ledger.close()
     with open(tmp_path / "results.jsonl", "ab") as file:
         file.write(b'{"key": "k2", "ca')
     ledger = ResultsFile(tmp_path)
-    ledger.add(Result("k3", "c", "default", 1, "fail"))
+    ledger.add(CaseResult("k3", "c", "default", 1, "fail"))
     assert set(ledger.known) == {"k1", "k3"}
     ledger.close()
     assert [json.loads(line)["key"] for line in (tmp_path / "results.jsonl").read_text().splitlines()] == [

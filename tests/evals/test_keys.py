@@ -11,7 +11,7 @@ from tests.agent.support import Stage
 from tests.evals.support import BASE, Lab, case, final, ran_of, select, tool, write, writes
 from vademecum.evals.cases import Case
 from vademecum.evals.reports.summary import summarise
-from vademecum.evals.results import Result, read_evaluation
+from vademecum.evals.results import CaseResult, read_evaluation
 from vademecum.evals.units import Configuration, by_size, plan, with_and_without
 from vademecum.models import offline
 
@@ -20,7 +20,7 @@ def test_nothing_runs_twice_and_what_changed_runs_again(lab: Lab) -> None:
     cases = [writes(n) for n in range(3)]
     ran: list[str] = []
 
-    def progress(*, done: int, total: int, result: Result | None) -> None:
+    def progress(*, done: int, total: int, result: CaseResult | None) -> None:
         ran.extend([] if result is None else [result.case])
 
     first = lab.evaluate(cases, progress=progress)

@@ -21,9 +21,7 @@ from vademecum.evals.results import CheckResult
 from vademecum.models import scripted
 from vademecum.models.base import Reply
 
-TABLE = (
-    "# Result\n\n| 城市 | people |\n|---|---|\n| Oslo | 7 |\n\n- one\n- two\n\n```python\n# no heading\n```\n"
-)
+TABLE = "# CaseResult\n\n| 城市 | people |\n|---|---|\n| Oslo | 7 |\n\n- one\n- two\n\n```python\n# no heading\n```\n"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +58,7 @@ TABLE = (
         ('{"x1": 1, "y": 2}', {"json": {"schema": {"patternProperties": {"^x": {}}, "additionalProperties": False}}}, ["output JSON fits its schema"]),
         ('{"x1": 1, "y": 2}', {"json": {"schema": {"patternProperties": {"^x": {}}, "properties": {"y": {}}, "additionalProperties": False}}}, []),
         ('{"a": {"a": {"a": 1}}}', {"json": {"schema": {"$defs": {"t": {"properties": {"a": {"$ref": "#/$defs/t"}}, "type": "object"}}, "$ref": "#/$defs/t"}}}, ["output JSON fits its schema"]),
-        (TABLE, {"markdown": {"headings": ["Result"], "table_columns": ["城市"], "code": "python", "list_items": 2}}, []),
+        (TABLE, {"markdown": {"headings": ["CaseResult"], "table_columns": ["城市"], "code": "python", "list_items": 2}}, []),
         (TABLE, {"markdown": {"headings": ["no heading"]}}, ["output has the heading 'no heading'"]),
         (TABLE, {"markdown": {"table_columns": ["town"]}}, ["output has a table with town"]),
         (TABLE, {"markdown": {"code": "rust"}}, ["output has code (rust)"]),

@@ -21,7 +21,7 @@ from vademecum.evals.cases import Case
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.on_ray import OnRay
 from vademecum.evals.pool import EvalEngine, Processes
-from vademecum.evals.results import Result
+from vademecum.evals.results import CaseResult
 from vademecum.evals.suite import Suite
 from vademecum.evals.trial import EvalSettings
 from vademecum.evals.units import Configuration
@@ -53,7 +53,7 @@ class Deadly:
 
 def evaluate(
     lab: Lab, out: Path, cases: list[Case], engine: EvalEngine, way: Configuration = BASE, **more: Any
-) -> list[Result]:
+) -> list[CaseResult]:
     workshop = EvalSettings(lab.place.build(), out, None, {"PATH": os.environ["PATH"]})
     suite = Suite("suite", "", tuple(cases))
     return list(Evaluator(engine, workshop, lab.models, **more).evaluate(suite, [way]).results)
@@ -118,7 +118,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_an_interruption_ends_workers_cleanly(lab: Lab, tmp_path: Path, short: Path) -> None:
     cases = [case("quick", final()), case("slow", {"seconds": 50, "reply": final()})]
 
-    def progress(*, done: int, total: int, result: Result | None) -> None:
+    def progress(*, done: int, total: int, result: CaseResult | None) -> None:
         if result is not None:
             while not (runs := run_ids(tmp_path / "out/runs")) or len(runs) < 2:
                 time.sleep(0.05)

@@ -16,7 +16,7 @@ from vademecum.evals.reports.markdown import markdown_of, notes
 from vademecum.evals.reports.page import page, write_pages
 from vademecum.evals.reports.summary import compare, side_by_side, summarise
 from vademecum.evals.reports.triggers import Cell, SkillRate, triggers_of
-from vademecum.evals.results import CaseLine, Evaluation, Header, Result, Verdict, read_evaluation
+from vademecum.evals.results import CaseLine, CaseResult, Evaluation, Header, Verdict, read_evaluation
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration, with_and_without
 
@@ -79,7 +79,7 @@ def test_which_skill_took_whose_request() -> None:
     ]
     taken: list[tuple[str, ...]] = [("pdf",), ("csv",), (), ("pdf",), (), ("pdf",)]
     results = [
-        Result(str(n), str(n), "x", 1, "error" if n == 5 else "pass", skills=skills, ranked=("pdf",))
+        CaseResult(str(n), str(n), "x", 1, "error" if n == 5 else "pass", skills=skills, ranked=("pdf",))
         for n, skills in enumerate(taken, 1)
     ]
     found = triggers_of(cases, results)
@@ -96,9 +96,9 @@ def test_which_skill_took_whose_request() -> None:
 
 
 def test_a_comparison_reduces_repeats_first_and_knows_a_regression() -> None:
-    def results(**passed: str) -> list[Result]:
+    def results(**passed: str) -> list[CaseResult]:
         return [
-            Result(f"{name}{n}", name, "x", n, "pass" if sign == "+" else "fail")
+            CaseResult(f"{name}{n}", name, "x", n, "pass" if sign == "+" else "fail")
             for name, signs in passed.items()
             for n, sign in enumerate(signs)
         ]
@@ -117,8 +117,8 @@ def test_a_comparison_reduces_repeats_first_and_knows_a_regression() -> None:
     assert not compare(results(a="+"), results(a="+"), old_name="o", new_name="n").is_regression
 
 
-def one(name: str, outcome: Verdict, number: int = 1, **fields: Any) -> Result:
-    return Result(f"{name}{number}", name, "x", number, outcome, **fields)
+def one(name: str, outcome: Verdict, number: int = 1, **fields: Any) -> CaseResult:
+    return CaseResult(f"{name}{number}", name, "x", number, outcome, **fields)
 
 
 @pytest.mark.parametrize("lost", ["error", "timeout", "unusable", "unjudged", None])
@@ -219,9 +219,9 @@ def test_the_same_everywhere_needs_a_result_everywhere() -> None:
     ways = (Configuration("A"), Configuration("B"))
     header = Header("n", "", "", 0.0, ways, (CaseLine("c", ""), CaseLine("d", "")), (), ())
     results = (
-        Result("1", "c", "A", 1, "pass"),
-        Result("2", "d", "A", 1, "fail"),
-        Result("3", "d", "B", 1, "fail"),
+        CaseResult("1", "c", "A", 1, "pass"),
+        CaseResult("2", "d", "A", 1, "fail"),
+        CaseResult("3", "d", "B", 1, "fail"),
     )
     assert summarise(Evaluation(header, results)).never_discriminating == ("d",)
 
@@ -351,7 +351,7 @@ def test_the_benchmark_counts_what_was_judged(evaluation: Evaluation, tmp_path: 
 def test_directories_of_a_workspace_are_each_their_own(tmp_path: Path) -> None:
     header = Header("n", "", "", 0.0, (Configuration("x y"), Configuration("x-y")), (), (), ())
     results = [
-        Result(f"{n}", name, way, 1, "pass", answer=name + way)
+        CaseResult(f"{n}", name, way, 1, "pass", answer=name + way)
         for n, (name, way) in enumerate([("a b", "x y"), ("a-b", "x y"), ("A B", "x-y"), ("a b", "x-y")])
     ]
     place = write_workspace(Evaluation(header, tuple(results)), tmp_path)
@@ -368,7 +368,7 @@ def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_pa
     write(tmp_path / "place/outputs/secret.txt", "secret")
     write(tmp_path / "place/evaluation.json", "{}")
     hostile = [
-        Result(
+        CaseResult(
             "..",
             "../../up",
             "with_skill",
@@ -377,7 +377,7 @@ def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_pa
             run="../../up",
             files=("secret.txt", "../up.txt", "/etc/passwd"),
         ),
-        Result(
+        CaseResult(
             "k",
             "<script>alert(1)</script>",
             "with_skill",

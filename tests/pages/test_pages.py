@@ -157,7 +157,7 @@ def run_of(place: Path, text: str, count: int = 1) -> PastRun:
 def evaluation_page(text: str) -> str:
     from vademecum.evals.reports.page import page
     from vademecum.evals.reports.summary import summarise
-    from vademecum.evals.results import CaseLine, CheckResult, Evaluation, Header, Result
+    from vademecum.evals.results import CaseLine, CaseResult, CheckResult, Evaluation, Header
     from vademecum.evals.suite import Malformed
     from vademecum.evals.units import Configuration
 
@@ -174,8 +174,8 @@ def evaluation_page(text: str) -> str:
     )
     checks = (CheckResult(text, "fail", text), CheckResult(text, "vacuous"))
     results = (
-        Result("1", text, text, 1, "fail", checks, skills=(text,), answer=text, error=text),
-        Result("2", text, "b", 1, "pass", answer=text),
+        CaseResult("1", text, text, 1, "fail", checks, skills=(text,), answer=text, error=text),
+        CaseResult("2", text, "b", 1, "pass", answer=text),
     )
     return page(summarise(Evaluation(header, results)), {})
 
@@ -439,7 +439,7 @@ def whole_evaluation() -> str:
     from vademecum.evals.cases import Case
     from vademecum.evals.reports.page import page
     from vademecum.evals.reports.summary import summarise
-    from vademecum.evals.results import CaseLine, CheckResult, Evaluation, Header, Result
+    from vademecum.evals.results import CaseLine, CaseResult, CheckResult, Evaluation, Header
     from vademecum.evals.suite import Malformed
     from vademecum.evals.units import Configuration
 
@@ -489,7 +489,7 @@ def whole_evaluation() -> str:
                 checks = failing if number == 0 else [CheckResult("output contains 'X7'", "vacuous")]
                 error = others[number % 3] if outcome in {"timeout", "fail"} and number else ""
                 results.append(
-                    Result(
+                    CaseResult(
                         f"{side}{number}{again}",
                         line.id,
                         side,

@@ -119,7 +119,7 @@ class OutputChecks(_Strict):
 
 
 def _output(value: Any) -> Any:
-    """A text or a list of texts stands for what the answer contains."""
+    """Read a text or a list of texts as what the answer must contain."""
     return {"contains": value} if isinstance(value, str | list) else value
 
 

@@ -18,7 +18,7 @@ from vademecum.evals.checks.answers import json_in
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import EvalEngine
 from vademecum.evals.reports.summary import Comparison, compare, rates_of
-from vademecum.evals.results import Result
+from vademecum.evals.results import CaseResult
 from vademecum.evals.suite import Suite
 from vademecum.evals.trial import EvalSettings
 from vademecum.evals.units import Configuration
@@ -161,7 +161,7 @@ class Improver(Struct, frozen=True):
         found = compare(old, new, old_name="old", new_name="new")
         return Improvement(self.skill.name, self.skill.description, best, scores, found)
 
-    def _results(self, suite: Suite, cases: Sequence[Case], text: str, name: str) -> tuple[Result, ...]:
+    def _results(self, suite: Suite, cases: Sequence[Case], text: str, name: str) -> tuple[CaseResult, ...]:
         index = _described(self.workshop.index, self.skill, text)
         workshop = dataclasses.replace(self.workshop, index=index, out=self.workshop.out / name)
         part = structs.replace(suite, cases=tuple(cases))
@@ -231,6 +231,6 @@ def _described(index: SkillIndex, skill: Skill, text: str) -> SkillIndex:
     return dataclasses.replace(changed, report=report, options=options)
 
 
-def _score(results: Sequence[Result]) -> float:
+def _score(results: Sequence[CaseResult]) -> float:
     rates = rates_of(results)
     return float(sum(rates.values()) / len(rates)) if rates else 0.0

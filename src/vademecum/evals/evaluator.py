@@ -12,9 +12,9 @@ from typing import Protocol
 from vademecum.evals.pool import EvalEngine
 from vademecum.evals.results import (
     CaseLine,
+    CaseResult,
     Evaluation,
     Header,
-    Result,
     ResultsFile,
     planned,
     whole,
@@ -29,12 +29,12 @@ from vademecum.models.base import Model
 class OnProgress(Protocol):
     """Is told how far an evaluation is."""
 
-    def __call__(self, *, done: int, total: int, result: Result | None) -> None:
+    def __call__(self, *, done: int, total: int, result: CaseResult | None) -> None:
         """So many of so many have a result; the last one, unless it was there already."""
         ...
 
 
-def _silent(*, done: int, total: int, result: Result | None) -> None:  # noqa: ARG001 - nobody listens
+def _silent(*, done: int, total: int, result: CaseResult | None) -> None:  # noqa: ARG001 - nobody listens
     return
 
 

@@ -27,12 +27,12 @@ _LEFT_OUT_OF_AGENT = frozenset({"runs", "evals"})
 
 
 def content_of(source: str, case: Case) -> bytes:
-    """A file that a case brings."""
+    """Return a file that a case brings."""
     return beside(source, case.place, cap=MAX_CASE_FILE_BYTES, what=f"The case {case.id!r}")
 
 
 def beside(source: str, place: str, *, cap: int, what: str) -> bytes:
-    """A file beside a case, or below the directory around, as ``evals.json`` has it."""
+    """Return a file beside a case, or below the directory around, as ``evals.json`` has it."""
     for base in places_of(place):
         try:
             return read_capped(contained(base, source), cap=cap)
@@ -44,13 +44,13 @@ def beside(source: str, place: str, *, cap: int, what: str) -> bytes:
 
 
 def places_of(place: str) -> list[Path]:
-    """Where the files of a case may lie."""
+    """Return where the files of a case may lie."""
     beside = Path(place)
     return [beside, beside.parent] if beside.name == "evals" else [beside]
 
 
 def project_of(case: Case) -> Path:
-    """The directory that a case wants as its project."""
+    """Return the directory that a case wants as its project."""
     place = contained(Path(case.place), case.setup.project)
     if not place.is_dir():
         raise CaseRefused(
@@ -60,7 +60,7 @@ def project_of(case: Case) -> Path:
 
 
 def sources_of(case: Case) -> list[str]:
-    """The files that a case names and does not hold itself."""
+    """Return the files that a case names and does not contain itself."""
     found = [file.source or file.name for file in case.files if file.text is None]
     output = case.expected.output
     found += [output.python.rpartition(":")[0]] if output.python else []
@@ -77,7 +77,7 @@ def content_digests(case: Case) -> list[list[str]]:
 
 
 def project_digest(source: Path) -> str:
-    """One digest of everything that a copy of a project would have."""
+    """Return one digest of everything that a copy of a project would have."""
     whole = hashlib.sha256()
     for relative, path in _entries(source):
         if path.is_symlink():
@@ -101,7 +101,7 @@ def copy_project(source: Path, target: Path) -> None:
 
 
 def _entries(source: Path) -> Iterator[tuple[str, Path]]:
-    """All that a copy has, directories before what is in them, by name."""
+    """Return all that a copy has, directories before what is in them, by name."""
     files = size = 0
     for directory, names, found in os.walk(source):
         inside = os.path.relpath(directory, source)
@@ -133,7 +133,7 @@ class RunDirectory:
     before: dict[str, tuple[int, int]]
 
     def changed(self) -> list[str]:
-        """The files that are new or otherwise than before, by their paths in the project."""
+        """Return the files that are new or otherwise than before, by their paths in the project."""
         now = _stamps(self.project)
         return sorted(name for name, stamp in now.items() if self.before.get(name) != stamp)
 

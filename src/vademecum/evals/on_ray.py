@@ -9,7 +9,7 @@ from typing import Any
 
 from vademecum.errors import ConfigError
 from vademecum.evals.pool import GRACE_SECONDS, WorkerPool
-from vademecum.evals.results import Result
+from vademecum.evals.results import CaseResult
 from vademecum.evals.trial import EvalSettings, without_run
 from vademecum.evals.units import Unit
 from vademecum.models.base import Model
@@ -34,7 +34,7 @@ class OnRay:
 
     def run(
         self, units: Iterable[Unit], workshop: EvalSettings, models: Mapping[str, Model]
-    ) -> Iterator[Result]:
+    ) -> Iterator[CaseResult]:
         """Yield results as they come."""
         waiting = deque(units)
         if not waiting:
@@ -88,7 +88,7 @@ class _Actors:
             self._ray.get(ticket)
             self._give(actor)
 
-    def results(self) -> Iterator[Result]:
+    def results(self) -> Iterator[CaseResult]:
         """Yield results until no unit is left."""
         while self._jobs:
             done, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=_LOOK_SECONDS)
@@ -118,7 +118,7 @@ class _Actors:
         for _, actor in self._jobs.values():
             self._ray.kill(actor)
 
-    def _retried(self, unit: Unit) -> Result | None:
+    def _retried(self, unit: Unit) -> CaseResult | None:
         """Replace an actor that is gone; return a result if its unit was lost too often."""
         lost = self._lost[unit.key] = self._lost.get(unit.key, 0) + 1
         if lost < MOST_LOST:
@@ -148,7 +148,7 @@ class _Actor:
         """Return true, once this actor is there."""
         return True
 
-    def perform(self, unit: Unit) -> Result:
+    def perform(self, unit: Unit) -> CaseResult:
         """Run one unit within its time."""
         found = list(self._pool.results(deque([unit])))
         return found[0] if found else without_run(unit, "error", error="It was interrupted.")

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, Protocol
 
-from vademecum.evals.results import Result
+from vademecum.evals.results import CaseResult
 from vademecum.evals.trial import CHECK_SECONDS, CHECKING, EvalSettings, UnitResources, perform, without_run
 from vademecum.evals.units import Unit
 from vademecum.models.base import Model
@@ -32,7 +32,7 @@ _LOOK_SECONDS = 0.2
 _PREFIX = "vade-eval-"
 _MAX_SOCKET_DIRECTORY = 60
 
-Said = Result | Literal["ready", "checking"]
+Said = CaseResult | Literal["ready", "checking"]
 
 
 class EvalEngine(Protocol):
@@ -40,7 +40,7 @@ class EvalEngine(Protocol):
 
     def run(
         self, units: Iterable[Unit], workshop: EvalSettings, models: Mapping[str, Model]
-    ) -> Iterator[Result]:
+    ) -> Iterator[CaseResult]:
         """Yield results as they come."""
         ...
 
@@ -61,7 +61,7 @@ class Processes:
 
     def run(
         self, units: Iterable[Unit], workshop: EvalSettings, models: Mapping[str, Model]
-    ) -> Iterator[Result]:
+    ) -> Iterator[CaseResult]:
         """Yield results as they come; what runs when the caller stops is interrupted and has no result."""
         waiting = deque(units)
         pool = WorkerPool(workshop, models, grace=self._grace, clock=self._clock)
@@ -94,7 +94,7 @@ class WorkerPool:
         """Start one more process."""
         self._workers.append(Worker(self._shared, self._grace, self._clock))
 
-    def results(self, waiting: deque[Unit]) -> Iterator[Result]:
+    def results(self, waiting: deque[Unit]) -> Iterator[CaseResult]:
         """Give each process its next unit, and yield what comes back."""
         while not self._stopped.is_set():
             for worker in self._workers:
@@ -159,7 +159,7 @@ class Worker:
         with suppress(BrokenPipeError):  # it ended meanwhile, which is found out when it is listened to
             self.connection.send(unit)
 
-    def heard(self) -> Result | None:
+    def heard(self) -> CaseResult | None:
         """Take one message: a result, or that the run is over and its checks begin."""
         assert self.unit is not None
         try:
@@ -175,7 +175,7 @@ class Worker:
         self.unit = None
         return said
 
-    def overdue(self) -> Result | None:
+    def overdue(self) -> CaseResult | None:
         """Interrupt a run whose time is over; return a result if it does not end even then."""
         late = self._clock() - self._deadline
         if self.unit is None or late <= 0:
@@ -206,7 +206,7 @@ class Worker:
         self.connection.close()
         shutil.rmtree(self._place, ignore_errors=True)
 
-    def _lost(self) -> Result:
+    def _lost(self) -> CaseResult:
         assert self.unit is not None
         self._process.join(self._grace)
         code = self._process.exitcode or 0

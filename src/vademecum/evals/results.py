@@ -47,7 +47,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     always: bool = False
 
 
-class Result(msgspec.Struct, frozen=True):
+class CaseResult(msgspec.Struct, frozen=True):
     """The result of one unit, its reasons and its cost."""
 
     key: str
@@ -145,21 +145,21 @@ class Header(msgspec.Struct, frozen=True):
     units: tuple[str, ...]
     planned: tuple[UnitName, ...] = ()
 
-    def placed(self, known: Mapping[str, Result]) -> tuple[Result, ...]:
-        """The results of the units; one that was made for another takes the name of the unit it serves."""
+    def placed(self, known: Mapping[str, CaseResult]) -> tuple[CaseResult, ...]:
+        """Return the results of the units; a result made for another unit takes this unit's name."""
         if not self.planned:
             return tuple(known[key] for key in self.units if key in known)
         named = zip(self.units, self.planned, strict=True)
         return tuple(_named(known[key], unit) for key, unit in named if key in known)
 
 
-def _named(result: Result, unit: UnitName) -> Result:
+def _named(result: CaseResult, unit: UnitName) -> CaseResult:
     own = UnitName(result.case, result.configuration, result.repetition)
     return result if own == unit else msgspec.structs.replace(result, **msgspec.structs.asdict(unit))
 
 
 def planned(units: Iterable[Unit]) -> tuple[UnitName, ...]:
-    """The names of units."""
+    """Return the names of units."""
     return tuple(UnitName(unit.case.id, unit.configuration.name, unit.repetition) for unit in units)
 
 
@@ -167,7 +167,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     """An evaluation as far as it got; ``beside`` is where the records of one lie that it is shown with."""
 
     header: Header
-    results: tuple[Result, ...]
+    results: tuple[CaseResult, ...]
     place: str = ""
     beside: str = ""
 
@@ -176,8 +176,8 @@ class Evaluation(msgspec.Struct, frozen=True):
         """How many units have no result yet."""
         return len(self.header.units) - len(self.results)
 
-    def of(self, configuration: str) -> list[Result]:
-        """The results of one configuration."""
+    def of(self, configuration: str) -> list[CaseResult]:
+        """Return the results of one configuration."""
         return [result for result in self.results if result.configuration == configuration]
 
 
@@ -201,7 +201,7 @@ class ResultsFile:
         self.known = {result.key: result for result in _read(self._path)}
         _cut(self._path)
 
-    def add(self, result: Result) -> Result:
+    def add(self, result: CaseResult) -> CaseResult:
         """Keep a result; gives it as it is kept."""
         kept = whole(result)
         with self._lock, writable(self._path):
@@ -232,7 +232,7 @@ def write_header(place: Path, header: Header) -> None:
         write_atomic(place / HEADER, msgspec.json.format(msgspec.json.encode(whole(header)), indent=1))
 
 
-Kept = TypeVar("Kept", Result, Header)
+Kept = TypeVar("Kept", CaseResult, Header)
 
 
 def whole(value: Kept) -> Kept:
@@ -256,7 +256,7 @@ def _mended(value: Any) -> Any:
 
 
 def read_evaluation(place: Path) -> Evaluation:
-    """An evaluation from its directory; results that belong to older units are left out."""
+    """Return an evaluation from its directory; results that belong to older units are left out."""
     try:
         data = read_capped(place / HEADER, cap=MAX_HEADER_BYTES)
         header = msgspec.json.decode(data, type=Header)
@@ -269,15 +269,15 @@ def read_evaluation(place: Path) -> Evaluation:
     return Evaluation(header, header.placed(known), str(place))
 
 
-def _read(path: Path) -> list[Result]:
-    """All whole lines; one that was cut short, or is of another version, counts as not there."""
+def _read(path: Path) -> list[CaseResult]:
+    """Return all whole lines; a line that was cut short or is of another version is ignored."""
     try:
         data = read_capped(path, cap=MAX_RESULTS_BYTES)
     except OSError:
         return []
     except FileRefused as error:
         raise CaseRefused(f"{path} cannot be read: {error}") from error
-    decoder = msgspec.json.Decoder(Result)
+    decoder = msgspec.json.Decoder(CaseResult)
     found = []
     for line in data.rpartition(b"\n")[0].splitlines():
         try:

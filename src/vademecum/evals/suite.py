@@ -36,7 +36,7 @@ class Malformed(Struct, frozen=True):
     message: str
 
     def __str__(self) -> str:
-        """In one sentence."""
+        """Return it in one sentence."""
         field = f", field {self.field}" if self.field else ""
         return f"{self.file}, case {self.case}{field}: {self.message}"
 
@@ -159,12 +159,12 @@ def _said(fields: Any, number: int) -> str:
 
 
 def _fit(text: str) -> str:
-    """A text that can be written down, whatever it was read from."""
+    """Return a text that can be written down, whatever it was read from."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
-    """Each problem with its field, each once."""
+    """Return each problem with its field, each once."""
     seen: dict[tuple[str, str], None] = {}
     for detail in error.errors(include_url=False)[:20]:
         steps = [str(step).rstrip("_") for step in detail["loc"] if not str(step).startswith("function-")]
@@ -210,7 +210,7 @@ def _parsed(file: Path) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object each of whose keys is there once: of two, one would be left out in silence."""
+    """Return an object; refuse a key that is there twice, because one of the two would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
@@ -245,7 +245,7 @@ def _yaml(text: str) -> Any:
 
 
 def _name(path: Path) -> str:
-    """A suite is called like its file or directory, or the skill whose ``evals`` it is."""
+    """Return the name of a suite: of its file or directory, or of the skill whose ``evals`` it is."""
     whole = Path(os.path.abspath(path))
     if whole.is_file() and whole.stem in {
         "evals",

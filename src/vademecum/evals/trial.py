@@ -32,7 +32,7 @@ from vademecum.evals.checks.programs import RunArtifacts
 from vademecum.evals.checks.trajectory import ConstraintVerdict
 from vademecum.evals.checks.watching import Watcher, check_compliance, check_skills, loaded_skills
 from vademecum.evals.isolation import RunDirectory, room_for
-from vademecum.evals.results import OUTPUTS, RUNS, CheckResult, Result, Verdict
+from vademecum.evals.results import OUTPUTS, RUNS, CaseResult, CheckResult, Verdict
 from vademecum.evals.units import Configuration, Unit
 from vademecum.masking import Secrets
 from vademecum.models.base import Message, Model, OnText, Reply, needs_ranking, wire_of
@@ -59,7 +59,7 @@ Judged = tuple[Verdict, str, list[CheckResult]]
 _DURATION = re.compile(r"after \d+\.\d\d s")
 
 
-def perform(unit: Unit, stock: UnitResources, place: Path, *, on_checks: Callable[[], None]) -> Result:
+def perform(unit: Unit, stock: UnitResources, place: Path, *, on_checks: Callable[[], None]) -> CaseResult:
     """Run a unit once, in a room below ``place``. Whatever goes wrong is the result, except an interruption.
 
     ``on_checks`` is called when the run is over and its checks begin.
@@ -77,11 +77,11 @@ def perform(unit: Unit, stock: UnitResources, place: Path, *, on_checks: Callabl
 
 def without_run(
     unit: Unit, outcome: Literal["timeout", "error"], *, error: str = "", seconds: float = 0.0
-) -> Result:
+) -> CaseResult:
     """Return the result of a unit of which nothing else is known."""
     said = error or _late(seconds)
     names = (unit.key, unit.case.id, unit.configuration.name, unit.repetition)
-    return Result(*names, outcome, error=said, seconds=seconds)
+    return CaseResult(*names, outcome, error=said, seconds=seconds)
 
 
 def _late(seconds: float) -> str:
@@ -98,7 +98,7 @@ class _Trial:
         env = {**stock.workshop.env, "HOME": str(room.home)}
         self._context = Context(room.project, room.home, env)
 
-    def result(self, on_checks: Callable[[], None]) -> Result:
+    def result(self, on_checks: Callable[[], None]) -> CaseResult:
         """Run the agent, and judge what came of it."""
         unit = self._unit
         watcher = Watcher(unit.case)
@@ -111,7 +111,7 @@ class _Trial:
         verdict, error, checks = judged
         stats = outcome.stats
         started = watcher.events[0].data if watcher.events else {}
-        return Result(
+        return CaseResult(
             unit.key,
             unit.case.id,
             unit.configuration.name,
@@ -162,7 +162,7 @@ class _Trial:
         return NormalizedPrompts(model, self._steady) if isinstance(model, Recorded) else model
 
     def _steady(self, text: str) -> str:
-        """A prompt without what is different each time: where the run lies, and how long a script took."""
+        """Return a prompt without what differs each time: the run's path and a script's seconds."""
         place = str(self._room.project.parent)
         runs = re.escape(str(self._stock.workshop.out / RUNS))
         text = re.sub(rf"{runs}/[\w-]+", "/run", text.replace(place, "/room"))
@@ -252,7 +252,7 @@ def _never_worked(outcome: Outcome) -> bool:
 
 
 def _decided(watcher: Watcher) -> list[ConstraintVerdict]:
-    """All constraints of a whole run; of one that was cut short, those that are decided."""
+    """Return all constraints of a whole run; of one that was cut short, those that are decided."""
     if watcher.reason in {"violation", "limit"}:
         first = watcher.trajectory.violation
         return [] if first is None else [first]

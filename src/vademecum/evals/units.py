@@ -71,7 +71,7 @@ def plan(
     project: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[Unit]:
-    """All units, in the order in which they are worked on: each case in all its configurations first.
+    """Return all units, in the order in which they are worked on: each case in all its configurations first.
 
     Two that come to the same have the same key: they are one run. A project's own rules are among its files.
     """
@@ -93,7 +93,7 @@ def plan(
 
 
 def _ways(one: Configuration, env: Mapping[str, str]) -> list[Any]:
-    """How a configuration runs cases; a tape is asked for, so what is kept on one is another run."""
+    """Return how a configuration runs cases; a tape is asked for, so what is kept on one is another run."""
     models = [_model(one.model, env), _model(one.judge, env)]
     return [VERSION, FORMAT, models, one.yes, one.allow, one.seconds, one.tape]
 
@@ -110,7 +110,7 @@ def _model(name: str, env: Mapping[str, str]) -> list[str]:
 
 
 def _skills(one: Configuration, index: SkillIndex, digests: Mapping[int, str]) -> list[Any]:
-    """The skills there are, by content, with how they are read and searched."""
+    """Return the skills there are, by content, with how they are read and searched."""
     wanted = None if one.skills is None else set(one.skills)
     options = index.options
     # Fewer skills are a library of their own, without namesakes.
@@ -132,7 +132,7 @@ WITH, WITHOUT = "with_skill", "without_skill"
 
 
 def by_model(base: Configuration, models: Sequence[str]) -> list[Configuration]:
-    """One for each model; a single one keeps its name."""
+    """Return one configuration for each model; a single one keeps its name."""
     if len(models) < 2:
         return [structs.replace(base, model=models[0]) if models else base]
     return [structs.replace(base, name=model, model=model) for model in dict.fromkeys(models)]
@@ -141,7 +141,7 @@ def by_model(base: Configuration, models: Sequence[str]) -> list[Configuration]:
 def with_and_without(
     configurations: Iterable[Configuration], skill: str, index: SkillIndex
 ) -> list[Configuration]:
-    """Each of them twice: with all skills, and with all but one."""
+    """Return each configuration twice: with all skills, and with all but one."""
     name = index.get(skill).name
     others = tuple(other.name for other in index.skills if other.name != name)
     found = []
@@ -155,7 +155,7 @@ def with_and_without(
 def by_size(
     configurations: Iterable[Configuration], sizes: Sequence[int], cases: Sequence[Case], index: SkillIndex
 ) -> list[Configuration]:
-    """Each with libraries of several sizes: the skills that cases name first, then always the same others.
+    """Return each configuration with libraries of several sizes: the skills that cases name come first.
 
     What a configuration is without stays out of all of them.
     """

@@ -62,7 +62,7 @@ def entries(document: Any, file: Path, about: str = "") -> RawCases:
 
 
 def _listed(found: list[Any], skill: str, file: Path) -> RawCases:
-    """A list of cases, or of requests with whether they should trigger."""
+    """Return a list of cases, or of requests with whether they should trigger."""
     if any(isinstance(entry, Mapping) and _is_trigger(entry) for entry in found):
         return _triggers(found, skill, file)
     return RawCases(skill, [_own(entry) for entry in found])
@@ -78,7 +78,7 @@ def _own(entry: Any) -> RawCase:
 
 
 def _with_id(document: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
-    """One case in a file of its own is called like the file, or its directory, unless it says otherwise."""
+    """Return a case that is alone in its file, named after the file or its directory by default."""
     own = file.parent.name if file.stem == "case" else file.stem.removesuffix(".case")
     return document if "id" in document else {"id": own, **document}
 
@@ -92,7 +92,7 @@ def _triggers(found: list[Any], skill: str, file: Path) -> RawCases:
 
 
 def _from_trigger(entry: Any, skill: str, file: Path) -> RawCase:
-    """One request of a trigger set: the skill is taken, or is not; once it is known, the run may end."""
+    """Return the case of one request of a trigger set; the run may end once the skill is known."""
     if not isinstance(entry, Mapping):
         return RawCase(entry, "an entry is an object with query and should_trigger.", "")
     misspelt = _misspelt(entry, _TRIGGER_FIELDS)
@@ -125,7 +125,7 @@ def _from_trigger(entry: Any, skill: str, file: Path) -> RawCase:
 
 
 def _from_eval(entry: Any) -> RawCase:
-    """One entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
+    """Return one entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
     if not isinstance(entry, Mapping):
         return RawCase(entry, "an entry is an object with prompt and expected_output.", "")
     misspelt = _misspelt(entry, _EVAL_FIELDS)

@@ -13,7 +13,7 @@ from vademecum.context import Context
 from vademecum.errors import CaseRefused
 from vademecum.evals.reports.exports import comparison_document, summary_document
 from vademecum.evals.reports.summary import Comparison, Summary, compare, side_by_side, summarise
-from vademecum.evals.results import HEADER, Evaluation, Result, read_evaluation, writable
+from vademecum.evals.results import HEADER, CaseResult, Evaluation, read_evaluation, writable
 from vademecum.runs.record import check_place, runs_directory
 
 _DIRECTORY = click.Path(file_okay=False)
@@ -156,7 +156,7 @@ def _comparisons(old: Evaluation, new: Evaluation) -> list[Comparison]:
     ]
 
 
-def _sides(old: Evaluation, new: Evaluation) -> list[tuple[str, list[Result], list[Result]]]:
+def _sides(old: Evaluation, new: Evaluation) -> list[tuple[str, list[CaseResult], list[CaseResult]]]:
     """Configuration by configuration of the same name; where each has but one, those two."""
     before = [one.name for one in old.header.configurations]
     after = [one.name for one in new.header.configurations]

@@ -12,7 +12,7 @@ import click
 from vademecum.skill.text import escaped, visible
 
 if TYPE_CHECKING:
-    from vademecum.evals.results import Result
+    from vademecum.evals.results import CaseResult
     from vademecum.runs.record import Event
 
 MAX_LINE_CHARS = 100
@@ -77,7 +77,7 @@ class EvalProgress(StatusLine):
         self._ran = self._passed = self._judged = 0
         self.finished, self.total = 0, 0
 
-    def __call__(self, *, done: int, total: int, result: Result | None) -> None:
+    def __call__(self, *, done: int, total: int, result: CaseResult | None) -> None:
         """Count a result and draw the bar, at most ten times a second."""
         self.finished, self.total = done, total
         if result is not None:

@@ -83,7 +83,7 @@ def _json(wanted: JsonCheck, answer: str) -> Iterator[CheckResult]:
 
 
 def json_in(text: str) -> list[Any]:
-    """The JSON that a text is, or else what it has between fences, or else what is in it, the longest first.
+    """Return the JSON of a text: all of it, else between fences, else anywhere, the longest first.
 
     >>> json_in('Of [1] and [20] the second: {"a": [1]} as you asked')
     [{'a': [1]}, [20], [1]]
@@ -173,7 +173,7 @@ def _file(wanted: FileCheck, left: RunArtifacts) -> CheckResult:
 
 
 def _read(relative: str, left: RunArtifacts) -> str | None:
-    """A file of the project as the run left it, else the last one of that name that a script made."""
+    """Return a file of the project as the run left it, else the last one of that name that a script made."""
     for base in (left.project, *reversed(left.made)):
         try:
             path: Path = contained(base, relative)

@@ -35,14 +35,14 @@ class Pattern:
     outcome: str = ""
 
     def __str__(self) -> str:
-        """As a person writes it."""
+        """Return it as a person writes it."""
         words = self.kind if self.name == "*" else f"{self.kind}:{self.name}"
         given = ", ".join(f"{key}={_shown(value)}" for key, value in self.arguments)
         return f"{words}{f'({given})' if given else ''}{f' → {self.outcome}' if self.outcome else ''}"
 
 
 def parse_pattern(value: Any) -> Pattern:
-    """A pattern as it is written: ``"run_script"``, ``"load_skill:file-*"``, or an object.
+    """Return a pattern as it is written: ``"run_script"``, ``"load_skill:file-*"``, or an object.
 
     >>> print(parse_pattern({"kind": "call_tool", "name": "re:^(read|write)_file$", "outcome": "ok"}))
     call_tool:re:^(read|write)_file$ → ok
@@ -61,7 +61,7 @@ def parse_pattern(value: Any) -> Pattern:
 
 
 def text_test(pattern: str) -> TextTest:
-    """The test of a pattern: literal, with ``*`` and ``?``, or a regular expression after ``re:``.
+    """Return the test of a pattern: literal, with ``*`` and ``?``, or a regular expression after ``re:``.
 
     Regular expressions are searched for, in time linear in the text.
     """
@@ -74,7 +74,7 @@ def text_test(pattern: str) -> TextTest:
 
 
 def arguments_test(wanted: tuple[tuple[str, Any], ...]) -> Callable[[Mapping[str, Any]], bool]:
-    """The test of some arguments, named by dotted paths; those that are not named may be anything."""
+    """Return the test of some arguments, named by dotted paths; those that are not named may be anything."""
     tests = [(tuple(key.split(".")), _value_test(value)) for key, value in wanted]
 
     def test(arguments: Mapping[str, Any]) -> bool:
@@ -183,7 +183,7 @@ def is_literal(text: str) -> bool:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """A name that nothing has would never match, and so say nothing."""
+    """Refuse a name that nothing has: it would never match."""
     listed = sorted(known)
     near = difflib.get_close_matches(name, listed, n=1)
     advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(listed)}"
@@ -192,7 +192,7 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def regular(expression: str) -> Any:
-    """A regular expression whose search takes time linear in the text, whatever it is."""
+    """Return a regular expression whose search takes time linear in the text, whatever it is."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -223,7 +223,7 @@ class Before:
     must: bool = False
 
     def __str__(self) -> str:
-        """As a report says it."""
+        """Return it as a report says it."""
         return f"{self.first} before {self.later}"
 
 
@@ -236,7 +236,7 @@ class After:
     within: int | None = None
 
     def __str__(self) -> str:
-        """As a report says it."""
+        """Return it as a report says it."""
         within = "" if self.within is None else f" within {self.within} actions"
         return f"after {self.first} comes {self.then}{within}"
 
@@ -251,7 +251,7 @@ class Between:
     wanted: bool
 
     def __str__(self) -> str:
-        """As a report says it."""
+        """Return it as a report says it."""
         return f"{'require' if self.wanted else 'never'} {self.what} between {self.start} and {self.end}"
 
 
@@ -263,7 +263,7 @@ class Sequence:
     mode: Mode = "in_order"
 
     def __str__(self) -> str:
-        """As a report says it."""
+        """Return it as a report says it."""
         return f"sequence ({self.mode.replace('_', ' ')}) {', '.join(map(str, self.steps))}"
 
 
@@ -276,7 +276,7 @@ class Count:
     most: int | None = None
 
     def __str__(self) -> str:
-        """As a report says it."""
+        """Return it as a report says it."""
         if self.most is None:
             return f"require {self.what}" if self.least == 1 else f"at least {self.least} {self.what}"
         return f"at most {self.most} {self.what}" if self.most else f"never {self.what}"
@@ -286,7 +286,7 @@ Constraint = Before | After | Between | Sequence | Count
 
 
 def parse_constraint(value: Any) -> Constraint:
-    """A constraint as a case writes it; the words of the source designs are accepted as well.
+    """Return a constraint as a case writes it; the words of the source designs are accepted as well.
 
     >>> print(parse_constraint({"must_occur": "load_skill", "before": "run_script"}))
     load_skill before run_script

@@ -36,7 +36,7 @@ def check_schema(schema: Any) -> None:
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
-    """Every key of every object, whatever it is in; what only looks like a keyword is checked as one."""
+    """Yield every key of every object, wherever it is; a key that looks like a keyword is one."""
     waiting = [value]
     while waiting:
         found = waiting.pop()

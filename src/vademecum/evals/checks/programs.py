@@ -57,7 +57,7 @@ class RunArtifacts:
 
 
 def check_command(wanted: CommandCheck, left: RunArtifacts, *, sandbox: Sandbox) -> CheckResult:
-    """A command, in the project as the run left it; the files it brings lie beside the case."""
+    """Run a command in the project as the run left it; the files it brings lie beside the case."""
     name = f"command {' '.join(wanted.argv)}"
     place = _place(left, "command")
     for file in wanted.files:
@@ -79,7 +79,7 @@ def check_command(wanted: CommandCheck, left: RunArtifacts, *, sandbox: Sandbox)
 
 
 def check_function(wanted: str, left: RunArtifacts, *, sandbox: Sandbox) -> CheckResult:
-    """A function of a Python file beside the case: it is given what the run left, and says true or false.
+    """Call a function of a Python file beside the case with what the run left; it returns a bool.
 
     A text that it returns says what is wrong. One that fails itself says nothing about the run: an error.
     """

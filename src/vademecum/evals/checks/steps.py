@@ -50,7 +50,7 @@ RAW = frozenset({"action", "observation", *_WORDS})
 _NOTHING: Mapping[str, Any] = {}
 
 
-class Step(Struct, frozen=True):
+class TakenStep(Struct, frozen=True):
     """One step: the number of its event, how many actions there were up to it, and what it is.
 
     An action is seen when it is attempted and, ``again``, when what came of it is known. ``cause`` tells
@@ -84,8 +84,8 @@ class Steps:
         self._actions = self._causes = 0
         self._pending: list[tuple[int, _Attempt]] = []
 
-    def of(self, event: Event) -> Iterator[Step]:
-        """The steps of one event."""
+    def of(self, event: Event) -> Iterator[TakenStep]:
+        """Return the steps of one event."""
         data = event.data
         if event.type in self._raw:
             yield self._step(event, event.type, "", data)
@@ -112,7 +112,7 @@ class Steps:
             case _:
                 yield self._step(event, event.type, "", data)
 
-    def _attempted(self, event: Event) -> Iterator[Step]:
+    def _attempted(self, event: Event) -> Iterator[TakenStep]:
         self._actions += 1
         kind = str(event.data.get("action", ""))
         self._pending = []
@@ -121,33 +121,39 @@ class Steps:
         for attempt in _attempts(kind, event.data.get("payload") or {}):
             self._causes += 1
             self._pending.append((self._causes, attempt))
-            yield Step(event.number, self._actions, *attempt, cause=self._causes, run=self._run)
+            yield TakenStep(event.number, self._actions, *attempt, cause=self._causes, run=self._run)
 
-    def _ended(self, event: Event, outcome: str) -> Iterator[Step]:
+    def _ended(self, event: Event, outcome: str) -> Iterator[TakenStep]:
         for cause, attempt in self._pending:
-            yield Step(event.number, self._actions, *attempt, outcome, again=True, cause=cause, run=self._run)
+            yield TakenStep(
+                event.number, self._actions, *attempt, outcome, again=True, cause=cause, run=self._run
+            )
         self._pending = []
 
-    def _led(self, event: Event, kind: str, name: str, arguments: Mapping[str, Any], outcome: str) -> Step:
-        """A step that some attempt led to: of several skills, the one of that name."""
+    def _led(
+        self, event: Event, kind: str, name: str, arguments: Mapping[str, Any], outcome: str
+    ) -> TakenStep:
+        """Return a step that some attempt led to: of several skills, the one of that name."""
         causes = [cause for cause, attempt in self._pending if len(self._pending) == 1 or attempt[1] == name]
         cause = causes[0] if causes else 0
-        return Step(event.number, self._actions, kind, name, arguments, outcome, cause=cause, run=self._run)
+        return TakenStep(
+            event.number, self._actions, kind, name, arguments, outcome, cause=cause, run=self._run
+        )
 
     def _step(
         self, event: Event, kind: str, name: str, arguments: Mapping[str, Any], outcome: str = ""
-    ) -> Step:
-        return Step(event.number, self._actions, kind, name, arguments, outcome, run=self._run)
+    ) -> TakenStep:
+        return TakenStep(event.number, self._actions, kind, name, arguments, outcome, run=self._run)
 
 
 def skill_of(data: Mapping[str, Any]) -> str:
-    """The name in an event's skill id, ``source:name@version``."""
+    """Return the name in an event's skill id, ``source:name@version``."""
     whole = str(data.get("skill", ""))
     return whole.partition(":")[2].partition("@")[0] or whole
 
 
 def _attempts(kind: str, payload: Mapping[str, Any]) -> Iterator[_Attempt]:
-    """One for each thing that an action wants: of several skills, one for each."""
+    """Return an attempt for each thing that an action wants, such as each of several skills."""
     match kind:
         case "select_skills":
             for named in payload.get("skills") or []:

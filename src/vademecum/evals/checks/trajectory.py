@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from vademecum.evals.checks import constraints
 from vademecum.evals.checks.constraints import Constraint, Pattern, arguments_test, is_literal, text_test
-from vademecum.evals.checks.steps import ACTIONS, RAW, Step, Steps
+from vademecum.evals.checks.steps import ACTIONS, RAW, Steps, TakenStep
 from vademecum.runs.record import Event
 
 # The events that prove a verdict; of more than this, the first.
@@ -34,10 +34,10 @@ class ConstraintVerdict(Struct, frozen=True):
 # What the steps so far prove, and which of them; ``open`` is a failure unless something more comes. What
 # takes long is worked out only at the end.
 _Proven = Literal["pass", "fail", "vacuous", "open"]
-_Verdict = tuple[_Proven, Sequence[Step] | Callable[[], tuple[_Proven, Sequence[Step]]]]
+_Verdict = tuple[_Proven, Sequence[TakenStep] | Callable[[], tuple[_Proven, Sequence[TakenStep]]]]
 # Takes a step with the number of the pattern that it matches, and yields what is proven then. Of several
 # patterns that a step matches, the first comes first. Nothing is sent after ``fail``.
-_Monitor = Generator[_Verdict, tuple[int, Step], None]
+_Monitor = Generator[_Verdict, tuple[int, TakenStep], None]
 
 
 class Trajectory:
@@ -109,7 +109,7 @@ class _Watched:
         self.proven = next(self._monitor)
         self.tests = [_Tests(pattern) for pattern in patterns]
 
-    def see(self, slot: int, step: Step) -> None:
+    def see(self, slot: int, step: TakenStep) -> None:
         """Take a step that matches the pattern of that number."""
         if self.proven[0] != "fail":
             self.proven = self._monitor.send((slot, step))
@@ -138,7 +138,7 @@ class _Tests:
         self._is_once = pattern is not ANY_ACTION and not is_literal(pattern.kind)
         self._causes: set[tuple[str, int]] = set()
 
-    def fit(self, step: Step) -> bool:
+    def fit(self, step: TakenStep) -> bool:
         """Return whether a step of this kind and name counts.
 
         Without an outcome an action counts when it is attempted; other things happen but once.
@@ -181,7 +181,7 @@ def _monitor(constraint: Constraint) -> tuple[_Monitor, tuple[Pattern, ...], boo
 
 def _counted(least: int, most: int | None) -> _Monitor:
     kept = max(1, least, 0 if most is None else most + 1)
-    proof: list[Step] = []
+    proof: list[TakenStep] = []
     count = 0
     while True:
         is_over = most is not None and count > most
@@ -192,8 +192,8 @@ def _counted(least: int, most: int | None) -> _Monitor:
 
 
 def _before(*, must: bool) -> _Monitor:
-    """The later one never without the earlier one."""
-    first: Step | None = None
+    """Check that the later step never comes without the earlier one."""
+    first: TakenStep | None = None
     is_met = False
     verdict: _Verdict = ("open" if must else "vacuous", [])
     while True:
@@ -208,8 +208,8 @@ def _before(*, must: bool) -> _Monitor:
 
 
 def _after(within: int | None) -> _Monitor:
-    """The one always followed by the other, soon enough."""
-    waiting: Step | None = None
+    """Check that the one step is always followed by the other, soon enough."""
+    waiting: TakenStep | None = None
     verdict: _Verdict = ("vacuous", [])
     settled = verdict
     while True:
@@ -226,13 +226,13 @@ def _after(within: int | None) -> _Monitor:
 
 
 def _between(*, wanted: bool) -> _Monitor:
-    """From each one to the next other: with it, or without.
+    """Check the steps between each first step and the next second one: with what is wanted, or without.
 
     Of several that are open the last has the least in between, and the first has the most: what is wanted
     must be after the last, and what is not wanted must not be after the first.
     """
-    start: Step | None = None
-    inside: Step | None = None
+    start: TakenStep | None = None
+    inside: TakenStep | None = None
     verdict: _Verdict = ("vacuous", [])
     while True:
         slot, step = yield verdict
@@ -250,8 +250,8 @@ def _between(*, wanted: bool) -> _Monitor:
 
 
 def _in_order(count: int) -> _Monitor:
-    """One after the other, whatever is in between."""
-    found: list[Step] = []
+    """Check that the steps come in this order, whatever is in between."""
+    found: list[TakenStep] = []
     while True:
         slot, step = yield "pass" if len(found) == count else "open", found
         if slot == len(found) and not (found and step is found[-1]):
@@ -260,8 +260,8 @@ def _in_order(count: int) -> _Monitor:
 
 def _exact(count: int) -> _Monitor:
     """These actions and no others."""
-    fits: Step | None = None
-    found: list[Step] = []
+    fits: TakenStep | None = None
+    found: list[TakenStep] = []
     while True:
         slot, step = yield "pass" if len(found) == count else "open", found
         if slot < count:
@@ -273,8 +273,8 @@ def _exact(count: int) -> _Monitor:
 
 
 def _any_order(count: int) -> _Monitor:
-    """All of them, each by a step of its own."""
-    seen: list[list[Step]] = [[] for _ in range(count)]
+    """Check that all of them come, each by a step of its own."""
+    seen: list[list[TakenStep]] = [[] for _ in range(count)]
     while True:
         slot, step = yield "open", partial(_given, seen)
         # More than there are patterns are never needed to give each its own.
@@ -282,9 +282,9 @@ def _any_order(count: int) -> _Monitor:
             seen[slot].append(step)
 
 
-def _given(seen: Sequence[Sequence[Step]]) -> tuple[_Proven, Sequence[Step]]:
+def _given(seen: Sequence[Sequence[TakenStep]]) -> tuple[_Proven, Sequence[TakenStep]]:
     """Give each pattern a step of its own, as far as there are enough."""
-    taken: dict[int, tuple[int, Step]] = {}
+    taken: dict[int, tuple[int, TakenStep]] = {}
 
     def give(slot: int, tried: set[int]) -> bool:
         """Give a pattern a step, moving others to another step of theirs where that helps."""

@@ -156,7 +156,7 @@ class Watcher:
 
 
 def loaded_skills(events: Sequence[Event]) -> tuple[str, ...]:
-    """The skills that were loaded or given a run of their own, in their order."""
+    """Return the skills that were loaded or given a run of their own, in their order."""
     names = [skill_of(event.data) for event in events if event.type in {"skill_loaded", "child_started"}]
     return tuple(dict.fromkeys(names))
 
@@ -203,7 +203,7 @@ def check_compliance(
 def _check(
     name: str, rule: Callable[[Sequence[Event]], Broken], runs: Mapping[str, Sequence[Event]]
 ) -> CheckResult:
-    """Where a rule is broken first: in the run itself, or in one of its children."""
+    """Return where a rule is broken first: in the run itself, or in one of its children."""
     for run, events in runs.items():
         number, why = next(rule(events), (0, ""))
         if why and run:
@@ -283,7 +283,7 @@ def _ran(data: Mapping[str, Any]) -> bool:
 
 
 def _beyond_budget(events: Sequence[Event]) -> Broken:
-    """The first thing that was more than the budget allows."""
+    """Return the first thing that was more than the budget allows."""
     started = next((event for event in events if event.type == "run_started"), None)
     budget = started.data.get("budget") if started else None
     if not isinstance(budget, Mapping):

@@ -18,7 +18,7 @@ from vademecum.errors import PathRefused
 from vademecum.evals.reports.markdown import notes
 from vademecum.evals.reports.summary import Comparison, ConfigurationSummary, Summary, summarise
 from vademecum.evals.reports.triggers import SkillRate
-from vademecum.evals.results import JUDGED, OUTPUTS, CaseLine, CheckResult, Evaluation, Result
+from vademecum.evals.results import JUDGED, OUTPUTS, CaseLine, CaseResult, CheckResult, Evaluation
 from vademecum.evals.units import WITH, WITHOUT
 from vademecum.files import write_atomic
 from vademecum.paths import contained
@@ -28,7 +28,7 @@ _UNFIT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_of(evaluation: Evaluation) -> str:
-    """The document; malformed cases are errors of a suite of their own."""
+    """Return the XML document; malformed cases are errors of a suite of their own."""
     header = evaluation.header
     root = Element("testsuites", name=_line(header.name))
     lines = {case.id: case for case in header.cases}
@@ -58,7 +58,7 @@ def _suite(root: Element, name: str, counts: Sequence[int]) -> Element:
     return SubElement(root, "testsuite", {"name": _line(name), **dict(named)})
 
 
-def _case(suite: Element, result: Result, line: CaseLine | None) -> None:
+def _case(suite: Element, result: CaseResult, line: CaseLine | None) -> None:
     name = result.case if result.repetition == 1 else f"{result.case} [{result.repetition}]"
     found = SubElement(suite, "testcase", classname=suite.attrib["name"], name=_line(name))
     found.set("time", f"{result.seconds:.3f}")
@@ -104,7 +104,7 @@ def write_workspace(evaluation: Evaluation, base: Path) -> Path:
     return iteration
 
 
-def _write_run(place: Path, result: Result, evaluated: Path) -> None:
+def _write_run(place: Path, result: CaseResult, evaluated: Path) -> None:
     outputs = place / "outputs"
     outputs.mkdir(parents=True, exist_ok=True)
     write_atomic(outputs / "answer.md", result.answer.encode("utf-8", "replace"))
@@ -168,8 +168,8 @@ def _means(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _counted(result: Result) -> dict[str, Any]:
-    """How many of its expectations hold; a run without a verdict has no rate."""
+def _counted(result: CaseResult) -> dict[str, Any]:
+    """Return how many of its expectations are met; a run without a verdict has no rate."""
     graded = _graded(result) if result.outcome in JUDGED else []
     passed = sum(check.holds == "pass" for check in graded)
     rate = passed / len(graded) if graded else 1.0
@@ -177,7 +177,7 @@ def _counted(result: Result) -> dict[str, Any]:
     return {"passed": passed, "failed": len(graded) - passed, "total": len(graded), "pass_rate": known}
 
 
-def _graded(result: Result) -> list[CheckResult]:
+def _graded(result: CaseResult) -> list[CheckResult]:
     """Return the checks of the case, and those failed checks that apply to every run."""
     judged = [check for check in result.checks if check.holds in {"pass", "fail"}]
     return [check for check in judged if not check.always or check.holds == "fail"]
@@ -211,7 +211,7 @@ def _write(path: Path, document: Any) -> None:
 
 
 def summary_document(evaluation: Evaluation, summary: Summary) -> dict[str, Any]:
-    """An evaluation and what it says."""
+    """Return the JSON document of an evaluation and its summary."""
     return {
         **_fields(summary),
         "columns": [_column(column) for column in summary.columns],
@@ -225,7 +225,7 @@ def summary_document(evaluation: Evaluation, summary: Summary) -> dict[str, Any]
 
 
 def comparison_document(one: Comparison) -> dict[str, Any]:
-    """A comparison, with what it comes to."""
+    """Return the JSON document of a comparison with its conclusion."""
     words = {"verdict": one.difference.verdict, "said": one.said, "regression": one.is_regression}
     return {**_fields(one), **words}
 

@@ -14,7 +14,7 @@ MAX_TABLE_NAMES = 20
 
 
 def markdown_of(summary: Summary) -> str:
-    """The report."""
+    """Return the report."""
     parts = [f"# Evaluation of {_safe(summary.name)}", _table(*figures(summary))]
     parts += [_safe(comparison.said) for comparison in summary.comparisons]
     parts += _lists(summary)
@@ -191,7 +191,7 @@ def _triggers(name: str, found: Triggers) -> list[str]:
 
 
 def confusion(found: Triggers) -> tuple[list[str], list[str], dict[tuple[str, str], int]]:
-    """The table: its rows, its columns, and how many requests are where."""
+    """Return the table: its rows, its columns, and how many requests are where."""
     wanted = list(dict.fromkeys(cell.wanted for cell in found.confusion))
     taken = sorted({cell.taken for cell in found.confusion}, key=lambda name: (name not in wanted, name))
     return wanted, taken, {(cell.wanted, cell.taken): cell.count for cell in found.confusion}

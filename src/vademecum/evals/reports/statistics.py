@@ -54,7 +54,7 @@ class PairedDifference(Struct, frozen=True):
 
     @property
     def verdict(self) -> str:
-        """In one word."""
+        """Return the verdict in one word."""
         if self.interval.holds_zero:
             return "inconclusive"
         return "better" if self.mean > 0 else "worse"
@@ -80,7 +80,7 @@ class PairedDifference(Struct, frozen=True):
 
 
 def wilson(successes: Share, total: int, *, confidence: float = CONFIDENCE) -> Interval:
-    """The Wilson interval of a rate; of nothing, everything is possible.
+    """Return the Wilson interval of a rate; without trials it is from 0 to 1.
 
     Where cases are repeated, each counts as one, with the share of its runs that were a success.
 
@@ -101,12 +101,12 @@ def wilson(successes: Share, total: int, *, confidence: float = CONFIDENCE) -> I
 
 
 def failure_bound(total: int) -> float:
-    """The most that failures can be, where there was none in so many: the rule of three."""
+    """Return the upper bound of the failure rate if none of ``n`` runs failed: the rule of three."""
     return 1.0 if total == 0 else min(1.0, 3 / total)
 
 
 def pass_at_k(successes: int, total: int, k: int) -> float:
-    """How likely at least one of ``k`` runs is a success.
+    """Return how likely at least one of ``k`` runs is a success.
 
     >>> pass_at_k(1, 4, 2)
     0.5
@@ -116,7 +116,7 @@ def pass_at_k(successes: int, total: int, k: int) -> float:
 
 
 def pass_hat_k(successes: int, total: int, k: int) -> float:
-    """How likely all of ``k`` runs are.
+    """Return how likely all of ``k`` runs are.
 
     >>> pass_hat_k(3, 4, 2)
     0.5
@@ -150,7 +150,7 @@ def paired(
 def bootstrap(
     values: Sequence[Share], *, confidence: float = CONFIDENCE, rounds: int = ROUNDS, seed: int = SEED
 ) -> Interval:
-    """The percentile interval of the mean; whole numbers are added, so that no rounding decides."""
+    """Return the percentile interval of the mean; whole numbers are added, so that no rounding decides."""
     exact = [Fraction(value) for value in values]
     scale = math.lcm(*(value.denominator for value in exact))
     whole = [int(value * scale) for value in exact]
@@ -163,7 +163,7 @@ def bootstrap(
 
 
 def sign_test(one: int, other: int) -> float:
-    """How likely chance alone splits so many cases as unevenly as this, either way.
+    """Return how likely chance alone splits so many cases as unevenly as this, either way.
 
     >>> sign_test(5, 0), sign_test(6, 0), sign_test(3, 3)
     (0.0625, 0.03125, 1.0)
@@ -185,7 +185,7 @@ def least_differing(confidence: float = CONFIDENCE) -> int:
 
 
 def more_cases(differences: Sequence[Fraction], *, confidence: float = CONFIDENCE) -> int | None:
-    """How many more cases would settle it four times out of five, if they are like these.
+    """Return how many more cases like these would settle it four times out of five.
 
     ``None`` where these do not say which way it goes.
     """
@@ -208,18 +208,18 @@ def more_cases(differences: Sequence[Fraction], *, confidence: float = CONFIDENC
 
 
 def _split(differences: Sequence[Fraction], mean: Fraction) -> tuple[int, int]:
-    """How many cases differ the way the mean does, and how many the other way."""
+    """Return how many cases differ the way the mean does, and how many the other way."""
     up, down = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
     return (up, down) if mean > 0 else (down, up) if mean < 0 else (min(up, down), max(up, down))
 
 
 def quantile(confidence: float) -> float:
-    """How many standard deviations either side hold that share of a normal distribution."""
+    """Return how many standard deviations on either side contain that share of a normal distribution."""
     return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
 def _at(ordered: Sequence[int], share: float) -> Fraction:
-    """The value at a share of the way, between its neighbours where it falls between two."""
+    """Return the value at a share of the way, interpolated between its neighbours."""
     place = Fraction(share) * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)

@@ -20,7 +20,7 @@ from vademecum.evals.reports.statistics import (
     wilson,
 )
 from vademecum.evals.reports.triggers import Triggers, triggers_of
-from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, CheckResult, Evaluation, Result
+from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, CaseResult, CheckResult, Evaluation
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration
 
@@ -60,7 +60,7 @@ class Comparison(Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """In one sentence."""
+        """Return it in one sentence."""
         found = self.difference
         if not found.pairs:
             return f"inconclusive: from {self.old} to {self.new} {found.advice}"
@@ -71,7 +71,9 @@ class Comparison(Struct, frozen=True):
         return f"{change}; {found.advice}" if found.advice else change
 
 
-def compare(old: Sequence[Result], new: Sequence[Result], *, old_name: str, new_name: str) -> Comparison:
+def compare(
+    old: Sequence[CaseResult], new: Sequence[CaseResult], *, old_name: str, new_name: str
+) -> Comparison:
     """Compare two evaluations case by case; errors and time-outs do not count."""
     before, after = rates_of(old), rates_of(new)
     both = [case for case in before if case in after]
@@ -96,7 +98,7 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
     if labels[0] == labels[1]:
         labels = ["new", "old"]
     configurations: list[Configuration] = []
-    results: list[Result] = []
+    results: list[CaseResult] = []
     for one, label in zip((new, old), labels, strict=True):
         several = len(one.header.configurations) > 1
         names = {
@@ -113,8 +115,8 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
     return Evaluation(header, tuple(results), new.place, old.place)
 
 
-def rates_of(results: Iterable[Result]) -> dict[str, Fraction]:
-    """The share of passes of each case that has a verdict, repeats together."""
+def rates_of(results: Iterable[CaseResult]) -> dict[str, Fraction]:
+    """Return the share of passes of each case that has a verdict, repeats together."""
     found: dict[str, list[bool]] = defaultdict(list)
     for result in results:
         if result.outcome in JUDGED:
@@ -123,14 +125,17 @@ def rates_of(results: Iterable[Result]) -> dict[str, Fraction]:
 
 
 def _added(
-    old: Sequence[Result], new: Sequence[Result], both: Sequence[str], cost: Callable[[Result], float]
+    old: Sequence[CaseResult],
+    new: Sequence[CaseResult],
+    both: Sequence[str],
+    cost: Callable[[CaseResult], float],
 ) -> float:
     """Return the additional cost of a run for each case; runs without a verdict do not count."""
     before, after = _costs(old, cost), _costs(new, cost)
     return fmean(after[case] - before[case] for case in both) if both else 0.0
 
 
-def _costs(results: Sequence[Result], cost: Callable[[Result], float]) -> dict[str, float]:
+def _costs(results: Sequence[CaseResult], cost: Callable[[CaseResult], float]) -> dict[str, float]:
     found: dict[str, list[float]] = defaultdict(list)
     for result in results:
         if result.outcome in JUDGED:
@@ -156,7 +161,7 @@ class Rate(Struct, frozen=True):
 
     @classmethod
     def of(cls, rows: Sequence[CaseRow], rates: Mapping[str, Fraction]) -> Rate:
-        """The rate with its Wilson interval."""
+        """Return the rate with its Wilson interval."""
         passed, total = sum(row.passed for row in rows), sum(row.judged for row in rows)
         cases, successes = len(rates), sum(rates.values(), Fraction())
         none = cases >= LEAST_FOR_A_BOUND and successes == cases
@@ -183,8 +188,8 @@ class Cost(Struct, frozen=True):
     seconds: float
 
     @classmethod
-    def of(cls, results: Sequence[Result]) -> Cost:
-        """The means; of nothing, nothing. What was cut off by an error or a time-out has no price."""
+    def of(cls, results: Sequence[CaseResult]) -> Cost:
+        """Return the means. Runs that an error or a time-out cut off have no price."""
         ran = [result for result in results if result.outcome in RAN_THROUGH]
         if not ran:
             return cls(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -216,7 +221,7 @@ class CaseRow(Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """In one word; it passes only where every run of it did."""
+        """Return the verdict in one word; a case passes only if every run of it did."""
         if self.judged > self.passed:
             return "flaky" if self.passed else "fail"
         own = {
@@ -279,7 +284,7 @@ class Summary(Struct, frozen=True):
 
 
 def summarise(evaluation: Evaluation) -> Summary:
-    """The summary; the first configuration is what the others are compared with."""
+    """Return the summary; the first configuration is what the others are compared with."""
     header = evaluation.header
     rows = _rows(evaluation)
     columns = tuple(_column(evaluation, one.name, rows) for one in header.configurations)
@@ -318,13 +323,13 @@ def _stories(cases: Sequence[CaseLine], rows: Sequence[CaseRow]) -> tuple[Story,
 
 
 def _rows(evaluation: Evaluation) -> list[CaseRow]:
-    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    found: dict[tuple[str, str], list[CaseResult]] = defaultdict(list)
     for result in evaluation.results:
         found[result.case, result.configuration].append(result)
     return [_row(case, configuration, results) for (case, configuration), results in found.items()]
 
 
-def _row(case: str, configuration: str, results: list[Result]) -> CaseRow:
+def _row(case: str, configuration: str, results: list[CaseResult]) -> CaseRow:
     counts = {kind: sum(result.outcome == kind for result in results) for kind in _OUTCOMES}
     why = next((result.why for result in results if result.outcome != "pass" and result.why), "")
     return CaseRow(
@@ -346,7 +351,7 @@ def _row(case: str, configuration: str, results: list[Result]) -> CaseRow:
     )
 
 
-def _telling(results: Sequence[Result]) -> Result:
+def _telling(results: Sequence[CaseResult]) -> CaseResult:
     """Return the result whose answer is shown: the first that did not pass, or the first."""
     return next((result for result in results if result.outcome != "pass"), results[0])
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from vademecum.evals.cases import ANY_SKILL
 from vademecum.evals.reports.statistics import Interval, wilson
-from vademecum.evals.results import RAN_THROUGH, CaseLine, Result
+from vademecum.evals.results import RAN_THROUGH, CaseLine, CaseResult
 
 NONE = "(none)"
 NO_SKILL = "no skill"
@@ -90,7 +90,7 @@ def is_right(wanted: str, taken: str) -> bool:
     return wanted == taken or (wanted.startswith("not ") and wanted != f"not {taken}")
 
 
-def triggers_of(cases: Sequence[CaseLine], results: Sequence[Result]) -> Triggers | None:
+def triggers_of(cases: Sequence[CaseLine], results: Sequence[CaseResult]) -> Triggers | None:
     """Return the table of the cases that say which skill is right, or None if none does."""
     lines = {case.id: case for case in cases if case.about_skills}
     about = [result for result in results if result.case in lines]
