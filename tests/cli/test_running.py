@@ -354,6 +354,7 @@ def processes_of(place: Place) -> list[str]:
     return found
 
 
+@pytest.mark.extras  # nine seconds
 def test_killed_at_any_moment(files: Place) -> None:
     chance = random.Random(7)
     runs = files.cwd / ".agent/runs"

@@ -32,6 +32,7 @@ def _settled(place: Path) -> list[tuple[Any, ...]]:
     return [(r.key, r.case, r.outcome, r.checks, r.skills, r.answer, r.turns) for r in found.results]
 
 
+@pytest.mark.extras  # twelve seconds
 def test_killed_at_twenty_random_points_it_ends_the_same(place: Place, tmp_path: Path) -> None:
     """Each time another part is done; at the end everything is there once, as if nothing had happened."""
     turns = [{"seconds": 0.02, "reply": select("file-diff")}, tool("read_file", path="a.txt"), final("done")]

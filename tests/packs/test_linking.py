@@ -578,6 +578,7 @@ def test_a_directory_that_may_only_be_read(open_root: Path) -> None:
     assert json.loads(after[".agent/links.json"])["links"] == json.loads(before[".agent/links.json"])["links"]
 
 
+@pytest.mark.extras  # eight seconds
 def test_killed_at_every_point_nothing_is_lost_or_left(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.packs.killing_links", str(tmp_path)],
