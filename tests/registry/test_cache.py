@@ -253,6 +253,7 @@ def test_unchanged_tree_costs_one_listing_a_group_and_opens_no_document(root: Pa
     assert done.stdout.strip() == "30 0 {'os.scandir': 4}"
 
 
+@pytest.mark.extras  # six seconds
 def test_killed_at_any_moment_it_leaves_a_readable_cache_or_none(place: Place) -> None:
     for number in range(1500):
         write_skill(place.cwd, f".agent/skills/s{number}")

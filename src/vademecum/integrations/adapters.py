@@ -1,4 +1,4 @@
-"""What the adapters share: the error for a missing package, and approvals in a framework's own way."""
+"""Parts that the adapters share: the error for a missing package, and approvals in a framework's own way."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class _Asked(msgspec.Struct):
 
 
 class _Call(msgspec.Struct):
-    """What the record tells of a call: whether it went well, what it changed, and the new file's digest."""
+    """The facts of a call in the record: whether it went well, what it changed, and the new file's digest."""
 
     ok: bool = False
     asked: tuple[_Asked, ...] = ()
