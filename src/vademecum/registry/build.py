@@ -13,7 +13,7 @@ from vademecum.config import Config, LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import FileRefused
 from vademecum.registry.base import Fetch, Provider
-from vademecum.registry.cache import CachedDocument, IndexCache, signature_of, stamp_of, trusted
+from vademecum.registry.cache import CachedDocument, IndexCache, stamp_of, trusted
 from vademecum.registry.conflicts import Candidate, resolve
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.report import LeftOut, Report, RootReport, RootStatus
@@ -160,8 +160,7 @@ class _Build:
         """Take each document from the cache where it has not changed, else from the disk."""
         path, source = str(root.path), root.source
         known, noted, distrusted = self._cache.of_root(number), self._seen[number], self._distrusted
-        for directory, file, about in documents:
-            signature = signature_of(about)
+        for directory, file, signature in documents:
             seen = known.get(directory)
             if (
                 seen is None
@@ -178,7 +177,7 @@ class _Build:
             document = seen.document
             if not document.problems or document.valid:
                 skill = Skill.at(document, source, path, directory, file, stamp_of(seen.signature))
-                self._candidates.append((skill, root, about))
+                self._candidates.append((skill, root, signature))
             else:
                 place = path if directory == "." else f"{path}/{directory}"
                 self._left_out.append(LeftOut(source, f"{place}/{file}", document.problems))

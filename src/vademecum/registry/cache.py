@@ -7,7 +7,6 @@ processes share it without a lock: the last one to write wins, and whatever is t
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from msgspec import MsgspecError, Struct, msgpack
 from vademecum.errors import FileRefused
 from vademecum.files import keep_newest, read_own, write_atomic
 from vademecum.registry.roots import Root
+from vademecum.registry.scan import Signature
 from vademecum.skill.skill import Document, Problem
 from vademecum.version import VERSION
 
@@ -27,14 +27,8 @@ MAX_HALF_WRITTEN = 8
 # A file that changed this shortly before it was read could change again and bear the same time.
 CLOCK_RESOLUTION_NS = 2_000_000_000
 
-Signature = tuple[int, int, int, int]
 # The signature of a file that must be read again.
 UNTRUSTED: Signature = (0, 0, 0, 0)
-
-
-def signature_of(about: os.stat_result) -> Signature:
-    """Return what identifies a version of a file: times, size and inode."""
-    return (about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino)
 
 
 def trusted(signature: Signature, *, now_ns: int) -> Signature:
@@ -127,7 +121,7 @@ def _is_encodable(document: CachedDocument) -> bool:
 
 
 def _decoded(data: bytes, *, count: int) -> list[list[CachedDocument]]:
-    checksum, content = data[:32], data[32:]
+    checksum, content = data[:32], memoryview(data)[32:]  # which copies nothing
     if hashlib.sha256(content).digest() != checksum:
         raise FileRefused("it is damaged")
     decoded = msgpack.decode(content, type=_Content)

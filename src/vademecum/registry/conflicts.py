@@ -9,11 +9,12 @@ from msgspec import Struct
 
 from vademecum.registry.report import Conflict, Overridden
 from vademecum.registry.roots import Root
+from vademecum.registry.scan import Signature
 from vademecum.skill.skill import Skill
 
-# A skill with what decides between namesakes: its root, and what `stat` says of its file. A plain tuple,
+# A skill with what decides between namesakes: its root and the signature of its file. A plain tuple,
 # because nearly all of them are decided without being looked at.
-Candidate = tuple[Skill, Root, os.stat_result]
+Candidate = tuple[Skill, Root, Signature]
 
 
 class Resolution(Struct, frozen=True):
@@ -54,9 +55,9 @@ def resolve(candidates: Iterable[Candidate]) -> Resolution:
 
 def _links_among(claims: list[Candidate]) -> list[Candidate]:
     """Return the claims that are links from another tool's root to the directory of another claim."""
-    by_file: dict[tuple[int, int], list[Candidate]] = {}
+    by_file: dict[Signature, list[Candidate]] = {}
     for claim in claims:
-        by_file.setdefault((claim[2].st_dev, claim[2].st_ino), []).append(claim)
+        by_file.setdefault(claim[2], []).append(claim)
     found = []
     for same in by_file.values():
         if len(same) == 1:
@@ -78,9 +79,9 @@ def _directness(claim: Candidate) -> int:
 
 
 def _precedence(candidate: Candidate) -> tuple[int, int, bool, str, str]:
-    skill, root, about = candidate
+    skill, root, (modified, *_) = candidate
     misnamed = skill.directory.rpartition("/")[2] != skill.name
-    return (-root.priority, -about.st_mtime_ns, misnamed, skill.directory, skill.root)
+    return (-root.priority, -modified, misnamed, skill.directory, skill.root)
 
 
 def _conflict(claims: list[Candidate], links: list[Candidate]) -> Conflict:
@@ -95,12 +96,12 @@ def _overridden(skill: Skill, reason: str) -> Overridden:
 
 
 def _reason(winner: Candidate, loser: Candidate) -> str:
-    _, root, about = winner
+    _, root, signature = winner
     _, other_root, other = loser
-    if os.path.samestat(about, other):
+    if signature == other:
         return "same-file"
     if root == other_root:
-        return "older" if about.st_mtime_ns > other.st_mtime_ns else "same-age"
+        return "older" if signature[0] > other[0] else "same-age"
     if root.source == other_root.source and root.kind == "native" != other_root.kind:
         return "compatible-root"
     return "lower-root"

@@ -17,6 +17,7 @@ from vademecum.errors import IntegrityFailed, VademecumError
 from vademecum.registry.base import Fetch, ProvidedFile, ProvidedSkill, Provider
 from vademecum.registry.conflicts import Candidate
 from vademecum.registry.report import LeftOut
+from vademecum.registry.scan import signature_of
 from vademecum.skill.core_schema import frontmatter_values
 from vademecum.skill.digest import file_digests
 from vademecum.skill.document import parse_document
@@ -27,6 +28,7 @@ def provided(provider: Provider) -> tuple[list[tuple[Candidate, Fetch]], list[Le
     """Return the skills of a source as candidates, each with the function that gets its files."""
     root = provider.root
     skills, problems, about = provider.listing()
+    signature = signature_of(about)
     found: list[tuple[Candidate, Fetch]] = []
     left_out = [LeftOut(root.source, str(root.path), (problem,)) for problem in problems]
     for each in skills:
@@ -38,7 +40,7 @@ def provided(provider: Provider) -> tuple[list[tuple[Candidate, Fetch]], list[Le
             continue
         directory = f"{each.name}@{each.digest[:16]}"
         skill = Skill.at(document, root.source, str(root.path), directory, MANIFEST, hash(each.digest))
-        found.append(((skill, root, about), partial(fetch, provider, each, skill.path)))
+        found.append(((skill, root, signature), partial(fetch, provider, each, skill.path)))
     return found, left_out
 
 

@@ -16,9 +16,16 @@ _PASSED_OVER = frozenset({"node_modules", "__pycache__"})
 _SPELLINGS = frozenset(map("".join, product(*((c.upper(), c.lower()) for c in MANIFEST))))
 
 
-# A document: its directory below the root, its file's name, and what `stat` says of it. A plain tuple,
-# because there can be a hundred thousand of them.
-Found = tuple[str, str, os.stat_result]
+# What identifies a version of a file: the time of its last change, that of its inode, size and inode.
+Signature = tuple[int, int, int, int]
+# A document: its directory below the root, its file's name and its signature. Plain tuples of plain values,
+# because there can be a hundred thousand of them: the garbage collector soon passes them over.
+Found = tuple[str, str, Signature]
+
+
+def signature_of(about: os.stat_result) -> Signature:
+    """Return the signature of a file."""
+    return (about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino)
 
 
 class Walk:
@@ -111,7 +118,7 @@ class Walk:
             code = "link" if stat.S_ISLNK(about.st_mode) else "not-a-file"
             self._object(path, code, f"{path} is {kind}, not a file: replace it by one")
         elif self._directories_left >= 0:
-            self.documents.append((directory, file, about))
+            self.documents.append((directory, file, signature_of(about)))
         else:
             self._hidden += 1
         return True

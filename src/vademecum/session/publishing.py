@@ -14,7 +14,8 @@ from vademecum.errors import FileRefused, LoadRefused, PathRefused, VademecumErr
 from vademecum.files import read_up_to
 from vademecum.paths import check_relative, open_contained
 from vademecum.policy.base import Decider, Effect, Request
-from vademecum.registry.cache import Signature, signature_of, trusted
+from vademecum.registry.cache import trusted
+from vademecum.registry.scan import Signature, signature_of
 from vademecum.skill.assets import PASSED_OVER
 from vademecum.skill.frontmatter import read_manifest
 from vademecum.skill.names import is_plain
