@@ -25,7 +25,7 @@ from scipy.optimize import minimize
 from bench.library import DATA, library, queries, write_library
 from bench.measure import print_table
 from vademecum import Finder, IndexOptions, SkillIndex, build_index
-from vademecum.search.fitting import LEAST_CONFIDENCE, RAREST, inputs
+from vademecum.search.fitting import LEAST_CONFIDENCE, LEAST_IN_CHINESE, RAREST, inputs
 from vademecum.search.text_index import analyzer
 from vademecum.skill.words import prepared
 
@@ -152,7 +152,7 @@ def chances(x: Numbers, coefficients: Numbers) -> Numbers:
     return np.asarray(1 / (1 + np.exp(-(x @ coefficients))))
 
 
-def report(found: list[Example], likely: Numbers, least: float) -> None:
+def report(found: list[Example], likely: Numbers, least: float, in_chinese: float) -> None:
     def part(file: str, kind: str, present: bool) -> list[int]:
         return [
             n
@@ -169,16 +169,20 @@ def report(found: list[Example], likely: Numbers, least: float) -> None:
         *((f"English, among {size} skills", f"{size} {FILES[0]}", "") for size in SMALL),
     ):
         there, gone = part(file, kind, present=True), part(file, kind, present=False)
-        taken = [n for n in there if likely[n] >= least]
+        bound = in_chinese if file == FILES[1] else least
+        taken = [n for n in there if likely[n] >= bound]
         right = 100 * sum(found[n].right for n in taken) / max(1, len(taken))
-        refused = 100 * sum(likely[n] < least for n in gone) / len(gone)
+        refused = 100 * sum(likely[n] < bound for n in gone) / len(gone)
         rows.append([title, f"{100 * len(taken) / len(there):.1f}", f"{right:.1f}", f"{refused:.1f}"])
     for title, kind in (("no skill, English, 100", "English"), ("no skill, Chinese, 50", "Chinese")):
         none = part(FILES[3], kind, present=True)
-        refused = 100 * sum(likely[n] < least for n in none) / len(none)
+        bound = in_chinese if kind == "Chinese" else least
+        refused = 100 * sum(likely[n] < bound for n in none) / len(none)
         rows.append([title, "", "", f"{refused:.1f}"])
     head = ["", "said to fit %", "of these right %", "refused without the answer %"]
-    print_table(f"Does anything fit? (cross-validated, from {least:.2f} on)", head, rows)
+    print_table(
+        f"Does anything fit? (cross-validated, from {least:.2f} on, Chinese {in_chinese:.2f})", head, rows
+    )
 
 
 def reliability(found: list[Example], likely: Numbers) -> None:
@@ -227,8 +231,8 @@ def main() -> None:
         rest = folds != fold
         likely[~rest] = chances(x[~rest], fitted(x[rest], y[rest], weights[rest]))
     likely[[n for n, each in enumerate(found) if each.values is None]] = 0.0
-    for least in (0.4, LEAST_CONFIDENCE, 0.7):
-        report(found, likely, least)
+    for least in (0.4, 0.4), (LEAST_CONFIDENCE, LEAST_IN_CHINESE), (0.7, 0.7):
+        report(found, likely, *least)
     reliability(found, likely)
     around(found, likely)
     if options.write:

@@ -13,13 +13,11 @@ from msgspec import Struct
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.registry.index import SkillIndex
 from vademecum.search.fitting import (
-    LEAST_AMONG_FEW,
-    LEAST_CONFIDENCE,
-    SMALL_LIBRARY,
     Evidence,
     Skilled,
     confidence,
     focused,
+    least_confidence,
     weigh,
 )
 from vademecum.search.index_files import IndexedSkill, IndexFiles, IndexState
@@ -112,14 +110,11 @@ class Finder:
         ranked = self._ranked(query, terms, n)
         if not ranked:
             return Findings((), fits=False, confidence=0.0)
-        likely = self._confidence(query, terms, ranked[0][1])
-        least = LEAST_AMONG_FEW if len(self._skills) < SMALL_LIBRARY else LEAST_CONFIDENCE
-        return Findings(tuple(_hit(*found) for found in ranked), likely >= least, likely)
-
-    def _confidence(self, query: str, terms: list[Term], skill: Skill) -> float:
-        if self._by_name.get(_as_name(query)) is skill:
-            return 1.0
-        return confidence(self._evidence(terms, skill))
+        best = ranked[0][1]
+        evidence = self._evidence(terms, best)
+        likely = 1.0 if self._by_name.get(_as_name(query)) is best else confidence(evidence)
+        fits = likely >= least_confidence(evidence)
+        return Findings(tuple(_hit(*found) for found in ranked), fits, likely)
 
     def evidence(self, query: str, hit: Hit) -> Evidence:
         """Compare a request with a hit."""

@@ -16,7 +16,8 @@ from msgspec import Struct
 from vademecum.search.chinese import HAN
 from vademecum.search.query_terms import Form, Term
 
-LEAST_CONFIDENCE = 0.49  # refuses 88 % of real requests whose answer was taken out of the library
+# Each refuses 88 % of real requests whose answer was taken out of the library.
+LEAST_CONFIDENCE, LEAST_IN_CHINESE = 0.49, 0.47
 LEAST_AMONG_FEW = 0.3  # among few skills a near miss is rare
 SMALL_LIBRARY = 50
 RAREST = 6.7  # the weight of a word that hardly any skill contains
@@ -67,6 +68,13 @@ def confidence(evidence: Evidence) -> float:
     for name, value in inputs(evidence).items():
         total += COEFFICIENTS[name] * value
     return round(1 / (1 + math.exp(-total)), 3)
+
+
+def least_confidence(evidence: Evidence) -> float:
+    """Return the confidence from which on the best hit counts as fitting."""
+    if evidence.few > 0.5:  # fewer than SMALL_LIBRARY skills
+        return LEAST_AMONG_FEW
+    return LEAST_IN_CHINESE if evidence.chinese else LEAST_CONFIDENCE
 
 
 def inputs(evidence: Evidence) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import tantivy
@@ -29,10 +30,9 @@ WEIGHTS = {"name": 0.5, "description": 1.0, "body": 0.75, "glosses": 0.5}
 
 _TOKENIZER = "vade"
 _WRITER_BYTES = 50_000_000
-
-
 MAX_WORD_CHARS = 64
 MAX_BEGINNING = 20
+MAX_REMEMBERED = 10_000
 
 
 class Text(Struct, frozen=True):
@@ -58,6 +58,8 @@ class TextIndex:
         self._index.register_tokenizer(_TOKENIZER, analyzer())
         # Held for good: another process may commit, and its numbers would mean other skills.
         self._searcher = self._index.searcher()
+        # What the searcher sees never changes, and a translation asks for the same words again and again.
+        self._frequencies = lru_cache(MAX_REMEMBERED)(self._frequencies_of)
         self._asking = QueryParser(self._analyzer, self.known, self._beginning_with)
 
     def update(self, *, remove: Iterable[int], add: Iterable[tuple[int, Text]]) -> int:
@@ -79,6 +81,7 @@ class TextIndex:
         writer.wait_merging_threads()
         self._index.reload()
         self._searcher = self._index.searcher()
+        self._frequencies.cache_clear()
         return stamp
 
     def terms(self, query: str) -> list[Term]:
@@ -87,7 +90,12 @@ class TextIndex:
 
     def known(self, term: str) -> int:
         """Return how many documents contain a term in the field that most of them have it in."""
-        return max(self._searcher.doc_freq(field, term) for field in WEIGHTS)
+        return max(self._frequencies(term).values(), default=0)
+
+    def _frequencies_of(self, term: str) -> dict[str, int]:
+        """Return the fields that contain a term, each with the number of documents."""
+        counted = ((field, self._searcher.doc_freq(field, term)) for field in WEIGHTS)
+        return {field: count for field, count in counted if count}
 
     def words(self, text: str) -> list[str]:
         """Return the words of a text as they are indexed."""
@@ -134,9 +142,8 @@ class TextIndex:
 
     def _in_fields(self, word: str, share: float) -> list[Query]:
         return [
-            Query.boost_query(Query.term_query(self._schema, field, word), weight * share)
-            for field, weight in self._weights.items()
-            if self._searcher.doc_freq(field, word)
+            Query.boost_query(Query.term_query(self._schema, field, word), self._weights[field] * share)
+            for field in self._frequencies(word)
         ]
 
 
