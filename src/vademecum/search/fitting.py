@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
-from pathlib import Path
 
 from msgspec import Struct
 
 from vademecum.search.chinese import HAN
-from vademecum.search.query_terms import Form, Term
+from vademecum.search.query_terms import Form, Term, rarity
 
 # Each refuses 88 % of real requests whose answer was taken out of the library.
 LEAST_CONFIDENCE, LEAST_IN_CHINESE = 0.49, 0.47
-LEAST_AMONG_FEW = 0.3  # among few skills a near miss is rare
+LEAST_AMONG_FEW = 0.35  # among few skills a near miss is rare
 SMALL_LIBRARY = 50
-RAREST = 6.7  # the weight of a word that hardly any skill contains
 # A sentence is about the skill if the rarest word they share is, to this degree, as rare as in the best one.
 FOCUS_SHARE = 0.6
 
@@ -30,6 +27,7 @@ class Evidence(Struct, frozen=True):
 
     covered: float  # share of the request's weight in the skill's name, description or body
     described: float  # share of the request's words in the name or description
+    told: float  # weight of the request's words in the name or description, as a logarithm
     body_only: float  # 1 if the name and the description have none of the request's words
     missed: float  # weight of the other words that the library knows, as a logarithm
     named: float  # 1 if the request contains the whole name
@@ -39,29 +37,31 @@ class Evidence(Struct, frozen=True):
 
 
 COEFFICIENTS = {
-    "": -9.906,
-    "covered": 6.443,
-    "covered*covered": -1.882,
-    "described*described": 5.271,
-    "chinese*described": 1.645,
-    "missed": 1.834,
-    "missed*missed": -0.184,
-    "named": 1.768,
-    "margin": 4.348,
-    "body_only": -1.434,
-    "few": -0.484,
-    "few*covered": -0.551,
-    "few*described": 1.985,
-    "few*missed": 0.228,
-    "few*margin": 0.016,
+    "": -10.391,
+    "covered": 5.886,
+    "covered*covered": -1.512,
+    "described*described": 5.17,
+    "chinese*described": 1.669,
+    "told": 0.741,
+    "told*told": -0.14,
+    "few*told": 0.998,
+    "missed": 1.674,
+    "missed*missed": -0.157,
+    "named": 1.703,
+    "margin": 4.23,
+    "body_only": 0.194,
+    "few": 0.355,
+    "few*covered": -0.012,
+    "few*described": -1.17,
+    "few*missed": -0.401,
+    "few*margin": -0.619,
 }
 
 
 def confidence(evidence: Evidence) -> float:
     """Return how likely it is that the best hit answers the request.
 
-    >>> good = Evidence(covered=1, described=1, body_only=0, missed=0, named=1, margin=0.5, few=0, chinese=0)
-    >>> confidence(good) > 0.8
+    >>> confidence(Evidence(1, 1, told=2, body_only=0, missed=0, named=1, margin=0.5, few=0, chinese=0)) > 0.8
     True
     """
     total = COEFFICIENTS[""]
@@ -108,7 +108,7 @@ def weigh(
 ) -> Evidence:
     """Compare the terms of a request with the best hit; ``known`` counts the documents with a term."""
     count = described = 0
-    total = covered = missed = 0.0
+    total = covered = told = missed = 0.0
     for term in terms:
         if term.kind == "word" and HAN.match(term.word):
             continue  # a pair of characters, for which its translation stands here
@@ -126,12 +126,14 @@ def weigh(
             covered += weight
         if here:
             described += 1
+            told += max(here)
         elif any(all(map(known, form.terms)) for form in term.forms):
             missed += weight
     asked = {word for term in terms for form in term.forms for word in form.terms}
     return Evidence(
         covered=covered / (total or 1.0),
         described=described / (count or 1),
+        told=math.log1p(told),
         body_only=float(not described),
         missed=math.log1p(missed),
         named=float(bool(skill.name) and asked.issuperset(skill.name)),
@@ -141,16 +143,5 @@ def weigh(
     )
 
 
-def rarity(word: str) -> float:
-    """Return how telling a word is, from how many of thousands of real skills contain it."""
-    return _rarities().get(word, RAREST)
-
-
 def _weight(form: Form) -> float:
     return max(map(rarity, form.terms)) * form.weight
-
-
-@cache
-def _rarities() -> dict[str, float]:
-    lines = Path(__file__).with_name("rarity.txt").read_text("utf-8").splitlines()
-    return {word: float(level) for level, *words in map(str.split, lines) for word in words}

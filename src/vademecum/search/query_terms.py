@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -16,6 +18,7 @@ MAX_QUERY_CHARS = 10_000
 MAX_QUERY_TERMS = 64
 MAX_CORRECTED = 8
 MIN_CORRECTED_CHARS = 4
+MIN_VARIANT_CHARS = 7
 MAX_CORRECTED_CHARS = 24
 
 Kind = Literal["word", "correction", "abbreviation", "translation"]
@@ -53,6 +56,20 @@ _FILLER = (
     "hope help need want like would could get let know tell show just realli someth anyth someon"
 )
 FILLER = frozenset(_FILLER.split(" "))
+
+
+RAREST = 6.7  # the weight of a word that hardly any skill contains
+
+
+def rarity(word: str) -> float:
+    """Return how telling a word is, from how many of thousands of real skills contain it."""
+    return _rarities().get(word, RAREST)
+
+
+@cache
+def _rarities() -> dict[str, float]:
+    lines = Path(__file__).with_name("rarity.txt").read_text("utf-8").splitlines()
+    return {word: float(level) for level, *words in map(str.split, lines) for word in words}
 
 
 class Form(Struct, frozen=True):
@@ -142,10 +159,12 @@ class QueryParser:
         """Return for unknown words how they are written in the text, and the known words one edit away."""
         found: dict[str, tuple[str, list[str]]] = {}
         for written in dict.fromkeys(_PLAIN_WORD.findall(text.lower())):
-            if not MIN_CORRECTED_CHARS <= len(written) <= MAX_CORRECTED_CHARS or len(found) == MAX_CORRECTED:
-                continue
             stem = self._analyzer.analyze(written)[:1]
-            if not stem or stem[0] not in unknown or stem[0] in found:
+            if not stem or stem[0] not in unknown or stem[0] in found or len(found) == MAX_CORRECTED:
+                continue
+            # A word that real skills use is no slip; a long one may be another spelling, such as "summarize".
+            least = MIN_CORRECTED_CHARS if rarity(stem[0]) == RAREST else MIN_VARIANT_CHARS
+            if not least <= len(written) <= MAX_CORRECTED_CHARS:
                 continue
             near = dict.fromkeys(self._analyzer.analyze(" ".join(_edits(written))))
             known = sorted(((self._known(word), word) for word in near), reverse=True)[:2]

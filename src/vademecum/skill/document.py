@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from msgspec import structs
@@ -12,7 +11,6 @@ from vademecum.skill.frontmatter import find_block, read_opening
 from vademecum.skill.plain_lines import Field, Fields, read_plain_lines
 from vademecum.skill.skill import KNOWN_FIELDS, MANIFEST, Document, Problem, Reading
 
-DIGEST_CHARS = 32
 # A document with thousands of faults is told of the first ones.
 MAX_PROBLEMS = 50
 
@@ -47,10 +45,7 @@ def parse_document(head: bytes, *, directory: str, reading: Reading | None = Non
         fields = _in_lowercase(fields)
     if fields.broken:
         return Document(problems=fields.problems)
-    digest = hashlib.sha256(block.encode()).hexdigest()[:DIGEST_CHARS]
-    # A bracket can also be written as an escape: "\\x3c".
-    bracketed = any(character in block for character in "<>\\")
-    document = interpret(fields, directory=directory, reading=reading, digest=digest, bracketed=bracketed)
+    document = interpret(fields, directory=directory, reading=reading, block=block)
     if len(document.problems) > MAX_PROBLEMS:
         errors = tuple(problem for problem in document.problems if problem.severity == "error")
         document = structs.replace(document, problems=(errors or document.problems)[:MAX_PROBLEMS])

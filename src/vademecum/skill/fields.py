@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -29,6 +30,7 @@ from vademecum.wildcards import comparable
 MAX_DESCRIPTION_CHARS = 1024
 MAX_COMPATIBILITY_CHARS = 500
 MAX_SECRETS = 50
+DIGEST_CHARS = 32
 
 _META_FIELDS = frozenset({"version", "author", "license", "compatibility", "metadata"})
 
@@ -42,20 +44,24 @@ _BETWEEN_NAMES = re.compile(r"[\s,]+")
 _ESCAPES = str.maketrans({"<": "&lt;", ">": "&gt;"})
 
 
-def interpret(fields: Fields, *, directory: str, reading: Reading, digest: str, bracketed: bool) -> Document:
+def interpret(fields: Fields, *, directory: str, reading: Reading, block: str) -> Document:
     """Turn raw fields into a document; every problem of every field is collected in one pass.
 
-    ``bracketed`` says whether there is an angle bracket anywhere in the frontmatter.
+    ``block`` is the frontmatter that they were read from.
     """
-    reader = _Interpreter(fields, directory, reading)
+    # A bracket or a hidden character can also be written as an escape: "\\x3c".
+    escapes = "\\" in block
+    plain = not escapes and block.isascii() and block.replace("\n", "").isprintable()
+    reader = _Interpreter(fields, directory, reading, plain=plain)
     name = reader.name()
     description = reader.description()
     present = fields.by_name.keys()
     controls = DEFAULT_CONTROLS if present.isdisjoint(CONTROL_FIELDS) else reader.controls()
     meta = EMPTY_META if present.isdisjoint(_META_FIELDS) else reader.meta()
     extra = {} if present <= KNOWN_FIELDS else reader.extra()
-    if bracketed and reading.block_angle_brackets:
+    if reading.block_angle_brackets and (escapes or "<" in block or ">" in block):
         reader.note_brackets()
+    digest = hashlib.sha256(block.encode()).hexdigest()[:DIGEST_CHARS]
     return Document(name, description, controls, meta, extra, tuple(reader.problems), digest, reader.alias)
 
 
@@ -97,11 +103,12 @@ def _texts(value: Value) -> Iterable[str]:
 
 
 class _Interpreter:
-    def __init__(self, fields: Fields, directory: str, reading: Reading) -> None:
+    def __init__(self, fields: Fields, directory: str, reading: Reading, *, plain: bool) -> None:
         self._fields = fields.by_name
         self._secrets = fields.secrets
         self._directory = directory
         self._reading = reading
+        self._plain = plain  # printable ASCII without escapes, so that nothing is hidden in it
         self.problems: list[Problem] = list(fields.problems)
         self.alias = ""
 
@@ -226,11 +233,14 @@ class _Interpreter:
             return None
         if key == "name":  # a name with hidden characters is refused, not cleaned
             return field.value.strip()
-        text, hidden = without_hidden(field.value)
+        text, hidden = (field.value, 0) if self._plain else without_hidden(field.value)
         if hidden:
             message = f"Field {key!r} holds {hidden} hidden characters, which were removed. Delete them"
             self._add("hidden-characters", message, key, severity="warning")
         return text.strip()
+
+    def _visible(self, text: str) -> str:
+        return (text if self._plain else without_hidden(text)[0]).strip()
 
     def _shown_to_models(self, key: str, text: str) -> str:
         if not self._reading.block_angle_brackets or ("<" not in text and ">" not in text):
@@ -258,7 +268,7 @@ class _Interpreter:
         if field is None:
             return None
         if isinstance(field.value, tuple):
-            return tuple(filter(None, (without_hidden(item)[0].strip() for item in field.value)))
+            return tuple(filter(None, map(self._visible, field.value)))
         text = self._text("allowed-tools")
         if text is None:
             return ()
@@ -280,7 +290,7 @@ class _Interpreter:
         if not isinstance(field.value, Mapping):
             self._wrong_shape("metadata", "a map of text to text", "metadata: {author: me}")
             return {}
-        return {key: without_hidden(value)[0].strip() for key, value in field.value.items()}
+        return {key: self._visible(value) for key, value in field.value.items()}
 
     def _secret_names(self, written: str) -> tuple[str, ...]:
         """Return the names of the secrets that scripts want; a name that cannot be used is left out."""
