@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.documents import TOP
 from tests.support import write_skill
-from vademecum import Finder, IndexOptions, build_index
+from vademecum import BUILTIN_ROOT, Finder, IndexOptions, build_index
+
+# Requests in English and Chinese, and the built-in skill that answers each, if one does.
+EVERYDAY = TOP / "bench/everyday.jsonl"
 
 SKILLS = {
     "pdf-forms": "Fill in PDF forms and sign them.",
@@ -95,3 +100,21 @@ def test_explained(finder: Finder) -> None:
         ("contrakt", "correction", ("contract",), ("name", "description")),
     ]
     assert ("合同", "translation", ("contract",), ("name", "description")) in told("审查合同")
+
+
+def test_everyday_requests_to_the_skills_that_ship_with_it() -> None:
+    finder = Finder(build_index(BUILTIN_ROOT, IndexOptions()))
+    wrong = []
+    asked = [json.loads(line) for line in EVERYDAY.read_text("utf-8").splitlines()]
+    for query in asked:
+        if answer(finder, query["query"]) != "".join(query["gold"]):
+            wrong.append(query["query"])
+    assert len(wrong) / len(asked) <= 0.08
+    for sure in (
+        "compare a.txt with b.txt",
+        "汇总 sales.csv",
+        "write a book",
+        "嗯嗯，知道了",
+        "create a website",
+    ):
+        assert sure not in wrong

@@ -116,3 +116,12 @@ def test_english_requests_do_not_load_the_dictionary(root: Path) -> None:
     )
     run = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True)
     assert run.stdout == "excel-tables 0\nexcel-tables 1\n"
+
+
+def test_a_real_word_is_not_corrected(root: Path) -> None:
+    write_skill(
+        root, "look-up", "---\nname: look-up\ndescription: Look up and summarise what is known.\n---\n"
+    )
+    finder = Finder(build_index(root, IndexOptions()))
+    assert finder.search("write a book") == []
+    assert first(finder, "summarize it") == "look-up"  # the other spelling of a long word
