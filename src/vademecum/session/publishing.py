@@ -48,12 +48,11 @@ class PublishedSkill:
 
 
 class Publications:
-    """Publishes skills, and remembers digests until a file changes. Threads may use it together."""
+    """Publishes skills, and remembers each until a file of it changes. Threads may use it together."""
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._digests: dict[str, tuple[Signature, str]] = {}
         self._known: dict[tuple[str, str], tuple[Decider, _Tree, PublishedSkill | LoadRefused]] = {}
 
     def publish(self, skill: Skill, policy: Decider, *, agent: str) -> PublishedSkill:
@@ -67,7 +66,7 @@ class Publications:
         if before is not None and before[0] is policy and before[1] == tree:
             found = before[2]
         else:
-            found = self._published(skill, tree, policy, agent)
+            found = _published(skill, tree, readable(policy, skill, agent=agent))
             now = self._clock()
             if all(trusted(signature, now_ns=now) == signature for _, signature in tree):
                 with self._lock:
@@ -78,41 +77,31 @@ class Publications:
             raise LoadRefused(str(found), code=found.code)
         return found
 
-    def _published(
-        self, skill: Skill, tree: _Tree, policy: Decider, agent: str
-    ) -> PublishedSkill | LoadRefused:
-        if skill.source.startswith("mcp:"):
-            return _unfit(skill, f"comes from {skill.source}, which announces it itself")
-        try:
-            may_read = readable(policy, skill, agent=agent)
-            if not may_read(MANIFEST):
-                return _unfit(skill, "needs an approval to be read")
-            seen = [entry for entry in tree if may_read(entry[0]) and may_read(real_path(skill, entry[0]))]
-            if len(seen) > MAX_FILES or sum(signature[2] for _, signature in seen) > MAX_BYTES:
-                return _unfit(skill, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
-            document = read_manifest(skill, cap=MAX_BYTES)
-            from vademecum.skill.core_schema import frontmatter_values  # noqa: PLC0415 - the YAML parser
 
-            fields = frontmatter_values(document)
-            if fields.get("name") != skill.name or not is_plain(skill.name):
-                return _unfit(skill, "has a name that is not of lowercase ASCII letters, digits and hyphens")
-            if not isinstance(fields.get("description"), str) or not fields["description"]:
-                return _unfit(skill, "has a description that is not a text")
-            files = [self._file(skill, path, signature) for path, signature in seen]
-        except (OSError, VademecumError) as error:
-            return _unfit(skill, f"cannot be read ({error})")
-        return PublishedSkill(skill.name, fields, tuple(files))
+def _published(skill: Skill, tree: _Tree, may_read: Callable[[str], bool]) -> PublishedSkill | LoadRefused:
+    """Return a skill with those of its files that may be read, or what is against it."""
+    if skill.source.startswith("mcp:"):
+        return _unfit(skill, f"comes from {skill.source}, which announces it itself")
+    try:
+        if not may_read(MANIFEST):
+            return _unfit(skill, "needs an approval to be read")
+        seen = [entry for entry in tree if may_read(entry[0]) and may_read(real_path(skill, entry[0]))]
+        if len(seen) > MAX_FILES or sum(signature[2] for _, signature in seen) > MAX_BYTES:
+            return _unfit(skill, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
+        from vademecum.skill.core_schema import frontmatter_values  # noqa: PLC0415 - the YAML parser
 
-    def _file(self, skill: Skill, path: str, signature: Signature) -> PublishedFile:
-        place = f"{skill.location}/{path}"
-        known = self._digests.get(place)
-        if known is not None and known[0] == signature:
-            return PublishedFile(path, known[1], signature[2])
-        data = read_bytes(skill, path)
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        with self._lock:
-            self._digests[place] = trusted(signature, now_ns=self._clock()), digest
-        return PublishedFile(path, digest, len(data))
+        fields = frontmatter_values(read_manifest(skill, cap=MAX_BYTES))
+        if fields.get("name") != skill.name or not is_plain(skill.name):
+            return _unfit(skill, "has a name that is not of lowercase ASCII letters, digits and hyphens")
+        if not isinstance(fields.get("description"), str) or not fields["description"]:
+            return _unfit(skill, "has a description that is not a text")
+        files = []
+        for path, _ in seen:
+            data = read_bytes(skill, path)
+            files.append(PublishedFile(path, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data)))
+    except (OSError, VademecumError) as error:
+        return _unfit(skill, f"cannot be read ({error})")
+    return PublishedSkill(skill.name, fields, tuple(files))
 
 
 def readable(policy: Decider, skill: Skill, *, agent: str) -> Callable[[str], bool]:
