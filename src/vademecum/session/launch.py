@@ -47,18 +47,6 @@ USUAL_PORTS = (80, 443)
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """The inputs that a call names for its process, and the words that lead out of the project.
-
-    ``stdin`` is a descriptor of the caller, if it passes its standard input on.
-    """
-
-    inputs: tuple[Input, ...] = ()
-    outside: tuple[str, ...] = ()
-    stdin: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Start:
     """A process that is about to start: its call, its directories, and what it sees."""
 
@@ -70,16 +58,21 @@ class Start:
     hosts: Sequence[str] = ()
 
 
-def given_to_script(act: Act, call: calls.RunScript) -> Given:
-    """Find what a script gets: what is named for it, and what its arguments name.
+def prepared(
+    act: Act, call: calls.RunScript, skill: Skill, stdin: int | None
+) -> tuple[str, dict[str, object], Callable[[], Observation]]:
+    """Return the name of a script, what is said to it as a charter knows that, and the work itself.
 
-    A word that names something a model may not know of is a plain word. A person is told of a path that is
-    not passed on.
+    It gets what is named for it, and what its arguments name. A word that names something a model may not
+    know of is a plain word. A person is told of a path that is not passed on.
     """
-    known = act.knows if act.origin != "user" else bool
-    workspace = act.around.place.workspace
     inputs, outside = find_inputs(
-        call.args, call.files, call.copy, workspace=workspace, locate=act.locate, known=known
+        call.args,
+        call.files,
+        call.copy,
+        workspace=act.around.place.workspace,
+        locate=act.locate,
+        known=act.knows if act.origin != "user" else bool,
     )
     if act.origin == "user":
         for word in outside:
@@ -89,35 +82,34 @@ def given_to_script(act: Act, call: calls.RunScript) -> Given:
                     code="outside",
                 )
         outside = []
-    return Given(tuple(inputs), tuple(outside))
-
-
-def prepared(
-    act: Act, call: calls.RunScript, skill: Skill, stdin: int | None
-) -> tuple[str, dict[str, object], Callable[[], Observation]]:
-    """Return the name of a script, what is said to it as a charter knows that, and the work itself."""
-    given = replace(given_to_script(act, call), stdin=stdin)
-    files = [each.typed for each in given.inputs]
-    said = {"arguments": call.args, "files": files, "network": call.network}
+    said = {"arguments": call.args, "files": [each.typed for each in inputs], "network": call.network}
     names = file_names(skill, script_name(skill, call.relative_path))
-    work = partial(run_script, act, call, skill, names, given)
+    words = f"{shown_words(outside, ', ')}."
+    notes = [f"Only passed as words, because they are outside the project: {words}"] if outside else []
+    work = partial(run_script, act, call, skill, names, inputs, notes, stdin)
     return names[0], {key: value for key, value in said.items() if value}, work
 
 
-def run_script(
-    act: Act, call: calls.RunScript, skill: Skill, names: tuple[str, ...], given: Given
+def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charter was asked
+    act: Act,
+    call: calls.RunScript,
+    skill: Skill,
+    names: tuple[str, ...],
+    given: Sequence[Input],
+    notes: Sequence[str],
+    stdin: int | None,
 ) -> Observation:
     """Run a script of a skill: ask for what it needs, then run a private copy of it."""
     once: list[Finer] = [  # of files it gets copies, made before anybody is asked
         ("skill", (skill.name,), ""),
         ("script", names, ""),
-        *(finer for each in given.inputs if each.kind == "file" for finer in act.reads(each.located)),
+        *(finer for each in given if each.kind == "file" for finer in act.reads(each.located)),
         *network_requests(act, call.network, names[0]),
     ]
-    in_place = [each.located for each in given.inputs if each.kind != "file"]
+    in_place = [each.located for each in given if each.kind != "file"]
     act.decide(lambda: [finer for each in in_place for finer in act.reads(each)], fixed=once)
     act.refuse_denied()
-    inputs = with_hidden(act, given.inputs)
+    inputs = with_hidden(act, given)
     sandbox = act.around.sandbox()
     with Room(act.directory) as room:
         furnished = furnish(room, inputs, call.args, sandbox)
@@ -125,11 +117,13 @@ def run_script(
         path = search_path(act.around.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
         secrets = _secrets(act, skill)
-        act.decide_also(_of_plan(plan, secrets))
+        packages: list[Finer] = [("packages", plan.packages.resources(skill.name), "")]
+        kept: list[Finer] = [("secret", tuple(f"{skill.name}/{name}" for name in secrets), "")]
+        act.decide_also([*(packages if plan.packages.wanted else ()), *(kept if secrets else ())])
         act.refuse_denied()
         start = Start(act, room, sandbox, inputs, furnished, call.network)
         _settle_script(start, plan, secrets)
-        check_unchanged(act, given.inputs, inputs)
+        check_unchanged(act, given, inputs)
         act.around.place.secrets.add(secrets.values())
         interpreter, facts = _interpreter(act, plan)
         job = Job(
@@ -139,13 +133,11 @@ def run_script(
             readable=(plan.snapshot.path, *interpreter.readable),
             environment=environment_of(act) | secrets,
             furnished=furnished,
-            stdin=call.stdin.encode() or given.stdin,
+            stdin=call.stdin.encode() or stdin,
             limits=limits_for(act),
         )
         facts |= {"digest": snapshot.digest, "script_sha256": sha256_of(plan.file)}
-        words = f"{shown_words(given.outside, ', ')}."
-        note = f"Only passed as words, because they are outside the project: {words}"
-        return run_started(start, job, facts, [note] if given.outside else [])
+        return run_started(start, job, facts, notes)
 
 
 def _secrets(act: Act, skill: Skill) -> dict[str, str]:
@@ -155,15 +147,6 @@ def _secrets(act: Act, skill: Skill) -> dict[str, str]:
     from vademecum.secret_store import SecretStore  # noqa: PLC0415 - for these skills alone
 
     return SecretStore(act.around.place.context).for_skill(skill.name, skill.meta.secrets)
-
-
-def _of_plan(plan: ScriptPlan, secrets: Mapping[str, str]) -> list[Finer]:
-    """Return what the script itself wants: packages, and secrets that are kept for its skill."""
-    name, packages = plan.skill.name, plan.packages
-    return [
-        *([("packages", packages.resources(name), "")] if packages.wanted else []),
-        *([("secret", tuple(f"{name}/{secret}" for secret in secrets), "")] if secrets else []),
-    ]
 
 
 def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> None:
@@ -188,14 +171,8 @@ def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> 
         return "\n".join([about_script(plan, facts, approved=approved.last(plan.resource)), *texts])
 
     def exact() -> str:
-        return repr(
-            (
-                plan.call.args,
-                plan.call.network,
-                plan.call.stdin,
-                digests(start.room.work, start.furnished.copies),
-            )
-        )
+        copies = digests(start.room.work, start.furnished.copies)
+        return repr((plan.call.args, plan.call.network, plan.call.stdin, copies))
 
     act.settle((plan.relative,), about=about, exact=exact, digest=plan.snapshot.digest)
     if act.passage is not None and act.passage.seen:
