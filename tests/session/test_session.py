@@ -24,8 +24,8 @@ from vademecum.policy.base import Effect
 from vademecum.policy.engine import allowing
 from vademecum.runs.stored import read_run
 from vademecum.session.base import Deferred, Result
+from vademecum.session.base import Place as SessionPlace
 from vademecum.session.forecast import explain
-from vademecum.session.place import Place as SessionPlace
 from vademecum.session.schemas import ALL_TOOLS
 from vademecum.session.session import Session
 from vademecum.tools.calls import (

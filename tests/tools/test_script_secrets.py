@@ -13,7 +13,7 @@ from tests.agent.support import final, run_script, select
 from tests.support import Place, write_skill
 from vademecum.policy.approval import Answer, Question
 from vademecum.secret_store import SecretStore
-from vademecum.session.place import Place as SessionPlace
+from vademecum.session.base import Place as SessionPlace
 from vademecum.session.session import Session
 from vademecum.tools.calls import ListDir, ReadFile, RunScript, UseSkill
 

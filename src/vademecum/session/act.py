@@ -19,7 +19,7 @@ from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Gate, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
 from vademecum.sandbox.base import Sandbox
-from vademecum.session.place import Place
+from vademecum.session.base import Place
 from vademecum.session.recording import CHANGED, CallRecord, Run, record_of
 from vademecum.session.view import SkillFiles, file_names, files_seen
 from vademecum.skill.assets import no_script, script_name

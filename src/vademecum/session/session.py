@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from vademecum.config import SandboxName
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
@@ -23,11 +23,9 @@ from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.sandbox.base import Sandbox
 from vademecum.session.act import Act, RunContext
-from vademecum.session.base import Deferred, Guard, Host, Kind, Result, TextKind, contents_of
-from vademecum.session.place import Place
+from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
 from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, record_of
-from vademecum.session.skill_act import SkillAct
-from vademecum.session.view import View
+from vademecum.session.view import SkillAct, View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
@@ -309,7 +307,16 @@ class Session:
                 return self._load(act.find(name, source), act, task, whole=whole)
             case calls.UnloadSkill(skill=name, source=source):
                 return self._unload(self._chosen(name, source, act), origin, asked)
-        return act.look(call)
+            case calls.SearchSkills():
+                return act.search(call)
+            case calls.LoadSkillAsset():
+                return act.asset(call)
+            case calls.ListSkillAssets():
+                return act.assets(call)
+            case calls.GetSkillScriptPath():
+                return act.script_path(call)
+            case _:
+                assert_never(call)
 
     def _skill_act(self, asked: CallRecord, origin: Origin) -> SkillAct:
         return SkillAct(self._gate, self.view, self._limits, self.agent, origin, asked)
