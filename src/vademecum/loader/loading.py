@@ -230,7 +230,7 @@ def find_section(text: str, hint: str, *, where: str) -> str:
 
 
 def headings(lines: list[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield each heading of a text, its level and its line: with ``#`` signs or underlined, not in a fence."""
+    """Yield each heading with its level and line: with ``#`` signs or underlined, not in a code fence."""
     fence: str | None = None
     paragraph: int | None = None  # where the lines begin that an underline would make a heading
     for number, line in enumerate(lines):
