@@ -19,14 +19,8 @@ from vademecum.errors import ConfigError, RecordDamaged
 from vademecum.files import write_atomic
 from vademecum.masking import Secrets
 
-EVENTS, SUMMARY, INDEX, FINAL, OBSERVATIONS = (
-    "events.jsonl",
-    "run.json",
-    "index.json",
-    "final.md",
-    "observations",
-)
-
+EVENTS, SUMMARY, INDEX, FINAL = "events.jsonl", "run.json", "index.json", "final.md"
+OBSERVATIONS = "observations"
 SHARED = ".index"
 MAX_RECORDED_CHARS = 2000
 MAX_MASKED_CHARS = 50_000
@@ -120,7 +114,7 @@ class Record:
         with self._lock:
             self._number += 1
             event = Event(self._number, self._clock(), type_, masked)
-            self._append(_line(event))
+            self._append(_json({"n": event.number, "time": event.time, "type": type_, **masked}) + b"\n")
         self.tell(event)
         return event
 
@@ -196,10 +190,6 @@ class Record:
         if descriptor is not None:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-
-
-def _line(event: Event) -> bytes:
-    return _json({"n": event.number, "time": event.time, "type": event.type, **event.data}) + b"\n"
 
 
 def _json(value: Any) -> bytes:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec import structs
@@ -141,11 +141,11 @@ class Act:
 
     def _of_tool(self) -> list[Finer]:
         """Return what the tool itself needs; a rule that denies writing denies every tool that writes."""
-        tools = [self.tool]
-        if self.tool in _WRITING or (isinstance(self.call, calls.RunCommand) and self.call.writes):
-            denied = self.effect_of("tool", ("write_file",))
-            tools += ["write_file"] if denied.effect is Effect.DENY else []
-        return [("tool", (tool,), "") for tool in tools]
+        found: list[Finer] = [("tool", (self.tool,), "")]
+        writes = self.tool in _WRITING or (isinstance(self.call, calls.RunCommand) and self.call.writes)
+        if writes and self.effect_of("tool", ("write_file",)).effect is Effect.DENY:
+            found.append(("tool", ("write_file",), ""))
+        return found
 
     def refuse_denied(self, used_on: tuple[str, ...] = ()) -> None:
         """Raise if something that was decided is denied, before anything is read or copied for it.
@@ -201,8 +201,7 @@ class Act:
     ) -> None:
         """Ask for the tool itself and for what it is used on, with everything that bounds it."""
         self.decide(finer)
-        used_on = within or tuple(resource for _, resources, _ in self.found for resource in resources)
-        self.settle(used_on, about=about, exact=exact)
+        self.settle(within or _resources(self.found), about=about, exact=exact)
 
     def settle(
         self,
@@ -218,15 +217,15 @@ class Act:
         """
         if digest is None:
             digest = "" if self.skill is None else skill_digest(self.skill)
-        held = digest
-        worst, also = self._worst([decision for _, decision in self.asked], used_on)
+        worst, also = self._worst(used_on)
         self.refused = worst if worst.effect is not Effect.ALLOW else None
-        self.asked_of.check(lambda: held, exact)
+        held = partial(str, digest)
+        self.asked_of.check(held, exact)
         secrets = self.around.place.secrets
         self.passage = self.around.gate.settle(
             self.asked,
             approver=self.asked_of,
-            digest=lambda: held,
+            digest=held,
             about=lambda: secrets.mask_values(about()),
             exact=exact,
             also=also,
@@ -238,14 +237,14 @@ class Act:
     def foresee(self, finer: Sequence[Finer]) -> Decision:
         """Return what would be decided about a call that needs this, without doing or asking anything."""
         self.decide(lambda: finer)
-        used_on = tuple(resource for _, resources, _ in finer for resource in resources)
-        return self._worst([decision for _, decision in self.asked], used_on)[0]
+        return self._worst(_resources(finer))[0]
 
-    def _worst(self, decided: list[Decision], used_on: tuple[str, ...]) -> tuple[Decision, list[Decision]]:
+    def _worst(self, used_on: tuple[str, ...]) -> tuple[Decision, list[Decision]]:
         """Return the strictest decision about the call, and those that did not come from the rules."""
         also = [*self._bounds(used_on), *self._risk(used_on), *self._origin_risk()]
         also += [self.closed] if self.closed else []
         # Of equal ones, that of the risk says best what would allow it.
+        decided = (decision for _, decision in self.asked)
         return max((*also, *decided), key=lambda decision: decision.effect), also
 
     def _bounds(self, used_on: tuple[str, ...]) -> list[Decision]:
@@ -326,30 +325,24 @@ class Act:
         found: list[Finer] = []
         for skill, relative in self.around.skills.owners(real):
             found.append(("skill", (skill.name,), shown))
-            if relative not in {".", skill.file}:
-                kinds = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
-                wanted = (kind for kind in kinds if self._asks(kind, skill, relative))
-                found += [(kind, (f"{skill.name}/{relative}",), shown) for kind in wanted]
+            if relative in {".", skill.file}:
+                continue
+            names = (f"{skill.name}/{relative}",)
+            found.append(("resource", names, shown))
+            if relative.startswith("scripts/"):  # one that is asked about to be run may be read
+                decision = self.effect_of("script", names, skill.name)
+                found += [("script", names, shown)] if decision.effect is Effect.DENY else []
         return found
 
-    def _asks(self, kind: str, skill: Skill, relative: str) -> bool:
-        """Return whether reading a file asks this: a script that is asked about to be run may be read."""
-        if kind == "resource":
-            return True
-        return self.effect_of(kind, (f"{skill.name}/{relative}",), skill.name).effect is Effect.DENY
-
-    def may_read(self, real: Path) -> bool:
+    def may_read(self, real: Path, *, most: Effect = Effect.ALLOW) -> bool:
         """Return whether a path may be read without asking; what may not is not mentioned."""
-        return self._effect_of_reading(real) is Effect.ALLOW
+        names = self.around.place.workspace.rule_names(real)
+        finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
+        return all(self.effect_of(permission, resources).effect <= most for permission, resources, _ in finer)
 
     def may_list(self, real: Path) -> bool:
         """Return whether the caller may know of a path."""
-        return self._effect_of_reading(real) is not Effect.DENY
-
-    def _effect_of_reading(self, real: Path) -> Effect:
-        names = self.around.place.workspace.rule_names(real)
-        finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
-        return max(self.effect_of(permission, resources).effect for permission, resources, _ in finer)
+        return self.may_read(real, most=Effect.ASK)
 
     def knows(self, located: Located) -> bool:
         """Return whether the caller may know of what is there."""
@@ -418,3 +411,7 @@ class Act:
                 approved_by=None if self.passage is None else self.passage.by,
             )
             self.run.record.add_bounded("tool_called", **written)
+
+
+def _resources(finer: Sequence[Finer]) -> tuple[str, ...]:
+    return tuple(resource for _, resources, _ in finer for resource in resources)

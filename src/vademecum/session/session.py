@@ -85,11 +85,8 @@ class Session:
         # The files that scripts and commands of this conversation left.
         self.outputs = outputs or Outputs()
         self._recording = Recording(self._start) if recording else None
-        self._gate = Gate(
-            policy or Policy.load(self.place.context),
-            project=self.place.project,
-            grants=Grants(self.place.grants),
-        )
+        policy, grants = policy or Policy.load(self.place.context), Grants(self.place.grants)
+        self._gate = Gate(policy, project=self.place.project, grants=grants)
         self.view = view or View(index, self._gate.policy, agent=agent, origin=origin)
         self._limits = limits or BodyLimits(index.options.body_lines)
 
@@ -119,25 +116,14 @@ class Session:
                 if isinstance(call, calls.SkillCall):
                     result = self._about_skill(call, asked, origin)
                 else:
-                    result = self._tool(
-                        call, asked, cancelled=cancelled, origin=origin, for_skill=for_skill, stdin=stdin
-                    )
+                    result = self._tool(call, asked, cancelled, origin, for_skill, stdin)
             except Declined:
                 raise
             except Deferred as deferred:
                 if deferred.kept:
-                    from vademecum.session.deferred import keep, key_of  # noqa: PLC0415 - for these calls alone
+                    from vademecum.session.deferred import keep  # noqa: PLC0415 - for these calls alone
 
-                    keep(
-                        asked,
-                        deferred.question,
-                        call,
-                        agent=self.agent,
-                        origin=origin,
-                        for_skill=for_skill,
-                        active=self.active,
-                        key=key_of(self.place.grants.parent),
-                    )
+                    keep(self, asked, deferred.question, call, origin=origin, for_skill=for_skill)
                 raise
             except VademecumError as error:
                 result = Result(str(error), error.code, "error", advice=error.advice)
@@ -186,11 +172,10 @@ class Session:
         Exactly that call is done, and only if what it is about is the same as when it was asked. ``approver``
         is for further questions of the same call.
         """
-        from vademecum.session.deferred import claimed, key_of  # noqa: PLC0415 - for these calls alone
+        from vademecum.session.deferred import claimed  # noqa: PLC0415 - for these calls alone
 
         try:
-            key = key_of(self.place.grants.parent)
-            pending = claimed(self._runs, question_id, agent=self.agent, key=key)
+            pending = claimed(self, self._runs, question_id)
             call = calls.parse_call(pending.call, pending.arguments)
             active = {skill.location: skill for skill in map(self.index.get, pending.active)}
         except VademecumError as error:
@@ -205,13 +190,8 @@ class Session:
         if not isinstance(call, calls.SkillCall):  # as it was when the call was made, and nothing else of it
             session = copy.copy(self)
             session._active = {**active, **self._active}
-        return session.call(
-            call,
-            approver=answered,
-            cancelled=cancelled,
-            origin=pending.origin,
-            for_skill=pending.for_skill,
-        )
+        about: dict[str, Any] = {"origin": pending.origin, "for_skill": pending.for_skill}
+        return session.call(call, approver=answered, cancelled=cancelled, **about)
 
     def foreseen(self, call: calls.ToolCall) -> Act:
         """Return a call of the user that is not done, to see what would be decided about it."""
@@ -276,7 +256,7 @@ class Session:
         loaded = act.body(skill, whole=whole)
         if self.host is not None and not self.host.has_room_for(loaded.text):
             raise VademecumError(f"The instructions of {skill.name} do not fit any more.", code="max-context")
-        return self._activated(skill, loaded, effect, act)
+        return self._loaded(skill, loaded, effect, act, activate=True)
 
     def nested_body(self, skill: Skill) -> Loaded:
         """Read the one skill of a child agent, which passed the gate of its parent already."""
@@ -285,16 +265,16 @@ class Session:
     def load_nested(self, skill: Skill, loaded: Loaded, effect: str) -> Result:
         """Make the one skill of a child agent active in its own run."""
         with self._asked() as asked:
-            return self._activated(skill, loaded, effect, self._skill_act(asked, "nested"))
+            return self._loaded(skill, loaded, effect, self._skill_act(asked, "nested"), activate=True)
 
-    def _activated(self, skill: Skill, loaded: Loaded, effect: str, act: SkillAct) -> Result:
-        with self._lock:
-            self._unloaded.pop(skill.location, None)
-            self._active.pop(skill.location, None)
-            self._active[skill.location] = skill
-        return self._loaded(skill, loaded, effect, act)
-
-    def _loaded(self, skill: Skill, loaded: Loaded, effect: str, act: SkillAct) -> Result:
+    def _loaded(
+        self, skill: Skill, loaded: Loaded, effect: str, act: SkillAct, *, activate: bool = False
+    ) -> Result:
+        if activate:
+            with self._lock:
+                self._unloaded.pop(skill.location, None)
+                self._active.pop(skill.location, None)
+                self._active[skill.location] = skill
         report = loaded.report.to_json()
         act.asked.write("skill_loaded", skill=skill.skill_id, origin=act.origin, effect=effect, report=report)
         return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
@@ -345,11 +325,10 @@ class Session:
 
     # Tools
 
-    def _tool(  # noqa: PLR0913
+    def _tool(  # noqa: PLR0913, PLR0917 - what `call` was given
         self,
         call: calls.ToolCall,
         asked: CallRecord,
-        *,
         cancelled: Callable[[], bool],
         origin: Origin,
         for_skill: str | None,
@@ -363,13 +342,13 @@ class Session:
             source, _, name = for_skill.rpartition(":")
             skill = self._chosen(name, source, about)
         act = Act(self._context(), call, asked, skill, origin, cancelled)
-        kind: Kind = "script" if isinstance(call, calls.RunScript) else "tool"
+        kind: Kind = "tool"
         name, said = act.tool, calls.said(call)
         if isinstance(call, calls.RunScript):
             from vademecum.session import launch  # noqa: PLC0415 - for scripts alone
 
             assert skill is not None
-            name, said, work = launch.prepared(act, call, skill, stdin)
+            kind, (name, said, work) = "script", launch.prepared(act, call, skill, stdin)
         elif isinstance(call, calls.RunCommand):
             from vademecum.session.command import run_command  # noqa: PLC0415 - for commands alone
 
@@ -382,17 +361,18 @@ class Session:
         def do() -> Result:
             seen = act.perform(work)
             came: TextKind = "error" if seen.code else "tool"
+            text, facts, outputs = seen.text, seen.facts, seen.outputs
             return Result(
-                seen.text,
+                text,
                 seen.code,
                 came,
                 skill,
                 None,
-                seen.facts,
+                facts,
                 seen.files,
                 seen.advice,
-                seen.outputs,
-                contents_of(seen.outputs),
+                outputs,
+                contents_of(outputs),
             )
 
         return asked.guarded(kind, name, said, do)
@@ -436,8 +416,7 @@ class Session:
     def begin(self, request: str, *, model: str, **more: Any) -> Record:
         """Begin a run: one request of the conversation. Answers "for this run" begin anew with it."""
         assert self._recording is not None
-        run = self._recording.begin(partial(self._start, request, model=model, **more))
-        return run.record
+        return self._recording.begin(partial(self._start, request, model=model, **more)).record
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write down how the run ended, and close its record once its last call is over."""
