@@ -174,7 +174,7 @@ def test_what_was_given_stays_masked_when_the_place_changes(place: Place) -> Non
     (place.cwd / "note.txt").write_text(f"it is {VALUE}\n")
     assert session.call(ReadFile("note.txt")).text == "it is [secret]\n"
     other = session_of(place)
-    session.adopt(other._gate.policy, other.view, other.place)
+    session.adopt(other.gate.policy, other.view, other.place)
     assert session.call(ReadFile("note.txt")).text == "it is [secret]\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
 from typing import Literal
 
@@ -72,7 +73,7 @@ def render_catalogue(
     layout, count = _LAYOUTS[form], len(skills)
     ordered = sorted(skills, key=lambda skill: (skill.name, skill.source))
     texts = [" ".join(skill.description.split()) for skill in ordered]
-    write = _escaped if form == "xml" else str
+    write = partial(escape, quote=False) if form == "xml" else str
     written = list(map(write, texts))
     row = layout.row.format
     rows = [row(skill.name, skill.source, text) for skill, text in zip(ordered, written, strict=True)]
@@ -91,10 +92,6 @@ def render_catalogue(
     unlisted = count - len(shown)
     text = layout.head + "\n".join(shown)
     return Catalogue(text + _ending(layout, changed, unlisted, count), changed + unlisted, unlisted)
-
-
-def _escaped(text: str) -> str:
-    return escape(text, quote=False) if "&" in text or "<" in text or ">" in text else text
 
 
 def _names(layout: _Layout, skills: Sequence[Skill], room: int) -> list[str]:

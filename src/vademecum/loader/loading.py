@@ -165,10 +165,7 @@ def _read_resource(skill: Skill, relative: str, *, sees: Sees = everything) -> L
 
 def _without_frames(text: str) -> str:
     """Return the text with anything that looks like our own frames escaped."""
-    lowered = text.lower()
-    if "skill_content" in lowered or "skill_resources" in lowered or "available_skills" in lowered:
-        return _FRAME.sub(r"&lt;\1", text)
-    return text
+    return _FRAME.sub(r"&lt;\1", text)
 
 
 def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> Loaded:
@@ -181,9 +178,7 @@ def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> Loa
         decoded = data[start:].decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _refused(skill, relative, "not-text", "is not UTF-8 text") from error
-    if "\r" in decoded:
-        decoded = decoded.replace("\r\n", "\n").replace("\r", "\n")
-    text, hidden = without_hidden(decoded)
+    text, hidden = without_hidden(decoded.replace("\r\n", "\n").replace("\r", "\n"))
     path, digest = f"{skill.location}/{relative}", hashlib.sha256(data).hexdigest()
     return Loaded(
         text, LoadReport(path, digest, len(data), len(text), truncated=False, hidden_removed=hidden)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -16,20 +17,21 @@ from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumErro
 from vademecum.policy.base import Decision, Effect, Origin, Request, Rule
 from vademecum.policy.bounds import bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
-from vademecum.policy.gate import Decided, Gate, Passage, refusal
+from vademecum.policy.gate import Decided, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
-from vademecum.sandbox.base import Sandbox
-from vademecum.session.base import Place
 from vademecum.session.recording import CHANGED, CallRecord, Run, record_of
-from vademecum.session.view import SkillFiles, file_names, files_seen
+from vademecum.session.view import file_names, files_seen
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 from vademecum.tools.inputs import Inode, hidden_below, listed_below
-from vademecum.tools.outputs import PREFIX, Outputs
+from vademecum.tools.outputs import PREFIX
 from vademecum.tools.workspace import Located
+
+if TYPE_CHECKING:
+    from vademecum.session.session import Session
 
 # A permission, what it is wanted for, and what a model calls that.
 Finer = tuple[str, tuple[str, ...], str]
@@ -43,23 +45,6 @@ _LASTING = frozenset(
 _WRITING = frozenset({"edit_file", "save_output"})
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """Everything that the calls of one run share."""
-
-    gate: Gate
-    place: Place
-    sandbox: Callable[[], Sandbox]
-    skills: SkillFiles
-    agent: str
-    # The skills whose `allowed-tools` bound every direct tool, and those that the model itself unloaded.
-    active: tuple[Skill, ...] = ()
-    unloaded: tuple[Skill, ...] = ()
-    # The records of this conversation, whose observations it may read again, and what its scripts made.
-    own: tuple[Path, ...] = ()
-    outputs: Outputs = field(default_factory=Outputs)
-
-
 @dataclass(slots=True)
 class Act:
     """One call of a tool, from the first question to its entry in the record.
@@ -68,12 +53,15 @@ class Act:
     not go on as if it had not been said.
     """
 
-    around: RunContext
+    session: Session
     call: calls.ToolCall
     asked_of: CallRecord
     skill: Skill | None = None
     origin: Origin = "model"
     cancelled: Callable[[], bool] = bool
+    # The skills whose `allowed-tools` bound every direct tool, and those that the model itself unloaded.
+    active: tuple[Skill, ...] = ()
+    unloaded: tuple[Skill, ...] = ()
     number: int = 0
     passage: Passage | None = None
     refused: Decision | None = None
@@ -112,8 +100,8 @@ class Act:
     def locate(self, path: str) -> Located:
         """Return where a path from outside leads: in the project, or to an output of this conversation."""
         if path.startswith(PREFIX):
-            return self.around.outputs.locate(path)
-        return self.around.place.workspace.locate(path)
+            return self.session.outputs.locate(path)
+        return self.session.place.workspace.locate(path)
 
     def decide(self, wanted: Callable[[], Sequence[Finer]], *, fixed: Sequence[Finer] = ()) -> None:
         """Find out what the rules say of the tool itself and of what it is used on.
@@ -128,7 +116,7 @@ class Act:
 
         What the rules deny to be read or run is hidden from a model: it gets the error of something missing.
         """
-        policy, agent = self.around.gate.policy, self.around.agent
+        policy, agent = self.session.gate.policy, self.session.agent
         name = None if self.skill is None else self.skill.name
         requests = [Request(each, names, self.origin, agent, name) for each, names, _ in wanted]
         decided = [(request, policy.decide(request)) for request in requests]
@@ -169,14 +157,14 @@ class Act:
 
     def effect_of(self, permission: str, resources: tuple[str, ...], skill: str | None = None) -> Decision:
         """Return what the rules say of one request of this caller."""
-        return self.around.gate.policy.decide(
-            Request(permission, resources, self.origin, self.around.agent, skill)
+        return self.session.gate.policy.decide(
+            Request(permission, resources, self.origin, self.session.agent, skill)
         )
 
     def denied_files(self, skill: Skill) -> list[str]:
         """Return the files of a skill that a rule denies, which its scripts do not get either."""
         files, _ = listed_below(skill.location)
-        policy, agent = self.around.gate.policy, self.around.agent
+        policy, agent = self.session.gate.policy, self.session.agent
         if not policy.could_restrict("resource", agent, "\n".join(f"{skill.name}/{file}" for file in files)):
             return []
         return [
@@ -188,7 +176,7 @@ class Act:
     def sees(self, relative: str) -> bool:
         """Return whether the caller may know of a file of the skill."""
         assert self.skill is not None
-        sees = files_seen(self.around.gate.policy, self.skill, agent=self.around.agent, origin=self.origin)
+        sees = files_seen(self.session.gate.policy, self.skill, agent=self.session.agent, origin=self.origin)
         return sees(relative)
 
     def require(
@@ -221,8 +209,8 @@ class Act:
         self.refused = worst if worst.effect is not Effect.ALLOW else None
         held = partial(str, digest)
         self.asked_of.check(held, exact)
-        secrets = self.around.place.secrets
-        self.passage = self.around.gate.settle(
+        secrets = self.session.place.secrets
+        self.passage = self.session.gate.settle(
             self.asked,
             approver=self.asked_of,
             digest=held,
@@ -254,15 +242,15 @@ class Act:
         tool must pass the lists of all active skills. What a skill excluded that the model itself unloaded is
         asked, as far as it changes or sends something.
         """
-        excluding: list[tuple[Skill, Effect]] = [(skill, Effect.DENY) for skill in self.around.active]
+        excluding: list[tuple[Skill, Effect]] = [(skill, Effect.DENY) for skill in self.active]
         if isinstance(self.call, calls.RunScript) and self.skill is not None:
             own = self.skill.location
             excluding = [
                 (skill, Effect.DENY if skill.location == own else Effect.ASK)
-                for skill in {each.location: each for each in (*self.around.active, self.skill)}.values()
+                for skill in {each.location: each for each in (*self.active, self.skill)}.values()
             ]
         if self.tool in _LASTING:
-            excluding += [(skill, Effect.ASK) for skill in self.around.unloaded]
+            excluding += [(skill, Effect.ASK) for skill in self.unloaded]
         found = [
             bounded(tool, names, skill=skill.name, allowed_tools=skill.controls.allowed_tools, effect=effect)
             for skill, effect in excluding
@@ -283,11 +271,11 @@ class Act:
 
     def _risk(self, used_on: tuple[str, ...]) -> list[Decision]:
         """Return the approval that a risky tool needs, unless this run was started with it."""
-        needed = needs_approval(self.tool, careful=self.around.place.config.execution.require_approval_for)
+        needed = needs_approval(self.tool, careful=self.session.place.config.execution.require_approval_for)
         if needed is None:
             return []
-        wanted = Request(APPROVAL, tuple(f"{self.tool} {each}" for each in used_on), agent=self.around.agent)
-        decision = self.around.gate.policy.decide(wanted)
+        wanted = Request(APPROVAL, tuple(f"{self.tool} {each}" for each in used_on), agent=self.session.agent)
+        decision = self.session.gate.policy.decide(wanted)
         return [] if decision.effect is Effect.ALLOW and decision.layer == RUN else [needed]
 
     def _origin_risk(self) -> list[Decision]:
@@ -306,24 +294,24 @@ class Act:
         if located.name.startswith(PREFIX):
             return []
         real = Path(os.path.realpath(located.path))
-        if any(real.is_relative_to(os.path.realpath(own / OBSERVATIONS)) for own in self.around.own):
+        if any(real.is_relative_to(os.path.realpath(own / OBSERVATIONS)) for own in self.session.records):
             return []
-        names = self.around.place.workspace.names(located)
+        names = self.session.place.workspace.names(located)
         return [("read", names, located.name), *self._of_skill(real, located.name)]
 
     def writes(self, located: Located, permission: str = "write") -> list[Finer]:
         """Return what changing or deleting a file needs."""
         real = os.path.realpath(located.path)
-        for root in self.around.skills.roots:
+        for root in self.session.view.files.roots:
             if real == root or real.startswith(f"{root}/") or str(located.path).startswith(f"{root}/"):
                 rule = Rule(permission, "close the roots of skills", Effect.DENY, FIXED, 0, CLOSED_TO_AGENTS)
                 self.closed = Decision(Effect.DENY, rule, permission, located.name)
-        return [(permission, self.around.place.workspace.names(located), located.name)]
+        return [(permission, self.session.place.workspace.names(located), located.name)]
 
     def _of_skill(self, real: Path, shown: str) -> list[Finer]:
         """Return the rules to ask if a path is a file of a skill, by whatever name it is reached."""
         found: list[Finer] = []
-        for skill, relative in self.around.skills.owners(real):
+        for skill, relative in self.session.view.files.owners(real):
             found.append(("skill", (skill.name,), shown))
             if relative in {".", skill.file}:
                 continue
@@ -336,7 +324,7 @@ class Act:
 
     def may_read(self, real: Path, *, most: Effect = Effect.ALLOW) -> bool:
         """Return whether a path may be read without asking; what may not is not mentioned."""
-        names = self.around.place.workspace.rule_names(real)
+        names = self.session.place.workspace.rule_names(real)
         finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
         return all(self.effect_of(permission, resources).effect <= most for permission, resources, _ in finer)
 
@@ -350,12 +338,12 @@ class Act:
 
     def hidden_in(self, located: Located) -> tuple[str, ...]:
         """Return what below a directory may not be read without asking, relative to it."""
-        workspace, base = self.around.place.workspace, os.path.realpath(located.path)
+        workspace, base = self.session.place.workspace, os.path.realpath(located.path)
         prefixes = [
             "" if name == "." else f"{name}/" for name in dict.fromkeys(workspace.rule_names(Path(base)))
         ]
         names, special = listed_below(base)
-        gate, agent, skills = self.around.gate, self.around.agent, self.around.skills
+        gate, agent, skills = self.session.gate, self.session.agent, self.session.view.files
         of_skills = skills.overlap(base)
         written = "\n".join(f"{prefix}{name}" for prefix in prefixes for name in names)
         restricted = gate.policy.could_restrict("read", agent, written) or skills.restricted(gate, agent)
@@ -373,8 +361,8 @@ class Act:
 
     def is_closed(self, file: Path) -> bool:
         """Return whether a file may not be changed, whatever a person answers."""
-        names = self.around.place.workspace.rule_names(file)
-        in_skills = any(str(file).startswith(f"{root}/") for root in self.around.skills.roots)
+        names = self.session.place.workspace.rule_names(file)
+        in_skills = any(str(file).startswith(f"{root}/") for root in self.session.view.files.roots)
         return in_skills or any(
             self.effect_of(each, names).effect is Effect.DENY for each in ("write", "delete")
         )
@@ -402,7 +390,7 @@ class Act:
                 structs.replace(seen[-1], code="denied") if self.hidden else seen[-1],
                 calls.said(self.call),
                 number=self.number,
-                agent=self.around.agent,
+                agent=self.session.agent,
                 skill=self.skill,
                 started=started,
                 seconds=time.monotonic() - clock,

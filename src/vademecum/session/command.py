@@ -42,7 +42,7 @@ from vademecum.tools.writing import Changes
 def run_command(act: Act, call: calls.RunCommand) -> Observation:
     """Run a program in the working directory. It reads the project and changes only what ``writes`` names."""
     lines = _lines(call.argv)
-    workspace = act.around.place.workspace
+    workspace = act.session.place.workspace
     known = act.knows if act.origin != "user" else bool
     reads, _ = find_inputs((), call.reads, (), workspace=workspace, locate=act.locate, known=known)
     made = {  # outputs of this conversation that the words name
@@ -51,7 +51,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
         for _, part in parts_of(word)
         if part.startswith(PREFIX)
     }
-    whole = Input(".", Located(act.around.place.project, ".", ".", "."), "directory")
+    whole = Input(".", Located(act.session.place.project, ".", ".", "."), "directory")
     reads = [*(reads or [whole]), *made.values()]
     writes = [workspace.locate(path) for path in call.writes]
 
@@ -73,7 +73,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
         act.trash / f"{act.number:04}", tuple(Path(os.path.realpath(each.path)) for each in writes)
     )
     _refuse_closed(act, changes)
-    sandbox = act.around.sandbox()
+    sandbox = act.session.sandbox()
 
     def about() -> str:
         facts = facts_of(act, call.network, reads, sandbox)
@@ -99,7 +99,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     job = Job(
         title=shown_words(call.argv[:2]),
         argv=(*program.words, *renamed(call.argv[1:], {name: str(made[name].located.path) for name in made})),
-        directory=act.around.place.context.cwd,
+        directory=act.session.place.context.cwd,
         readable=program.readable,
         environment=environment_of(act),
         furnished=furnished,
@@ -140,7 +140,7 @@ def _program(act: Act, word: str) -> Interpreter:
         if not os.access(located.path, os.X_OK) or not located.path.is_file():
             raise ToolRefused(f"{word[:200]!r} is not a program that can be run.", code="no-program")
         return Interpreter((str(located.path),))
-    found = shutil.which(word, path=search_path(act.around.place.context.env.get("PATH", "")))
+    found = shutil.which(word, path=search_path(act.session.place.context.env.get("PATH", "")))
     if found is None:
         raise ToolRefused(
             f"The program {word[:200]!r} is not installed here: use another.", code="no-program"
@@ -152,7 +152,7 @@ def _refuse_closed(act: Act, changes: Changes) -> None:
     """Raise if the command would be able to change something that is denied."""
     closed = next(filter(act.is_closed, changes.files()), None)
     if closed is not None:
-        shown = os.path.relpath(closed, act.around.place.project)
+        shown = os.path.relpath(closed, act.session.place.project)
         text = "What may be changed contains files that may not: name a smaller part of it."
         raise Denied(text, advice=f"one of them is {shown}")
     plain = (about for file in changes.files() if stat.S_ISREG((about := file.lstat()).st_mode))
@@ -169,9 +169,9 @@ def _sorted_changes(act: Act, changes: Changes) -> tuple[list[str], list[str]]:
             top = _closed_top(act, file, changes)
             if os.path.lexists(top):
                 changes.take_away(top)
-            refused.append(os.path.relpath(top, act.around.place.project))
+            refused.append(os.path.relpath(top, act.session.place.project))
         else:
-            changed.append(os.path.relpath(file, act.around.place.project))
+            changed.append(os.path.relpath(file, act.session.place.project))
     return changed, list(dict.fromkeys(refused))
 
 

@@ -70,13 +70,13 @@ def prepared(
         call.args,
         call.files,
         call.copy,
-        workspace=act.around.place.workspace,
+        workspace=act.session.place.workspace,
         locate=act.locate,
         known=act.knows if act.origin != "user" else bool,
     )
     if act.origin == "user":
         for word in outside:
-            if os.path.lexists(os.path.join(act.around.place.context.cwd, word)):
+            if os.path.lexists(os.path.join(act.session.place.context.cwd, word)):
                 raise ToolRefused(
                     f"{word!r} is outside the project, so the script cannot get it: copy it here.",
                     code="outside",
@@ -110,11 +110,11 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
     act.decide(lambda: [finer for each in in_place for finer in act.reads(each)], fixed=once)
     act.refuse_denied()
     inputs = with_hidden(act, given)
-    sandbox = act.around.sandbox()
+    sandbox = act.session.sandbox()
     with Room(act.directory) as room:
         furnished = furnish(room, inputs, call.args, sandbox)
         snapshot = act.run.snapshots.take(skill, act.denied_files(skill))
-        path = search_path(act.around.place.context.env.get("PATH", ""))
+        path = search_path(act.session.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
         secrets = _secrets(act, skill)
         packages: list[Finer] = [("packages", plan.packages.resources(skill.name), "")]
@@ -124,7 +124,7 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
         start = Start(act, room, sandbox, inputs, furnished, call.network)
         _settle_script(start, plan, secrets)
         check_unchanged(act, given, inputs)
-        act.around.place.secrets.add(secrets.values())
+        act.session.place.secrets.add(secrets.values())
         interpreter, facts = _interpreter(act, plan)
         job = Job(
             title=plan.resource,
@@ -146,18 +146,18 @@ def _secrets(act: Act, skill: Skill) -> dict[str, str]:
         return {}
     from vademecum.secret_store import SecretStore  # noqa: PLC0415 - for these skills alone
 
-    return SecretStore(act.around.place.context).for_skill(skill.name, skill.meta.secrets)
+    return SecretStore(act.session.place.context).for_skill(skill.name, skill.meta.secrets)
 
 
 def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> None:
     """Ask, if the rules want that, about exactly this script with these words and inputs."""
     act = start.act
-    approved = ApprovedTexts(act.around.place.grants)
+    approved = ApprovedTexts(act.session.place.grants)
 
     def about() -> str:
         facts = facts_of(act, plan.call.network, start.inputs, start.sandbox)
         if plan.packages.wanted:
-            built = act.around.place.config.execution.build_packages
+            built = act.session.place.config.execution.build_packages
             how = ", built from source in the sandbox if there is no wheel" if built else ""
             facts.append(f"installs: {shown_words(plan.packages.wanted, ', ')}{how}")
         if secrets:
@@ -188,8 +188,8 @@ def _interpreter(act: Act, plan: ScriptPlan) -> tuple[Interpreter, dict[str, Any
     def progress(line: str) -> None:
         act.run.record.passing("progress", call=act.number, text=line)
 
-    builds = act.around.place.config.execution.build_packages
-    environments = Environments(act.around.place.context, builder=act.around.sandbox() if builds else None)
+    builds = act.session.place.config.execution.build_packages
+    environments = Environments(act.session.place.context, builder=act.session.sandbox() if builds else None)
     built = environments.get(plan.packages, progress=progress, cancelled=act.cancelled)
     words = (str(built.python), *plan.interpreter.words[1:])
     return Interpreter(words, built.readable), {"packages": built.lock, "packages_cached": built.cached}
@@ -220,8 +220,8 @@ def network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Fine
     """
     if not hosts:
         return []
-    if WHOLE_NETWORK in hosts and act.around.gate.policy.denies_some(
-        ("network", "private-network"), act.around.agent
+    if WHOLE_NETWORK in hosts and act.session.gate.policy.denies_some(
+        ("network", "private-network"), act.session.agent
     ):
         raise Denied("The whole network cannot be given, because rules deny some hosts: name the hosts.")
     return [("script-network", (resource,), ""), *(("network", (host_resource(host),), "") for host in hosts)]
@@ -254,8 +254,8 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
         if not usual and (hop.host, hop.port) not in allowed:
             raise Denied(f"{hop.resource} is not among the hosts that were approved.")
         if permission == "private-network":
-            request = Request(permission, (hop.resource,), act.origin, act.around.agent)
-            decision = act.around.gate.policy.decide(request)
+            request = Request(permission, (hop.resource,), act.origin, act.session.agent)
+            decision = act.session.gate.policy.decide(request)
             if decision.effect is not Effect.ALLOW:
                 raise refusal(request, decision)
 
@@ -273,19 +273,19 @@ def facts_of(act: Act, hosts: Sequence[str], inputs: Sequence[Input], sandbox: S
 
 
 def limits_for(act: Act) -> Limits:
-    return limits_of(act.around.place.config.execution)
+    return limits_of(act.session.place.config.execution)
 
 
 def environment_of(act: Act) -> dict[str, str]:
-    env = act.around.place.context.env
-    names = (*act.around.place.config.execution.environment, *((PARENT,) if is_configured() else ()))
+    env = act.session.place.context.env
+    names = (*act.session.place.config.execution.environment, *((PARENT,) if is_configured() else ()))
     return {name: env[name] for name in names if name in env}
 
 
 def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
     """Run it, show what it prints while it does, and keep what it left, without secrets."""
     act, room = start.act, start.room
-    secrets, run = act.around.place.secrets, act.run
+    secrets, run = act.session.place.secrets, act.run
     masked = {"out": secrets.stream(), "err": secrets.stream()}
 
     def show(stream: str, data: bytes) -> None:
@@ -303,7 +303,7 @@ def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequenc
         show(stream, kept.end())
     for file in (room.streams.out, room.streams.err):
         secrets.mask_file(file)
-    made, beyond = act.around.outputs.take(
+    made, beyond = act.session.outputs.take(
         room.work, job.furnished.copies, room.outputs, since=run.started, secrets=secrets
     )
     facts = {"sandbox": start.sandbox.name, **({"network": traffic} if traffic else {}), **facts}

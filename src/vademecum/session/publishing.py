@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from vademecum.errors import FileRefused, LoadRefused, PathRefused, VademecumError
+from vademecum.errors import FileRefused, LoadRefused, VademecumError
 from vademecum.files import read_up_to
 from vademecum.paths import check_relative, open_contained
 from vademecum.policy.base import Decider, Effect, Request
 from vademecum.registry.cache import Signature, signature_of, trusted
-from vademecum.skill.assets import PASSED_OVER
+from vademecum.skill.assets import PASSED_OVER, files_below
 from vademecum.skill.frontmatter import read_manifest
 from vademecum.skill.names import is_plain
 from vademecum.skill.skill import MANIFEST, Skill
@@ -60,7 +62,7 @@ class Publications:
 
         Raises ``LoadRefused`` if the skill does not fit the rules for exchanging skills.
         """
-        tree = tuple(sorted(_tree(skill)))
+        tree = _tree(skill)
         key = agent, skill.location
         before = self._known.get(key)
         if before is not None and before[0] is policy and before[1] == tree:
@@ -85,7 +87,7 @@ def _published(skill: Skill, tree: _Tree, may_read: Callable[[str], bool]) -> Pu
     try:
         if not may_read(MANIFEST):
             return _unfit(skill, "needs an approval to be read")
-        seen = [entry for entry in tree if may_read(entry[0]) and may_read(real_path(skill, entry[0]))]
+        seen = [entry for entry in tree if may_read(entry[0])]
         if len(seen) > MAX_FILES or sum(signature[2] for _, signature in seen) > MAX_BYTES:
             return _unfit(skill, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
         from vademecum.skill.core_schema import frontmatter_values  # noqa: PLC0415 - the YAML parser
@@ -107,7 +109,8 @@ def _published(skill: Skill, tree: _Tree, may_read: Callable[[str], bool]) -> Pu
 def readable(policy: Decider, skill: Skill, *, agent: str) -> Callable[[str], bool]:
     """Return the test whether an agent may read a file of a skill without asking.
 
-    Keys and passwords that lie among the files are asked about by default, so they are not read.
+    Keys and passwords that lie among the files are asked about by default, so they are not read. If the file
+    is a link, what it leads to must be readable too.
     """
 
     def allows(permission: str, resource: str, most: Effect = Effect.ALLOW) -> bool:
@@ -117,19 +120,15 @@ def readable(policy: Decider, skill: Skill, *, agent: str) -> Callable[[str], bo
     def may_read(path: str) -> bool:
         if path == MANIFEST:
             return allows("skill", skill.name)
-        if path.startswith("scripts/") and not allows("script", f"{skill.name}/{path}", Effect.ASK):
-            return False
-        return allows("resource", f"{skill.name}/{path}") and allows("read", path)
+        real = os.path.realpath(f"{skill.location}/{path}")
+        return all(
+            allows("resource", f"{skill.name}/{each}")
+            and allows("read", each)
+            and (not each.startswith("scripts/") or allows("script", f"{skill.name}/{each}", Effect.ASK))
+            for each in {path, os.path.relpath(real, os.path.realpath(skill.location))}
+        )
 
     return may_read
-
-
-def real_path(skill: Skill, path: str) -> str:
-    """Return the path that a link of a skill leads to; of any other file its own."""
-    place = f"{skill.location}/{path}"
-    if path == MANIFEST or os.path.realpath(place) == place:
-        return path
-    return os.path.relpath(os.path.realpath(place), os.path.realpath(skill.location))
 
 
 def read_bytes(skill: Skill, path: str) -> bytes:
@@ -150,31 +149,14 @@ def read_bytes(skill: Skill, path: str) -> bytes:
     return data
 
 
-def _tree(skill: Skill, below: str = "", left: list[int] | None = None) -> Iterator[tuple[str, Signature]]:
-    """Yield the plain files of a skill; links count if they lead to a file inside it."""
-    left = [MAX_FILES + 1] if left is None else left
-    try:
-        listing = os.scandir(f"{skill.location}/{below}" if below else skill.location)
-    except OSError:
-        return
-    with listing:
-        for entry in listing:
-            path = f"{below}{entry.name}"
-            if _is_passed_over(entry.name):
-                continue
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _tree(skill, f"{path}/", left)
-                    continue
-                if entry.is_symlink() and path != skill.file:
-                    os.close(open_contained(skill.location, path))
-                if entry.is_file():
-                    left[0] -= 1
-                    if left[0] < 0:
-                        return
-                    yield MANIFEST if path == skill.file else path, signature_of(entry.stat())
-            except (OSError, FileRefused, PathRefused):
-                continue
+def _tree(skill: Skill) -> _Tree:
+    """Return the plain files of a skill, with its document; links count if they lead to a file inside it."""
+    found = [path for path in islice(files_below(skill.location, "."), MAX_FILES + 2) if path != skill.file]
+    tree = []
+    for path, place in [(MANIFEST, skill.file), *((path, path) for path in found)]:
+        with contextlib.suppress(OSError):
+            tree.append((path, signature_of(os.stat(f"{skill.location}/{place}"))))
+    return tuple(sorted(tree))
 
 
 def _is_passed_over(name: str) -> bool:

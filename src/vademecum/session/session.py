@@ -22,7 +22,7 @@ from vademecum.policy.grants import Grants
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.sandbox.base import Sandbox
-from vademecum.session.act import Act, RunContext
+from vademecum.session.act import Act
 from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
 from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, record_of
 from vademecum.session.view import SkillAct, View
@@ -86,9 +86,9 @@ class Session:
         self.outputs = outputs or Outputs()
         self._recording = Recording(self._start) if recording else None
         policy, grants = policy or Policy.load(self.place.context), Grants(self.place.grants)
-        self._gate = Gate(policy, project=self.place.project, grants=grants)
-        self.view = view or View(index, self._gate.policy, agent=agent, origin=origin)
-        self._limits = limits or BodyLimits(index.options.body_lines)
+        self.gate = Gate(policy, project=self.place.project, grants=grants)
+        self.view = view or View(index, self.gate.policy, agent=agent, origin=origin)
+        self.limits = limits or BodyLimits(index.options.body_lines)
 
     # Calls
 
@@ -195,7 +195,7 @@ class Session:
 
     def foreseen(self, call: calls.ToolCall) -> Act:
         """Return a call of the user that is not done, to see what would be decided about it."""
-        return Act(self._context(), call, self._asked(), origin="user")
+        return Act(self, call, self._asked(), origin="user", active=self.active)
 
     # Skills
 
@@ -240,13 +240,13 @@ class Session:
 
     def publish(self, skill: Skill, known: Publications) -> PublishedSkill:
         """Return a skill with every file that this agent may read without asking, for another program."""
-        return known.publish(skill, self._gate.policy, agent=self.agent)
+        return known.publish(skill, self.gate.policy, agent=self.agent)
 
     def read_bytes(self, name: str, path: str) -> bytes:
         """Return one file of a skill byte by byte, without making the skill active; raise what goes wrong."""
         with self._asked() as asked:
             act = self._skill_act(asked, self._origin)
-            return act.read_bytes(act.find(name), path, self.place.secrets)
+            return act.read_bytes(act.find(name), path)
 
     def _load(self, skill: Skill, act: SkillAct, task: str, *, whole: bool) -> Result:
         """Load the instructions of a skill and make it active; loaded again, it gives its text again."""
@@ -299,7 +299,7 @@ class Session:
                 assert_never(call)
 
     def _skill_act(self, asked: CallRecord, origin: Origin) -> SkillAct:
-        return SkillAct(self._gate, self.view, self._limits, self.agent, origin, asked)
+        return SkillAct(self, origin, asked)
 
     def _unload(self, skill: Skill, origin: Origin, asked: CallRecord) -> Result:
         """Make a skill inactive; what it kept a model from changing stays closed until a person says so."""
@@ -341,7 +341,7 @@ class Session:
         elif for_skill is not None:
             source, _, name = for_skill.rpartition(":")
             skill = self._chosen(name, source, about)
-        act = Act(self._context(), call, asked, skill, origin, cancelled)
+        act = Act(self, call, asked, skill, origin, cancelled, *self._bounding())
         kind: Kind = "tool"
         name, said = act.tool, calls.said(call)
         if isinstance(call, calls.RunScript):
@@ -377,18 +377,6 @@ class Session:
 
         return asked.guarded(kind, name, said, do)
 
-    def _context(self) -> RunContext:
-        return RunContext(
-            self._gate,
-            self.place,
-            self._in_sandbox,
-            self.view.files,
-            self.agent,
-            *self._bounding(),
-            () if self._recording is None else self._recording.places,
-            self.outputs,
-        )
-
     def _bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
         """Return the skills that bound tools, active and unloaded, with those of the parent."""
         with self._lock:
@@ -398,7 +386,7 @@ class Session:
         above, before = self._parent._bounding()
         return (*above, *active), (*before, *unloaded)
 
-    def _in_sandbox(self) -> Sandbox:
+    def sandbox(self) -> Sandbox:
         """Return the sandbox of this session, chosen when the first script needs it."""
         if self._sandbox is None:
             from vademecum.sandbox.available import choose_sandbox  # noqa: PLC0415 - for processes alone
@@ -438,7 +426,7 @@ class Session:
         with self._lock:
             changed = view.index.hash != self.index.hash
             place.secrets.add(self.place.secrets.added)
-            self._gate.follow(policy)
+            self.gate.follow(policy)
             self.view, self.place = view, place
             self._sandbox = None
         if changed and self.run_id:
@@ -454,6 +442,11 @@ class Session:
             self._recording.abandon()
 
     @property
+    def records(self) -> tuple[Path, ...]:
+        """The records of this conversation, whose observations it may read again."""
+        return () if self._recording is None else self._recording.places
+
+    @property
     def run_id(self) -> str:
         """The id of the run that goes on, or nothing."""
         run = None if self._recording is None else self._recording.now
@@ -467,7 +460,7 @@ class Session:
     def _start(self, request: str = "", *, model: str = "another program's", **more: Any) -> Record:
         """Begin the record of a run; answers "for this run" are forgotten, unless it is a child's."""
         if self._parent is None:
-            self._gate.begin_run()
+            self.gate.begin_run()
         if not request:
             request, more = f"skills for {self.agent}, through {self._client}", {"skills": len(self.index)}
         record = Record(new_run(self._runs), secrets=self.place.secrets, listener=self.listener)
@@ -478,7 +471,7 @@ class Session:
             model=model,
             agent=self.agent,
             index_hash=self.index.hash,
-            **({"allow": list(allow)} if (allow := getattr(self._gate.policy, "allow", ())) else {}),
+            **({"allow": list(allow)} if (allow := getattr(self.gate.policy, "allow", ())) else {}),
             **more,
         )
         return record

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vademecum.errors import Declined, Denied, LoadRefused, SkillNotFound
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
-from vademecum.loader.loading import BodyLimits, Loaded, LoadReport, load_body, load_resource, no_file
-from vademecum.masking import Secrets
+from vademecum.loader.loading import Loaded, LoadReport, load_body, load_resource, no_file
 from vademecum.paths import check_relative
 from vademecum.policy.base import AllowAll, Decider, Decision, Effect, Origin, Request
 from vademecum.policy.gate import Decided, Gate
@@ -37,6 +36,7 @@ from vademecum.tools import calls
 
 if TYPE_CHECKING:
     from vademecum.search.finder import Finder
+    from vademecum.session.session import Session
 
 
 class View:
@@ -158,16 +158,13 @@ def files_seen(policy: Decider, skill: Skill, *, agent: str, origin: Origin) -> 
 class SkillAct:
     """One call about a skill, of one agent."""
 
-    gate: Gate
-    view: View
-    limits: BodyLimits
-    agent: str
+    session: Session
     origin: Origin
     asked: CallRecord
 
     def find(self, name: str, source: str = "") -> Skill:
         """Return the skill of that name that may be known: for a model, one of those it was offered."""
-        index = self.view.index if self.origin == "user" else self.view.offered
+        index = self.session.view.index if self.origin == "user" else self.session.view.offered
         try:
             return index.get(name, source=source or None)
         except SkillNotFound as error:
@@ -183,11 +180,13 @@ class SkillAct:
 
     def body(self, skill: Skill, section: str | None = None, *, whole: bool = False) -> Loaded:
         """Read the instructions of a skill, after its frontmatter if the ``whole`` document is wanted."""
-        return load_body(skill, limits=self.limits, section=section, whole=whole, sees=self._sees(skill))
+        return load_body(
+            skill, limits=self.session.limits, section=section, whole=whole, sees=self._sees(skill)
+        )
 
     def search(self, call: calls.SearchSkills) -> Result:
         """Return the skills that fit a query."""
-        found = self.view.finder.find(call.query, call.n)
+        found = self.session.view.finder.find(call.query, call.n)
         hits = [{"name": hit.name, "description": hit.description} for hit in found.hits]
         note = "" if found.fits else "\n(No skill clearly fits this query; these are the nearest.)"
         return Result(json.dumps(hits, ensure_ascii=False) + (note if hits else ""))
@@ -207,20 +206,19 @@ class SkillAct:
         )
         return Result(loaded.text, kind="resource", skill=skill, report=loaded.report)
 
-    def read_bytes(self, skill: Skill, path: str, secrets: Secrets) -> bytes:
+    def read_bytes(self, skill: Skill, path: str) -> bytes:
         """Read one file of a skill as it is, if it may be read without asking; a secret in it is not sent."""
-        from vademecum.session.publishing import read_bytes, readable, real_path  # noqa: PLC0415 - for these alone
+        from vademecum.session.publishing import read_bytes, readable  # noqa: PLC0415 - for these alone
 
         self.require(skill)
         check_relative(skill.location, path)
-        may_read = readable(self.gate.policy, skill, agent=self.agent)
-        if not (may_read(path) and may_read(real_path(skill, path))):
+        if not readable(self.session.gate.policy, skill, agent=self.session.agent)(path):
             raise no_file(skill, path, self._sees(skill))
         try:
             data = read_bytes(skill, path)
         except OSError as error:
             raise no_file(skill, path, self._sees(skill)) from error
-        if secrets.masks(data):
+        if self.session.place.secrets.masks(data):
             raise LoadRefused(f"{path!r} of skill {skill.name!r} contains a secret.", code="secret")
         digest = hashlib.sha256(data).hexdigest()
         report = LoadReport(
@@ -252,8 +250,10 @@ class SkillAct:
 
     def _require_file(self, permission: str, skill: Skill, relative: str) -> None:
         """Ask for a file of a skill by its one spelling, and for what it is if it is a link."""
-        request = Request(permission, file_names(skill, relative), self.origin, self.agent, skill.name)
-        decision = self.gate.policy.decide(request)
+        request = Request(
+            permission, file_names(skill, relative), self.origin, self.session.agent, skill.name
+        )
+        decision = self.session.gate.policy.decide(request)
         if self.origin != "user" and decision.effect is Effect.DENY:
             # What a rule denies looks to a model like what does not exist.
             missing = no_script if permission == "script" else no_file
@@ -263,19 +263,19 @@ class SkillAct:
     def _settle(self, skill: Skill, request: Request, decision: Decision) -> None:
         digest = partial(skill_digest, skill)
         self.asked.check(digest)
-        self.gate.settle([(request, decision)], approver=self.asked, digest=digest)
+        self.session.gate.settle([(request, decision)], approver=self.asked, digest=digest)
         self._guard(skill)
 
     def _fetched(self, skill: Skill) -> Decided:
         """Get the files of a skill of a server before they are needed, unless a rule denies the skill."""
-        request = Request("skill", (skill.name,), self.origin, self.agent, skill.name)
-        decision = self.gate.policy.decide(request)
+        request = Request("skill", (skill.name,), self.origin, self.session.agent, skill.name)
+        decision = self.session.gate.policy.decide(request)
         if decision.effect is not Effect.DENY:
-            self.view.index.fetch(skill)
+            self.session.view.index.fetch(skill)
         return request, decision
 
     def _sees(self, skill: Skill) -> Sees:
-        return files_seen(self.gate.policy, skill, agent=self.agent, origin=self.origin)
+        return files_seen(self.session.gate.policy, skill, agent=self.session.agent, origin=self.origin)
 
     def _guard(self, skill: Skill) -> None:
         if self.asked.guard is not None:
