@@ -313,20 +313,22 @@ class Policy:
         decisions = [Decision(*self._effect_on(each, tables), permission, each) for each in resources]
         return max(decisions, key=_effect_of, default=Decision(Effect.DENY, None, permission, ""))
 
-    def could_restrict(self, permission: str, agent: str, text: str) -> bool:
+    def could_restrict(self, permission: str, agent: str, text: str | None = None) -> bool:
         """Return whether a rule could ask about or deny any of the resources that a text contains.
 
-        If it returns false, all of them are allowed: many resources are decided at once.
+        Without a text, any resource at all. If it returns false, all of them are allowed: many resources are
+        decided at once.
         """
         layers = self._layers(permission, agent)
         if not any(rule.pattern == "*" and rule.effect is Effect.ALLOW for rule in layers[1]):
             return True
-        text = comparable(text)
         restricting = all_comparable(
             [rule.pattern for layer in layers for rule in layer if rule.effect is not Effect.ALLOW]
         )
-        parts = (max(pattern.replace("?", "*").split("*"), key=len) for pattern in restricting)
-        return any(part in text for part in parts)
+        if text is None:
+            return bool(restricting)
+        text = comparable(text)
+        return any(max(pattern.replace("?", "*").split("*"), key=len) in text for pattern in restricting)
 
     def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
         """Return whether a rule besides the defaults denies something of these permissions."""

@@ -73,8 +73,8 @@ class OwnPolicy:
         rule = Rule(request.permission, problems[0], Effect.DENY, "the policy", 0)
         return Decision(Effect.DENY, rule, request.permission, ", ".join(request.resources))
 
-    def could_restrict(self, permission: str, agent: str, text: str) -> bool:
-        """Return whether it could ask about or deny any of the resources that a text contains."""
+    def could_restrict(self, permission: str, agent: str, text: str | None = None) -> bool:
+        """Return whether it could ask about or deny any resource in a text, or any at all."""
         return not self._allows_all or _FIXED_ALONE.could_restrict(permission, agent, text)
 
     def denies_some(self, permissions: Sequence[str], agent: str) -> bool:

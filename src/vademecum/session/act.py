@@ -343,11 +343,14 @@ class Act:
             "" if name == "." else f"{name}/" for name in dict.fromkeys(workspace.rule_names(Path(base)))
         ]
         names, special = listed_below(base)
-        gate, agent, skills = self.session.gate, self.session.agent, self.session.view.files
+        policy, agent, skills = self.session.gate.policy, self.session.agent, self.session.view.files
         of_skills = skills.overlap(base)
         written = "\n".join(f"{prefix}{name}" for prefix in prefixes for name in names)
-        restricted = gate.policy.could_restrict("read", agent, written) or skills.restricted(gate, agent)
-        if not restricted and not of_skills:
+        # What rules deny of skills may be reached by hard links, under any name.
+        of_rules = policy.denies_some(("script",), agent) or any(
+            policy.could_restrict(each, agent) for each in ("skill", "resource")
+        )
+        if not (of_skills or of_rules or policy.could_restrict("read", agent, written)):
             return tuple(special)
         linked = cache(skills.linked)
 

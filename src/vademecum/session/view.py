@@ -17,7 +17,7 @@ from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
 from vademecum.loader.loading import Loaded, LoadReport, load_body, load_resource, no_file
 from vademecum.paths import check_relative
 from vademecum.policy.base import AllowAll, Decider, Decision, Effect, Origin, Request
-from vademecum.policy.gate import Decided, Gate
+from vademecum.policy.gate import Decided
 from vademecum.registry.index import SkillIndex
 from vademecum.session.base import Result
 from vademecum.session.recording import CallRecord
@@ -100,13 +100,6 @@ class SkillFiles:
         return any(
             place == base or place.startswith(f"{base.rstrip('/')}/") or base.startswith(f"{place}/")
             for place in (*self.roots, *(skill.location for skill in self._index.skills))
-        )
-
-    def restricted(self, gate: Gate, agent: str) -> bool:
-        """Return whether a rule could keep an agent from a skill or from a file of one."""
-        names = "\n".join(skill.name for skill in (*self._index.skills, *self._index.shadowed))
-        return gate.policy.could_restrict("skill", agent, names) or gate.policy.could_restrict(
-            "resource", agent, names
         )
 
     def owners(self, real: Path) -> list[tuple[Skill, str]]:
