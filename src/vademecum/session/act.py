@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
+from vademecum.policy.approval import Nobody
 from vademecum.policy.base import Decision, Effect, Origin, Request, Rule
 from vademecum.policy.bounds import bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
@@ -43,6 +44,14 @@ _LASTING = frozenset(
     {"write_file", "edit_file", "save_output", "delete_file", "run_command", "network_request"}
 )
 _WRITING = frozenset({"edit_file", "save_output"})
+# A call that needs the permission, for its resource.
+_CALLS: dict[str, Callable[[str], calls.ToolCall]] = {
+    "write": lambda path: calls.WriteFile(path, ""),
+    "delete": calls.DeleteFile,
+    "network": calls.NetworkRequest,
+    "script": lambda resource: calls.RunScript("", resource),
+    "command": lambda line: calls.RunCommand([line]),
+}
 
 
 @dataclass(slots=True)
@@ -406,3 +415,22 @@ class Act:
 
 def _resources(finer: Sequence[Finer]) -> tuple[str, ...]:
     return tuple(resource for _, resources, _ in finer for resource in resources)
+
+
+def explain(session: Session, permission: str, resources: Sequence[str]) -> Decision:
+    """Return the decision about a request of the user, without doing or asking anything."""
+    first = resources[0] if resources else ""
+    call = _CALLS.get(permission, calls.ReadFile)(first)
+    act = Act(session, call, CallRecord(Nobody(), None), origin="user", active=session.active)
+    decisions = [act.effect_of(permission, tuple(resources))]
+    match permission:
+        case "read":
+            decisions.append(act.foresee(act.reads(act.locate(first))))
+        case "write" | "delete":
+            decisions.append(act.foresee(act.writes(act.locate(first), permission)))
+        case "network" | "script" | "command":
+            decisions.append(act.foresee([(permission, tuple(resources), "")]))
+        case "tool":
+            careful = session.place.config.execution.require_approval_for
+            decisions += filter(None, (needs_approval(tool, careful=careful) for tool in resources))
+    return max(decisions, key=lambda decision: decision.effect)

@@ -193,10 +193,6 @@ class Session:
         about: dict[str, Any] = {"origin": pending.origin, "for_skill": pending.for_skill}
         return session.call(call, approver=answered, cancelled=cancelled, **about)
 
-    def foreseen(self, call: calls.ToolCall) -> Act:
-        """Return a call of the user that is not done, to see what would be decided about it."""
-        return Act(self, call, self._asked(), origin="user", active=self.active)
-
     # Skills
 
     @property
