@@ -91,17 +91,14 @@ def claimed(session: Session, runs: Path, question_id: str) -> Pending:
             signed = msgspec.json.decode(read_own(file, cap=MAX_PENDING_BYTES), type=_Signed)
             data = bytes(signed.pending)
             if hmac.compare_digest(signed.mac, _mac(key, file.parent.parent.name, question_id, data)):
-                return _taken(file, msgspec.json.decode(data, type=Pending), session.agent)
-    raise VademecumError(f"No call waits for an answer to {question_id[:40]!r}.", code="no-question")
-
-
-def _taken(file: Path, pending: Pending, agent: str) -> Pending:
-    if pending.agent != agent:
+                break
+    else:
+        raise VademecumError(f"No call waits for an answer to {question_id[:40]!r}.", code="no-question")
+    pending = msgspec.json.decode(data, type=Pending)
+    if pending.agent != session.agent:
         raise VademecumError("Another agent asked that question.", code="no-question")
-    taken = file.with_suffix(".taken")
     try:
-        os.rename(file, taken)
-        os.unlink(taken)
+        os.unlink(file)
     except OSError as error:
         raise VademecumError("That question was answered already.", code="no-question") from error
     return pending

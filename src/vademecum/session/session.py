@@ -228,7 +228,7 @@ class Session:
         What goes wrong is raised.
         """
         with self._asked() as asked:
-            act = self._skill_act(asked, origin or self._origin)
+            act = SkillAct(self, origin or self._origin, asked)
             skill = act.find(name, source)
             effect = act.require(skill)
             loaded = load_document(skill) if whole else act.body(skill, section)
@@ -241,7 +241,7 @@ class Session:
     def read_bytes(self, name: str, path: str) -> bytes:
         """Return one file of a skill byte by byte, without making the skill active; raise what goes wrong."""
         with self._asked() as asked:
-            act = self._skill_act(asked, self._origin)
+            act = SkillAct(self, self._origin, asked)
             return act.read_bytes(act.find(name), path)
 
     def _load(self, skill: Skill, act: SkillAct, task: str, *, whole: bool) -> Result:
@@ -256,12 +256,12 @@ class Session:
 
     def nested_body(self, skill: Skill) -> Loaded:
         """Read the one skill of a child agent, which passed the gate of its parent already."""
-        return self._skill_act(self._asked(), "nested").body(skill)
+        return SkillAct(self, "nested", self._asked()).body(skill)
 
     def load_nested(self, skill: Skill, loaded: Loaded, effect: str) -> Result:
         """Make the one skill of a child agent active in its own run."""
         with self._asked() as asked:
-            return self._loaded(skill, loaded, effect, self._skill_act(asked, "nested"), activate=True)
+            return self._loaded(skill, loaded, effect, SkillAct(self, "nested", asked), activate=True)
 
     def _loaded(
         self, skill: Skill, loaded: Loaded, effect: str, act: SkillAct, *, activate: bool = False
@@ -276,13 +276,13 @@ class Session:
         return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
 
     def _about_skill(self, call: calls.SkillCall, asked: CallRecord, origin: Origin) -> Result:
-        act = self._skill_act(asked, origin)
+        act = SkillAct(self, origin, asked)
         match call:
             case calls.UseSkill(name=name, source=source, task=task):
                 whole = isinstance(call, calls.LoadSkill)
                 return self._load(act.find(name, source), act, task, whole=whole)
             case calls.UnloadSkill(skill=name, source=source):
-                return self._unload(self._chosen(name, source, act), origin, asked)
+                return self._unload(self._chosen(name, source, origin), origin, asked)
             case calls.SearchSkills():
                 return act.search(call)
             case calls.LoadSkillAsset():
@@ -293,9 +293,6 @@ class Session:
                 return act.script_path(call)
             case _:
                 assert_never(call)
-
-    def _skill_act(self, asked: CallRecord, origin: Origin) -> SkillAct:
-        return SkillAct(self, origin, asked)
 
     def _unload(self, skill: Skill, origin: Origin, asked: CallRecord) -> Result:
         """Make a skill inactive; what it kept a model from changing stays closed until a person says so."""
@@ -308,15 +305,15 @@ class Session:
 
     def find(self, name: str, source: str = "", origin: Origin | None = None) -> Skill:
         """Return the skill of that name that may be known: for a model, one of those it was offered."""
-        return self._skill_act(self._asked(), origin or self._origin).find(name, source)
+        return SkillAct(self, origin or self._origin, self._asked()).find(name, source)
 
-    def _chosen(self, name: str, source: str, act: SkillAct) -> Skill:
+    def _chosen(self, name: str, source: str, origin: Origin) -> Skill:
         """Return the active skill of that name, of namesakes the one loaded last."""
         active = self.index.restricted(reversed(self.active))
         try:
             return active.get(name, source=source or None)
         except SkillNotFound:
-            found = act.find(name, source)
+            found = self.find(name, source, origin)
         raise VademecumError(f"The skill {found.name!r} is not loaded: load it first.", code="not-loaded")
 
     # Tools
@@ -330,13 +327,12 @@ class Session:
         for_skill: str | None,
         stdin: int | None,
     ) -> Result:
-        about = self._skill_act(asked, origin)
         skill = None
         if isinstance(call, calls.RunScript):
-            skill = self._chosen(call.skill, call.source, about)
+            skill = self._chosen(call.skill, call.source, origin)
         elif for_skill is not None:
             source, _, name = for_skill.rpartition(":")
-            skill = self._chosen(name, source, about)
+            skill = self._chosen(name, source, origin)
         act = Act(self, call, asked, skill, origin, cancelled, *self._bounding())
         kind: Kind = "tool"
         name, said = act.tool, calls.said(call)
@@ -357,19 +353,8 @@ class Session:
         def do() -> Result:
             seen = act.perform(work)
             came: TextKind = "error" if seen.code else "tool"
-            text, facts, outputs = seen.text, seen.facts, seen.outputs
-            return Result(
-                text,
-                seen.code,
-                came,
-                skill,
-                None,
-                facts,
-                seen.files,
-                seen.advice,
-                outputs,
-                contents_of(outputs),
-            )
+            left = (seen.files, seen.advice, seen.outputs, contents_of(seen.outputs))
+            return Result(seen.text, seen.code, came, skill, None, seen.facts, *left)
 
         return asked.guarded(kind, name, said, do)
 
