@@ -22,7 +22,6 @@ from vademecum.session.launch import (
     check_unchanged,
     environment_of,
     facts_of,
-    limits_for,
     network_requests,
     run_started,
     shown_text,
@@ -33,7 +32,16 @@ from vademecum.skill.text import visible
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 from vademecum.tools.inputs import Input, find_inputs, parts_of
-from vademecum.tools.job import MAX_LISTED_OUTPUTS, MAX_WORD_CHARS, Furnished, Job, Room, renamed, shown_words
+from vademecum.tools.job import (
+    MAX_LISTED_OUTPUTS,
+    MAX_WORD_CHARS,
+    Furnished,
+    Job,
+    Room,
+    limits_of,
+    renamed,
+    shown_words,
+)
 from vademecum.tools.outputs import PREFIX
 from vademecum.tools.workspace import Located
 from vademecum.tools.writing import Changes
@@ -105,7 +113,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
         furnished=furnished,
         writable=changes.paths,
         stdin=call.stdin.encode() or None,
-        limits=limits_for(act),
+        limits=limits_of(act.session.place.config.execution),
     )
     with Room(act.directory) as room:
         changes.keep()

@@ -14,7 +14,7 @@ from vademecum.files import sha256_of
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.gate import refusal
 from vademecum.policy.grants import ApprovedTexts
-from vademecum.sandbox.base import ByProxy, Limits, Network, Sandbox
+from vademecum.sandbox.base import ByProxy, Network, Sandbox
 from vademecum.sandbox.interpreters import Interpreter, search_path
 from vademecum.session.act import Act, Finer
 from vademecum.session.recording import CHANGED
@@ -134,7 +134,7 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
             environment=environment_of(act) | secrets,
             furnished=furnished,
             stdin=call.stdin.encode() or stdin,
-            limits=limits_for(act),
+            limits=limits_of(act.session.place.config.execution),
         )
         facts |= {"digest": snapshot.digest, "script_sha256": sha256_of(plan.file)}
         return run_started(start, job, facts, notes)
@@ -267,13 +267,9 @@ def facts_of(act: Act, hosts: Sequence[str], inputs: Sequence[Input], sandbox: S
     network = f"network: {shown_words(hosts, ', ')}" if hosts else "no network"
     if WHOLE_NETWORK in hosts:
         network = "with the whole network: every host that this machine reaches, also local ones"
-    seconds = limits_for(act).seconds
+    seconds = limits_of(act.session.place.config.execution).seconds
     found = [f"risk: medium · sandbox: {sandbox.name} · {network} · at most {seconds:.0f} s"]
     return [*found, f"reads: {shown_inputs(inputs)}"] if inputs else found
-
-
-def limits_for(act: Act) -> Limits:
-    return limits_of(act.session.place.config.execution)
 
 
 def environment_of(act: Act) -> dict[str, str]:
