@@ -21,7 +21,7 @@ from vademecum.sandbox.base import ByProxy, Jail, Mount, Network, Sandbox
 from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.sandbox.supervised import Unconfined
-from vademecum.session.place import Place
+from vademecum.session.base import Place
 from vademecum.session.session import Session
 from vademecum.tools.calls import RunScript
 from vademecum.tools.proxy import Proxy
@@ -79,7 +79,7 @@ from vademecum.masking import Secrets
 from vademecum.policy.approval import Consent
 from vademecum.policy.base import AllowAll
 from vademecum.sandbox.available import choose_sandbox
-from vademecum.session.place import Place
+from vademecum.session.base import Place
 from vademecum.session.session import Session
 from vademecum.tools.calls import RunScript
 from vademecum.tools.workspace import Workspace

@@ -19,7 +19,7 @@ from vademecum.models.scripted_model import Turn
 from vademecum.policy.approval import Consent
 from vademecum.runs.record import Event
 from vademecum.runs.stored import read_run
-from vademecum.session.place import Place
+from vademecum.session.base import Place
 from vademecum.session.session import Session
 from vademecum.session.view import View
 from vademecum.tools.calls import UnloadSkill, UseSkill

@@ -32,7 +32,9 @@ class Context:
             cwd = Path.cwd()
         except FileNotFoundError as error:
             raise ConfigError("The working directory no longer exists: change to another one.") from error
-        return cls(cwd=cwd, home=_home(os.environ), env=dict(os.environ))
+        # The home directory need not exist; if there is none, it is a path that never does.
+        home = os.environ.get("HOME") or os.path.expanduser("~") or "/nonexistent"
+        return cls(cwd=cwd, home=Path(os.path.abspath(home)), env=dict(os.environ))
 
     def expand(self, path: str | Path, *, base: Path | None = None) -> Path:
         """Return an absolute path: ``~`` is this context's home, other paths are relative to ``base``."""
@@ -70,24 +72,14 @@ class Context:
 
     def cache_directory(self) -> Path | None:
         """Return the platform's cache directory for vademecum, or ``None`` without a home directory."""
-        directory = self._cache_directory()
-        return None if self.home in directory.parents and not self.home.is_dir() else directory
-
-    def _cache_directory(self) -> Path:
-        if override := self.env.get("VADE_CACHE_DIR"):
-            return self.expand(override)
-        if sys.platform == "darwin":
-            return self.home / "Library" / "Caches" / "vademecum"
-        if sys.platform == "win32":
-            return Path(self.env.get("LOCALAPPDATA") or self.home / "AppData" / "Local") / "vademecum"
         base = self.env.get("XDG_CACHE_HOME", "")
-        # The XDG specification says that a relative value must be ignored.
-        return (Path(base) if base.startswith("/") else self.home / ".cache") / "vademecum"
-
-
-def _home(env: Mapping[str, str]) -> Path:
-    """Return the home directory, which need not exist, or a path that never exists if there is none."""
-    return Path(os.path.abspath(env.get("HOME") or os.path.expanduser("~") or "/nonexistent"))
+        if override := self.env.get("VADE_CACHE_DIR"):
+            directory = self.expand(override)
+        elif sys.platform == "darwin":
+            directory = self.home / "Library" / "Caches" / "vademecum"
+        else:  # the XDG specification says that a relative value must be ignored
+            directory = (Path(base) if base.startswith("/") else self.home / ".cache") / "vademecum"
+        return None if self.home in directory.parents and not self.home.is_dir() else directory
 
 
 def _has_own_agent(place: Path, around_home: set[Path]) -> bool:
@@ -101,4 +93,4 @@ def _has_own_agent(place: Path, around_home: set[Path]) -> bool:
         return False
     if not stat.S_ISDIR(about.st_mode) or Path(os.path.realpath(place)) in around_home:
         return False
-    return not hasattr(os, "getuid") or about.st_uid in {os.getuid(), 0}
+    return about.st_uid in {os.getuid(), 0}

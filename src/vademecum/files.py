@@ -11,7 +11,7 @@ from pathlib import Path
 from vademecum.errors import FileRefused
 
 # O_NONBLOCK: a FIFO that took a file's place between two looks cannot make us wait.
-_READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK
 _CHUNK = 64 * 1024
 
 
@@ -54,7 +54,7 @@ def read_own(path: str | Path, *, cap: int, private: bool = False) -> bytes:
     descriptor = open_plain(path)
     try:
         about = os.fstat(descriptor)
-        if hasattr(os, "geteuid") and about.st_uid != os.geteuid():
+        if about.st_uid != os.geteuid():
             raise FileRefused("it belongs to somebody else", code="foreign")
         if private and about.st_mode & 0o077:
             raise FileRefused(f"others can read or change it: run chmod 600 {path}", code="not-private")

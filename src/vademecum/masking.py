@@ -75,21 +75,17 @@ class Secrets:
         values = [value for name, value in env.items() if name in names or _SECRET_NAME.search(name)]
         values += [password for value in env.values() for password in _IN_URL.findall(value)]
         self._lock = threading.Lock()
-        self._added: frozenset[str] = frozenset()
+        self._values = values
+        self.added: frozenset[str] = frozenset()  # the values that were added later
         self._forms = Forms(values)
-
-    @property
-    def added(self) -> frozenset[str]:
-        """The values that were added later."""
-        return self._added
 
     def add(self, values: Iterable[str]) -> None:
         """Mask these values too from now on; streams that began before do not know them."""
         with self._lock:
-            new = frozenset(values) - self._added
+            new = frozenset(values) - self.added
             if new:
-                self._added |= new
-                self._forms = self._forms.with_values(new)
+                self.added |= new
+                self._forms = Forms([*self._values, *self.added])
 
     def stream(self) -> MaskedStream:
         """Return a stream that masks what is fed to it in chunks."""
@@ -185,13 +181,6 @@ class Forms:
     def __bool__(self) -> bool:
         """Return whether there is anything to mask."""
         return bool(self._pieces)
-
-    def with_values(self, values: Iterable[str]) -> Forms:
-        """Return these forms and those of more values."""
-        more = Forms(values)
-        more._pieces = sorted({*self._pieces, *more._pieces})
-        more._longest = max(self._longest, more._longest)
-        return more
 
     @cached_property
     def _search(self) -> Callable[[bytes, int], re.Match[bytes] | None]:

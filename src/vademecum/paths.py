@@ -49,21 +49,15 @@ def open_contained(base: str | Path, relative: str) -> int:
     Each step is opened relative to the directory before it and never through a link, so nothing that is
     swapped meanwhile can lead out. Links are followed by hand, as long as they stay inside.
     """
-    found = _open_below(base, relative, wanted=stat.S_ISREG)
-    if found is None:
-        raise FileRefused(f"{relative!r} is not a plain file: name one below {base}.", code="not-a-file")
-    return found
+    return _open_below(base, relative, stat.S_ISREG, "a plain file", "not-a-file")
 
 
 def open_contained_directory(base: str | Path, relative: str) -> int:
     """Open a directory below ``base``, or ``base`` itself as ``.``, in the same way."""
-    found = _open_below(base, relative, wanted=stat.S_ISDIR)
-    if found is None:
-        raise FileRefused(f"{relative!r} is not a directory: name one below {base}.", code="not-a-directory")
-    return found
+    return _open_below(base, relative, stat.S_ISDIR, "a directory", "not-a-directory")
 
 
-def _open_below(base: str | Path, relative: str, *, wanted: Callable[[int], bool]) -> int | None:
+def _open_below(base: str | Path, relative: str, wanted: Callable[[int], bool], kind: str, code: str) -> int:
     check_relative(base, relative)
     chain = [os.open(base, os.O_RDONLY | os.O_DIRECTORY)]
     try:
@@ -74,7 +68,7 @@ def _open_below(base: str | Path, relative: str, *, wanted: Callable[[int], bool
     if wanted(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    return None
+    raise FileRefused(f"{relative!r} is not {kind}: name one below {base}.", code=code)
 
 
 def _descend(chain: list[int], relative: str, base: str | Path) -> int:

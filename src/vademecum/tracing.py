@@ -117,23 +117,23 @@ class Traced:
             self._listener(event)
 
     def _take(self, type_: str, data: Mapping[str, Any], now: int) -> None:
-        about: dict[str, Any] = {}
         match type_:
             case "run_started":
                 self._run(data, now)
             case "model_asked":
                 model = self._runs[-1][1] if self._runs else ""
-                self._waiting["chat"] = self._span(
-                    f"chat {model}", now, {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
-                )
+                about = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
+                self._waiting["chat"] = self._span(f"chat {model}", now, about)
             case "model_replied":
-                about = {
+                used = {
                     f"gen_ai.usage.{kind}": int(data.get(kind, 0))
                     for kind in ("input_tokens", "output_tokens")
                 }
-                self._ended("chat", now, about | self._contents("gen_ai.output.messages", data.get("text")))
+                said = self._contents("gen_ai.output.messages", data.get("text"))
+                self._end(self._waiting.pop("chat", None), now, used | said)
             case "model_failed":
-                self._ended("chat", now, {"error.type": data.get("code", "")}, failed=True)
+                error = {"error.type": data.get("code", "")}
+                self._end(self._waiting.pop("chat", None), now, error, failed=True)
             case "tool_called":
                 code, decision = str(data.get("code") or ""), data.get("decision")
                 about = {"error.type": code} if code else {}
@@ -144,16 +144,17 @@ class Traced:
                 self._end(self._tool(str(data.get("tool", "")), started, about), now, failed=bool(code))
             case "skill_loaded" | "resource_loaded":
                 tool = "skill" if type_ == "skill_loaded" else "load_skill_asset"
-                self._tool(tool, now, {"vademecum.skill": str(data.get("skill", ""))}).end(now)
+                self._end(self._tool(tool, now, {"vademecum.skill": str(data.get("skill", ""))}), now)
             case "approval_asked":
                 wanted = {"vademecum.approval.id": str(data.get("id", ""))}
                 self._waiting["approval"] = self._span("approval", now, wanted)
             case "approval_answered":
-                self._ended("approval", now, {"vademecum.approval.verdict": str(data.get("verdict", ""))})
+                verdict = {"vademecum.approval.verdict": str(data.get("verdict", ""))}
+                self._end(self._waiting.pop("approval", None), now, verdict)
             case "run_finished" if self._runs:
                 span, _ = self._runs.pop()
-                span.set_attribute("vademecum.run.status", str(data.get("status", "")))
-                self._end(span, now, failed=data.get("status") == "failed")
+                status = {"vademecum.run.status": str(data.get("status", ""))}
+                self._end(span, now, status, failed=data.get("status") == "failed")
                 if not self._runs:
                     self._provider.force_flush(FLUSH_MILLISECONDS)
 
@@ -183,17 +184,16 @@ class Traced:
         parent = trace.set_span_in_context(self._runs[-1][0] if self._runs else self._root)
         return self._tracer.start_span(name, context=parent, start_time=started, attributes=dict(about))
 
-    def _ended(self, kind: str, now: int, about: Mapping[str, Any], *, failed: bool = False) -> None:
-        if span := self._waiting.pop(kind, None):
-            span.set_attributes(dict(about))
-            self._end(span, now, failed=failed)
-
-    def _end(self, span: Span, now: int, *, failed: bool) -> None:
+    def _end(
+        self, span: Span | None, now: int, about: Mapping[str, Any] | None = None, *, failed: bool = False
+    ) -> None:
         from opentelemetry.trace import StatusCode  # noqa: PLC0415
 
-        if failed:
-            span.set_status(StatusCode.ERROR)
-        span.end(now)
+        if span is not None:
+            span.set_attributes(dict(about or {}))
+            if failed:
+                span.set_status(StatusCode.ERROR)
+            span.end(now)
 
 
 def _traceparent(span: Span) -> str:

@@ -734,19 +734,6 @@ def test_a_denied_skill_is_not_shown_to_its_user_either(place: Place) -> None:
     assert place.vade("show", "file-diff").code == 0
 
 
-def test_doctor_reports_a_rule_that_can_never_win(place: Place) -> None:
-    (place.home / ".agent").mkdir()
-    rules = [
-        {"permission": "skill", "pattern": "a", "effect": "deny"},
-        {"permission": "skill", "pattern": "*", "effect": "allow"},
-    ]
-    (place.home / ".agent/config.json").write_text(json.dumps({"permissions": rules}))
-    assert (
-        "! permissions: rule 1 of the user's configuration: deny skill 'a' never wins over rule 2"
-        in place.vade("doctor").out
-    )
-
-
 def test_rules_whose_examples_do_not_hold_are_refused(place: Place) -> None:
     (place.cwd / ".agent").mkdir()
     for examples, words in (

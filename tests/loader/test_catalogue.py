@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -36,16 +35,7 @@ def test_xml_is_escaped(root: Path) -> None:
     assert text.endswith("</skill>\n</available_skills>")
 
 
-def test_json(root: Path) -> None:
-    found = json.loads(render_catalogue(library(root), form="json").text)
-    assert found["available_skills"][2] == {
-        "name": "short",
-        "description": "Brief & <new>.",
-        "source": "extra",
-    }
-
-
-@pytest.mark.parametrize("form", ["list", "xml", "json"])
+@pytest.mark.parametrize("form", ["list", "xml"])
 @pytest.mark.parametrize("budget", [0, 150, 250, 400, 500, 700, 1000, 100_000])
 def test_budget(root: Path, form: Form, budget: int) -> None:
     skills = library(root)
@@ -53,8 +43,6 @@ def test_budget(root: Path, form: Form, budget: int) -> None:
     found = render_catalogue(skills, form=form, budget=budget)
     least = len(render_catalogue(skills, form=form, budget=0).text)  # the note alone
     assert len(found.text) <= max(budget, least)
-    if form == "json":
-        json.loads(found.text)
     if budget == 100_000:
         assert found == full
     else:
@@ -70,7 +58,7 @@ def many(count: int) -> list[Skill]:
     ]
 
 
-@pytest.mark.parametrize("form", ["list", "xml", "json"])
+@pytest.mark.parametrize("form", ["list", "xml"])
 @pytest.mark.parametrize("budget", [32_000, 80_000])
 def test_ten_thousand_skills_stay_within_the_budget(form: Form, budget: int) -> None:
     found = render_catalogue(many(10_000), form=form, budget=budget)

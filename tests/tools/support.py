@@ -17,8 +17,7 @@ from vademecum.policy.approval import Approver, Consent
 from vademecum.policy.base import AllowAll, Decider
 from vademecum.runs.record import Event
 from vademecum.sandbox.available import choose_sandbox
-from vademecum.session.base import Result
-from vademecum.session.place import Place
+from vademecum.session.base import Place, Result
 from vademecum.session.session import Session
 from vademecum.tools.workspace import Workspace
 

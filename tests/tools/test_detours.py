@@ -156,6 +156,19 @@ def test_a_script_that_is_denied_is_not_there(tmp_path: Path) -> None:
     assert "linked" not in bench.call("list_dir", {}).text
 
 
+def test_a_hard_link_in_a_directory_does_not_show_a_denied_file_of_a_skill(tmp_path: Path) -> None:  # F9
+    for permission, file in (("resource", "references/no.md"), ("script", "scripts/no.py")):
+        rule = (permission, f"tried/{file}")
+        bench = Bench(tmp_path / permission, policy=denying(rule), approver=Meanwhile())
+        write(bench.skill, **{file: "SOURCE"})
+        write(bench.project, **{"d/open": "open"})
+        os.link(bench.skill / file, bench.project / "d/innocent")
+        bench.script("import pathlib; print([(f.name, f.read_text()) for f in pathlib.Path('d').iterdir()])")
+        assert "SOURCE" not in bench.run("d").text
+        bench.call("run_command", {"argv": ["cat", "d/innocent"], "reads": ["d"]})
+        assert all("SOURCE" not in str(each.result) for each in bench.records)
+
+
 def test_what_may_not_be_deleted_is_not_removed_by_a_command(tmp_path: Path, sandbox: Real) -> None:
     bench = Bench(tmp_path, sandbox, policy=denying(("delete", "d/keep")), approver=Meanwhile())
     write(bench.project, **{"d/keep": "x", "d/y": "y"})

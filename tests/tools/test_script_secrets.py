@@ -13,7 +13,7 @@ from tests.agent.support import final, run_script, select
 from tests.support import Place, write_skill
 from vademecum.policy.approval import Answer, Question
 from vademecum.secret_store import SecretStore
-from vademecum.session.place import Place as SessionPlace
+from vademecum.session.base import Place as SessionPlace
 from vademecum.session.session import Session
 from vademecum.tools.calls import ListDir, ReadFile, RunScript, UseSkill
 
@@ -174,7 +174,7 @@ def test_what_was_given_stays_masked_when_the_place_changes(place: Place) -> Non
     (place.cwd / "note.txt").write_text(f"it is {VALUE}\n")
     assert session.call(ReadFile("note.txt")).text == "it is [secret]\n"
     other = session_of(place)
-    session.adopt(other._gate.policy, other.view, other.place)
+    session.adopt(other.gate.policy, other.view, other.place)
     assert session.call(ReadFile("note.txt")).text == "it is [secret]\n"
 
 

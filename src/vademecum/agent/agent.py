@@ -27,8 +27,7 @@ from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener
 from vademecum.sandbox.base import Sandbox
 from vademecum.search.finder import Findings
-from vademecum.session.base import Guard, Result
-from vademecum.session.place import Place
+from vademecum.session.base import Guard, Place, Result
 from vademecum.session.session import Session
 from vademecum.session.view import View
 from vademecum.skill.skill import Skill
@@ -245,7 +244,7 @@ class Conversation:
         """Search for the request without the files that are there; the endings of these say more."""
         found = {Path(file).suffix.lstrip(".").lower(): None for file in mentions.files}
         endings = " ".join(ending for ending in found if ending not in _ANY_TEXT)
-        return self.session.view.find(f"{mentions.rest} {endings}", RANKED)
+        return self.session.view.finder.find(f"{mentions.rest} {endings}", RANKED)
 
     def _about(self, request: str, found: Findings | None, catalogue: Catalogue) -> str:
         """Return what a model should know beside the request: the day, the language, what search found."""

@@ -21,7 +21,6 @@ from vademecum.config import LoadedConfig, SandboxName, SecuritySettings, load_c
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SandboxFailed, ToolRefused, VademecumError
 from vademecum.packs.signing.signing_keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, trusted_files, trusted_in
-from vademecum.policy.engine import Policy
 from vademecum.registry.build import refresh_index
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report
@@ -258,11 +257,8 @@ def configuration(context: Context) -> HealthCheck:
 
 
 def rules(config: LoadedConfig) -> HealthCheck:
-    """Check that every rule of the configuration can win."""
-    dead = [f"{rule} never wins over {winner}" for rule, winner in Policy.of(config).unreachable()]
+    """Count the rules of the configuration."""
     count = len(config.user_rules) + len(config.project_rules)
-    if dead:
-        return HealthCheck("permissions", "note", "; ".join(dead), "Remove it, or move it behind the other.")
     return HealthCheck("permissions", "ok", f"{counted(count, 'rule')} besides the defaults")
 
 

@@ -19,7 +19,7 @@ from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Questio
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.gate import said
 from vademecum.policy.grants import Grants, Trust, grants_file
-from vademecum.session.place import project_of
+from vademecum.session.base import project_of
 from vademecum.skill.text import escaped, visible
 
 _ONCE, _RUN = Answer("once"), Answer("always", scope="run")
@@ -89,8 +89,8 @@ def explain_command(
     script-network, packages or secret. The answer is the one that a run would get.
     Exit code 0: allowed, 3: not without being asked.
     """
-    from vademecum.session.forecast import explain
-    from vademecum.session.place import Place
+    from vademecum.session.act import explain
+    from vademecum.session.base import Place
     from vademecum.session.session import Session
 
     context = Context.current()

@@ -34,7 +34,7 @@ from vademecum.models.base import Model
 from vademecum.models.choose import choose_model
 from vademecum.policy.engine import Policy, allowing, reaching
 from vademecum.runs.record import Event
-from vademecum.session.place import Place
+from vademecum.session.base import Place
 from vademecum.session.session import Session
 from vademecum.skill.text import escaped, visible
 from vademecum.tools.calls import RunScript

@@ -131,7 +131,7 @@ def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:
 @json_option
 def outputs_command(*, run_id: str | None, out: str | None, as_json: bool) -> int:
     """List or copy the output files of a run (default: the latest run that has any)."""
-    from vademecum.session.place import Place
+    from vademecum.session.base import Place
     from vademecum.session.session import Session
 
     context = Context.current()

@@ -13,7 +13,7 @@ from vademecum.policy.approval import Consent
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.roots import Root
-from vademecum.session.place import Place
+from vademecum.session.base import Place
 from vademecum.session.session import Session
 from vademecum.tools import calls
 
@@ -70,7 +70,7 @@ class SkillsManager:
 
     def search_skills(self, query: str, n: int = 5) -> list[dict[str, str]]:
         """Return the ``n`` skills that fit a query best, as ``{"name", "description"}``."""
-        hits = self._session().view.search(query, max(0, n))
+        hits = self._session().view.finder.search(query, max(0, n))
         return [{"name": hit.name, "description": hit.description} for hit in hits]
 
     def get_skill_asset(self, skill_name: str, relative_path: str) -> str:

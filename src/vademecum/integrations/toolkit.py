@@ -20,8 +20,7 @@ from vademecum.registry.build import build_index
 from vademecum.registry.index import SkillIndex
 from vademecum.search.finder import Hit
 from vademecum.session import schemas
-from vademecum.session.base import BodyLimits, Result
-from vademecum.session.place import Place
+from vademecum.session.base import BodyLimits, Place, Result
 from vademecum.session.session import Session
 from vademecum.skill.skill import Skill
 
@@ -144,7 +143,7 @@ class Toolkit:
 
     def search(self, query: str, n: int = 5) -> list[Hit]:
         """Return the skills this agent may use that fit a query, best first."""
-        return self.session.view.search(query, n)
+        return self.session.view.finder.search(query, n)
 
     def call(
         self,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
-from json.encoder import encode_basestring
 from typing import Literal
 
 from msgspec import Struct
 
 from vademecum.skill.skill import Skill
 
-Form = Literal["list", "xml", "json"]
+Form = Literal["list", "xml"]
 
 # Enough for several hundred skills, and 2 % of a context window of a million tokens.
 DEFAULT_BUDGET = 80_000
@@ -28,60 +28,31 @@ class Catalogue(Struct, frozen=True):
 
 
 class _Layout(Struct, frozen=True):
-    """One form: its beginning, a row, a row without description, the character between rows, the end with a
-    note and without, and how text is written.
-    """
+    """One form: its beginning, a row, a row without description, and the end with a note and without."""
 
     head: str
-    row: Callable[[str, str, str], str]
-    name: Callable[[str], str]
-    between: str
+    row: str
+    name: str
     note: str
     tail: str
-    written: Callable[[str], str]
-
-
-def _xml(text: str) -> str:
-    return escape(text, quote=False) if "&" in text or "<" in text or ">" in text else text
-
-
-def _json(text: str) -> str:
-    return (
-        text if text.isprintable() and '"' not in text and "\\" not in text else encode_basestring(text)[1:-1]
-    )
 
 
 # The XML form is the one that models know, with the source in place of a path: a skill is loaded by name.
 _LAYOUTS: dict[Form, _Layout] = {
     "list": _Layout(
         head="Available Skills:\n",
-        row=lambda name, source, text: f"- name={name} | source={source} | description={text}",
-        name=lambda name: f"- name={name}",
-        between="\n",
+        row="- name={} | source={} | description={}",
+        name="- name={}",
         note="\n({})",
         tail="",
-        written=str,
     ),
     "xml": _Layout(
         head="<available_skills>\n",
-        row=lambda name, source, text: (
-            f"<skill>\n<name>\n{name}\n</name>\n<description>\n{text}\n</description>\n"
-            f"<source>\n{source}\n</source>\n</skill>"
-        ),
-        name=lambda name: f"<skill>\n<name>\n{name}\n</name>\n</skill>",
-        between="\n",
+        row="<skill>\n<name>\n{0}\n</name>\n<description>\n{2}\n</description>\n"
+        "<source>\n{1}\n</source>\n</skill>",
+        name="<skill>\n<name>\n{}\n</name>\n</skill>",
         note="\n<!-- {} -->\n</available_skills>",
         tail="\n</available_skills>",
-        written=_xml,
-    ),
-    "json": _Layout(
-        head='{"available_skills":[',
-        row=lambda name, source, text: f'{{"name":"{name}","description":"{text}","source":"{source}"}}',
-        name=lambda name: f'{{"name":"{name}"}}',
-        between=",",
-        note='],"note":"{}"}}',
-        tail="]}",
-        written=_json,
     ),
 }
 
@@ -102,9 +73,11 @@ def render_catalogue(
     layout, count = _LAYOUTS[form], len(skills)
     ordered = sorted(skills, key=lambda skill: (skill.name, skill.source))
     texts = [" ".join(skill.description.split()) for skill in ordered]
-    written = list(map(layout.written, texts))
-    rows = [layout.row(skill.name, skill.source, text) for skill, text in zip(ordered, written, strict=True)]
-    whole = layout.head + layout.between.join(rows) + layout.tail
+    write = partial(escape, quote=False) if form == "xml" else str
+    written = list(map(write, texts))
+    row = layout.row.format
+    rows = [row(skill.name, skill.source, text) for skill, text in zip(ordered, written, strict=True)]
+    whole = layout.head + "\n".join(rows) + layout.tail
     if len(whole) <= budget:
         return Catalogue(whole)
     room = budget - len(layout.head) - len(_ending(layout, count, count, count))
@@ -112,12 +85,12 @@ def render_catalogue(
     left = room - sum(map(len, rows)) - count + sum(costs)
     if left >= LEAST_DESCRIPTION * count:
         shares = zip(ordered, texts, _shares(costs, left), strict=True)
-        shown = [layout.row(s.name, s.source, _cut(text, share, layout.written)) for s, text, share in shares]
+        shown = [row(skill.name, skill.source, _cut(text, share, write)) for skill, text, share in shares]
     else:
         shown = _names(layout, ordered, room)
     changed = sum(row != other for row, other in zip(shown, rows, strict=False))
     unlisted = count - len(shown)
-    text = layout.head + layout.between.join(shown)
+    text = layout.head + "\n".join(shown)
     return Catalogue(text + _ending(layout, changed, unlisted, count), changed + unlisted, unlisted)
 
 
@@ -125,8 +98,8 @@ def _names(layout: _Layout, skills: Sequence[Skill], room: int) -> list[str]:
     """Return rows with nothing but names, as many as there is room for."""
     rows = []
     for skill in skills:
-        row = layout.name(skill.name)
-        room -= len(row) + len(layout.between)
+        row = layout.name.format(skill.name)
+        room -= len(row) + 1
         if room < 0:
             break
         rows.append(row)

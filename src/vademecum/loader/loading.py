@@ -81,8 +81,10 @@ def load_body(
     Of the files those are named that the reader ``sees``. The frontmatter comes before a ``whole`` document's
     body; angle brackets in its values are escaped, because a model reads it.
     """
-    file = _read_document(skill, body_only=not whole)
-    head, body = _halves(file.text) if whole else ("", file.text)
+    file = load_document(skill, body_only=not whole)
+    data = file.text.encode()
+    start = body_start(data) if whole else 0
+    head, body = data[:start].decode(), data[start:].decode()
     body = find_section(body, section, where=skill.file) if section else body.strip("\n")
     shown, truncated = _within(skill, _without_frames(body), limits or BodyLimits())
     if head:
@@ -90,16 +92,13 @@ def load_body(
     return file.shown(shown if section else _framed(skill, shown, sees), truncated=truncated)
 
 
-def _halves(text: str) -> tuple[str, str]:
-    """Return the frontmatter of a whole document with its fences, and its body."""
-    data = text.encode()
-    start = body_start(data)
-    return data[:start].decode(), data[start:].decode()
-
-
-def load_document(skill: Skill) -> Loaded:
-    """Return the whole document, frontmatter included."""
-    return _read_document(skill)
+def load_document(skill: Skill, *, body_only: bool = False) -> Loaded:
+    """Return the whole document, or all that comes after its frontmatter."""
+    try:
+        data = read_manifest(skill, cap=MAX_FILE_BYTES + 1)
+    except (OSError, FileRefused) as error:
+        raise _unreadable(skill, skill.file, error) from error
+    return _as_text(skill, skill.file, data, start=body_start(data) if body_only else 0)
 
 
 def load_resource(
@@ -107,7 +106,6 @@ def load_resource(
     relative_path: str,
     *,
     section_hint: str | None = None,
-    most: int = MAX_EXCERPT_CHARS,
     sees: Sees = everything,
 ) -> Loaded:
     """Return a file below ``references/``, ``assets/`` or ``scripts/``; longer text is cut, saying so.
@@ -118,10 +116,10 @@ def load_resource(
     file = _read_resource(skill, relative, sees=sees)
     text = find_section(file.text, section_hint, where=relative) if section_hint else file.text
     text = _without_frames(text)
-    if len(text) <= most:
+    if len(text) <= MAX_EXCERPT_CHARS:
         return file.shown(text)
-    cut = f"{text[:most]}\n\n[Truncated: {len(text):,} characters, {most:,} are shown.]"
-    return file.shown(cut, truncated=True)
+    note = f"[Truncated: {len(text):,} characters, {MAX_EXCERPT_CHARS:,} are shown.]"
+    return file.shown(f"{text[:MAX_EXCERPT_CHARS]}\n\n{note}", truncated=True)
 
 
 def _within(skill: Skill, body: str, limits: BodyLimits) -> tuple[str, bool]:
@@ -152,15 +150,6 @@ def _framed(skill: Skill, body: str, sees: Sees) -> str:
     )
 
 
-def _read_document(skill: Skill, *, body_only: bool = False) -> Loaded:
-    """Read the skill's own document, with or without its frontmatter."""
-    try:
-        data = read_manifest(skill, cap=MAX_FILE_BYTES + 1)
-    except (OSError, FileRefused) as error:
-        raise _unreadable(skill, skill.file, error) from error
-    return _as_text(skill, skill.file, data, start=body_start(data) if body_only else 0)
-
-
 def _read_resource(skill: Skill, relative: str, *, sees: Sees = everything) -> Loaded:
     """Read one file of a skill; refused if it leads out, is too large, or is not text."""
     try:
@@ -176,10 +165,7 @@ def _read_resource(skill: Skill, relative: str, *, sees: Sees = everything) -> L
 
 def _without_frames(text: str) -> str:
     """Return the text with anything that looks like our own frames escaped."""
-    lowered = text.lower()
-    if "skill_content" in lowered or "skill_resources" in lowered or "available_skills" in lowered:
-        return _FRAME.sub(r"&lt;\1", text)
-    return text
+    return _FRAME.sub(r"&lt;\1", text)
 
 
 def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> Loaded:
@@ -192,9 +178,7 @@ def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> Loa
         decoded = data[start:].decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _refused(skill, relative, "not-text", "is not UTF-8 text") from error
-    if "\r" in decoded:
-        decoded = decoded.replace("\r\n", "\n").replace("\r", "\n")
-    text, hidden = without_hidden(decoded)
+    text, hidden = without_hidden(decoded.replace("\r\n", "\n").replace("\r", "\n"))
     path, digest = f"{skill.location}/{relative}", hashlib.sha256(data).hexdigest()
     return Loaded(
         text, LoadReport(path, digest, len(data), len(text), truncated=False, hidden_removed=hidden)
@@ -222,14 +206,6 @@ def _refused(skill: Skill, relative: str, code: str, reason: str) -> LoadRefused
     return LoadRefused(f"{relative[:200]!r} of skill {skill.name!r} {reason}: {advice}.", code=code)
 
 
-class Heading(Struct, frozen=True):
-    """A heading, its level, and the line it stands on."""
-
-    text: str
-    level: int
-    line: int
-
-
 def find_section(text: str, hint: str, *, where: str) -> str:
     r"""Return the section under the heading that ``hint`` names, up to the next one of its level or higher.
 
@@ -239,17 +215,17 @@ def find_section(text: str, hint: str, *, where: str) -> str:
     lines = text.split("\n")
     found = list(headings(lines))
     wanted = _comparable(hint)
-    for place, heading in enumerate(found):
-        if _comparable(heading.text) == wanted:
-            after = (other.line for other in found[place + 1 :] if other.level <= heading.level)
-            return "\n".join(lines[heading.line : next(after, len(lines))]).rstrip("\n")
-    listed = ", ".join(repr(heading.text) for heading in found[:MAX_LISTED_HEADINGS])
+    for place, (heading, level, line) in enumerate(found):
+        if _comparable(heading) == wanted:
+            after = (other for _, below, other in found[place + 1 :] if below <= level)
+            return "\n".join(lines[line : next(after, len(lines))]).rstrip("\n")
+    listed = ", ".join(repr(heading) for heading, _, _ in found[:MAX_LISTED_HEADINGS])
     there = f"its headings are {listed}" if listed else "it has no headings"
     raise LoadRefused(f"{where!r} has no section {hint!r}: {there}.", code="no-section")
 
 
-def headings(lines: list[str]) -> Iterator[Heading]:
-    """Yield the headings of a text, with ``#`` signs or underlined; not those in a code fence."""
+def headings(lines: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield each heading with its level and line: with ``#`` signs or underlined, not in a code fence."""
     fence: str | None = None
     paragraph: int | None = None  # where the lines begin that an underline would make a heading
     for number, line in enumerate(lines):
@@ -260,11 +236,11 @@ def headings(lines: list[str]) -> Iterator[Heading]:
         elif mark:
             fence, paragraph = mark[1], None
         elif heading := _HEADING.match(line):
-            yield Heading(line[heading.end() :].strip().rstrip("#").rstrip(), len(heading[1]), number)
+            yield line[heading.end() :].strip().rstrip("#").rstrip(), len(heading[1]), number
             paragraph = None
         elif paragraph is not None and (underline := _UNDERLINE.match(line)):
             text = " ".join(part.strip() for part in lines[paragraph:number])
-            yield Heading(text, 1 if underline[1][0] == "=" else 2, paragraph)
+            yield text, 1 if underline[1][0] == "=" else 2, paragraph
             paragraph = None
         elif _NO_PARAGRAPH.match(line):
             paragraph = None

@@ -8,13 +8,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from vademecum.config import TOOLS, AgentSettings, LoadedConfig, PermissionRule, load_config
+from vademecum.config import TOOLS, AgentSettings, PermissionRule, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
 from vademecum.nearest import meant, nearest
 from vademecum.policy.base import Decision, Effect, Request, Rule
 from vademecum.policy.grants import Trust, grants_file
-from vademecum.wildcards import comparable, covers, matches, matches_exactly
+from vademecum.wildcards import all_comparable, comparable, matches, matches_exactly
 
 # Whoever can write here decides what is allowed or what runs next; the kept secrets are never read. No rule,
 # flag or answer opens these. They are compared without case, because some file systems have none.
@@ -111,18 +111,12 @@ def default_rules() -> list[Rule]:
 
 def rules_of(written: Iterable[PermissionRule], layer: str) -> list[Rule]:
     """Return the rules of a configuration file, numbered as they stand there."""
+    in_project = "change rule {} of the permissions in the project's .agent/config.json"
+    remedy = in_project if layer.startswith(PROJECT) else ""
     return [
-        Rule(
-            rule.permission, rule.pattern, Effect[rule.effect.upper()], layer, number, _remedy(layer, number)
-        )
+        Rule(rule.permission, rule.pattern, Effect[rule.effect.upper()], layer, number, remedy.format(number))
         for number, rule in enumerate(written, 1)
     ]
-
-
-def _remedy(layer: str, number: int) -> str:
-    if layer.startswith(PROJECT):
-        return f"change rule {number} of the permissions in the project's .agent/config.json"
-    return "leave out the flag that refuses it" if layer == RUN else ""
 
 
 _ALLOWED = re.compile(r"(?P<tool>\w+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
@@ -153,12 +147,11 @@ def reaching(hosts: Sequence[str]) -> list[Rule]:
 
 
 class _Test(NamedTuple):
-    """One pattern, and what a text must have to match it: a beginning, an end, a part, a least length."""
+    """One pattern, and what a text must have to match it: a beginning, an end, a least length."""
 
     place: int
     beginning: str
     ending: str
-    part: str
     least: int
     pattern: str | None
 
@@ -184,8 +177,7 @@ class RuleTable:
         self._by_start: dict[str, list[_Test]] = {}
         self._by_end: dict[str, list[_Test]] = {}
         self._short: list[_Test] = []
-        for place, rule in enumerate(self._rules):
-            pattern = comparable(rule.pattern)
+        for place, pattern in enumerate(all_comparable([rule.pattern for rule in rules])):
             self._add(pattern, place)
             for form in () if pattern.endswith("*") else further:
                 self._add(form.format(pattern), place)
@@ -214,8 +206,7 @@ class RuleTable:
         beginning, ending = beginning.partition("?")[0], ending.rpartition("?")[2]
         simple = pattern.count("*") == 1 and "?" not in pattern
         least = len(pattern) - pattern.count("*")
-        part = max(pattern.replace("?", "*").split("*"), key=len)
-        test = _Test(place, beginning, ending, part, least, None if simple else pattern)
+        test = _Test(place, beginning, ending, least, None if simple else pattern)
         if len(beginning) >= _EDGE:
             self._by_start.setdefault(beginning[:_EDGE], []).append(test)
         elif len(ending) >= _EDGE:
@@ -227,12 +218,11 @@ class RuleTable:
 def _last_of(tests: list[_Test], resource: str, found: int) -> int:
     """Return the place of the first of these tests that matches, or ``found`` if that comes later."""
     length = len(resource)
-    for place, beginning, ending, part, least, pattern in tests:
+    for place, beginning, ending, least, pattern in tests:
         if place < found:
             break
         if (
-            part in resource
-            and length >= least
+            length >= least
             and resource.startswith(beginning)
             and resource.endswith(ending)
             and (pattern is None or matches_exactly(pattern, resource))
@@ -259,10 +249,6 @@ class Rules(NamedTuple):
             name: rules_of(agent.permissions, f"{layer} for agent {name!r}") for name, agent in agents.items()
         }
         return cls(rules_of(written, layer), by_agent)
-
-    def for_agent(self, name: str) -> Sequence[Rule]:
-        """Return the rules that hold for one agent beyond everybody's."""
-        return self.agents.get(name, ())
 
 
 class Policy:
@@ -301,11 +287,6 @@ class Policy:
         config = load_config(context)
         file = config.project_file
         trusted = bool(config.loosening and file) and Trust(grants_file(context)).holds(cast("Path", file))
-        return cls.of(config, trusted=trusted, run=run)
-
-    @classmethod
-    def of(cls, config: LoadedConfig, *, trusted: bool = False, run: Sequence[Rule] = ()) -> Policy:
-        """Return the policy that the configuration files ask for."""
         return cls(
             default_rules(),
             user=Rules.of(config.user_rules, config.user_agents, USER),
@@ -332,59 +313,50 @@ class Policy:
         decisions = [Decision(*self._effect_on(each, tables), permission, each) for each in resources]
         return max(decisions, key=_effect_of, default=Decision(Effect.DENY, None, permission, ""))
 
-    def could_restrict(self, permission: str, agent: str, text: str) -> bool:
+    def could_restrict(self, permission: str, agent: str, text: str | None = None) -> bool:
         """Return whether a rule could ask about or deny any of the resources that a text contains.
 
-        If it returns false, all of them are allowed: many resources are decided at once.
+        Without a text, any resource at all. If it returns false, all of them are allowed: many resources are
+        decided at once.
         """
-        layers = [
-            [rule for rule in layer if rule.permission == permission or _is_for(rule, permission)]
-            for layer in self._layers(agent)
-        ]
+        layers = self._layers(permission, agent)
         if not any(rule.pattern == "*" and rule.effect is Effect.ALLOW for rule in layers[1]):
             return True
-        text = comparable(text)
-        restricting = (
-            comparable(rule.pattern) for layer in layers for rule in layer if rule.effect is not Effect.ALLOW
+        restricting = all_comparable(
+            [rule.pattern for layer in layers for rule in layer if rule.effect is not Effect.ALLOW]
         )
-        parts = (max(pattern.replace("?", "*").split("*"), key=len) for pattern in restricting)
-        return any(part in text for part in parts)
+        if text is None:
+            return bool(restricting)
+        text = comparable(text)
+        return any(max(pattern.replace("?", "*").split("*"), key=len) in text for pattern in restricting)
 
     def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
         """Return whether a rule besides the defaults denies something of these permissions."""
         return any(
-            rule.effect is Effect.DENY and rule.layer != DEFAULTS and matches(rule.permission, permission)
-            for layer in self._layers(agent)
-            for rule in layer
+            rule.effect is Effect.DENY and rule.layer != DEFAULTS
             for permission in permissions
+            for layer in self._layers(permission, agent)
+            for rule in layer
         )
 
-    def unreachable(self) -> list[tuple[Rule, Rule]]:
-        """Rules that can never win, each with the later one that always wins over it."""
-        agents = sorted({"default", *self._user.agents, *self._project.agents})
-        found: dict[Rule, Rule] = {}
-        for layer in (layer for agent in agents for layer in self._layers(agent)):
-            for place, rule in enumerate(layer):
-                later = (other for other in layer[place + 1 :] if _overrides(other, rule))
-                winner = next(later, None)
-                # A rule that some agent still follows is not dead.
-                if winner is not None and (_own(rule) or not _own(winner)):
-                    found.setdefault(rule, winner)
-        return [pair for pair in found.items() if pair[0].layer != DEFAULTS]
+    def _layers(self, permission: str, agent: str) -> tuple[list[Rule], ...]:
+        """Return the fixed rules, the user's (with the defaults), the project's, and those of this run.
 
-    def _layers(self, agent: str) -> tuple[list[Rule], list[Rule], list[Rule], list[Rule]]:
-        """Return the fixed rules, the user's (with the defaults), the project's, and those of this run."""
+        Only those for one permission are returned.
+        """
         user, project = self._user, self._project
-        own = [*self._defaults, *user.everybody, *user.for_agent(agent)]
-        return fixed_rules(), own, [*project.everybody, *project.for_agent(agent)], list(self._run)
+        layers = (
+            fixed_rules(),
+            [*self._defaults, *user.everybody, *user.agents.get(agent, ())],
+            [*project.everybody, *project.agents.get(agent, ())],
+            self._run,
+        )
+        return tuple([rule for rule in layer if _is_for(rule, permission)] for layer in layers)
 
     def _compiled(self, key: tuple[str, str]) -> Tables:
         permission, agent = key
-        layers = (
-            [rule for rule in layer if rule.permission == permission or _is_for(rule, permission)]
-            for layer in self._layers(agent)
-        )
         further = _FURTHER.get(permission, ())
+        layers = self._layers(permission, agent)
         fixed, own, project, run = (RuleTable(rules, further) if rules else None for rules in layers)
         if len(self._tables) > MAX_TABLES:  # names come from outside
             self._tables.clear()
@@ -413,12 +385,4 @@ class Policy:
 
 def _is_for(rule: Rule, permission: str) -> bool:
     written = rule.permission
-    return ("*" in written or "?" in written) and matches(written, permission)
-
-
-def _own(rule: Rule) -> bool:
-    return " for agent " in rule.layer
-
-
-def _overrides(later: Rule, earlier: Rule) -> bool:
-    return covers(later.permission, earlier.permission) and covers(later.pattern, earlier.pattern)
+    return written == permission or (("*" in written or "?" in written) and matches(written, permission))

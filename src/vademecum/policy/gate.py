@@ -73,8 +73,8 @@ class OwnPolicy:
         rule = Rule(request.permission, problems[0], Effect.DENY, "the policy", 0)
         return Decision(Effect.DENY, rule, request.permission, ", ".join(request.resources))
 
-    def could_restrict(self, permission: str, agent: str, text: str) -> bool:
-        """Return whether it could ask about or deny any of the resources that a text contains."""
+    def could_restrict(self, permission: str, agent: str, text: str | None = None) -> bool:
+        """Return whether it could ask about or deny any resource in a text, or any at all."""
         return not self._allows_all or _FIXED_ALONE.could_restrict(permission, agent, text)
 
     def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
@@ -156,75 +156,58 @@ class Gate:
             for d in also
             if d.effect is Effect.ASK and (d.permission, (d.resource,)) not in known
         ]
-        ask = (approver or self._approver).ask
-
-        def answered(digest: str) -> Answer:
-            number = uuid.uuid4().hex
-            return ask(Question(number, tuple(asking), worst, about(), digest, exact(), self._id))
-
-        remedies = _remedies([decision for _, decision in decided], also)
-        return self._ask(tuple(asking), worst, digest(), answered, remedies)
-
-    def _ask(
-        self,
-        asking: tuple[Request, ...],
-        decision: Decision,
-        digest: str,
-        answered: Callable[[str], Answer],
-        remedies: str,
-    ) -> Passage:
-        keys = {(r.permission, each, digest, r.agent) for r in asking for each in r.resources}
-        with self._lock:
-            known, declined = keys <= self._for_this_run, list(self._declined.items())
-        if known or self._remembers(asking, digest):
-            return Passage(decision, "remembered")
-        # What was declined stays so, whatever else is wanted with it and whatever the skill is by now.
-        wanted = frozenset((r.permission, each) for r in asking for each in r.resources)
-        for refused, message in declined:
-            if refused <= wanted:
-                raise Declined(f"{_wanted(asking)} was declined before ({message}).")
-        answer = answered(digest)
+        now = digest()
+        if self._is_answered(asking, now):
+            return Passage(worst, "remembered")
+        question = Question(uuid.uuid4().hex, tuple(asking), worst, about(), now, exact(), self._id)
+        answer = (approver or self._approver).ask(question)
         if answer.verdict == "reject":
-            self._reject(asking, decision, answer, wanted, remedies)
+            if answer.absent:
+                remedies = _remedies([decision for _, decision in decided], also)
+                raise refusal(asking, worst, answer.message, answer.advice, remedies)
+            with self._lock:
+                self._declined[_each(asking)] = answer.message or "the answer was no"
+            message = f" ({answer.message})" if answer.message else ""
+            raise Declined(f"{_wanted(asking)} was declined{message}: it was not done.", told=answer.message)
         if answer.verdict == "always":
-            self._remember(asking, digest, answer)
-        return Passage(decision, "once" if answer.verdict == "once" else "always", answer.seen)
+            self._remember(asking, now, answer)
+        return Passage(worst, answer.verdict, answer.seen)
 
-    def _reject(
-        self,
-        asking: tuple[Request, ...],
-        decision: Decision,
-        answer: Answer,
-        wanted: frozenset[tuple[str, str]],
-        remedies: str,
-    ) -> None:
-        message = f" ({answer.message})" if answer.message else ""
-        if answer.absent:
-            raise refusal(asking, decision, answer.message, answer.advice, remedies)
+    def _is_answered(self, asking: Sequence[Request], digest: str) -> bool:
+        """Return whether all of it was allowed before; raise if a person declined any of it.
+
+        What was declined stays so, whatever else is wanted with it and whatever the skill is by now.
+        """
         with self._lock:
-            self._declined[wanted] = answer.message or "the answer was no"
-        raise Declined(f"{_wanted(asking)} was declined{message}: it was not done.", told=answer.message)
-
-    def _remembers(self, asking: Sequence[Request], digest: str) -> bool:
-        return self._grants is not None and all(
+            if _keys(asking, digest) <= self._for_this_run:
+                return True
+            declined = list(self._declined.items())
+        if self._grants is not None and all(
             self._grants.cover(request, digest=digest, project=self._project) for request in asking
-        )
+        ):
+            return True
+        for refused, message in declined:
+            if refused <= _each(asking):
+                raise Declined(f"{_wanted(asking)} was declined before ({message}).")
+        return False
 
     def _remember(self, asking: Sequence[Request], digest: str, answer: Answer) -> None:
+        if answer.scope == "run" or self._grants is None:
+            with self._lock:
+                self._for_this_run |= _keys(asking, digest)
+            return
         for request in asking:
-            if answer.scope == "run" or self._grants is None:
-                with self._lock:
-                    self._for_this_run.update(
-                        (request.permission, each, digest, request.agent) for each in request.resources
-                    )
-            else:
-                self._grants.add(
-                    request,
-                    digest=digest,
-                    scope=answer.scope,
-                    project=self._project,
-                    seconds=answer.seconds,
-                )
+            self._grants.add(
+                request, digest=digest, scope=answer.scope, project=self._project, seconds=answer.seconds
+            )
+
+
+def _each(requests: Sequence[Request]) -> frozenset[tuple[str, str]]:
+    return frozenset((request.permission, each) for request in requests for each in request.resources)
+
+
+def _keys(requests: Sequence[Request], digest: str) -> set[Key]:
+    return {(r.permission, each, digest, r.agent) for r in requests for each in r.resources}
 
 
 def _wanted(requests: Sequence[Request]) -> str:

@@ -25,8 +25,7 @@ MAX_KEPT_CHARS = 100_000
 GrantScope = Literal["project", "user"]
 
 _BUSY_SECONDS = 10.0
-_TABLES = (
-    """
+_TABLES = """
     CREATE TABLE IF NOT EXISTS grants (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         permission TEXT NOT NULL,
@@ -37,24 +36,19 @@ _TABLES = (
         project TEXT NOT NULL,
         created REAL NOT NULL,
         expires REAL
-    )
-    """,
-    """
+    );
     CREATE TABLE IF NOT EXISTS trusted (
         folder TEXT PRIMARY KEY,
         digest TEXT NOT NULL,
         created REAL NOT NULL
-    )
-    """,
-    """
+    );
     CREATE TABLE IF NOT EXISTS approved (
         resource TEXT PRIMARY KEY,
         text TEXT NOT NULL,
         files TEXT NOT NULL,
         created REAL NOT NULL
-    )
-    """,
-)
+    );
+"""
 
 
 def grants_file(context: Context) -> Path:
@@ -69,15 +63,13 @@ class _Store:
         self._path = path
         self._clock = clock
 
-    def _rows(self, sql: str, *values: Any) -> list[Any]:
-        """Return what a query finds; nothing if nothing was ever stored."""
-        return self._done(sql, [values])[0] if self._path.exists() else []
+    def _done(self, sql: str, *rows: Sequence[Any], make: bool = False) -> list[Any]:
+        """Do a statement with each row of values, all or none, and return what it finds.
 
-    def _changed(self, sql: str, *rows: tuple[Any, ...], make: bool = True) -> int:
-        """Change rows together or not at all, and return how many; ``make`` the file if it is missing."""
-        return self._done(sql, rows)[1] if make or self._path.exists() else 0
-
-    def _done(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], int]:
+        If nothing was ever stored there is nothing to do, unless it is to ``make`` the file.
+        """
+        if not (make or self._path.exists()):
+            return []
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
@@ -85,11 +77,8 @@ class _Store:
                 contextlib.closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as connection,
                 connection,
             ):
-                for table in _TABLES:
-                    connection.execute(table)
-                if sql.startswith("SELECT"):
-                    return connection.execute(sql, rows[0]).fetchall(), 0
-                return [], connection.executemany(sql, rows).rowcount
+                connection.executescript(_TABLES)
+                return [found for row in rows for found in connection.execute(sql, row)]
         except (sqlite3.Error, OSError) as error:
             text = (
                 f"The remembered answers in {self._path} cannot be used ({error}): repair or remove the file."
@@ -123,13 +112,9 @@ class Grants(_Store):
     ) -> None:
         """Remember that a request was allowed, for just these resources and just this content."""
         place, now = str(project) if scope == "project" else "", self._clock()
-        expires = None if seconds is None else now + seconds
-        sql = (
-            "INSERT INTO grants (permission, resource, digest, agent, scope, project, created, expires)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-        )
-        about = (digest, request.agent, scope, place, now, expires)
-        self._changed(sql, *((request.permission, resource, *about) for resource in request.resources))
+        about = (digest, request.agent, scope, place, now, None if seconds is None else now + seconds)
+        rows = [(request.permission, resource, *about) for resource in request.resources]
+        self._done("INSERT INTO grants VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", *rows, make=True)
 
     def cover(self, request: Request, *, digest: str, project: Path) -> bool:
         """Return whether every resource of a request was allowed before, with the content it has now."""
@@ -144,15 +129,13 @@ class Grants(_Store):
 
     def all(self) -> list[Grant]:
         """Return all remembered answers, the oldest first."""
-        sql = (
-            "SELECT id, permission, resource, digest, agent, scope, project, created, expires"
-            " FROM grants ORDER BY id"
-        )
-        return [Grant(*row) for row in self._rows(sql)]
+        return [Grant(*row) for row in self._done("SELECT * FROM grants ORDER BY id", ())]
 
     def revoke(self, number: int) -> bool:
         """Forget one answer; says whether there was one."""
-        return self._changed("DELETE FROM grants WHERE id = ?", (number,), make=False) > 0
+        known = any(grant.id == number for grant in self.all())
+        self._done("DELETE FROM grants WHERE id = ?", (number,))
+        return known
 
 
 class Trust(_Store):
@@ -160,21 +143,17 @@ class Trust(_Store):
 
     def holds(self, file: Path) -> bool:
         """Return whether this configuration file is trusted with its present content."""
-        return dict(self.all()).get(_folder(file)) == _digest(file)
+        sql = "SELECT digest FROM trusted WHERE folder = ?"
+        return self._done(sql, (_folder(file),)) == [(_digest(file),)]
 
     def add(self, file: Path) -> None:
         """Trust this configuration file as it is now."""
-        sql = "INSERT OR REPLACE INTO trusted (folder, digest, created) VALUES (?, ?, ?)"
-        self._changed(sql, (_folder(file), _digest(file), self._clock()))
+        row = (_folder(file), _digest(file), self._clock())
+        self._done("INSERT OR REPLACE INTO trusted VALUES (?, ?, ?)", row, make=True)
 
-    def remove(self, file: Path) -> bool:
-        """Trust it no longer; says whether it was trusted."""
-        return self._changed("DELETE FROM trusted WHERE folder = ?", (_folder(file),), make=False) > 0
-
-    def all(self) -> list[tuple[str, str]]:
-        """Return all trusted folders with their digests, by name."""
-        found = self._rows("SELECT folder, digest FROM trusted ORDER BY folder")
-        return [(str(folder), str(digest)) for folder, digest in found]
+    def remove(self, file: Path) -> None:
+        """Trust it no longer."""
+        self._done("DELETE FROM trusted WHERE folder = ?", (_folder(file),))
 
 
 class Approved(NamedTuple):
@@ -189,13 +168,13 @@ class ApprovedTexts(_Store):
 
     def last(self, resource: str) -> Approved | None:
         """Return the last approved version of a script, or None."""
-        found = self._rows("SELECT text, files FROM approved WHERE resource = ?", resource)
-        return Approved(str(found[0][0]), json.loads(found[0][1])) if found else None
+        found = self._done("SELECT text, files FROM approved WHERE resource = ?", (resource,))
+        return Approved(found[0][0], json.loads(found[0][1])) if found else None
 
     def keep(self, resource: str, text: str, files: dict[str, str]) -> None:
         """Keep what was approved just now: the script's text, and the digests of all files of its skill."""
-        sql = "INSERT OR REPLACE INTO approved (resource, text, files, created) VALUES (?, ?, ?, ?)"
-        self._changed(sql, (resource, text[:MAX_KEPT_CHARS], json.dumps(files), self._clock()))
+        row = (resource, text[:MAX_KEPT_CHARS], json.dumps(files), self._clock())
+        self._done("INSERT OR REPLACE INTO approved VALUES (?, ?, ?, ?)", row, make=True)
 
 
 def _folder(file: Path) -> str:

@@ -19,14 +19,8 @@ from vademecum.errors import ConfigError, RecordDamaged
 from vademecum.files import write_atomic
 from vademecum.masking import Secrets
 
-EVENTS, SUMMARY, INDEX, FINAL, OBSERVATIONS = (
-    "events.jsonl",
-    "run.json",
-    "index.json",
-    "final.md",
-    "observations",
-)
-
+EVENTS, SUMMARY, INDEX, FINAL = "events.jsonl", "run.json", "index.json", "final.md"
+OBSERVATIONS = "observations"
 SHARED = ".index"
 MAX_RECORDED_CHARS = 2000
 MAX_MASKED_CHARS = 50_000
@@ -120,8 +114,8 @@ class Record:
         with self._lock:
             self._number += 1
             event = Event(self._number, self._clock(), type_, masked)
-            self._append(_line(event))
-        self.tell(event)
+            self._append(_json({"n": event.number, "time": event.time, "type": type_, **masked}) + b"\n")
+        self._tell(event)
         return event
 
     def add_encoded(self, type_: str, rows: Sequence[bytes]) -> None:
@@ -152,14 +146,13 @@ class Record:
                 f"The record in {self.place} cannot be written ({error.strerror}): make room for it."
             ) from error
 
-    def tell(self, event: Event) -> None:
-        """Let the listener know of something, on the record or passing by, such as a piece of text."""
+    def _tell(self, event: Event) -> None:
         if self._listener is not None:
             self._listener(event)
 
     def passing(self, type_: str, **data: Any) -> None:
-        """Tell the listener of something that is not written down."""
-        self.tell(Event(0, self._clock(), type_, data))
+        """Tell the listener of something that is not written down, such as a piece of text."""
+        self._tell(Event(0, self._clock(), type_, data))
 
     def keep(self, text: str) -> str:
         """Keep a whole text, once, and return where: ``observations/<sha256>.txt``."""
@@ -196,10 +189,6 @@ class Record:
         if descriptor is not None:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-
-
-def _line(event: Event) -> bytes:
-    return _json({"n": event.number, "time": event.time, "type": event.type, **event.data}) + b"\n"
 
 
 def _json(value: Any) -> bytes:

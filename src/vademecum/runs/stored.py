@@ -17,17 +17,7 @@ from vademecum.runs.record import EVENTS, Event, check_place
 
 MAX_EVENTS_BYTES = 512 * 1024 * 1024
 
-
 _RUN_ID = re.compile(r"[\w-]{1,100}")
-_HEAD = frozenset({"n", "time", "type"})
-
-
-class _Head(msgspec.Struct):
-    """The fields that every event begins with."""
-
-    n: int
-    time: float
-    type: str
 
 
 class PastRun(msgspec.Struct, frozen=True):
@@ -41,23 +31,24 @@ class PastRun(msgspec.Struct, frozen=True):
         """Return the first event of a type, if there is one."""
         return next((event for event in self.events if event.type == type_), None)
 
+    def _told(self, type_: str, key: str) -> str:
+        event = self.first(type_)
+        return str(event.data.get(key, "")) if event else ""
+
     @property
     def request(self) -> str:
         """Return the user's request."""
-        started = self.first("run_started")
-        return str(started.data.get("request", "")) if started else ""
+        return self._told("run_started", "request")
 
     @property
     def status(self) -> str:
         """How it ended; ``unfinished`` when it did not get that far."""
-        ended = self.first("run_finished")
-        return str(ended.data.get("status", "")) if ended else "unfinished"
+        return self._told("run_finished", "status") if self.first("run_finished") else "unfinished"
 
     @property
     def answer(self) -> str:
         """The answer, if there is one."""
-        ended = self.first("run_finished")
-        return str(ended.data.get("answer", "")) if ended else ""
+        return self._told("run_finished", "answer")
 
     @property
     def seconds(self) -> float:
@@ -142,7 +133,6 @@ def read_run(directory: Path, run_id: str) -> PastRun:
 def _event(line: bytes, number: int, place: Path) -> Event:
     try:
         found = msgspec.json.decode(line, type=dict[str, Any])
-        head = msgspec.convert(found, type=_Head)
-        return Event(head.n, head.time, head.type, {k: v for k, v in found.items() if k not in _HEAD})
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        return Event(int(found.pop("n")), float(found.pop("time")), str(found.pop("type")), found)
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
         raise RecordDamaged(f"Line {number} of {place / EVENTS} is damaged ({error}).") from error

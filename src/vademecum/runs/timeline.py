@@ -11,6 +11,16 @@ from vademecum.runs.stored import PastRun, RunOutput, outputs_of
 
 Mark = Literal["start", "model", "action", "ok", "refused", "failed", "asked", "plan", "end", "note"]
 
+# Events that are told in the words of their own fields.
+_TOLD: dict[str, tuple[Mark, str, str]] = {
+    "run_started": ("start", "asked: {request}", "model {model}, {skills} skills"),
+    "approval_asked": ("asked", "asked for approval: {wanted}", "{reason}\n{about}"),
+    "child_started": ("note", "a run of its own for {skill}: {run}", ""),
+    "child_finished": ("note", "that run ended: {status}", ""),
+    "compacted": ("note", "left out of the prompt: {line}", ""),
+    "run_finished": ("end", "{status} ({stop_reason})", "{answer}"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -60,8 +70,6 @@ def _shown(event: Event) -> list[tuple[Mark, str, str]]:
 def _entries(event: Event) -> Iterator[tuple[Mark, str, str]]:  # noqa: PLR0912 - one for each type
     data = event.data
     match event.type:
-        case "run_started":
-            yield "start", f"asked: {data['request']}", f"model {data['model']}, {data['skills']} skills"
         case "model_replied":
             tokens = f"{data.get('input_tokens', 0)} + {data.get('output_tokens', 0)} tokens"
             yield "model", f"the model replied in {data['seconds']:.2f} s ({tokens})", ""
@@ -79,8 +87,6 @@ def _entries(event: Event) -> Iterator[tuple[Mark, str, str]]:  # noqa: PLR0912 
             yield "ok", f"loaded skill {data['skill']}", written(data["report"])
         case "resource_loaded":
             yield "ok", f"read {data['path']} of {data['skill']}", written(data["report"])
-        case "approval_asked":
-            yield "asked", f"asked for approval: {data['wanted']}", f"{data['reason']}\n{data['about']}"
         case "approval_answered":
             mark: Mark = "refused" if data["verdict"] == "reject" else "ok"
             yield mark, f"answered: {data['verdict']}", str(data.get("message") or "")
@@ -96,14 +102,9 @@ def _entries(event: Event) -> Iterator[tuple[Mark, str, str]]:  # noqa: PLR0912 
             yield _outcome(data)
         case "observation" if data["code"]:
             yield "failed", str(data["line"]), ""
-        case "child_started":
-            yield "note", f"a run of its own for {data['skill']}: {data['run']}", ""
-        case "child_finished":
-            yield "note", f"that run ended: {data['status']}", ""
-        case "compacted":
-            yield "note", f"left out of the prompt: {data['line']}", ""
-        case "run_finished":
-            yield "end", f"{data['status']} ({data['stop_reason']})", str(data["answer"])
+        case type_ if type_ in _TOLD:
+            plain, title, detail = _TOLD[type_]
+            yield plain, title.format_map(data), detail.format_map(data)
 
 
 def _called(data: dict[str, Any]) -> Iterator[tuple[Mark, str, str]]:
@@ -142,9 +143,7 @@ def _reasons(data: dict[str, Any]) -> str:
 
 def _about(data: dict[str, Any]) -> str:
     payload = data["payload"]
-    skills = (
-        payload.get("skills") or [payload["skill"]] if payload.get("skill") or payload.get("skills") else []
-    )
+    skills = payload.get("skills") or ([payload["skill"]] if payload.get("skill") else [])
     names = ", ".join(
         str(skill.get("name", skill)) if isinstance(skill, dict) else str(skill) for skill in skills
     )

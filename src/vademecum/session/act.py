@@ -7,29 +7,32 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
+from vademecum.policy.approval import Nobody
 from vademecum.policy.base import Decision, Effect, Origin, Request, Rule
 from vademecum.policy.bounds import bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
-from vademecum.policy.gate import Decided, Gate, Passage, refusal
+from vademecum.policy.gate import Decided, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
-from vademecum.sandbox.base import Sandbox
-from vademecum.session.place import Place
 from vademecum.session.recording import CHANGED, CallRecord, Run, record_of
-from vademecum.session.view import SkillFiles, file_names, files_seen
+from vademecum.session.view import file_names, files_seen
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 from vademecum.tools.inputs import Inode, hidden_below, listed_below
-from vademecum.tools.outputs import PREFIX, Outputs
+from vademecum.tools.outputs import PREFIX
 from vademecum.tools.workspace import Located
+
+if TYPE_CHECKING:
+    from vademecum.session.session import Session
 
 # A permission, what it is wanted for, and what a model calls that.
 Finer = tuple[str, tuple[str, ...], str]
@@ -41,23 +44,14 @@ _LASTING = frozenset(
     {"write_file", "edit_file", "save_output", "delete_file", "run_command", "network_request"}
 )
 _WRITING = frozenset({"edit_file", "save_output"})
-
-
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """Everything that the calls of one run share."""
-
-    gate: Gate
-    place: Place
-    sandbox: Callable[[], Sandbox]
-    skills: SkillFiles
-    agent: str
-    # The skills whose `allowed-tools` bound every direct tool, and those that the model itself unloaded.
-    active: tuple[Skill, ...] = ()
-    unloaded: tuple[Skill, ...] = ()
-    # The records of this conversation, whose observations it may read again, and what its scripts made.
-    own: tuple[Path, ...] = ()
-    outputs: Outputs = field(default_factory=Outputs)
+# A call that needs the permission, for its resource.
+_CALLS: dict[str, Callable[[str], calls.ToolCall]] = {
+    "write": lambda path: calls.WriteFile(path, ""),
+    "delete": calls.DeleteFile,
+    "network": calls.NetworkRequest,
+    "script": lambda resource: calls.RunScript("", resource),
+    "command": lambda line: calls.RunCommand([line]),
+}
 
 
 @dataclass(slots=True)
@@ -68,12 +62,15 @@ class Act:
     not go on as if it had not been said.
     """
 
-    around: RunContext
+    session: Session
     call: calls.ToolCall
     asked_of: CallRecord
     skill: Skill | None = None
     origin: Origin = "model"
     cancelled: Callable[[], bool] = bool
+    # The skills whose `allowed-tools` bound every direct tool, and those that the model itself unloaded.
+    active: tuple[Skill, ...] = ()
+    unloaded: tuple[Skill, ...] = ()
     number: int = 0
     passage: Passage | None = None
     refused: Decision | None = None
@@ -112,8 +109,8 @@ class Act:
     def locate(self, path: str) -> Located:
         """Return where a path from outside leads: in the project, or to an output of this conversation."""
         if path.startswith(PREFIX):
-            return self.around.outputs.locate(path)
-        return self.around.place.workspace.locate(path)
+            return self.session.outputs.locate(path)
+        return self.session.place.workspace.locate(path)
 
     def decide(self, wanted: Callable[[], Sequence[Finer]], *, fixed: Sequence[Finer] = ()) -> None:
         """Find out what the rules say of the tool itself and of what it is used on.
@@ -128,7 +125,7 @@ class Act:
 
         What the rules deny to be read or run is hidden from a model: it gets the error of something missing.
         """
-        policy, agent = self.around.gate.policy, self.around.agent
+        policy, agent = self.session.gate.policy, self.session.agent
         name = None if self.skill is None else self.skill.name
         requests = [Request(each, names, self.origin, agent, name) for each, names, _ in wanted]
         decided = [(request, policy.decide(request)) for request in requests]
@@ -141,11 +138,11 @@ class Act:
 
     def _of_tool(self) -> list[Finer]:
         """Return what the tool itself needs; a rule that denies writing denies every tool that writes."""
-        tools = [self.tool]
-        if self.tool in _WRITING or (isinstance(self.call, calls.RunCommand) and self.call.writes):
-            denied = self.effect_of("tool", ("write_file",))
-            tools += ["write_file"] if denied.effect is Effect.DENY else []
-        return [("tool", (tool,), "") for tool in tools]
+        found: list[Finer] = [("tool", (self.tool,), "")]
+        writes = self.tool in _WRITING or (isinstance(self.call, calls.RunCommand) and self.call.writes)
+        if writes and self.effect_of("tool", ("write_file",)).effect is Effect.DENY:
+            found.append(("tool", ("write_file",), ""))
+        return found
 
     def refuse_denied(self, used_on: tuple[str, ...] = ()) -> None:
         """Raise if something that was decided is denied, before anything is read or copied for it.
@@ -169,14 +166,14 @@ class Act:
 
     def effect_of(self, permission: str, resources: tuple[str, ...], skill: str | None = None) -> Decision:
         """Return what the rules say of one request of this caller."""
-        return self.around.gate.policy.decide(
-            Request(permission, resources, self.origin, self.around.agent, skill)
+        return self.session.gate.policy.decide(
+            Request(permission, resources, self.origin, self.session.agent, skill)
         )
 
     def denied_files(self, skill: Skill) -> list[str]:
         """Return the files of a skill that a rule denies, which its scripts do not get either."""
         files, _ = listed_below(skill.location)
-        policy, agent = self.around.gate.policy, self.around.agent
+        policy, agent = self.session.gate.policy, self.session.agent
         if not policy.could_restrict("resource", agent, "\n".join(f"{skill.name}/{file}" for file in files)):
             return []
         return [
@@ -188,7 +185,7 @@ class Act:
     def sees(self, relative: str) -> bool:
         """Return whether the caller may know of a file of the skill."""
         assert self.skill is not None
-        sees = files_seen(self.around.gate.policy, self.skill, agent=self.around.agent, origin=self.origin)
+        sees = files_seen(self.session.gate.policy, self.skill, agent=self.session.agent, origin=self.origin)
         return sees(relative)
 
     def require(
@@ -201,8 +198,7 @@ class Act:
     ) -> None:
         """Ask for the tool itself and for what it is used on, with everything that bounds it."""
         self.decide(finer)
-        used_on = within or tuple(resource for _, resources, _ in self.found for resource in resources)
-        self.settle(used_on, about=about, exact=exact)
+        self.settle(within or _resources(self.found), about=about, exact=exact)
 
     def settle(
         self,
@@ -218,15 +214,15 @@ class Act:
         """
         if digest is None:
             digest = "" if self.skill is None else skill_digest(self.skill)
-        held = digest
-        worst, also = self._worst([decision for _, decision in self.asked], used_on)
+        worst, also = self._worst(used_on)
         self.refused = worst if worst.effect is not Effect.ALLOW else None
-        self.asked_of.check(lambda: held, exact)
-        secrets = self.around.place.secrets
-        self.passage = self.around.gate.settle(
+        held = partial(str, digest)
+        self.asked_of.check(held, exact)
+        secrets = self.session.place.secrets
+        self.passage = self.session.gate.settle(
             self.asked,
             approver=self.asked_of,
-            digest=lambda: held,
+            digest=held,
             about=lambda: secrets.mask_values(about()),
             exact=exact,
             also=also,
@@ -238,14 +234,14 @@ class Act:
     def foresee(self, finer: Sequence[Finer]) -> Decision:
         """Return what would be decided about a call that needs this, without doing or asking anything."""
         self.decide(lambda: finer)
-        used_on = tuple(resource for _, resources, _ in finer for resource in resources)
-        return self._worst([decision for _, decision in self.asked], used_on)[0]
+        return self._worst(_resources(finer))[0]
 
-    def _worst(self, decided: list[Decision], used_on: tuple[str, ...]) -> tuple[Decision, list[Decision]]:
+    def _worst(self, used_on: tuple[str, ...]) -> tuple[Decision, list[Decision]]:
         """Return the strictest decision about the call, and those that did not come from the rules."""
         also = [*self._bounds(used_on), *self._risk(used_on), *self._origin_risk()]
         also += [self.closed] if self.closed else []
         # Of equal ones, that of the risk says best what would allow it.
+        decided = (decision for _, decision in self.asked)
         return max((*also, *decided), key=lambda decision: decision.effect), also
 
     def _bounds(self, used_on: tuple[str, ...]) -> list[Decision]:
@@ -255,15 +251,15 @@ class Act:
         tool must pass the lists of all active skills. What a skill excluded that the model itself unloaded is
         asked, as far as it changes or sends something.
         """
-        excluding: list[tuple[Skill, Effect]] = [(skill, Effect.DENY) for skill in self.around.active]
+        excluding: list[tuple[Skill, Effect]] = [(skill, Effect.DENY) for skill in self.active]
         if isinstance(self.call, calls.RunScript) and self.skill is not None:
             own = self.skill.location
             excluding = [
                 (skill, Effect.DENY if skill.location == own else Effect.ASK)
-                for skill in {each.location: each for each in (*self.around.active, self.skill)}.values()
+                for skill in {each.location: each for each in (*self.active, self.skill)}.values()
             ]
         if self.tool in _LASTING:
-            excluding += [(skill, Effect.ASK) for skill in self.around.unloaded]
+            excluding += [(skill, Effect.ASK) for skill in self.unloaded]
         found = [
             bounded(tool, names, skill=skill.name, allowed_tools=skill.controls.allowed_tools, effect=effect)
             for skill, effect in excluding
@@ -284,11 +280,11 @@ class Act:
 
     def _risk(self, used_on: tuple[str, ...]) -> list[Decision]:
         """Return the approval that a risky tool needs, unless this run was started with it."""
-        needed = needs_approval(self.tool, careful=self.around.place.config.execution.require_approval_for)
+        needed = needs_approval(self.tool, careful=self.session.place.config.execution.require_approval_for)
         if needed is None:
             return []
-        wanted = Request(APPROVAL, tuple(f"{self.tool} {each}" for each in used_on), agent=self.around.agent)
-        decision = self.around.gate.policy.decide(wanted)
+        wanted = Request(APPROVAL, tuple(f"{self.tool} {each}" for each in used_on), agent=self.session.agent)
+        decision = self.session.gate.policy.decide(wanted)
         return [] if decision.effect is Effect.ALLOW and decision.layer == RUN else [needed]
 
     def _origin_risk(self) -> list[Decision]:
@@ -307,49 +303,43 @@ class Act:
         if located.name.startswith(PREFIX):
             return []
         real = Path(os.path.realpath(located.path))
-        if any(real.is_relative_to(os.path.realpath(own / OBSERVATIONS)) for own in self.around.own):
+        if any(real.is_relative_to(os.path.realpath(own / OBSERVATIONS)) for own in self.session.records):
             return []
-        names = self.around.place.workspace.names(located)
+        names = self.session.place.workspace.names(located)
         return [("read", names, located.name), *self._of_skill(real, located.name)]
 
     def writes(self, located: Located, permission: str = "write") -> list[Finer]:
         """Return what changing or deleting a file needs."""
         real = os.path.realpath(located.path)
-        for root in self.around.skills.roots:
+        for root in self.session.view.files.roots:
             if real == root or real.startswith(f"{root}/") or str(located.path).startswith(f"{root}/"):
                 rule = Rule(permission, "close the roots of skills", Effect.DENY, FIXED, 0, CLOSED_TO_AGENTS)
                 self.closed = Decision(Effect.DENY, rule, permission, located.name)
-        return [(permission, self.around.place.workspace.names(located), located.name)]
+        return [(permission, self.session.place.workspace.names(located), located.name)]
 
     def _of_skill(self, real: Path, shown: str) -> list[Finer]:
         """Return the rules to ask if a path is a file of a skill, by whatever name it is reached."""
         found: list[Finer] = []
-        for skill, relative in self.around.skills.owners(real):
+        for skill, relative in self.session.view.files.owners(real):
             found.append(("skill", (skill.name,), shown))
-            if relative not in {".", skill.file}:
-                kinds = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
-                wanted = (kind for kind in kinds if self._asks(kind, skill, relative))
-                found += [(kind, (f"{skill.name}/{relative}",), shown) for kind in wanted]
+            if relative in {".", skill.file}:
+                continue
+            names = (f"{skill.name}/{relative}",)
+            found.append(("resource", names, shown))
+            if relative.startswith("scripts/"):  # one that is asked about to be run may be read
+                decision = self.effect_of("script", names, skill.name)
+                found += [("script", names, shown)] if decision.effect is Effect.DENY else []
         return found
 
-    def _asks(self, kind: str, skill: Skill, relative: str) -> bool:
-        """Return whether reading a file asks this: a script that is asked about to be run may be read."""
-        if kind == "resource":
-            return True
-        return self.effect_of(kind, (f"{skill.name}/{relative}",), skill.name).effect is Effect.DENY
-
-    def may_read(self, real: Path) -> bool:
+    def may_read(self, real: Path, *, most: Effect = Effect.ALLOW) -> bool:
         """Return whether a path may be read without asking; what may not is not mentioned."""
-        return self._effect_of_reading(real) is Effect.ALLOW
+        names = self.session.place.workspace.rule_names(real)
+        finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
+        return all(self.effect_of(permission, resources).effect <= most for permission, resources, _ in finer)
 
     def may_list(self, real: Path) -> bool:
         """Return whether the caller may know of a path."""
-        return self._effect_of_reading(real) is not Effect.DENY
-
-    def _effect_of_reading(self, real: Path) -> Effect:
-        names = self.around.place.workspace.rule_names(real)
-        finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
-        return max(self.effect_of(permission, resources).effect for permission, resources, _ in finer)
+        return self.may_read(real, most=Effect.ASK)
 
     def knows(self, located: Located) -> bool:
         """Return whether the caller may know of what is there."""
@@ -357,16 +347,19 @@ class Act:
 
     def hidden_in(self, located: Located) -> tuple[str, ...]:
         """Return what below a directory may not be read without asking, relative to it."""
-        workspace, base = self.around.place.workspace, os.path.realpath(located.path)
+        workspace, base = self.session.place.workspace, os.path.realpath(located.path)
         prefixes = [
             "" if name == "." else f"{name}/" for name in dict.fromkeys(workspace.rule_names(Path(base)))
         ]
         names, special = listed_below(base)
-        gate, agent, skills = self.around.gate, self.around.agent, self.around.skills
+        policy, agent, skills = self.session.gate.policy, self.session.agent, self.session.view.files
         of_skills = skills.overlap(base)
         written = "\n".join(f"{prefix}{name}" for prefix in prefixes for name in names)
-        restricted = gate.policy.could_restrict("read", agent, written) or skills.restricted(gate, agent)
-        if not restricted and not of_skills:
+        # What rules deny of skills may be reached by hard links, under any name.
+        of_rules = policy.denies_some(("script",), agent) or any(
+            policy.could_restrict(each, agent) for each in ("skill", "resource")
+        )
+        if not (of_skills or of_rules or policy.could_restrict("read", agent, written)):
             return tuple(special)
         linked = cache(skills.linked)
 
@@ -380,8 +373,8 @@ class Act:
 
     def is_closed(self, file: Path) -> bool:
         """Return whether a file may not be changed, whatever a person answers."""
-        names = self.around.place.workspace.rule_names(file)
-        in_skills = any(str(file).startswith(f"{root}/") for root in self.around.skills.roots)
+        names = self.session.place.workspace.rule_names(file)
+        in_skills = any(str(file).startswith(f"{root}/") for root in self.session.view.files.roots)
         return in_skills or any(
             self.effect_of(each, names).effect is Effect.DENY for each in ("write", "delete")
         )
@@ -409,7 +402,7 @@ class Act:
                 structs.replace(seen[-1], code="denied") if self.hidden else seen[-1],
                 calls.said(self.call),
                 number=self.number,
-                agent=self.around.agent,
+                agent=self.session.agent,
                 skill=self.skill,
                 started=started,
                 seconds=time.monotonic() - clock,
@@ -418,3 +411,26 @@ class Act:
                 approved_by=None if self.passage is None else self.passage.by,
             )
             self.run.record.add_bounded("tool_called", **written)
+
+
+def _resources(finer: Sequence[Finer]) -> tuple[str, ...]:
+    return tuple(resource for _, resources, _ in finer for resource in resources)
+
+
+def explain(session: Session, permission: str, resources: Sequence[str]) -> Decision:
+    """Return the decision about a request of the user, without doing or asking anything."""
+    first = resources[0] if resources else ""
+    call = _CALLS.get(permission, calls.ReadFile)(first)
+    act = Act(session, call, CallRecord(Nobody(), None), origin="user", active=session.active)
+    decisions = [act.effect_of(permission, tuple(resources))]
+    match permission:
+        case "read":
+            decisions.append(act.foresee(act.reads(act.locate(first))))
+        case "write" | "delete":
+            decisions.append(act.foresee(act.writes(act.locate(first), permission)))
+        case "network" | "script" | "command":
+            decisions.append(act.foresee([(permission, tuple(resources), "")]))
+        case "tool":
+            careful = session.place.config.execution.require_approval_for
+            decisions += filter(None, (needs_approval(tool, careful=careful) for tool in resources))
+    return max(decisions, key=lambda decision: decision.effect)

@@ -1,19 +1,25 @@
-"""Types of a session: results of calls with their pictures, the guard it asks, and deferred approvals."""
+"""Types of a session: its place, results of calls with their pictures, the guard, deferred approvals."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+from vademecum.config import Config, load_config
+from vademecum.context import Context
 from vademecum.files import read_capped
 from vademecum.loader.loading import BodyLimits as BodyLimits  # noqa: PLC0414 - part of what a session takes
 from vademecum.loader.loading import LoadReport
+from vademecum.masking import Secrets
 from vademecum.policy.approval import Question
+from vademecum.policy.grants import grants_file
 from vademecum.runs.record import Record
 from vademecum.skill.skill import Skill
 from vademecum.tools.outputs import Output
+from vademecum.tools.workspace import Workspace
 
 # What providers accept in one result.
 MAX_CONTENT_BYTES = 5 * 1024 * 1024
@@ -30,6 +36,37 @@ _SIGNATURES = {
 Kind = Literal["skill", "script", "tool"]
 TextKind = Literal["", "skill", "resource", "tool", "error"]
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One working directory: the project around it, its configuration, and what must not be written down."""
+
+    context: Context
+    config: Config
+    project: Path
+    workspace: Workspace
+    secrets: Secrets
+
+    @classmethod
+    def at(cls, context: Context | None = None, *, reachable: tuple[Path, ...] = ()) -> Place:
+        """Return the place of a context; ``reachable`` are directories outside it that a person named."""
+        context = context or Context.current()
+        project = project_of(context)
+        workspace = Workspace(context.cwd, *reachable, project=project)
+        config = load_config(context).settings
+        secrets = Secrets(context.env, given=config.execution.environment)
+        return cls(context, config, project, workspace, secrets)
+
+    @property
+    def grants(self) -> Path:
+        """The file that remembers the user's answers."""
+        return grants_file(self.context)
+
+
+def project_of(context: Context) -> Path:
+    """Return the outermost directory of the project."""
+    return (context.project_directories() or [context.cwd])[-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from vademecum.session.launch import (
     check_unchanged,
     environment_of,
     facts_of,
-    limits_for,
     network_requests,
     run_started,
     shown_text,
@@ -33,7 +32,16 @@ from vademecum.skill.text import visible
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 from vademecum.tools.inputs import Input, find_inputs, parts_of
-from vademecum.tools.job import MAX_LISTED_OUTPUTS, MAX_WORD_CHARS, Furnished, Job, Room, renamed, shown_words
+from vademecum.tools.job import (
+    MAX_LISTED_OUTPUTS,
+    MAX_WORD_CHARS,
+    Furnished,
+    Job,
+    Room,
+    limits_of,
+    renamed,
+    shown_words,
+)
 from vademecum.tools.outputs import PREFIX
 from vademecum.tools.workspace import Located
 from vademecum.tools.writing import Changes
@@ -42,7 +50,7 @@ from vademecum.tools.writing import Changes
 def run_command(act: Act, call: calls.RunCommand) -> Observation:
     """Run a program in the working directory. It reads the project and changes only what ``writes`` names."""
     lines = _lines(call.argv)
-    workspace = act.around.place.workspace
+    workspace = act.session.place.workspace
     known = act.knows if act.origin != "user" else bool
     reads, _ = find_inputs((), call.reads, (), workspace=workspace, locate=act.locate, known=known)
     made = {  # outputs of this conversation that the words name
@@ -51,7 +59,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
         for _, part in parts_of(word)
         if part.startswith(PREFIX)
     }
-    whole = Input(".", Located(act.around.place.project, ".", ".", "."), "directory")
+    whole = Input(".", Located(act.session.place.project, ".", ".", "."), "directory")
     reads = [*(reads or [whole]), *made.values()]
     writes = [workspace.locate(path) for path in call.writes]
 
@@ -73,7 +81,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
         act.trash / f"{act.number:04}", tuple(Path(os.path.realpath(each.path)) for each in writes)
     )
     _refuse_closed(act, changes)
-    sandbox = act.around.sandbox()
+    sandbox = act.session.sandbox()
 
     def about() -> str:
         facts = facts_of(act, call.network, reads, sandbox)
@@ -99,13 +107,13 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     job = Job(
         title=shown_words(call.argv[:2]),
         argv=(*program.words, *renamed(call.argv[1:], {name: str(made[name].located.path) for name in made})),
-        directory=act.around.place.context.cwd,
+        directory=act.session.place.context.cwd,
         readable=program.readable,
         environment=environment_of(act),
         furnished=furnished,
         writable=changes.paths,
         stdin=call.stdin.encode() or None,
-        limits=limits_for(act),
+        limits=limits_of(act.session.place.config.execution),
     )
     with Room(act.directory) as room:
         changes.keep()
@@ -140,7 +148,7 @@ def _program(act: Act, word: str) -> Interpreter:
         if not os.access(located.path, os.X_OK) or not located.path.is_file():
             raise ToolRefused(f"{word[:200]!r} is not a program that can be run.", code="no-program")
         return Interpreter((str(located.path),))
-    found = shutil.which(word, path=search_path(act.around.place.context.env.get("PATH", "")))
+    found = shutil.which(word, path=search_path(act.session.place.context.env.get("PATH", "")))
     if found is None:
         raise ToolRefused(
             f"The program {word[:200]!r} is not installed here: use another.", code="no-program"
@@ -152,7 +160,7 @@ def _refuse_closed(act: Act, changes: Changes) -> None:
     """Raise if the command would be able to change something that is denied."""
     closed = next(filter(act.is_closed, changes.files()), None)
     if closed is not None:
-        shown = os.path.relpath(closed, act.around.place.project)
+        shown = os.path.relpath(closed, act.session.place.project)
         text = "What may be changed contains files that may not: name a smaller part of it."
         raise Denied(text, advice=f"one of them is {shown}")
     plain = (about for file in changes.files() if stat.S_ISREG((about := file.lstat()).st_mode))
@@ -169,9 +177,9 @@ def _sorted_changes(act: Act, changes: Changes) -> tuple[list[str], list[str]]:
             top = _closed_top(act, file, changes)
             if os.path.lexists(top):
                 changes.take_away(top)
-            refused.append(os.path.relpath(top, act.around.place.project))
+            refused.append(os.path.relpath(top, act.session.place.project))
         else:
-            changed.append(os.path.relpath(file, act.around.place.project))
+            changed.append(os.path.relpath(file, act.session.place.project))
     return changed, list(dict.fromkeys(refused))
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import hmac
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,8 +16,10 @@ from vademecum.files import read_own, write_atomic
 from vademecum.policy.approval import Answer, Question
 from vademecum.policy.base import Origin
 from vademecum.session.recording import CallRecord, fingerprint
-from vademecum.skill.skill import Skill
 from vademecum.tools import calls
+
+if TYPE_CHECKING:
+    from vademecum.session.session import Session
 
 MAX_PENDING_BYTES = 64 * 1024 * 1024
 PENDING = "deferred"
@@ -52,64 +52,61 @@ class _Signed(msgspec.Struct, frozen=True):
 
 
 def keep(  # noqa: PLR0913 - what must be the same later
+    session: Session,
     asked: CallRecord,
     question: Question,
     call: calls.Call,
     *,
-    agent: str,
     origin: Origin,
     for_skill: str | None,
-    active: Sequence[Skill],
-    key: bytes,
 ) -> None:
     """Keep a call below the record of its run, readable by its owner only."""
     pending = Pending(
         calls.NAMES[type(call)],
         calls.said(call),
-        agent,
+        session.agent,
         origin,
         fingerprint(question),
         question.digest,
         question.exact,
         question.wanted,
         for_skill,
-        tuple(skill.location for skill in active),
+        tuple(skill.location for skill in session.active),
         {fingerprint(earlier): given for earlier, given in asked.answers},
     )
     data, run = msgspec.json.encode(pending), asked.run.record.place
-    signed = _Signed(_mac(key, run.name, question.id, data), msgspec.Raw(data))
+    signed = _Signed(_mac(_key_of(session), run.name, question.id, data), msgspec.Raw(data))
     write_atomic(run / PENDING / f"{question.id}.json", msgspec.json.encode(signed), mode=0o600)
 
 
-def claimed(runs: Path, question_id: str, *, agent: str, key: bytes) -> Pending:
+def claimed(session: Session, runs: Path, question_id: str) -> Pending:
     """Return the call that waits for this answer; one that we did not write is none.
 
     Each call can be claimed once.
     """
+    key = _key_of(session)
     found = runs.glob(f"*/{PENDING}/{question_id}.json") if _ID.fullmatch(question_id) else iter(())
     for file in sorted(found, reverse=True):  # the latest run first
         with contextlib.suppress(OSError, FileRefused, msgspec.MsgspecError, RecursionError):
             signed = msgspec.json.decode(read_own(file, cap=MAX_PENDING_BYTES), type=_Signed)
             data = bytes(signed.pending)
             if hmac.compare_digest(signed.mac, _mac(key, file.parent.parent.name, question_id, data)):
-                return _taken(file, msgspec.json.decode(data, type=Pending), agent)
-    raise VademecumError(f"No call waits for an answer to {question_id[:40]!r}.", code="no-question")
-
-
-def _taken(file: Path, pending: Pending, agent: str) -> Pending:
-    if pending.agent != agent:
+                break
+    else:
+        raise VademecumError(f"No call waits for an answer to {question_id[:40]!r}.", code="no-question")
+    pending = msgspec.json.decode(data, type=Pending)
+    if pending.agent != session.agent:
         raise VademecumError("Another agent asked that question.", code="no-question")
-    taken = file.with_suffix(".taken")
     try:
-        os.rename(file, taken)
-        os.unlink(taken)
+        os.unlink(file)
     except OSError as error:
         raise VademecumError("That question was answered already.", code="no-question") from error
     return pending
 
 
-def key_of(directory: Path) -> bytes:
+def _key_of(session: Session) -> bytes:
     """Return the key that proves what a session of this user wrote; it is made when it is first needed."""
+    directory = session.place.grants.parent
     file = directory / "session.key"
     try:
         with contextlib.suppress(FileExistsError):
@@ -127,6 +124,4 @@ def key_of(directory: Path) -> bytes:
 
 
 def _mac(key: bytes, run_id: str, question_id: str, data: bytes) -> str:
-    return hmac.new(
-        key, b"\0".join([run_id.encode(), question_id.encode(), data]), hashlib.sha256
-    ).hexdigest()
+    return hmac.digest(key, b"\0".join([run_id.encode(), question_id.encode(), data]), "sha256").hex()

@@ -89,19 +89,19 @@ def _edit(act: Act, call: calls.EditFile, located: Located) -> Observation:
 
 def _save(act: Act, call: calls.SaveOutput) -> Observation:
     """Copy an output into the project, but not over a file that changed since its run began."""
-    output = act.around.outputs.find(call.output)
+    output = act.session.outputs.find(call.output)
     if output.secret:
         raise ToolRefused(f"{call.output!r} contains a secret, so it is not copied.", code="secret")
-    located = act.around.place.workspace.locate(call.path or output.name)
+    located = act.session.place.workspace.locate(call.path or output.name)
     act.decide(partial(act.writes, located))
     act.refuse_denied()
     data = read_capped(output.file, cap=MAX_SAVED_BYTES)
-    if act.around.outputs.overwrites_newer(output, located.path, writing.content_digest(located)):
+    if act.session.outputs.overwrites_newer(output, located.path, writing.content_digest(located)):
         raise ToolRefused(
             f"{located.name!r} changed since the run began: save it under another name.", code="changed"
         )
     seen = _replace(act, located, data)
-    act.around.outputs.saved(output)
+    act.session.outputs.saved(output)
     text = f"Saved {call.output} as {located.name} ({len(data):,} bytes)."
     return structs.replace(seen, text=text, facts={**seen.facts, "path": located.name})
 

@@ -14,7 +14,7 @@ from vademecum.files import sha256_of
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.gate import refusal
 from vademecum.policy.grants import ApprovedTexts
-from vademecum.sandbox.base import ByProxy, Limits, Network, Sandbox
+from vademecum.sandbox.base import ByProxy, Network, Sandbox
 from vademecum.sandbox.interpreters import Interpreter, search_path
 from vademecum.session.act import Act, Finer
 from vademecum.session.recording import CHANGED
@@ -47,18 +47,6 @@ USUAL_PORTS = (80, 443)
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """The inputs that a call names for its process, and the words that lead out of the project.
-
-    ``stdin`` is a descriptor of the caller, if it passes its standard input on.
-    """
-
-    inputs: tuple[Input, ...] = ()
-    outside: tuple[str, ...] = ()
-    stdin: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Start:
     """A process that is about to start: its call, its directories, and what it sees."""
 
@@ -70,67 +58,73 @@ class Start:
     hosts: Sequence[str] = ()
 
 
-def given_to_script(act: Act, call: calls.RunScript) -> Given:
-    """Find what a script gets: what is named for it, and what its arguments name.
+def prepared(
+    act: Act, call: calls.RunScript, skill: Skill, stdin: int | None
+) -> tuple[str, dict[str, object], Callable[[], Observation]]:
+    """Return the name of a script, what is said to it as a charter knows that, and the work itself.
 
-    A word that names something a model may not know of is a plain word. A person is told of a path that is
-    not passed on.
+    It gets what is named for it, and what its arguments name. A word that names something a model may not
+    know of is a plain word. A person is told of a path that is not passed on.
     """
-    known = act.knows if act.origin != "user" else bool
-    workspace = act.around.place.workspace
     inputs, outside = find_inputs(
-        call.args, call.files, call.copy, workspace=workspace, locate=act.locate, known=known
+        call.args,
+        call.files,
+        call.copy,
+        workspace=act.session.place.workspace,
+        locate=act.locate,
+        known=act.knows if act.origin != "user" else bool,
     )
     if act.origin == "user":
         for word in outside:
-            if os.path.lexists(os.path.join(act.around.place.context.cwd, word)):
+            if os.path.lexists(os.path.join(act.session.place.context.cwd, word)):
                 raise ToolRefused(
                     f"{word!r} is outside the project, so the script cannot get it: copy it here.",
                     code="outside",
                 )
         outside = []
-    return Given(tuple(inputs), tuple(outside))
-
-
-def prepared(
-    act: Act, call: calls.RunScript, skill: Skill, stdin: int | None
-) -> tuple[str, dict[str, object], Callable[[], Observation]]:
-    """Return the name of a script, what is said to it as a charter knows that, and the work itself."""
-    given = replace(given_to_script(act, call), stdin=stdin)
-    files = [each.typed for each in given.inputs]
-    said = {"arguments": call.args, "files": files, "network": call.network}
+    said = {"arguments": call.args, "files": [each.typed for each in inputs], "network": call.network}
     names = file_names(skill, script_name(skill, call.relative_path))
-    work = partial(run_script, act, call, skill, names, given)
+    words = f"{shown_words(outside, ', ')}."
+    notes = [f"Only passed as words, because they are outside the project: {words}"] if outside else []
+    work = partial(run_script, act, call, skill, names, inputs, notes, stdin)
     return names[0], {key: value for key, value in said.items() if value}, work
 
 
-def run_script(
-    act: Act, call: calls.RunScript, skill: Skill, names: tuple[str, ...], given: Given
+def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charter was asked
+    act: Act,
+    call: calls.RunScript,
+    skill: Skill,
+    names: tuple[str, ...],
+    given: Sequence[Input],
+    notes: Sequence[str],
+    stdin: int | None,
 ) -> Observation:
     """Run a script of a skill: ask for what it needs, then run a private copy of it."""
     once: list[Finer] = [  # of files it gets copies, made before anybody is asked
         ("skill", (skill.name,), ""),
         ("script", names, ""),
-        *(finer for each in given.inputs if each.kind == "file" for finer in act.reads(each.located)),
+        *(finer for each in given if each.kind == "file" for finer in act.reads(each.located)),
         *network_requests(act, call.network, names[0]),
     ]
-    in_place = [each.located for each in given.inputs if each.kind != "file"]
+    in_place = [each.located for each in given if each.kind != "file"]
     act.decide(lambda: [finer for each in in_place for finer in act.reads(each)], fixed=once)
     act.refuse_denied()
-    inputs = with_hidden(act, given.inputs)
-    sandbox = act.around.sandbox()
+    inputs = with_hidden(act, given)
+    sandbox = act.session.sandbox()
     with Room(act.directory) as room:
         furnished = furnish(room, inputs, call.args, sandbox)
         snapshot = act.run.snapshots.take(skill, act.denied_files(skill))
-        path = search_path(act.around.place.context.env.get("PATH", ""))
+        path = search_path(act.session.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
         secrets = _secrets(act, skill)
-        act.decide_also(_of_plan(plan, secrets))
+        packages: list[Finer] = [("packages", plan.packages.resources(skill.name), "")]
+        kept: list[Finer] = [("secret", tuple(f"{skill.name}/{name}" for name in secrets), "")]
+        act.decide_also([*(packages if plan.packages.wanted else ()), *(kept if secrets else ())])
         act.refuse_denied()
         start = Start(act, room, sandbox, inputs, furnished, call.network)
         _settle_script(start, plan, secrets)
-        check_unchanged(act, given.inputs, inputs)
-        act.around.place.secrets.add(secrets.values())
+        check_unchanged(act, given, inputs)
+        act.session.place.secrets.add(secrets.values())
         interpreter, facts = _interpreter(act, plan)
         job = Job(
             title=plan.resource,
@@ -139,13 +133,11 @@ def run_script(
             readable=(plan.snapshot.path, *interpreter.readable),
             environment=environment_of(act) | secrets,
             furnished=furnished,
-            stdin=call.stdin.encode() or given.stdin,
-            limits=limits_for(act),
+            stdin=call.stdin.encode() or stdin,
+            limits=limits_of(act.session.place.config.execution),
         )
         facts |= {"digest": snapshot.digest, "script_sha256": sha256_of(plan.file)}
-        words = f"{shown_words(given.outside, ', ')}."
-        note = f"Only passed as words, because they are outside the project: {words}"
-        return run_started(start, job, facts, [note] if given.outside else [])
+        return run_started(start, job, facts, notes)
 
 
 def _secrets(act: Act, skill: Skill) -> dict[str, str]:
@@ -154,27 +146,18 @@ def _secrets(act: Act, skill: Skill) -> dict[str, str]:
         return {}
     from vademecum.secret_store import SecretStore  # noqa: PLC0415 - for these skills alone
 
-    return SecretStore(act.around.place.context).for_skill(skill.name, skill.meta.secrets)
-
-
-def _of_plan(plan: ScriptPlan, secrets: Mapping[str, str]) -> list[Finer]:
-    """Return what the script itself wants: packages, and secrets that are kept for its skill."""
-    name, packages = plan.skill.name, plan.packages
-    return [
-        *([("packages", packages.resources(name), "")] if packages.wanted else []),
-        *([("secret", tuple(f"{name}/{secret}" for secret in secrets), "")] if secrets else []),
-    ]
+    return SecretStore(act.session.place.context).for_skill(skill.name, skill.meta.secrets)
 
 
 def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> None:
     """Ask, if the rules want that, about exactly this script with these words and inputs."""
     act = start.act
-    approved = ApprovedTexts(act.around.place.grants)
+    approved = ApprovedTexts(act.session.place.grants)
 
     def about() -> str:
         facts = facts_of(act, plan.call.network, start.inputs, start.sandbox)
         if plan.packages.wanted:
-            built = act.around.place.config.execution.build_packages
+            built = act.session.place.config.execution.build_packages
             how = ", built from source in the sandbox if there is no wheel" if built else ""
             facts.append(f"installs: {shown_words(plan.packages.wanted, ', ')}{how}")
         if secrets:
@@ -188,14 +171,8 @@ def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> 
         return "\n".join([about_script(plan, facts, approved=approved.last(plan.resource)), *texts])
 
     def exact() -> str:
-        return repr(
-            (
-                plan.call.args,
-                plan.call.network,
-                plan.call.stdin,
-                digests(start.room.work, start.furnished.copies),
-            )
-        )
+        copies = digests(start.room.work, start.furnished.copies)
+        return repr((plan.call.args, plan.call.network, plan.call.stdin, copies))
 
     act.settle((plan.relative,), about=about, exact=exact, digest=plan.snapshot.digest)
     if act.passage is not None and act.passage.seen:
@@ -211,8 +188,8 @@ def _interpreter(act: Act, plan: ScriptPlan) -> tuple[Interpreter, dict[str, Any
     def progress(line: str) -> None:
         act.run.record.passing("progress", call=act.number, text=line)
 
-    builds = act.around.place.config.execution.build_packages
-    environments = Environments(act.around.place.context, builder=act.around.sandbox() if builds else None)
+    builds = act.session.place.config.execution.build_packages
+    environments = Environments(act.session.place.context, builder=act.session.sandbox() if builds else None)
     built = environments.get(plan.packages, progress=progress, cancelled=act.cancelled)
     words = (str(built.python), *plan.interpreter.words[1:])
     return Interpreter(words, built.readable), {"packages": built.lock, "packages_cached": built.cached}
@@ -243,8 +220,8 @@ def network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Fine
     """
     if not hosts:
         return []
-    if WHOLE_NETWORK in hosts and act.around.gate.policy.denies_some(
-        ("network", "private-network"), act.around.agent
+    if WHOLE_NETWORK in hosts and act.session.gate.policy.denies_some(
+        ("network", "private-network"), act.session.agent
     ):
         raise Denied("The whole network cannot be given, because rules deny some hosts: name the hosts.")
     return [("script-network", (resource,), ""), *(("network", (host_resource(host),), "") for host in hosts)]
@@ -277,8 +254,8 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
         if not usual and (hop.host, hop.port) not in allowed:
             raise Denied(f"{hop.resource} is not among the hosts that were approved.")
         if permission == "private-network":
-            request = Request(permission, (hop.resource,), act.origin, act.around.agent)
-            decision = act.around.gate.policy.decide(request)
+            request = Request(permission, (hop.resource,), act.origin, act.session.agent)
+            decision = act.session.gate.policy.decide(request)
             if decision.effect is not Effect.ALLOW:
                 raise refusal(request, decision)
 
@@ -290,25 +267,21 @@ def facts_of(act: Act, hosts: Sequence[str], inputs: Sequence[Input], sandbox: S
     network = f"network: {shown_words(hosts, ', ')}" if hosts else "no network"
     if WHOLE_NETWORK in hosts:
         network = "with the whole network: every host that this machine reaches, also local ones"
-    seconds = limits_for(act).seconds
+    seconds = limits_of(act.session.place.config.execution).seconds
     found = [f"risk: medium · sandbox: {sandbox.name} · {network} · at most {seconds:.0f} s"]
     return [*found, f"reads: {shown_inputs(inputs)}"] if inputs else found
 
 
-def limits_for(act: Act) -> Limits:
-    return limits_of(act.around.place.config.execution)
-
-
 def environment_of(act: Act) -> dict[str, str]:
-    env = act.around.place.context.env
-    names = (*act.around.place.config.execution.environment, *((PARENT,) if is_configured() else ()))
+    env = act.session.place.context.env
+    names = (*act.session.place.config.execution.environment, *((PARENT,) if is_configured() else ()))
     return {name: env[name] for name in names if name in env}
 
 
 def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
     """Run it, show what it prints while it does, and keep what it left, without secrets."""
     act, room = start.act, start.room
-    secrets, run = act.around.place.secrets, act.run
+    secrets, run = act.session.place.secrets, act.run
     masked = {"out": secrets.stream(), "err": secrets.stream()}
 
     def show(stream: str, data: bytes) -> None:
@@ -326,7 +299,7 @@ def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequenc
         show(stream, kept.end())
     for file in (room.streams.out, room.streams.err):
         secrets.mask_file(file)
-    made, beyond = act.around.outputs.take(
+    made, beyond = act.session.outputs.take(
         room.work, job.furnished.copies, room.outputs, since=run.started, secrets=secrets
     )
     facts = {"sandbox": start.sandbox.name, **({"network": traffic} if traffic else {}), **facts}

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from vademecum.errors import FileRefused, LoadRefused, PathRefused, VademecumError
+from vademecum.errors import FileRefused, LoadRefused, VademecumError
 from vademecum.files import read_up_to
 from vademecum.paths import check_relative, open_contained
 from vademecum.policy.base import Decider, Effect, Request
 from vademecum.registry.cache import trusted
 from vademecum.registry.scan import Signature, signature_of
-from vademecum.skill.assets import PASSED_OVER
+from vademecum.skill.assets import PASSED_OVER, files_below
 from vademecum.skill.frontmatter import read_manifest
 from vademecum.skill.names import is_plain
 from vademecum.skill.skill import MANIFEST, Skill
@@ -49,12 +51,11 @@ class PublishedSkill:
 
 
 class Publications:
-    """Publishes skills, and remembers digests until a file changes. Threads may use it together."""
+    """Publishes skills, and remembers each until a file of it changes. Threads may use it together."""
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._digests: dict[str, tuple[Signature, str]] = {}
         self._known: dict[tuple[str, str], tuple[Decider, _Tree, PublishedSkill | LoadRefused]] = {}
 
     def publish(self, skill: Skill, policy: Decider, *, agent: str) -> PublishedSkill:
@@ -62,13 +63,13 @@ class Publications:
 
         Raises ``LoadRefused`` if the skill does not fit the rules for exchanging skills.
         """
-        tree = tuple(sorted(_tree(skill)))
+        tree = _tree(skill)
         key = agent, skill.location
         before = self._known.get(key)
         if before is not None and before[0] is policy and before[1] == tree:
             found = before[2]
         else:
-            found = self._published(skill, tree, policy, agent)
+            found = _published(skill, tree, readable(policy, skill, agent=agent))
             now = self._clock()
             if all(trusted(signature, now_ns=now) == signature for _, signature in tree):
                 with self._lock:
@@ -79,47 +80,38 @@ class Publications:
             raise LoadRefused(str(found), code=found.code)
         return found
 
-    def _published(
-        self, skill: Skill, tree: _Tree, policy: Decider, agent: str
-    ) -> PublishedSkill | LoadRefused:
-        if skill.source.startswith("mcp:"):
-            return _unfit(skill, f"comes from {skill.source}, which announces it itself")
-        try:
-            may_read = readable(policy, skill, agent=agent)
-            if not may_read(MANIFEST):
-                return _unfit(skill, "needs an approval to be read")
-            seen = [entry for entry in tree if may_read(entry[0]) and may_read(real_path(skill, entry[0]))]
-            if len(seen) > MAX_FILES or sum(signature[2] for _, signature in seen) > MAX_BYTES:
-                return _unfit(skill, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
-            document = read_manifest(skill, cap=MAX_BYTES)
-            from vademecum.skill.core_schema import frontmatter_values  # noqa: PLC0415 - the YAML parser
 
-            fields = frontmatter_values(document)
-            if fields.get("name") != skill.name or not is_plain(skill.name):
-                return _unfit(skill, "has a name that is not of lowercase ASCII letters, digits and hyphens")
-            if not isinstance(fields.get("description"), str) or not fields["description"]:
-                return _unfit(skill, "has a description that is not a text")
-            files = [self._file(skill, path, signature) for path, signature in seen]
-        except (OSError, VademecumError) as error:
-            return _unfit(skill, f"cannot be read ({error})")
-        return PublishedSkill(skill.name, fields, tuple(files))
+def _published(skill: Skill, tree: _Tree, may_read: Callable[[str], bool]) -> PublishedSkill | LoadRefused:
+    """Return a skill with those of its files that may be read, or what is against it."""
+    if skill.source.startswith("mcp:"):
+        return _unfit(skill, f"comes from {skill.source}, which announces it itself")
+    try:
+        if not may_read(MANIFEST):
+            return _unfit(skill, "needs an approval to be read")
+        seen = [entry for entry in tree if may_read(entry[0])]
+        if len(seen) > MAX_FILES or sum(signature[2] for _, signature in seen) > MAX_BYTES:
+            return _unfit(skill, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
+        from vademecum.skill.core_schema import frontmatter_values  # noqa: PLC0415 - the YAML parser
 
-    def _file(self, skill: Skill, path: str, signature: Signature) -> PublishedFile:
-        place = f"{skill.location}/{path}"
-        known = self._digests.get(place)
-        if known is not None and known[0] == signature:
-            return PublishedFile(path, known[1], signature[2])
-        data = read_bytes(skill, path)
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        with self._lock:
-            self._digests[place] = trusted(signature, now_ns=self._clock()), digest
-        return PublishedFile(path, digest, len(data))
+        fields = frontmatter_values(read_manifest(skill, cap=MAX_BYTES))
+        if fields.get("name") != skill.name or not is_plain(skill.name):
+            return _unfit(skill, "has a name that is not of lowercase ASCII letters, digits and hyphens")
+        if not isinstance(fields.get("description"), str) or not fields["description"]:
+            return _unfit(skill, "has a description that is not a text")
+        files = []
+        for path, _ in seen:
+            data = read_bytes(skill, path)
+            files.append(PublishedFile(path, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data)))
+    except (OSError, VademecumError) as error:
+        return _unfit(skill, f"cannot be read ({error})")
+    return PublishedSkill(skill.name, fields, tuple(files))
 
 
 def readable(policy: Decider, skill: Skill, *, agent: str) -> Callable[[str], bool]:
     """Return the test whether an agent may read a file of a skill without asking.
 
-    Keys and passwords that lie among the files are asked about by default, so they are not read.
+    Keys and passwords that lie among the files are asked about by default, so they are not read. If the file
+    is a link, what it leads to must be readable too.
     """
 
     def allows(permission: str, resource: str, most: Effect = Effect.ALLOW) -> bool:
@@ -129,19 +121,15 @@ def readable(policy: Decider, skill: Skill, *, agent: str) -> Callable[[str], bo
     def may_read(path: str) -> bool:
         if path == MANIFEST:
             return allows("skill", skill.name)
-        if path.startswith("scripts/") and not allows("script", f"{skill.name}/{path}", Effect.ASK):
-            return False
-        return allows("resource", f"{skill.name}/{path}") and allows("read", path)
+        real = os.path.realpath(f"{skill.location}/{path}")
+        return all(
+            allows("resource", f"{skill.name}/{each}")
+            and allows("read", each)
+            and (not each.startswith("scripts/") or allows("script", f"{skill.name}/{each}", Effect.ASK))
+            for each in {path, os.path.relpath(real, os.path.realpath(skill.location))}
+        )
 
     return may_read
-
-
-def real_path(skill: Skill, path: str) -> str:
-    """Return the path that a link of a skill leads to; of any other file its own."""
-    place = f"{skill.location}/{path}"
-    if path == MANIFEST or os.path.realpath(place) == place:
-        return path
-    return os.path.relpath(os.path.realpath(place), os.path.realpath(skill.location))
 
 
 def read_bytes(skill: Skill, path: str) -> bytes:
@@ -162,31 +150,14 @@ def read_bytes(skill: Skill, path: str) -> bytes:
     return data
 
 
-def _tree(skill: Skill, below: str = "", left: list[int] | None = None) -> Iterator[tuple[str, Signature]]:
-    """Yield the plain files of a skill; links count if they lead to a file inside it."""
-    left = [MAX_FILES + 1] if left is None else left
-    try:
-        listing = os.scandir(f"{skill.location}/{below}" if below else skill.location)
-    except OSError:
-        return
-    with listing:
-        for entry in listing:
-            path = f"{below}{entry.name}"
-            if _is_passed_over(entry.name):
-                continue
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _tree(skill, f"{path}/", left)
-                    continue
-                if entry.is_symlink() and path != skill.file:
-                    os.close(open_contained(skill.location, path))
-                if entry.is_file():
-                    left[0] -= 1
-                    if left[0] < 0:
-                        return
-                    yield MANIFEST if path == skill.file else path, signature_of(entry.stat())
-            except (OSError, FileRefused, PathRefused):
-                continue
+def _tree(skill: Skill) -> _Tree:
+    """Return the plain files of a skill, with its document; links count if they lead to a file inside it."""
+    found = [path for path in islice(files_below(skill.location, "."), MAX_FILES + 2) if path != skill.file]
+    tree = []
+    for path, place in [(MANIFEST, skill.file), *((path, path) for path in found)]:
+        with contextlib.suppress(OSError):
+            tree.append((path, signature_of(os.stat(f"{skill.location}/{place}"))))
+    return tuple(sorted(tree))
 
 
 def _is_passed_over(name: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.policy.approval import Answer, Approver, Question
@@ -55,19 +55,14 @@ class Recording:
     def __init__(self, start: Callable[[], Record]) -> None:
         self._start = start
         self._lock = threading.RLock()
-        self._now: Run | None = None
+        self.now: Run | None = None  # the run that goes on
         self._open: dict[Run, None] = {}
         self.places: tuple[Path, ...] = ()
-
-    @property
-    def now(self) -> Run | None:
-        """The run that goes on."""
-        return self._now
 
     def begin(self, start: Callable[[], Record]) -> Run:
         """Begin a run that the caller asked for; a session has one at a time."""
         with self._lock:
-            if self._now is not None and self._now.asked_for:
+            if self.now is not None and self.now.asked_for:
                 text = "A run goes on in this session: wait for its end, or begin another session."
                 raise VademecumError(text, code="busy")
             self.end(CLOSED)
@@ -77,20 +72,20 @@ class Recording:
     def held(self) -> Iterator[Run]:
         """Return the current run, begun now if there is none; its record stays open until this ends."""
         with self._lock:
-            run = self._now or self._begun(self._start, asked_for=False)
+            run = self.now or self._begun(self._start, asked_for=False)
             run.calls += 1
         try:
             yield run
         finally:
             with self._lock:
                 run.calls -= 1
-                if run is not self._now and not run.calls:
+                if run is not self.now and not run.calls:
                     self._finish(run)
 
     def end(self, summary: Mapping[str, Any]) -> None:
         """End the run, at once or when its last call is over."""
         with self._lock:
-            run, self._now = self._now, None
+            run, self.now = self.now, None
             if run is not None:
                 run.summary = summary
                 if not run.calls:
@@ -99,14 +94,14 @@ class Recording:
     def abandon(self) -> None:
         """End all runs at once, with whatever still goes on: the process is about to end."""
         with self._lock:
-            self._now = None
+            self.now = None
             for run in list(self._open):
                 if run.calls:
                     run.summary = {**run.summary, "status": "interrupted"}
                 self._finish(run)
 
     def _begun(self, start: Callable[[], Record], *, asked_for: bool) -> Run:
-        run = self._now = Run(start(), asked_for=asked_for)
+        run = self.now = Run(start(), asked_for=asked_for)
         self._open[run] = None
         self.places = (*self.places, run.record.place)
         return run
@@ -131,47 +126,36 @@ class Answered:
     """Gives the answers that are known already, by fingerprint; another question goes to ``then``.
 
     What was asked about must be what it was (``expected``: digest and exact), whether or not a question
-    comes up again: ``check`` is called before anything is done.
+    comes up again: ``CallRecord.check`` is called before anything is done.
     """
 
     def __init__(self, answers: dict[str, Answer], expected: tuple[str, str], then: Approver) -> None:
         self._answers = answers
-        self._expected = expected
+        self.expected = expected
         self._then = then
-
-    def check(self, digest: str, exact: str) -> None:
-        """Raise if what the call is about is not what it was."""
-        if (digest, exact) != self._expected:
-            raise ToolRefused(CHANGED, code="changed")
 
     def ask(self, question: Question) -> Answer:
         """Return the answer, or ask."""
         return self._answers.get(fingerprint(question)) or self._then.ask(question)
 
 
-class CallRecord:
+class CallRecord(ExitStack):
     """One call on the record: the run it belongs to from its first event to its end, and its questions."""
 
     def __init__(self, approver: Approver, recording: Recording | None, guard: Guard | None = None) -> None:
+        super().__init__()
         self._approver = approver
         self._recording = recording
         self.guard = guard
-        self._stack = ExitStack()
         self._run: Run | None = None
         self.answers: list[tuple[Question, Answer]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
 
     @property
     def run(self) -> Run:
         """The run, which is begun if nothing was written down yet, and stays open until the call is over."""
         if self._run is None:
             assert self._recording is not None
-            self._run = self._stack.enter_context(self._recording.held())
+            self._run = self.enter_context(self._recording.held())
         return self._run
 
     def write(self, type_: str, **data: Any) -> None:
@@ -187,8 +171,8 @@ class CallRecord:
 
     def check(self, digest: Callable[[], str], exact: Callable[[], str] = str) -> None:
         """Raise if this is a call that was put off and what it is about has changed since."""
-        if isinstance(self._approver, Answered):
-            self._approver.check(digest(), exact())
+        if isinstance(self._approver, Answered) and (digest(), exact()) != self._approver.expected:
+            raise ToolRefused(CHANGED, code="changed")
 
     def ask(self, question: Question) -> Answer:
         """Ask, and write down what was asked and what was answered; who cannot be asked has not said yes."""
@@ -199,25 +183,26 @@ class CallRecord:
             reason=question.decision.reason,
             about=question.about,
         )
+        verdict, scope, message = "interrupted", None, ""
         try:
-            answer = self._approver.ask(question)
-        except Exception as error:
-            if isinstance(error, Deferred | VademecumError):
-                self._answered(question, "deferred" if isinstance(error, Deferred) else "interrupted")
-                raise
-            answer = Answer("reject", f"the question could not be put ({error})", seen=False, absent=True)
-        except BaseException:
-            self._answered(question, "interrupted")
+            answer = self._asked(question)
+            verdict, message = answer.verdict, answer.message
+            scope = answer.scope if verdict == "always" else None
+        except Deferred:
+            verdict = "deferred"
             raise
-        self._answered(question, answer.verdict, answer.message, answer.scope)
+        finally:
+            self.write("approval_answered", id=question.id, verdict=verdict, scope=scope, message=message)
         self.answers.append((question, answer))
         return answer
 
-    def _answered(
-        self, question: Question, verdict: str, message: str = "", scope: str | None = None
-    ) -> None:
-        scope = scope if verdict == "always" else None
-        self.write("approval_answered", id=question.id, verdict=verdict, scope=scope, message=message)
+    def _asked(self, question: Question) -> Answer:
+        try:
+            return self._approver.ask(question)
+        except (Deferred, VademecumError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever an approver raises, it is not a yes
+            return Answer("reject", f"the question could not be put ({error})", seen=False, absent=True)
 
 
 def record_of(  # noqa: PLR0913 - what belongs to a call

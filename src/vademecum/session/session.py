@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from vademecum.config import SandboxName
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
@@ -22,12 +22,10 @@ from vademecum.policy.grants import Grants
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.sandbox.base import Sandbox
-from vademecum.session.act import Act, RunContext
-from vademecum.session.base import Deferred, Guard, Host, Kind, Result, TextKind, contents_of
-from vademecum.session.place import Place
+from vademecum.session.act import Act
+from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
 from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, record_of
-from vademecum.session.skill_act import SkillAct
-from vademecum.session.view import View
+from vademecum.session.view import SkillAct, View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
@@ -87,13 +85,10 @@ class Session:
         # The files that scripts and commands of this conversation left.
         self.outputs = outputs or Outputs()
         self._recording = Recording(self._start) if recording else None
-        self._gate = Gate(
-            policy or Policy.load(self.place.context),
-            project=self.place.project,
-            grants=Grants(self.place.grants),
-        )
-        self.view = view or View(index, self._gate.policy, agent=agent, origin=origin)
-        self._limits = limits or BodyLimits(index.options.body_lines)
+        policy, grants = policy or Policy.load(self.place.context), Grants(self.place.grants)
+        self.gate = Gate(policy, project=self.place.project, grants=grants)
+        self.view = view or View(index, self.gate.policy, agent=agent, origin=origin)
+        self.limits = limits or BodyLimits(index.options.body_lines)
 
     # Calls
 
@@ -121,25 +116,14 @@ class Session:
                 if isinstance(call, calls.SkillCall):
                     result = self._about_skill(call, asked, origin)
                 else:
-                    result = self._tool(
-                        call, asked, cancelled=cancelled, origin=origin, for_skill=for_skill, stdin=stdin
-                    )
+                    result = self._tool(call, asked, cancelled, origin, for_skill, stdin)
             except Declined:
                 raise
             except Deferred as deferred:
                 if deferred.kept:
-                    from vademecum.session.deferred import keep, key_of  # noqa: PLC0415 - for these calls alone
+                    from vademecum.session.deferred import keep  # noqa: PLC0415 - for these calls alone
 
-                    keep(
-                        asked,
-                        deferred.question,
-                        call,
-                        agent=self.agent,
-                        origin=origin,
-                        for_skill=for_skill,
-                        active=self.active,
-                        key=key_of(self.place.grants.parent),
-                    )
+                    keep(self, asked, deferred.question, call, origin=origin, for_skill=for_skill)
                 raise
             except VademecumError as error:
                 result = Result(str(error), error.code, "error", advice=error.advice)
@@ -188,11 +172,10 @@ class Session:
         Exactly that call is done, and only if what it is about is the same as when it was asked. ``approver``
         is for further questions of the same call.
         """
-        from vademecum.session.deferred import claimed, key_of  # noqa: PLC0415 - for these calls alone
+        from vademecum.session.deferred import claimed  # noqa: PLC0415 - for these calls alone
 
         try:
-            key = key_of(self.place.grants.parent)
-            pending = claimed(self._runs, question_id, agent=self.agent, key=key)
+            pending = claimed(self, self._runs, question_id)
             call = calls.parse_call(pending.call, pending.arguments)
             active = {skill.location: skill for skill in map(self.index.get, pending.active)}
         except VademecumError as error:
@@ -207,17 +190,8 @@ class Session:
         if not isinstance(call, calls.SkillCall):  # as it was when the call was made, and nothing else of it
             session = copy.copy(self)
             session._active = {**active, **self._active}
-        return session.call(
-            call,
-            approver=answered,
-            cancelled=cancelled,
-            origin=pending.origin,
-            for_skill=pending.for_skill,
-        )
-
-    def foreseen(self, call: calls.ToolCall) -> Act:
-        """Return a call of the user that is not done, to see what would be decided about it."""
-        return Act(self._context(), call, self._asked(), origin="user")
+        about: dict[str, Any] = {"origin": pending.origin, "for_skill": pending.for_skill}
+        return session.call(call, approver=answered, cancelled=cancelled, **about)
 
     # Skills
 
@@ -254,7 +228,7 @@ class Session:
         What goes wrong is raised.
         """
         with self._asked() as asked:
-            act = self._skill_act(asked, origin or self._origin)
+            act = SkillAct(self, origin or self._origin, asked)
             skill = act.find(name, source)
             effect = act.require(skill)
             loaded = load_document(skill) if whole else act.body(skill, section)
@@ -262,13 +236,13 @@ class Session:
 
     def publish(self, skill: Skill, known: Publications) -> PublishedSkill:
         """Return a skill with every file that this agent may read without asking, for another program."""
-        return known.publish(skill, self._gate.policy, agent=self.agent)
+        return known.publish(skill, self.gate.policy, agent=self.agent)
 
     def read_bytes(self, name: str, path: str) -> bytes:
         """Return one file of a skill byte by byte, without making the skill active; raise what goes wrong."""
         with self._asked() as asked:
-            act = self._skill_act(asked, self._origin)
-            return act.read_bytes(act.find(name), path, self.place.secrets)
+            act = SkillAct(self, self._origin, asked)
+            return act.read_bytes(act.find(name), path)
 
     def _load(self, skill: Skill, act: SkillAct, task: str, *, whole: bool) -> Result:
         """Load the instructions of a skill and make it active; loaded again, it gives its text again."""
@@ -278,41 +252,47 @@ class Session:
         loaded = act.body(skill, whole=whole)
         if self.host is not None and not self.host.has_room_for(loaded.text):
             raise VademecumError(f"The instructions of {skill.name} do not fit any more.", code="max-context")
-        return self._activated(skill, loaded, effect, act)
+        return self._loaded(skill, loaded, effect, act, activate=True)
 
     def nested_body(self, skill: Skill) -> Loaded:
         """Read the one skill of a child agent, which passed the gate of its parent already."""
-        return self._skill_act(self._asked(), "nested").body(skill)
+        return SkillAct(self, "nested", self._asked()).body(skill)
 
     def load_nested(self, skill: Skill, loaded: Loaded, effect: str) -> Result:
         """Make the one skill of a child agent active in its own run."""
         with self._asked() as asked:
-            return self._activated(skill, loaded, effect, self._skill_act(asked, "nested"))
+            return self._loaded(skill, loaded, effect, SkillAct(self, "nested", asked), activate=True)
 
-    def _activated(self, skill: Skill, loaded: Loaded, effect: str, act: SkillAct) -> Result:
-        with self._lock:
-            self._unloaded.pop(skill.location, None)
-            self._active.pop(skill.location, None)
-            self._active[skill.location] = skill
-        return self._loaded(skill, loaded, effect, act)
-
-    def _loaded(self, skill: Skill, loaded: Loaded, effect: str, act: SkillAct) -> Result:
+    def _loaded(
+        self, skill: Skill, loaded: Loaded, effect: str, act: SkillAct, *, activate: bool = False
+    ) -> Result:
+        if activate:
+            with self._lock:
+                self._unloaded.pop(skill.location, None)
+                self._active.pop(skill.location, None)
+                self._active[skill.location] = skill
         report = loaded.report.to_json()
         act.asked.write("skill_loaded", skill=skill.skill_id, origin=act.origin, effect=effect, report=report)
         return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
 
     def _about_skill(self, call: calls.SkillCall, asked: CallRecord, origin: Origin) -> Result:
-        act = self._skill_act(asked, origin)
+        act = SkillAct(self, origin, asked)
         match call:
             case calls.UseSkill(name=name, source=source, task=task):
                 whole = isinstance(call, calls.LoadSkill)
                 return self._load(act.find(name, source), act, task, whole=whole)
             case calls.UnloadSkill(skill=name, source=source):
-                return self._unload(self._chosen(name, source, act), origin, asked)
-        return act.look(call)
-
-    def _skill_act(self, asked: CallRecord, origin: Origin) -> SkillAct:
-        return SkillAct(self._gate, self.view, self._limits, self.agent, origin, asked)
+                return self._unload(self._chosen(name, source, origin), origin, asked)
+            case calls.SearchSkills():
+                return act.search(call)
+            case calls.LoadSkillAsset():
+                return act.asset(call)
+            case calls.ListSkillAssets():
+                return act.assets(call)
+            case calls.GetSkillScriptPath():
+                return act.script_path(call)
+            case _:
+                assert_never(call)
 
     def _unload(self, skill: Skill, origin: Origin, asked: CallRecord) -> Result:
         """Make a skill inactive; what it kept a model from changing stays closed until a person says so."""
@@ -325,44 +305,42 @@ class Session:
 
     def find(self, name: str, source: str = "", origin: Origin | None = None) -> Skill:
         """Return the skill of that name that may be known: for a model, one of those it was offered."""
-        return self._skill_act(self._asked(), origin or self._origin).find(name, source)
+        return SkillAct(self, origin or self._origin, self._asked()).find(name, source)
 
-    def _chosen(self, name: str, source: str, act: SkillAct) -> Skill:
+    def _chosen(self, name: str, source: str, origin: Origin) -> Skill:
         """Return the active skill of that name, of namesakes the one loaded last."""
         active = self.index.restricted(reversed(self.active))
         try:
             return active.get(name, source=source or None)
         except SkillNotFound:
-            found = act.find(name, source)
+            found = self.find(name, source, origin)
         raise VademecumError(f"The skill {found.name!r} is not loaded: load it first.", code="not-loaded")
 
     # Tools
 
-    def _tool(  # noqa: PLR0913
+    def _tool(  # noqa: PLR0913, PLR0917 - what `call` was given
         self,
         call: calls.ToolCall,
         asked: CallRecord,
-        *,
         cancelled: Callable[[], bool],
         origin: Origin,
         for_skill: str | None,
         stdin: int | None,
     ) -> Result:
-        about = self._skill_act(asked, origin)
         skill = None
         if isinstance(call, calls.RunScript):
-            skill = self._chosen(call.skill, call.source, about)
+            skill = self._chosen(call.skill, call.source, origin)
         elif for_skill is not None:
             source, _, name = for_skill.rpartition(":")
-            skill = self._chosen(name, source, about)
-        act = Act(self._context(), call, asked, skill, origin, cancelled)
-        kind: Kind = "script" if isinstance(call, calls.RunScript) else "tool"
+            skill = self._chosen(name, source, origin)
+        act = Act(self, call, asked, skill, origin, cancelled, *self._bounding())
+        kind: Kind = "tool"
         name, said = act.tool, calls.said(call)
         if isinstance(call, calls.RunScript):
             from vademecum.session import launch  # noqa: PLC0415 - for scripts alone
 
             assert skill is not None
-            name, said, work = launch.prepared(act, call, skill, stdin)
+            kind, (name, said, work) = "script", launch.prepared(act, call, skill, stdin)
         elif isinstance(call, calls.RunCommand):
             from vademecum.session.command import run_command  # noqa: PLC0415 - for commands alone
 
@@ -375,32 +353,10 @@ class Session:
         def do() -> Result:
             seen = act.perform(work)
             came: TextKind = "error" if seen.code else "tool"
-            return Result(
-                seen.text,
-                seen.code,
-                came,
-                skill,
-                None,
-                seen.facts,
-                seen.files,
-                seen.advice,
-                seen.outputs,
-                contents_of(seen.outputs),
-            )
+            left = (seen.files, seen.advice, seen.outputs, contents_of(seen.outputs))
+            return Result(seen.text, seen.code, came, skill, None, seen.facts, *left)
 
         return asked.guarded(kind, name, said, do)
-
-    def _context(self) -> RunContext:
-        return RunContext(
-            self._gate,
-            self.place,
-            self._in_sandbox,
-            self.view.files,
-            self.agent,
-            *self._bounding(),
-            () if self._recording is None else self._recording.places,
-            self.outputs,
-        )
 
     def _bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
         """Return the skills that bound tools, active and unloaded, with those of the parent."""
@@ -411,7 +367,7 @@ class Session:
         above, before = self._parent._bounding()
         return (*above, *active), (*before, *unloaded)
 
-    def _in_sandbox(self) -> Sandbox:
+    def sandbox(self) -> Sandbox:
         """Return the sandbox of this session, chosen when the first script needs it."""
         if self._sandbox is None:
             from vademecum.sandbox.available import choose_sandbox  # noqa: PLC0415 - for processes alone
@@ -429,8 +385,7 @@ class Session:
     def begin(self, request: str, *, model: str, **more: Any) -> Record:
         """Begin a run: one request of the conversation. Answers "for this run" begin anew with it."""
         assert self._recording is not None
-        run = self._recording.begin(partial(self._start, request, model=model, **more))
-        return run.record
+        return self._recording.begin(partial(self._start, request, model=model, **more)).record
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write down how the run ended, and close its record once its last call is over."""
@@ -452,7 +407,7 @@ class Session:
         with self._lock:
             changed = view.index.hash != self.index.hash
             place.secrets.add(self.place.secrets.added)
-            self._gate.follow(policy)
+            self.gate.follow(policy)
             self.view, self.place = view, place
             self._sandbox = None
         if changed and self.run_id:
@@ -468,6 +423,11 @@ class Session:
             self._recording.abandon()
 
     @property
+    def records(self) -> tuple[Path, ...]:
+        """The records of this conversation, whose observations it may read again."""
+        return () if self._recording is None else self._recording.places
+
+    @property
     def run_id(self) -> str:
         """The id of the run that goes on, or nothing."""
         run = None if self._recording is None else self._recording.now
@@ -481,7 +441,7 @@ class Session:
     def _start(self, request: str = "", *, model: str = "another program's", **more: Any) -> Record:
         """Begin the record of a run; answers "for this run" are forgotten, unless it is a child's."""
         if self._parent is None:
-            self._gate.begin_run()
+            self.gate.begin_run()
         if not request:
             request, more = f"skills for {self.agent}, through {self._client}", {"skills": len(self.index)}
         record = Record(new_run(self._runs), secrets=self.place.secrets, listener=self.listener)
@@ -492,7 +452,7 @@ class Session:
             model=model,
             agent=self.agent,
             index_hash=self.index.hash,
-            **({"allow": list(allow)} if (allow := getattr(self._gate.policy, "allow", ())) else {}),
+            **({"allow": list(allow)} if (allow := getattr(self.gate.policy, "allow", ())) else {}),
             **more,
         )
         return record

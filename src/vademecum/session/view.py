@@ -1,23 +1,42 @@
-"""The skills that one agent may know of: a catalogue, a search and a look-up that contain nothing else."""
+"""The skills that one agent may know of, and calls about them: the gate is asked before anything is read."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import stat
-import threading
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vademecum.errors import Declined, Denied, LoadRefused, SkillNotFound
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
-from vademecum.policy.base import AllowAll, Decider, Effect, Origin, Request
-from vademecum.policy.gate import Gate
+from vademecum.loader.loading import Loaded, LoadReport, load_body, load_resource, no_file
+from vademecum.paths import check_relative
+from vademecum.policy.base import AllowAll, Decider, Decision, Effect, Origin, Request
+from vademecum.policy.gate import Decided
 from vademecum.registry.index import SkillIndex
-from vademecum.skill.assets import Sees
+from vademecum.session.base import Result
+from vademecum.session.recording import CallRecord
+from vademecum.skill.assets import (
+    MAX_ASSETS,
+    Sees,
+    asset_path,
+    list_assets,
+    no_script,
+    script_name,
+    script_path,
+)
+from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
+from vademecum.tools import calls
 
 if TYPE_CHECKING:
-    from vademecum.search.finder import Finder, Findings, Hit
+    from vademecum.search.finder import Finder
+    from vademecum.session.session import Session
 
 
 class View:
@@ -34,23 +53,16 @@ class View:
         agent: str = "default",
         origin: Origin = "model",
     ) -> None:
-        self.index = index
-        self.offered = self._restricted(policy, agent, origin)
-        self.files = SkillFiles(index)
-        self._lock = threading.Lock()
-        self._finder: Finder | None = None
-        self._snapshot: dict[str, Any] | None = None
-
-    def _restricted(self, policy: Decider, agent: str, origin: Origin) -> SkillIndex:
         def is_offered(skill: Skill) -> bool:
             if origin == "model" and skill.controls.disable_model_invocation:
                 return False
-            return (
-                policy.decide(Request("skill", (skill.name,), origin, agent, skill.name)).effect < Effect.DENY
-            )
+            request = Request("skill", (skill.name,), origin, agent, skill.name)
+            return policy.decide(request).effect < Effect.DENY
 
-        index = self.index
-        return index.restricted(filter(is_offered, index.skills), filter(is_offered, index.shadowed))
+        self.index = index
+        self.files = SkillFiles(index)
+        shadowed = [skill for skill in index.shadowed if is_offered(skill)]
+        self.offered = index.restricted([skill for skill in index.skills if is_offered(skill)], shadowed)
 
     @classmethod
     def of_nothing(cls, index: SkillIndex) -> View:
@@ -59,30 +71,17 @@ class View:
         view.index, view.files = index, SkillFiles(index)
         return view
 
-    @property
+    @cached_property
     def finder(self) -> Finder:
-        """Return the search over these skills, built on first use."""
+        """The search over these skills, built on first use."""
         from vademecum.search.finder import Finder  # noqa: PLC0415 - most sessions never search
 
-        with self._lock:
-            if self._finder is None:
-                self._finder = Finder(self.index, skills=self.offered.skills)
-            return self._finder
+        return Finder(self.index, skills=self.offered.skills)
 
-    @property
+    @cached_property
     def snapshot(self) -> dict[str, Any]:
         """The whole index as the record keeps it, made once."""
-        if self._snapshot is None:
-            self._snapshot = self.index.to_json()
-        return self._snapshot
-
-    def search(self, query: str, n: int = 5) -> list[Hit]:
-        """Return the skills that fit a query, best first."""
-        return self.finder.search(query, n)
-
-    def find(self, query: str, n: int = 5) -> Findings:
-        """Return the skills that fit a query, best first, and whether the first one really fits."""
-        return self.finder.find(query, n)
+        return self.index.to_json()
 
     def catalogue(self, *, form: Form = "list", budget: int = DEFAULT_BUDGET) -> str:
         """Return the skills to choose from, by name, source and description."""
@@ -101,13 +100,6 @@ class SkillFiles:
         return any(
             place == base or place.startswith(f"{base.rstrip('/')}/") or base.startswith(f"{place}/")
             for place in (*self.roots, *(skill.location for skill in self._index.skills))
-        )
-
-    def restricted(self, gate: Gate, agent: str) -> bool:
-        """Return whether a rule could keep an agent from a skill or from a file of one."""
-        names = "\n".join(skill.name for skill in (*self._index.skills, *self._index.shadowed))
-        return gate.policy.could_restrict("skill", agent, names) or gate.policy.could_restrict(
-            "resource", agent, names
         )
 
     def owners(self, real: Path) -> list[tuple[Skill, str]]:
@@ -153,3 +145,131 @@ def files_seen(policy: Decider, skill: Skill, *, agent: str, origin: Origin) -> 
         return all(policy.decide(request).effect < Effect.DENY for request in requests)
 
     return sees
+
+
+@dataclass(frozen=True, slots=True)
+class SkillAct:
+    """One call about a skill, of one agent."""
+
+    session: Session
+    origin: Origin
+    asked: CallRecord
+
+    def find(self, name: str, source: str = "") -> Skill:
+        """Return the skill of that name that may be known: for a model, one of those it was offered."""
+        index = self.session.view.index if self.origin == "user" else self.session.view.offered
+        try:
+            return index.get(name, source=source or None)
+        except SkillNotFound as error:
+            if self.origin == "user":
+                raise
+            raise SkillNotFound(f"{error} search_skills finds skills by what they do.") from error
+
+    def require(self, skill: Skill) -> str:
+        """Go on only if the skill may be used; return what the rules say of it."""
+        decided = self._fetched(skill)
+        self._settle(skill, *decided)
+        return decided[1].effect.name.lower()
+
+    def body(self, skill: Skill, section: str | None = None, *, whole: bool = False) -> Loaded:
+        """Read the instructions of a skill, after its frontmatter if the ``whole`` document is wanted."""
+        return load_body(
+            skill, limits=self.session.limits, section=section, whole=whole, sees=self._sees(skill)
+        )
+
+    def search(self, call: calls.SearchSkills) -> Result:
+        """Return the skills that fit a query."""
+        found = self.session.view.finder.find(call.query, call.n)
+        hits = [{"name": hit.name, "description": hit.description} for hit in found.hits]
+        note = "" if found.fits else "\n(No skill clearly fits this query; these are the nearest.)"
+        return Result(json.dumps(hits, ensure_ascii=False) + (note if hits else ""))
+
+    def asset(self, call: calls.LoadSkillAsset) -> Result:
+        """Read one file of a skill."""
+        skill = self.find(call.skill, call.source)
+        self._fetched(skill)
+        sees = self._sees(skill)
+        relative = asset_path(skill, call.relative_path, sees=sees)
+        self._require_file("resource", skill, relative)
+        if not all(sees(name.removeprefix(f"{skill.name}/")) for name in file_names(skill, relative)):
+            raise no_file(skill, relative, sees)
+        loaded = load_resource(skill, relative, section_hint=call.section_hint or None, sees=sees)
+        self.asked.write(
+            "resource_loaded", skill=skill.skill_id, path=relative, report=loaded.report.to_json()
+        )
+        return Result(loaded.text, kind="resource", skill=skill, report=loaded.report)
+
+    def read_bytes(self, skill: Skill, path: str) -> bytes:
+        """Read one file of a skill as it is, if it may be read without asking; a secret in it is not sent."""
+        from vademecum.session.publishing import read_bytes, readable  # noqa: PLC0415 - for these alone
+
+        self.require(skill)
+        check_relative(skill.location, path)
+        if not readable(self.session.gate.policy, skill, agent=self.session.agent)(path):
+            raise no_file(skill, path, self._sees(skill))
+        try:
+            data = read_bytes(skill, path)
+        except OSError as error:
+            raise no_file(skill, path, self._sees(skill)) from error
+        if self.session.place.secrets.masks(data):
+            raise LoadRefused(f"{path!r} of skill {skill.name!r} contains a secret.", code="secret")
+        digest = hashlib.sha256(data).hexdigest()
+        report = LoadReport(
+            f"{skill.location}/{path}", digest, len(data), len(data), truncated=False, hidden_removed=0
+        )
+        self.asked.write("resource_loaded", skill=skill.skill_id, path=path, report=report.to_json())
+        return data
+
+    def assets(self, call: calls.ListSkillAssets) -> Result:
+        """List the files of a skill."""
+        skill = self.find(call.skill, call.source)
+        self._guard(skill)
+        self._fetched(skill)
+        names = list_assets(skill, sees=self._sees(skill))
+        note = f"\n(only the first {MAX_ASSETS:,} are listed)" if len(names) == MAX_ASSETS else ""
+        return Result(json.dumps(names, ensure_ascii=False) + note)
+
+    def script_path(self, call: calls.GetSkillScriptPath) -> Result:
+        """Return the absolute path of a script."""
+        skill = self.find(call.skill, call.source)
+        try:
+            self._require_file("script", skill, script_name(skill, call.relative_path))
+        except Declined:
+            raise
+        except Denied as error:
+            text = f"{error} run_script runs it in a sandbox."
+            return Result(text, error.code, "error", advice=error.advice)
+        return Result(str(script_path(skill, call.relative_path, sees=self._sees(skill))))
+
+    def _require_file(self, permission: str, skill: Skill, relative: str) -> None:
+        """Ask for a file of a skill by its one spelling, and for what it is if it is a link."""
+        request = Request(
+            permission, file_names(skill, relative), self.origin, self.session.agent, skill.name
+        )
+        decision = self.session.gate.policy.decide(request)
+        if self.origin != "user" and decision.effect is Effect.DENY:
+            # What a rule denies looks to a model like what does not exist.
+            missing = no_script if permission == "script" else no_file
+            raise missing(skill, relative, self._sees(skill))
+        self._settle(skill, request, decision)
+
+    def _settle(self, skill: Skill, request: Request, decision: Decision) -> None:
+        digest = partial(skill_digest, skill)
+        self.asked.check(digest)
+        self.session.gate.settle([(request, decision)], approver=self.asked, digest=digest)
+        self._guard(skill)
+
+    def _fetched(self, skill: Skill) -> Decided:
+        """Get the files of a skill of a server before they are needed, unless a rule denies the skill."""
+        request = Request("skill", (skill.name,), self.origin, self.session.agent, skill.name)
+        decision = self.session.gate.policy.decide(request)
+        if decision.effect is not Effect.DENY:
+            self.session.view.index.fetch(skill)
+        return request, decision
+
+    def _sees(self, skill: Skill) -> Sees:
+        return files_seen(self.session.gate.policy, skill, agent=self.session.agent, origin=self.origin)
+
+    def _guard(self, skill: Skill) -> None:
+        if self.asked.guard is not None:
+            self.asked.guarded("skill", skill.name, {}, lambda: None)

@@ -40,7 +40,7 @@ def list_assets(
         present = os.listdir(skill.location)
     except OSError:
         return []
-    found = (relative for top in tops if top in present for relative in _files_below(skill.location, top))
+    found = (relative for top in tops if top in present for relative in files_below(skill.location, top))
     return sorted(filter(sees, found))[:MAX_ASSETS]
 
 
@@ -99,7 +99,7 @@ def hint_about(typed: str, known: list[str]) -> str:
     return meant(nearest_file(typed, known), otherwise=there)
 
 
-def _files_below(base: str, top: str) -> Iterator[str]:
+def files_below(base: str, top: str) -> Iterator[str]:
     """Yield the plain files below a directory of a skill, and links to such inside it, within bounds."""
     if os.path.islink(f"{base}/{top}") and leads_out(base, f"{base}/{top}"):
         return

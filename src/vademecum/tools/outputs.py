@@ -10,15 +10,17 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vademecum.errors import ToolRefused
 from vademecum.files import sha256_of
 from vademecum.masking import Secrets
 from vademecum.nearest import meant, nearest
-from vademecum.runs.stored import RunOutput
 from vademecum.tools.inputs import Stamp, stamp_of
 from vademecum.tools.workspace import Located
+
+if TYPE_CHECKING:
+    from vademecum.runs.stored import RunOutput
 
 MAX_OUTPUTS = 1000
 PREFIX = "output:"

@@ -15,7 +15,7 @@ from vademecum.policy.base import Origin
 from vademecum.policy.engine import Policy
 from vademecum.policy.grants import Trust, grants_file
 from vademecum.registry.index import SkillIndex
-from vademecum.session.place import Place
+from vademecum.session.base import Place
 from vademecum.session.session import Session
 from vademecum.session.view import View
 
