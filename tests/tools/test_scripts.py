@@ -11,7 +11,7 @@ from tests.support import index_of
 from tests.tools.support import Bench
 from vademecum.sandbox import seccomp
 from vademecum.sandbox.available import probe
-from vademecum.sandbox.base import Jail
+from vademecum.sandbox.base import ByProxy, Jail, Network
 from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.sandbox.supervised import Landlock
@@ -84,11 +84,12 @@ def test_filters_hold_together() -> None:
     for column in (0, 1):
         numbers = [call[column] for call in calls if call[column] >= 0]
         assert len(numbers) == len(set(numbers))
-    program = seccomp.filter_program(
-        refused=seccomp.ADMINISTRATION, pretended=seccomp.METADATA, lacking=seccomp.ATTRIBUTES
-    )
-    assert len(program) % 8 == 0
-    assert len(program) // 8 < 4096
+    networks: tuple[Network, ...] = ("none", "all", ByProxy(lambda listener: None))
+    for network in networks:
+        for landlock in (None, 5, 6):
+            program = seccomp.filter_of(network, landlock=landlock)
+            assert len(program) % 8 == 0
+            assert len(program) // 8 < 4096
 
 
 def test_signals_are_refused_where_landlock_cannot_keep_them_inside(tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ from vademecum.files import sha256_of
 from vademecum.paths import check_relative
 from vademecum.sandbox.base import Jail, Limits, Mount, Network, Sandbox
 from vademecum.sandbox.interpreters import SYSTEM_PATH
-from vademecum.sandbox.process import Ended, Streams, run_command
-from vademecum.sandbox.pump import OnOutput
+from vademecum.sandbox.process import Ended, OnOutput, Streams, run_command
 from vademecum.skill.text import escaped, visible, without_hidden
 from vademecum.tools.calls import Observation
 from vademecum.tools.inputs import (
