@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import takewhile
 from pathlib import Path
 
 from vademecum.errors import ToolRefused
@@ -84,21 +85,21 @@ def without_credentials(text: str) -> str:
 
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield each block as its first line's number and its lines without the comment signs."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    number = 0
-    while number < len(lines):
-        opened, number = lines[number] == _OPENS, number + 1
-        if not opened:
+    lines = enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
+    for number, line in lines:
+        if line != _OPENS:
             continue
-        first, closed = number, None
-        while number < len(lines) and (lines[number] == "#" or lines[number].startswith("# ")):
-            closed = number if lines[number] == _CLOSES else closed
-            number += 1
-        if closed is not None:  # it ends with the last closing line, since TOML may contain one as well
-            yield first + 1, [line[2:] for line in lines[first:closed]]
+        comments = takewhile(lambda each: each[1] == "#" or each[1].startswith("# "), lines)
+        block = [line for _, line in comments]
+        if _CLOSES in block:  # it ends with the last closing line, since TOML may contain one as well
+            end = len(block) - block[::-1].index(_CLOSES) - 1
+            yield number + 1, [line[2:] for line in block[:end]]
 
 
 def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> Requirements:
+    """Return what a block requires; it is given with the number of its first line."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - for these alone
+
     if len(blocks) > 1:
         raise _refused([f"{relative}, line {blocks[1][0] - 1}: a second '# /// script' block: keep one"])
     first, lines = blocks[0]
@@ -111,36 +112,25 @@ def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> Requirement
     def line_of(word: str) -> int:
         return next((first + at for at, line in enumerate(lines) if word in line), first)
 
-    tool = block.get("tool")
+    def refused(word: str, problem: str) -> ToolRefused:
+        return _refused([f"{relative}, line {line_of(word)}: {problem}"])
+
+    tool, wanted, found = block.get("tool"), block.get("requires-python"), block.get("dependencies", [])
     if isinstance(tool, dict) and "uv" in tool:
-        where = f"{relative}, line {line_of('[tool')}"
-        raise _refused(
-            [f"{where}: [tool.uv] is not read here: remove it; indexes are set by the user, for uv or pip"]
-        )
-    _check_python(block.get("requires-python"), f"{relative}, line {line_of('requires-python')}")
-    found = block.get("dependencies", [])
+        text = "[tool.uv] is not read here: remove it; indexes are set by the user, for uv or pip"
+        raise refused("[tool", text)
+    if wanted is not None:
+        here, shown = platform.python_version(), _shown(str(wanted))
+        try:
+            met = isinstance(wanted, str) and SpecifierSet(wanted).contains(here, prereleases=True)
+        except InvalidSpecifier:
+            raise refused("requires-python", f"{shown} is not a range of versions: write '>=3.11'") from None
+        if not met:
+            text = f"it requires Python {shown} and this is {here}: run vade with that"
+            raise refused("requires-python", text)
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        where = f"{relative}, line {line_of('dependencies')}"
-        raise _refused([f"{where}: 'dependencies' is not a list of strings: write ['name>=1.2']"])
+        raise refused("dependencies", "'dependencies' is not a list of strings: write ['name>=1.2']")
     return _checked(((line_of(item), item.strip()) for item in found), relative)
-
-
-def _check_python(wanted: object, where: str) -> None:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - for these alone
-
-    if wanted is None:
-        return
-    here = platform.python_version()
-    try:
-        met = isinstance(wanted, str) and SpecifierSet(wanted).contains(here, prereleases=True)
-    except InvalidSpecifier:
-        raise _refused(
-            [f"{where}: {_shown(str(wanted))} is not a range of versions: write '>=3.11'"]
-        ) from None
-    if not met:
-        raise _refused(
-            [f"{where}: it requires Python {_shown(str(wanted))} and this is {here}: run vade with that"]
-        )
 
 
 def _read(skill: Path, name: str) -> str | None:
@@ -197,12 +187,7 @@ def _normalized(line: str) -> set[str]:
         raise ValueError("goes on in the next line: write it on one line")
     if "://" in line or line.startswith("git+"):
         raise ValueError(f"is an address: {_PLAIN}")
-    if (
-        line.startswith((".", "~"))
-        or "/" in plain
-        or "\\" in plain
-        or plain.endswith((".whl", ".zip", ".gz"))
-    ):
+    if line.startswith((".", "~")) or re.search(r"[/\\]|\.(?:whl|zip|gz)$", plain):
         raise ValueError(f"is a path: {_PLAIN}")
     try:
         found = Requirement(line)
