@@ -25,14 +25,12 @@ from vademecum.skill.text import escaped
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 from vademecum.tools.hosts import Hop, Permit, host_and_port, host_resource
-from vademecum.tools.inputs import Input, digests, find_inputs
+from vademecum.tools.inputs import Furnished, Input, digests, find_inputs, furnish
 from vademecum.tools.job import (
     MAX_WORD_CHARS,
-    Furnished,
     Job,
     Ran,
     Room,
-    furnish,
     limits_of,
     observe,
     run_job,
@@ -120,7 +118,7 @@ def run_script(
     inputs = with_hidden(act, given.inputs)
     sandbox = act.around.sandbox()
     with Room(act.directory) as room:
-        furnished = furnish(room, inputs, call.args, sandbox)
+        furnished = furnish(room.work, inputs, call.args, sandbox)
         snapshot = act.run.snapshots.take(skill, act.denied_files(skill))
         path = search_path(act.around.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
