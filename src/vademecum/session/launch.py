@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vademecum.errors import Denied, ToolRefused
 from vademecum.files import sha256_of
@@ -24,7 +24,6 @@ from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.hosts import Hop, Permit, host_and_port, host_resource
 from vademecum.tools.inputs import Furnished, Input, digests, find_inputs, furnish
 from vademecum.tools.job import (
     MAX_WORD_CHARS,
@@ -39,6 +38,9 @@ from vademecum.tools.job import (
 )
 from vademecum.tools.script import ScriptPlan, about_script, plan_script
 from vademecum.tracing import PARENT, is_configured
+
+if TYPE_CHECKING:
+    from vademecum.tools.hosts import Hop, Permit
 
 WHOLE_NETWORK = "*"
 USUAL_PORTS = (80, 443)
@@ -245,6 +247,8 @@ def network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Fine
         ("network", "private-network"), act.around.agent
     ):
         raise Denied("The whole network cannot be given, because rules deny some hosts: name the hosts.")
+    from vademecum.tools.hosts import host_resource  # noqa: PLC0415 - for these alone
+
     return [("script-network", (resource,), ""), *(("network", (host_resource(host),), "") for host in hosts)]
 
 
@@ -268,6 +272,8 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
 
     An address that is not public needs a rule of the user for ``private-network``.
     """
+    from vademecum.tools.hosts import host_and_port  # noqa: PLC0415 - for these alone
+
     allowed = {host_and_port(host) for host in hosts}
 
     def permit(permission: str, hop: Hop) -> None:

@@ -21,7 +21,6 @@ from vademecum.skill.skill import Skill
 from vademecum.tools.calls import RunScript
 from vademecum.tools.job import shown_words
 from vademecum.tools.packages.requirements import Requirements, requirements_of
-from vademecum.tools.writing import difference
 
 MAX_SCRIPT_BYTES = 1024 * 1024
 MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
@@ -168,5 +167,7 @@ def about_script(plan: ScriptPlan, facts: list[str], *, approved: Approved | Non
     )
     if not changed:
         return "\n".join([*lines, "nothing of the skill has changed since it was last approved"])
+    from vademecum.tools.writing import difference  # noqa: PLC0415 - for scripts that changed alone
+
     lines.append(f"changed since it was last approved: {', '.join(changed[:MAX_LISTED_FILES])}")
     return "\n".join([*lines, difference(approved.text, plan.text, plan.relative)])
