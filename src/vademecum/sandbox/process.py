@@ -308,7 +308,7 @@ class _Running:
                 self._pump.pass_on(poll)
                 if self._doorway is not None and self._doorway.fileno() in ready:
                     poll.unregister(self._doorway)
-                    self._open_doorway(jail)
+                    self._open(self._doorway, jail)
                 if self._pump.stopped is not None:
                     return self._pump.stopped
                 if process in ready:
@@ -328,13 +328,12 @@ class _Running:
                 # Checking must never cost more than a tenth of the time.
                 look = now + max(_LOOK_SECONDS, 10 * (clock() - now))
 
-    def _open_doorway(self, jail: Jail) -> None:
+    def _open(self, doorway: socket.socket, jail: Jail) -> None:
         """Take the socket that listens inside, and give it to the proxy; it may be gone already."""
-        assert self._doorway is not None
         assert isinstance(jail.network, ByProxy)
-        with self._doorway as way:
-            _, descriptors, _, _ = socket.recv_fds(way, 1, 1)
         self._doorway = None
+        with doorway:
+            _, descriptors, _, _ = socket.recv_fds(doorway, 1, 1)
         for descriptor in descriptors:
             jail.network.serve(socket.socket(fileno=descriptor))
 
@@ -347,20 +346,16 @@ class _Running:
             # The first process inside takes all others with it, and is waited for by the sandbox.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(inside, signal.SIGKILL)
-            self._await_end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PATIENCE_SECONDS)
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
-        if not self._await_end():
-            self._process.kill()
-            self._process.wait()
-
-    def _await_end(self) -> bool:
         try:
             self._process.wait(_PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
-            return False
-        return True
+            self._process.kill()
+            self._process.wait()
 
     def close(self) -> None:
         """Let go of everything."""

@@ -14,13 +14,13 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
 # As Linux numbers them on every machine we support; the module `signal` takes long to import.
 _SIGKILL, _SIGSTOP = 9, 19
 _SET_PDEATHSIG, _SET_SUBREAPER = 1, 36
-_POLLIN, _NICE = 1, 10
+_POLLIN, _NICE, _ALL = 1, 10, 1 << 30
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _SET_SECCOMP, _CAPBSET_DROP, _NO_NEW_PRIVS = 22, 24, 38
 _SECCOMP_FILTER, _PATH_BENEATH = 2, 1
@@ -89,11 +89,11 @@ def landlock_version() -> int:
     return max(0, int(_syscall(_CREATE_RULESET, None, 0, 1)))
 
 
-def descendants(pid: int) -> Iterator[int]:
-    """Return every process below this one, parents before children, as ``/proc`` has it now."""
-    todo = [pid]
-    while todo:
-        place = f"/proc/{todo.pop()}/task"
+def descendants(pid: int, most: int) -> list[int]:
+    """Return the processes below this one, parents before children; about ``most`` if there are more."""
+    found, done = [pid], 0
+    while done < len(found) <= most:
+        place, done = f"/proc/{found[done]}/task", done + 1
         try:
             threads = os.listdir(place)
         except OSError:
@@ -101,11 +101,10 @@ def descendants(pid: int) -> Iterator[int]:
         for thread in threads:
             try:
                 with open(f"{place}/{thread}/children", "rb") as file:
-                    found = [int(word) for word in file.read().split()]
+                    found += [int(word) for word in file.read().split()]
             except OSError:
                 continue
-            yield from found
-            todo += found
+    return found[1:]
 
 
 def main(job: dict[str, Any]) -> None:
@@ -194,7 +193,7 @@ def _end_all_below(pid: int) -> bool:
 
     Stopping comes first, so that nothing can be started while the rest is being killed.
     """
-    found = list(descendants(pid))
+    found = descendants(pid, _ALL)
     for number in (_SIGSTOP, _SIGKILL):
         for process in found:
             try:

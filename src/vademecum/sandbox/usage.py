@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import signal
 import stat
@@ -50,7 +49,7 @@ class JobUsage:
     def exceeded(self, pid: int) -> Exceeded | None:
         """Return the limit that the processes below ``pid`` exceed now."""
         most = self.limits.processes + OWN_PROCESSES
-        processes = list(itertools.islice(descendants(pid), most + 1))
+        processes = descendants(pid, most + 1)
         if len(processes) > most:
             return "processes"
         deleted, sockets = _open_files(processes)
