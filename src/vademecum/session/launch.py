@@ -28,7 +28,6 @@ from vademecum.tools.inputs import Furnished, Input, digests, find_inputs, furni
 from vademecum.tools.job import (
     MAX_WORD_CHARS,
     Job,
-    Ran,
     Room,
     limits_of,
     observe,
@@ -335,4 +334,5 @@ def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequenc
     )
     facts = {"sandbox": start.sandbox.name, **({"network": traffic} if traffic else {}), **facts}
     refused = [f"{t['host']}:{t['port']} was not reached: {t['refused']}" for t in traffic if t["refused"]]
-    return observe(act.tool, Ran(job, ended, room, made, beyond), facts, [*notes, *refused])
+    notes = [*notes, *refused]
+    return observe(act.tool, job, room, ended, made, beyond=beyond, facts=facts, notes=notes)

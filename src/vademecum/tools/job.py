@@ -117,39 +117,37 @@ def run_job(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """A process that is over: how it ended, and what it left; ``beyond`` is the number of files not kept."""
-
-    job: Job
-    ended: Ended
-    room: Room
-    outputs: Sequence[Output] = ()
-    beyond: int = 0
-
-
-def observe(tool: str, ran: Ran, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
-    """Say what came of it: how it ended, what it printed, what it left."""
-    title, ended = ran.job.title, ran.ended
+def observe(  # noqa: PLR0913 - everything that is known of a process that is over
+    tool: str,
+    job: Job,
+    room: Room,
+    ended: Ended,
+    outputs: Sequence[Output],
+    *,
+    beyond: int,
+    facts: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> Observation:
+    """Say what came of it: how it ended, what it printed, what it left; ``beyond`` files were not kept."""
+    how = f"was stopped after {ended.seconds:.2f} s: {_STOPPED.get(ended.reason)}."
     if ended.reason == "exited":
-        lines = [f"{title} ended with exit code {ended.exit_code} after {ended.seconds:.2f} s."]
-    else:
-        lines = [f"{title} was stopped after {ended.seconds:.2f} s: {_STOPPED[ended.reason]}."]
-    out, err = ran.room.streams.out, ran.room.streams.err
+        how = f"ended with exit code {ended.exit_code} after {ended.seconds:.2f} s."
+    lines = [f"{job.title} {how}"]
+    out, err = room.streams.out, room.streams.err
     for name, file in (("printed", out), ("complained", err)):
         if file.stat().st_size:
             lines += [f"It {name}:", shown_file(file)]
     if len(lines) == 1:
         lines.append("It printed nothing.")
-    for output in ran.outputs[:MAX_LISTED_OUTPUTS]:
+    for output in outputs[:MAX_LISTED_OUTPUTS]:
         secret = ", which contains a secret and cannot be read" if output.secret else ""
         lines.append(f"It left {visible(output.reference)} ({output.bytes:,} bytes{secret}).")
-    if len(ran.outputs) > MAX_LISTED_OUTPUTS:
-        lines.append(f"It left {len(ran.outputs) - MAX_LISTED_OUTPUTS:,} more files.")
-    if ran.beyond:
-        lines.append(f"{ran.beyond:,} files more were left and not kept: at most {len(ran.outputs):,} are.")
+    if len(outputs) > MAX_LISTED_OUTPUTS:
+        lines.append(f"It left {len(outputs) - MAX_LISTED_OUTPUTS:,} more files.")
+    if beyond:
+        lines.append(f"{beyond:,} files more were left and not kept: at most {len(outputs):,} are.")
     lines += notes
-    left_out = ran.job.furnished.left_out
+    left_out = job.furnished.left_out
     about = {
         "exit_code": ended.exit_code,
         "reason": ended.reason,
@@ -157,13 +155,13 @@ def observe(tool: str, ran: Ran, facts: Mapping[str, Any], notes: Sequence[str] 
         "stdout_sha256": sha256_of(out),
         "stderr_bytes": err.stat().st_size,
         "stderr_sha256": sha256_of(err),
-        "outputs": [output.to_json() for output in ran.outputs],
+        "outputs": [output.to_json() for output in outputs],
         **({"left_out": left_out} if left_out else {}),
         **facts,
     }
     code = "" if ended.reason == "exited" else f"stopped-{ended.reason}"
     files = (str(out), str(err))
-    return Observation(tool, "\n".join(lines), code, about, files, outputs=tuple(ran.outputs))
+    return Observation(tool, "\n".join(lines), code, about, files, outputs=tuple(outputs))
 
 
 def shown_words(words: Sequence[str], between: str = " ") -> str:
