@@ -16,10 +16,10 @@ from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.sandbox.supervised import Landlock
 from vademecum.skill.digest import skill_digest
-from vademecum.tools.script import Snapshots
+from vademecum.tools.script import take_snapshot
 
 
-def test_a_snapshot_is_the_skill_and_is_taken_once(tmp_path: Path) -> None:
+def test_a_snapshot_is_the_skill(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.script("print(1)")
     (bench.skill / "run.sh").write_text("exit 0")
@@ -28,8 +28,7 @@ def test_a_snapshot_is_the_skill_and_is_taken_once(tmp_path: Path) -> None:
     (bench.skill / "outer").symlink_to("/etc/passwd")
     os.mkfifo(bench.skill / "fifo")
     skill = index_of(tmp_path / "root").get("tried")
-    snapshots = Snapshots(tmp_path / "copies")
-    first = snapshots.take(skill)
+    first = take_snapshot(skill, tmp_path / "first")
     assert {p.relative_to(first.path).as_posix() for p in first.path.rglob("*")} == {
         "SKILL.md",
         "inner",
@@ -41,13 +40,10 @@ def test_a_snapshot_is_the_skill_and_is_taken_once(tmp_path: Path) -> None:
     assert os.access(first.path / "run.sh", os.X_OK)
     assert os.readlink(first.path / "outer") == "/etc/passwd"
     (bench.skill / "fifo").unlink()
-    again = snapshots.take(skill)
+    again = take_snapshot(skill, tmp_path / "again")
     assert again.digest == skill_digest(skill)
-    assert snapshots.take(skill) is again
-    (again.path / "run.sh").write_text("tampered")
-    assert (snapshots.take(skill).path / "run.sh").read_text() == "exit 0"
     bench.script("print(2)")
-    assert snapshots.take(skill).digest != again.digest
+    assert take_snapshot(skill, tmp_path / "changed").digest != again.digest
 
 
 def test_the_record_of_a_script(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from vademecum.tools.job import (
     shown_inputs,
     shown_words,
 )
-from vademecum.tools.script import ScriptPlan, about_script, plan_script
+from vademecum.tools.script import ScriptPlan, about_script, plan_script, take_snapshot
 from vademecum.tracing import PARENT, is_configured
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def run_script(
     sandbox = act.around.sandbox()
     with Room(act.directory) as room:
         furnished = furnish(room.work, inputs, call.args, sandbox)
-        snapshot = act.run.snapshots.take(skill, act.denied_files(skill))
+        snapshot = take_snapshot(skill, room.skill, act.denied_files(skill))
         path = search_path(act.around.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
         secrets = _secrets(act, skill)

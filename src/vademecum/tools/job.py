@@ -41,8 +41,8 @@ class Room:
     """The directories of one call, below its record. Only the printed output and the outputs stay."""
 
     def __init__(self, place: Path) -> None:
-        passing = [place / name for name in ("work", "home", "tmp", "shared")]
-        self.work, self.home, self.temporary, self.shared = self._passing = passing
+        passing = [place / name for name in ("work", "home", "tmp", "shared", "skill")]
+        self.work, self.home, self.temporary, self.shared, self.skill = self._passing = passing
         self.outputs = place / "outputs"
         self.streams = Streams(place / "stdout", place / "stderr")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,33 +36,13 @@ class Snapshot:
     digest: str
 
 
-class Snapshots:
-    """The copies of one run; a skill that did not change is copied once."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._taken: dict[str, Snapshot] = {}
-        self._lock = threading.Lock()
-        self._number = 0
-
-    def take(self, skill: Skill, hidden: Collection[str] = ()) -> Snapshot:
-        """Return a copy of a skill as it is now, without the files that are hidden from its scripts.
-
-        Several threads may ask, one after the other.
-        """
-        with self._lock:
-            if self._taken:
-                taken = self._taken.get(directory_digest(skill.location, without=hidden))
-                if taken is not None and directory_digest(str(taken.path)) == taken.digest:
-                    return taken
-            self._number += 1
-            place = self._directory / f"{self._number:03}" / skill.path.name
-            place.mkdir(parents=True)
-            _copy(skill, place, hidden)
-            # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
-            snapshot = Snapshot(place, directory_digest(str(place)))
-            self._taken[snapshot.digest] = snapshot
-            return snapshot
+def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -> Snapshot:
+    """Copy a skill as it is now below a directory, without the files that are hidden from its scripts."""
+    place = directory / skill.path.name
+    place.mkdir(parents=True)
+    _copy(skill, place, hidden)
+    # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
+    return Snapshot(place, directory_digest(str(place)))
 
 
 def _copy(skill: Skill, target: Path, hidden: Collection[str]) -> None:
