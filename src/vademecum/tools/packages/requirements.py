@@ -32,6 +32,15 @@ _OPENS, _CLOSES = "# /// script", "# ///"
 _COMMENT = re.compile(r"(?:^|\s+)#.*$")
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
 _PLAIN = "write a name and its versions, such as 'name>=1.2'"
+_IS_ADDRESS = f"is an address: {_PLAIN}"
+# Lines that are no plain requirements, and why they are refused; the first that matches counts.
+_REFUSED = (
+    (r"(?:-r|--requirement|-c|--constraint).*", "is an option that reads another file: copy its lines here"),
+    (r"-.*|.* --.*", f"has an option: {_PLAIN}; indexes are set by the user, for uv or pip"),
+    (r".*\\", "goes on in the next line: write it on one line"),
+    (r".*://.*|git\+.*", _IS_ADDRESS),
+    (r"[.~].*|[^;]*[/\\].*|[^;]*\.(?:whl|zip|gz)(?:;.*)?", f"is a path: {_PLAIN}"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,24 +187,16 @@ def _normalized(line: str) -> set[str]:
     from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - for these alone
     from packaging.utils import canonicalize_name  # noqa: PLC0415
 
-    plain = line.partition(";")[0]
-    if line.startswith(("-r", "--requirement", "-c", "--constraint")):
-        raise ValueError("is an option that reads another file: copy its lines here")
-    if line.startswith("-") or " --" in line:
-        raise ValueError(f"has an option: {_PLAIN}; indexes are set by the user, for uv or pip")
-    if line.endswith("\\"):
-        raise ValueError("goes on in the next line: write it on one line")
-    if "://" in line or line.startswith("git+"):
-        raise ValueError(f"is an address: {_PLAIN}")
-    if line.startswith((".", "~")) or re.search(r"[/\\]|\.(?:whl|zip|gz)$", plain):
-        raise ValueError(f"is a path: {_PLAIN}")
+    for pattern, reason in _REFUSED:
+        if re.fullmatch(pattern, line, re.DOTALL):
+            raise ValueError(reason)
     try:
         found = Requirement(line)
         applies = found.marker is None or found.marker.evaluate()
     except (InvalidRequirement, ValueError, KeyError) as error:
         raise ValueError(f"is not a requirement: {_PLAIN}") from error
     if found.url:
-        raise ValueError(f"is an address: {_PLAIN}")
+        raise ValueError(_IS_ADDRESS)
     extras = f"[{','.join(sorted(map(canonicalize_name, found.extras)))}]" if found.extras else ""
     return {f"{canonicalize_name(found.name)}{extras}{found.specifier}"} if applies else set()
 
