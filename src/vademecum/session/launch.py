@@ -135,13 +135,13 @@ def run_script(
             title=plan.resource,
             argv=(*interpreter.words, str(plan.file), *furnished.words),
             directory=room.work,
-            readable=(plan.snapshot.path, *interpreter.readable),
+            readable=(plan.snapshot, *interpreter.readable),
             environment=environment_of(act) | secrets,
             furnished=furnished,
             stdin=call.stdin.encode() or given.stdin,
             limits=limits_for(act),
         )
-        facts |= {"digest": snapshot.digest, "script_sha256": sha256_of(plan.file)}
+        facts |= {"digest": plan.digest, "script_sha256": sha256_of(plan.file)}
         words = f"{shown_words(given.outside, ', ')}."
         note = f"Only passed as words, because they are outside the project: {words}"
         return run_started(start, job, facts, [note] if given.outside else [])
@@ -196,7 +196,7 @@ def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> 
             )
         )
 
-    act.settle((plan.relative,), about=about, exact=exact, digest=plan.snapshot.digest)
+    act.settle((plan.relative,), about=about, exact=exact, digest=plan.digest)
     if act.passage is not None and act.passage.seen:
         approved.keep(plan.resource, plan.text, plan.files)
 

@@ -28,40 +28,27 @@ MAX_LISTED_FILES = 50
 _CHUNK = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Where the copy lies, and the digest of all its files."""
-
-    path: Path
-    digest: str
-
-
-def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -> Snapshot:
+def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -> Path:
     """Copy a skill as it is now below a directory, without the files that are hidden from its scripts."""
     place = directory / skill.path.name
     place.mkdir(parents=True)
-    _copy(skill, place, hidden)
-    # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
-    return Snapshot(place, directory_digest(str(place)))
-
-
-def _copy(skill: Skill, target: Path, hidden: Collection[str]) -> None:
     left, files = MAX_SNAPSHOT_BYTES, 0
-    for directory, names, members in os.walk(skill.location):
-        inside = os.path.relpath(directory, skill.location)
+    for source, names, members in os.walk(skill.location):
+        inside = os.path.relpath(source, skill.location)
         names[:] = [entry for entry in names if entry != COMPILED]  # nobody approved what is in there
         for entry in (*names, *members):
             relative = os.path.normpath(f"{inside}/{entry}")
             if relative in hidden:
                 continue
             files += 1
-            left -= _copy_entry(f"{directory}/{entry}", target / relative)
+            left -= _copy_entry(f"{source}/{entry}", place / relative)
             if left < 0 or files > MAX_DIGESTED_FILES:
                 raise ToolRefused(
                     f"Skill {skill.name!r} is too large to run: at most {MAX_DIGESTED_FILES:,} files and "
                     f"{MAX_SNAPSHOT_BYTES:,} bytes.",
                     code="too-large",
                 )
+    return place
 
 
 def _copy_entry(source: str, target: Path) -> int:
@@ -86,47 +73,52 @@ def _copy_entry(source: str, target: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ScriptPlan:
-    """A script in its snapshot, and how it will be started.
+    """A script in a snapshot of its skill, and how it will be started.
 
-    ``resource`` is the name that rules about this script match; ``file`` is the script in the snapshot.
+    ``resource`` is the name that rules about this script match; ``digest`` is that of the snapshot, which is
+    what will run, whatever happens to the skill meanwhile.
     """
 
     call: RunScript
     skill: Skill
     relative: str
     resource: str
-    snapshot: Snapshot
-    file: Path
+    snapshot: Path
+    digest: str
     interpreter: Interpreter
     text: str
     packages: Requirements
 
     @property
+    def file(self) -> Path:
+        """The script in the snapshot."""
+        return self.snapshot / self.relative
+
+    @property
     def files(self) -> dict[str, str]:
         """The digests of all files that the script comes with."""
-        return file_digests(str(self.snapshot.path))
+        return file_digests(str(self.snapshot))
 
 
 def plan_script(
-    call: RunScript, skill: Skill, snapshot: Snapshot, *, path: str, sees: Sees = everything
+    call: RunScript, skill: Skill, snapshot: Path, *, path: str, sees: Sees = everything
 ) -> ScriptPlan:
     """Find out how a script would be run, without running anything."""
     relative = os.path.relpath(script_path(skill, call.relative_path, sees=sees), skill.location)
-    with os.fdopen(open_contained(snapshot.path, relative), "rb") as file:
+    with os.fdopen(open_contained(snapshot, relative), "rb") as file:
         head = file.read(MAX_SCRIPT_BYTES)
     text = head.decode("utf-8", "replace")
     if b"\0" in head:
         text = f"[not text: {len(head):,} bytes, sha256 {hashlib.sha256(head).hexdigest()}]"
-    packages = requirements_of(text, snapshot.path, relative) if relative.endswith(".py") else Requirements()
-    script = snapshot.path / relative
+    packages = requirements_of(text, snapshot, relative) if relative.endswith(".py") else Requirements()
     return ScriptPlan(
         call,
         skill,
         relative,
         f"{skill.name}/{relative}",
         snapshot,
-        script,
-        interpreter_of(script, path=path),
+        directory_digest(str(snapshot)),
+        interpreter_of(snapshot / relative, path=path),
         text,
         Requirements() if packages.are_installed() else packages,
     )
