@@ -388,8 +388,8 @@ class Act:
 
     @property
     def trash(self) -> Path:
-        """Where the old content of the files that this call changes goes."""
-        return self.run.record.place / "trash" / f"{self.number:04}"
+        """Where the old content of files goes."""
+        return self.run.record.place / "trash"
 
     @property
     def directory(self) -> Path:

@@ -105,11 +105,13 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
             code="too-many",
         )
     above = [f"{given.located.path}/" for given in found.values() if given.kind != "file"]
-    return [
-        given  # what lies below a directory that is named as well comes with it
+    # What lies below a directory that is named as well comes with it.
+    kept = [
+        given
         for given in found.values()
-        if not any(str(given.located.path).startswith(each) for each in above) or given.typed == "."
-    ], outside
+        if given.typed == "." or not any(str(given.located.path).startswith(each) for each in above)
+    ]
+    return kept, outside
 
 
 def _input(typed: str, locate: Locate) -> Input:

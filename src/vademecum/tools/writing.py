@@ -130,10 +130,10 @@ def delete_file(located: Located, trash: Path) -> Observation:
 
 
 def _kept(directory: int, name: str, trash: Path, relative: str) -> Path | None:
-    """Keep what is there in a call's trash, by a second name or as a copy; nothing if nothing is there."""
+    """Keep what is there in the trash, by a second name or as a copy; nothing if nothing is there."""
     if not os.access(name, os.F_OK, dir_fd=directory, follow_symlinks=False):
         return None
-    kept = trash / relative
+    kept = _numbered(trash) / relative
     kept.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(name, kept, src_dir_fd=directory, follow_symlinks=False)
@@ -142,6 +142,17 @@ def _kept(directory: int, name: str, trash: Path, relative: str) -> Path | None:
             raise
         shutil.copy2(f"/proc/self/fd/{directory}/{name}", kept, follow_symlinks=False)
     return kept
+
+
+def _numbered(trash: Path) -> Path:
+    """Make the next directory in the trash; several threads may ask."""
+    trash.mkdir(parents=True, exist_ok=True)
+    number = len(os.listdir(trash)) + 1
+    while True:
+        with contextlib.suppress(FileExistsError):
+            (trash / f"{number:04}").mkdir()
+            return trash / f"{number:04}"
+        number += 1
 
 
 def _mode(name: str, directory: int, located: Located) -> int:

@@ -45,10 +45,9 @@ _REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """The packages that a script requires, normalized and sorted, and the file that declares them."""
+    """The packages that a script requires, normalized and sorted."""
 
     wanted: tuple[str, ...] = ()
-    source: str = ""
 
     def resources(self, skill: str) -> tuple[str, ...]:
         """Return what the rules for ``packages`` are asked about.
@@ -176,7 +175,7 @@ def _checked(lines: Iterable[tuple[int, str]], source: str) -> Requirements:
         raise _refused(
             [f"{source} requires {len(wanted):,} packages: at most {MAX_REQUIREMENTS} are provided"]
         )
-    return Requirements(tuple(sorted(wanted)), source)
+    return Requirements(tuple(sorted(wanted)))
 
 
 def _normalized(line: str) -> set[str]:
