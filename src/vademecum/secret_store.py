@@ -84,12 +84,8 @@ class StoredSecret:
 
     def to_json(self) -> dict[str, Any]:
         """Return the secret as ``vade secrets list`` prints it, without its value."""
-        return {
-            "name": self.name,
-            "skill": self.skill,
-            "models": self.skill is None,
-            "place": self.place,
-        }
+        models = self.skill is None
+        return {"name": self.name, "skill": self.skill, "models": models, "place": self.place}
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -99,8 +95,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
     @property
     def username(self) -> str:
-        owner = "models" if self.skill is None else f"skill/{self.skill}"
-        return f"{owner}/{self.name}"
+        return f"models/{self.name}" if self.skill is None else f"skill/{self.skill}/{self.name}"
 
     @property
     def public(self) -> StoredSecret:
@@ -135,11 +130,22 @@ class SecretStore:
         """
         if problem := name_problem(name):
             raise ConfigError(f"{name!r} cannot be the name of a secret: {problem}. Choose another name.")
-        _check_value(name, value)
+        if len(value.strip()) < MIN_SECRET_CHARS:
+            problem = f"it has fewer than {MIN_SECRET_CHARS} characters, too few to be recognised and masked"
+        elif len(value) > MAX_VALUE_CHARS:
+            problem = f"it has more than {MAX_VALUE_CHARS:,} characters"
+        elif "\0" in value or value != value.encode("utf-8", "ignore").decode():
+            problem = "it is not text"
+        if problem:
+            raise ConfigError(f"The value of {name} is not kept: {problem}.")
         entry = _Entry(name, skill, value)
         with self._locked():
-            if self._kept_in_keyring(entry):
-                entry = _Entry(name, skill, None)
+            keyring = self._keyring()
+            if keyring is not None:
+                with contextlib.suppress(Exception):  # if it fails or loses the value, the file is used
+                    keyring.set_password(SERVICE, entry.username, value)
+                    if keyring.get_password(SERVICE, entry.username) == value:
+                        entry = _Entry(name, skill, None)
             others = (each for each in self._read() if each.username != entry.username)
             self._write((*others, entry))
         return entry.public
@@ -165,26 +171,15 @@ class SecretStore:
         """Forget one secret; return whether it was there."""
         with self._locked():
             entries = self._read()
-            left = tuple(each for each in entries if (each.name, each.skill) != (secret.name, secret.skill))
-            if len(left) == len(entries):
-                return False
-            self._write(left)
-            for entry in (each for each in entries if each not in left and each.value is None):
+            gone = [each for each in entries if (each.name, each.skill) == (secret.name, secret.skill)]
+            if gone:
+                self._write(each for each in entries if each not in gone)
+            for entry in (each for each in gone if each.value is None):
                 with contextlib.suppress(Exception):  # it is not listed any more
                     keyring = self._keyring()
                     if keyring is not None:
                         keyring.delete_password(SERVICE, entry.username)
-        return True
-
-    def _kept_in_keyring(self, entry: _Entry) -> bool:
-        """Return whether the keyring took a value; if it fails or loses it, the file is used."""
-        keyring = self._keyring()
-        if keyring is None:
-            return False
-        with contextlib.suppress(Exception):
-            keyring.set_password(SERVICE, entry.username, str(entry.value))
-            return keyring.get_password(SERVICE, entry.username) == entry.value
-        return False
+        return bool(gone)
 
     def _value(self, entry: _Entry) -> str:
         if entry.value is not None:
@@ -197,10 +192,8 @@ class SecretStore:
         except Exception as error:  # noqa: BLE001 - whatever a backend raises
             why = f"{type(error).__name__}: {error}"
         if value is None:
-            text = (
-                f"The secret {entry.name} for {entry.public.purpose} cannot be read from the keyring ({why})"
-            )
-            raise ConfigError(f"{text}: set it again with `vade secrets set`.")
+            text = f"The secret {entry.name} for {entry.public.purpose} cannot be read from the keyring"
+            raise ConfigError(f"{text} ({why}): set it again with `vade secrets set`.")
         return value
 
     def _read(self) -> tuple[_Entry, ...]:
@@ -222,9 +215,8 @@ class SecretStore:
         try:
             write_atomic(self.path, data, mode=0o600)
         except OSError as error:
-            raise ConfigError(
-                f"{self.path} cannot be written ({error.strerror}): make room for it."
-            ) from error
+            text = f"{self.path} cannot be written ({error.strerror}): make room for it."
+            raise ConfigError(text) from error
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -234,24 +226,8 @@ class SecretStore:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path.with_suffix(".lock"), flags, 0o600)
         except OSError as error:
-            raise ConfigError(
-                f"{self.path} cannot be changed ({error.strerror}): make it writable."
-            ) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            text = f"{self.path} cannot be changed ({error.strerror}): make it writable."
+            raise ConfigError(text) from error
+        with open(descriptor, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(descriptor)
-
-
-def _check_value(name: str, value: str) -> None:
-    """Refuse a value that could not be masked, or could not be in an environment."""
-    problem = ""
-    if len(value.strip()) < MIN_SECRET_CHARS:
-        problem = f"it has fewer than {MIN_SECRET_CHARS} characters, too few to be recognised and masked"
-    elif len(value) > MAX_VALUE_CHARS:
-        problem = f"it has more than {MAX_VALUE_CHARS:,} characters"
-    elif "\0" in value or value != value.encode("utf-8", "ignore").decode():
-        problem = "it is not text"
-    if problem:
-        raise ConfigError(f"The value of {name} is not kept: {problem}.")

@@ -146,7 +146,7 @@ def test_other_requirements_are_another_environment(shop: Shop) -> None:
     latest, pinned = shop.get("tiny"), shop.get("tiny==1.0")
     assert latest.python != pinned.python
     assert ("tiny==2.0" in latest.lock, "tiny==1.0" in pinned.lock) == (True, True)
-    assert environments.find(Requirements(("tiny",), "another file")) == shop.get("tiny")
+    assert environments.find(Requirements(("tiny",))) == shop.get("tiny")
 
 
 def test_progress_names_the_steps(shop: Shop) -> None:

@@ -60,7 +60,7 @@ def test_a_block_in_the_script(tmp_path: Path, text: str, wanted: tuple[str, ...
 )
 @pytest.mark.parametrize("name", ["requirements.txt", "scripts/requirements.txt"])
 def test_a_file_of_the_skill(tmp_path: Path, text: str, wanted: tuple[str, ...], name: str) -> None:
-    assert of_file(tmp_path, text, name) == Requirements(wanted, name)
+    assert of_file(tmp_path, text, name) == Requirements(wanted)
 
 
 def test_the_nearest_declaration_counts(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_second_block_is_refused() -> None:
 
 
 def test_another_python_is_required() -> None:
-    assert of_block(f"requires-python = '>={platform.python_version()}'") == Requirements((), SCRIPT)
+    assert of_block(f"requires-python = '>={platform.python_version()}'") == Requirements(())
     with pytest.raises(ToolRefused) as refused:
         of_block("requires-python = '>=3.99'")
     assert str(refused.value) == (

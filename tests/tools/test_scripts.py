@@ -11,15 +11,15 @@ from tests.support import index_of
 from tests.tools.support import Bench
 from vademecum.sandbox import seccomp
 from vademecum.sandbox.available import probe
-from vademecum.sandbox.base import Jail
+from vademecum.sandbox.base import ByProxy, Jail, Network
 from vademecum.sandbox.interpreters import own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.sandbox.supervised import Landlock
-from vademecum.skill.digest import skill_digest
-from vademecum.tools.script import Snapshots
+from vademecum.skill.digest import directory_digest, skill_digest
+from vademecum.tools.script import take_snapshot
 
 
-def test_a_snapshot_is_the_skill_and_is_taken_once(tmp_path: Path) -> None:
+def test_a_snapshot_is_the_skill(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.script("print(1)")
     (bench.skill / "run.sh").write_text("exit 0")
@@ -28,9 +28,8 @@ def test_a_snapshot_is_the_skill_and_is_taken_once(tmp_path: Path) -> None:
     (bench.skill / "outer").symlink_to("/etc/passwd")
     os.mkfifo(bench.skill / "fifo")
     skill = index_of(tmp_path / "root").get("tried")
-    snapshots = Snapshots(tmp_path / "copies")
-    first = snapshots.take(skill)
-    assert {p.relative_to(first.path).as_posix() for p in first.path.rglob("*")} == {
+    first = take_snapshot(skill, tmp_path / "first")
+    assert {p.relative_to(first).as_posix() for p in first.rglob("*")} == {
         "SKILL.md",
         "inner",
         "outer",
@@ -38,16 +37,14 @@ def test_a_snapshot_is_the_skill_and_is_taken_once(tmp_path: Path) -> None:
         "scripts",
         "scripts/x.py",
     }
-    assert os.access(first.path / "run.sh", os.X_OK)
-    assert os.readlink(first.path / "outer") == "/etc/passwd"
+    assert os.access(first / "run.sh", os.X_OK)
+    assert os.readlink(first / "outer") == "/etc/passwd"
     (bench.skill / "fifo").unlink()
-    again = snapshots.take(skill)
-    assert again.digest == skill_digest(skill)
-    assert snapshots.take(skill) is again
-    (again.path / "run.sh").write_text("tampered")
-    assert (snapshots.take(skill).path / "run.sh").read_text() == "exit 0"
+    again = take_snapshot(skill, tmp_path / "again")
+    assert directory_digest(str(again)) == skill_digest(skill)
     bench.script("print(2)")
-    assert snapshots.take(skill).digest != again.digest
+    changed = take_snapshot(skill, tmp_path / "changed")
+    assert directory_digest(str(changed)) != directory_digest(str(again))
 
 
 def test_the_record_of_a_script(tmp_path: Path) -> None:
@@ -84,11 +81,12 @@ def test_filters_hold_together() -> None:
     for column in (0, 1):
         numbers = [call[column] for call in calls if call[column] >= 0]
         assert len(numbers) == len(set(numbers))
-    program = seccomp.filter_program(
-        refused=seccomp.ADMINISTRATION, pretended=seccomp.METADATA, lacking=seccomp.ATTRIBUTES
-    )
-    assert len(program) % 8 == 0
-    assert len(program) // 8 < 4096
+    networks: tuple[Network, ...] = ("none", "all", ByProxy(lambda listener: None))
+    for network in networks:
+        for landlock in (None, 5, 6):
+            program = seccomp.filter_of(network, landlock=landlock)
+            assert len(program) % 8 == 0
+            assert len(program) // 8 < 4096
 
 
 def test_signals_are_refused_where_landlock_cannot_keep_them_inside(tmp_path: Path) -> None:

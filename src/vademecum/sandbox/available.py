@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import socket
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
 from vademecum.config import SandboxName
 from vademecum.errors import SandboxFailed, VademecumError
 from vademecum.sandbox.base import ByProxy, Jail, Limits, Sandbox
-from vademecum.sandbox.process import Streams, run_command
+from vademecum.sandbox.process import Ended, Streams, run_command
 
 Real = Literal["bubblewrap", "landlock"]
 _KINDS: tuple[Real, ...] = ("bubblewrap", "landlock")
@@ -34,37 +35,49 @@ class Probe:
 
 
 @cache
+def probe(name: Real) -> Probe:
+    """Try a sandbox: a command must run in it, and must not get at a file it was not given."""
+    try:
+        sandbox = _made(name)
+        ended = _tried(sandbox, Jail)
+    except (VademecumError, OSError) as error:
+        return Probe(name, None, str(error))
+    match ended.exit_code:
+        case 0:
+            return Probe(name, sandbox, "")
+        case 7 | 8 | 9:
+            problem = f"{name} does not keep a command from files it was not given."
+        case code:
+            problem = f"{name} does not work: a first command ended with {code} ({ended.reason})."
+    return Probe(name, None, problem)
+
+
+@cache
 def network_by_host_problem(name: Real) -> str:
     """Return why a sandbox that works cannot give a command a network by host; nothing if it can."""
     found = probe(name)
     if found.sandbox is None:
         return found.problem
     served: list[socket.socket] = []
-    with tempfile.TemporaryDirectory(prefix="vade-probe-") as place:
-        work = Path(place, "work")
-        work.mkdir()
-        jail = Jail(work, {}, (), (work,), network=ByProxy(served.append), limits=Limits(seconds=10))
-        try:
-            run_command(
-                found.sandbox, ["/bin/true"], jail, streams=Streams(Path(place, "out"), Path(place, "err"))
-            )
-        except VademecumError as error:
-            return str(error)
+    try:
+        _tried(found.sandbox, partial(Jail, network=ByProxy(served.append)))
+    except VademecumError as error:
+        return str(error)
     for listener in served:
         listener.close()
     return "" if served else f"{name} handed out no listening socket."
 
 
-@cache
-def probe(name: Real) -> Probe:
-    """Try a sandbox: a command must run in it, and must not get at a file it was not given."""
-    try:
-        sandbox = _made(name)
-        with tempfile.TemporaryDirectory(prefix="vade-probe-") as place:
-            problem = _leak(sandbox, Path(place))
-    except (VademecumError, OSError) as error:
-        return Probe(name, None, str(error))
-    return Probe(name, None if problem else sandbox, problem)
+def _tried(sandbox: Sandbox, jail: Callable[..., Jail]) -> Ended:
+    """Run a command that ends with 0 if the sandbox keeps it from what it must not do."""
+    with tempfile.TemporaryDirectory(prefix="vade-probe-") as name:
+        place = Path(name)
+        work, canary = place / "work", place / "canary"
+        work.mkdir()
+        canary.write_text("secret")
+        tight = jail(work, {"PATH": "/usr/bin:/bin"}, (), (work,), limits=Limits(seconds=10))
+        streams = Streams(place / "out", place / "err")
+        return run_command(sandbox, ["/bin/sh", "-c", _PROBE, "sh", str(canary)], tight, streams=streams)
 
 
 def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
@@ -90,20 +103,3 @@ def _made(name: Real | Literal["none"]) -> Sandbox:
     from vademecum.sandbox.supervised import Landlock, Unconfined  # noqa: PLC0415
 
     return Landlock() if name == "landlock" else Unconfined()
-
-
-def _leak(sandbox: Sandbox, place: Path) -> str:
-    """Return what a command in the sandbox could do although it must not, or an empty text."""
-    work, canary = place / "work", place / "canary"
-    work.mkdir()
-    canary.write_text("secret")
-    jail = Jail(work, {"PATH": "/usr/bin:/bin"}, readable=(), writable=(work,), limits=Limits(seconds=10))
-    streams = Streams(place / "out", place / "err")
-    ended = run_command(sandbox, ["/bin/sh", "-c", _PROBE, "sh", str(canary)], jail, streams=streams)
-    match ended.exit_code:
-        case 0:
-            return ""
-        case 7 | 8 | 9:
-            return f"{sandbox.name} does not keep a command from files it was not given."
-        case code:
-            return f"{sandbox.name} does not work: a first command ended with {code} ({ended.reason})."

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-# What a script may need of the system to run at all.
+from vademecum.errors import SandboxFailed
+
+# What a script may need of the system to run at all, and what it needs for a network.
 SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-SYSTEM_FILES = (
+_SYSTEM_FILES = (
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
     "/etc/ld.so.conf.d",
@@ -29,7 +31,7 @@ SYSTEM_FILES = (
     "/etc/pki/tls/openssl.cnf",
     "/etc/crypto-policies",
 )
-NETWORK_FILES = (
+_NETWORK_FILES = (
     "/etc/resolv.conf",
     "/etc/hosts",
     "/etc/nsswitch.conf",
@@ -123,6 +125,16 @@ class Jail:
     network: Network = "none"
     limits: Limits = Limits()
 
+    @property
+    def moved(self) -> list[Mount]:
+        """The mounts that are not shown where they are."""
+        return [mount for mount in self.mounted if mount.name != mount.source]
+
+    @property
+    def real_hidden(self) -> frozenset[str]:
+        """The real paths of what is hidden."""
+        return frozenset(map(os.path.realpath, self.hidden))
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -175,6 +187,68 @@ class Sandbox(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a directory with hidden paths: shown whole, passed on the way to a hidden path, or a link."""
+
+    path: str
+    kind: Literal["whole", "passed", "link"]
+
+
+def parts_of(directory: str, hidden: frozenset[str]) -> list[Part] | None:
+    """Return the parts of a directory that are not hidden, or ``None`` if nothing in it is hidden.
+
+    Their paths are real ones. What is not a file, directory or link, such as a FIFO, is left out.
+    """
+    real = os.path.realpath(directory)
+    inside = [path for path in hidden if path == real or path.startswith(f"{real.rstrip('/')}/")]
+    if not inside:
+        return None
+    if real in hidden:
+        return []
+    on_the_way = {str(parent) for path in inside for parent in Path(path).parents}
+    found, todo = [Part(real, "passed")], [real]
+    while todo:
+        for entry in os.scandir(todo.pop()):
+            if entry.path in hidden:
+                continue
+            if entry.is_symlink():
+                found.append(Part(entry.path, "link"))
+            elif entry.path in on_the_way and entry.is_dir(follow_symlinks=False):
+                found.append(Part(entry.path, "passed"))
+                todo.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
+                found.append(Part(entry.path, "whole"))
+    return found
+
+
+def make_mount_points(jail: Jail, *, links: bool) -> None:
+    """Make a link or an empty directory at the name of each mount."""
+    for mount in jail.moved:
+        if not mount.name.is_relative_to(jail.directory) or mount.name == jail.directory:
+            raise SandboxFailed(f"{mount.name} is not below the working directory: nothing ran.")
+        mount.name.parent.mkdir(parents=True, exist_ok=True)
+        if links:
+            mount.name.symlink_to(os.path.realpath(mount.source))
+        else:
+            mount.name.mkdir()
+
+
+def remove_mount_points(jail: Jail) -> None:
+    """Remove what was made for the mounts; what a command put there instead stays."""
+    for mount in jail.moved:
+        with contextlib.suppress(OSError):
+            if mount.name.is_symlink():
+                mount.name.unlink()
+            else:
+                mount.name.rmdir()
+
+
+def system_paths(network: Network) -> list[str]:
+    """Return the paths of the system that a command may need."""
+    return [*SYSTEM_DIRECTORIES, *_SYSTEM_FILES, *(_NETWORK_FILES if network != "none" else ())]
+
+
 def environment_of(jail: Jail) -> dict[str, str]:
     """Return the variables of a command, with those that name its proxy."""
     return jail.environment | (_PROXY_VARIABLES if isinstance(jail.network, ByProxy) else {})
@@ -192,13 +266,11 @@ def resource_limits(limits: Limits) -> list[tuple[int, int]]:
         # The limit counts everything the user runs; there is never more than all that runs here.
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
         found.append((resource.RLIMIT_NPROC, running + limits.processes))
-    return [(number, _possible(number, most)) for number, most in found]
-
-
-def _possible(number: int, most: int) -> int:
-    """Return a limit that is not above our own, which cannot be raised."""
-    hard = resource.getrlimit(number)[1]
-    return most if hard == resource.RLIM_INFINITY else min(most, hard)
+    ours = {number: resource.getrlimit(number)[1] for number, _ in found}  # which cannot be raised
+    return [
+        (number, most if ours[number] == resource.RLIM_INFINITY else min(most, ours[number]))
+        for number, most in found
+    ]
 
 
 def nameless(content: bytes) -> int:

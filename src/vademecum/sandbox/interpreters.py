@@ -65,18 +65,14 @@ def own_python(*words: str) -> Interpreter:
 
 
 def _shebang(head: bytes) -> list[str]:
-    """Return the words of the first line, whose end may be a Windows one."""
+    """Return the words of the first line, whose end may be a Windows one; none if it cannot be read."""
     line = head[2:].partition(b"\n")[0].decode("utf-8", "replace").strip()
-    if "\0" in line:
-        return []
     try:
-        words = shlex.split(line)
+        words = [] if "\0" in line else shlex.split(line)
     except ValueError:
         return []
     if words and Path(words[0]).name == "env":
-        words = words[1:]
-        if words[:1] == ["-S"]:
-            words = words[1:]
+        return words[2:] if words[1:2] == ["-S"] else words[1:]
     return words
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
@@ -10,20 +11,28 @@ import select
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from vademecum.errors import SandboxFailed, ToolRefused
-from vademecum.sandbox.base import ByProxy, Jail, Launch, Sandbox, nameless, resource_limits
-from vademecum.sandbox.pump import OnOutput, Pump, Streams
-from vademecum.sandbox.rules import remove_mount_points
+from vademecum.sandbox.base import (
+    ByProxy,
+    Jail,
+    Launch,
+    Sandbox,
+    nameless,
+    remove_mount_points,
+    resource_limits,
+)
 from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage, new_group
 
-__all__ = ["MAX_STDIN_BYTES", "Ended", "Reason", "Streams", "run_command"]
-
+Stream = Literal["out", "err"]
+OnOutput = Callable[[Stream, bytes], None]
 # Why a command ended: by itself, because the caller cancelled it, or because it exceeded a limit.
 Reason = Literal["exited", "cancelled", "time", "memory", "processes", "disk", "output"]
 
@@ -31,11 +40,21 @@ MAX_STATUS_BYTES = 64 * 1024
 MAX_COMPLAINT_BYTES = 2000
 MAX_STDIN_BYTES = 64 * 1024 * 1024
 MAX_WORD_BYTES = 128 * 1024 - 1
+CATCH_UP_SECONDS = 1.0
 
+_CHUNK_BYTES, _SHOWN_BYTES = 1024 * 1024, 64 * 1024
 _LOOK_SECONDS = 0.05
 _PATIENCE_SECONDS = 10.0
 _NICE = 10
 _WORD_OVERHEAD = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """The files that receive what a command prints to its standard output and its standard error."""
+
+    out: Path
+    err: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +90,10 @@ def run_command(  # noqa: PLR0913 - what a command depends on
     Raises ``ToolRefused`` if the arguments or the standard input are too long, and ``SandboxFailed`` if the
     sandbox could not start the command.
     """
-    _check_length(argv, jail)
+    words = [os.fsencode(word) for word in (*argv, *jail.environment, *jail.environment.values())]
+    total = sum(len(word) + _WORD_OVERHEAD for word in words)
+    if total > os.sysconf("SC_ARG_MAX") * 3 // 4 or max(map(len, words)) > MAX_WORD_BYTES:
+        raise ToolRefused("The arguments are longer than the system takes: pass fewer or shorter ones.")
     if isinstance(stdin, bytes) and len(stdin) > MAX_STDIN_BYTES:
         raise ToolRefused(
             f"The standard input is longer than {MAX_STDIN_BYTES:,} bytes: pass a file instead."
@@ -84,35 +106,150 @@ def run_command(  # noqa: PLR0913 - what a command depends on
         group = new_group(jail.limits.processes + OWN_PROCESSES) if os.geteuid() == 0 else None
         if group is not None:
             stack.callback(group.remove)
-        pump = stack.enter_context(contextlib.closing(Pump(streams, jail.limits.output_bytes, on_output)))
+        pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes, on_output)))
         running = _started(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
         stack.callback(running.close)
         running.admit(jail)
         reason: Reason = running.watch(jail, usage, started=started, cancelled=cancelled, clock=clock)
         running.end(forced=reason != "exited")
-        code = running.said("exit-code") if reason == "exited" else None
-        if reason == "exited" and code is None and running.said("started"):
+        if reason != "exited":
+            pump.finish()
+            return Ended(reason, None, clock() - started)
+        code = running.said("exit-code")
+        if code is None and running.said("started"):
             raise SandboxFailed(f"{sandbox.name} was lost while the command ran: what it did is not known.")
         pump.finish()
         complaint = running.said("error")
-        if reason == "exited" and (code is None or complaint):
+        if code is None or complaint:
             # The sandbox's own complaint must not pass for the command's output.
             printed = streams.err.read_bytes()[-MAX_COMPLAINT_BYTES:].decode("utf-8", "replace").strip()
             streams.err.write_bytes(b"")
             why = complaint or printed or "it said nothing"
             raise SandboxFailed(f"{sandbox.name} could not start the command ({why}): nothing ran.")
-        if reason == "exited" and pump.stopped is not None:
-            reason, code = pump.stopped, None
-        if code and group is not None and group.was_full():
-            reason = "processes"
-    return Ended(reason, code, clock() - started)
+        if pump.stopped is not None:
+            return Ended(pump.stopped, None, clock() - started)
+        full = code and group is not None and group.was_full()
+        return Ended("processes" if full else "exited", code, clock() - started)
+
+
+class _Pump:
+    """Two pipes and the files that their content is appended to, with a cap.
+
+    ``writers`` are the ends for the command. The command cannot change what it printed: it has the pipes,
+    not the files. ``stopped`` says why no more is taken: the cap, or a file that cannot be written.
+
+    The listener runs in a thread of its own and reads from the files, so that a slow one delays neither the
+    command nor its limits; what it is given is complete and in order for each stream.
+    """
+
+    def __init__(self, streams: Streams, cap: int, on_output: OnOutput | None) -> None:
+        self._left = cap
+        self.stopped: Literal["output", "disk"] | None = None
+        self._buffer = memoryview(bytearray(_CHUNK_BYTES))
+        self._files: dict[int, BinaryIO] = {}
+        self.writers: list[int] = []
+        for path in (streams.out, streams.err):
+            reader, writer = os.pipe()
+            os.set_blocking(reader, False)
+            with contextlib.suppress(OSError):  # more than a user may have
+                fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
+            self.writers.append(writer)
+            self._files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
+        self._grown = threading.Event()
+        self._complete = self._abandoned = False
+        self._listener: threading.Thread | None = None
+        if on_output is not None:
+            listening = partial(self._tell, streams, on_output)
+            self._listener = threading.Thread(target=listening, name="vademecum-output", daemon=True)
+            self._listener.start()
+
+    def register(self, poll: select.poll) -> None:
+        """Have ``poll`` return when there is something to pass on."""
+        for reader in self._files:
+            poll.register(reader, select.POLLIN)
+
+    def close_writers(self) -> None:
+        """Close the ends that were for the command, once it has them."""
+        while self.writers:
+            os.close(self.writers.pop())
+
+    def pass_on(self, poll: select.poll | None = None) -> bool:
+        """Append what is in the pipes to the files, without waiting; return whether there was anything.
+
+        Pipes at their end are taken out of ``poll``.
+        """
+        moved = False
+        for reader in list(self._files):
+            try:
+                size = os.readv(reader, [self._buffer])
+            except BlockingIOError:
+                continue
+            if size == 0:
+                self._close(reader, poll)
+                continue
+            moved = True
+            kept = min(size, self._left)
+            self._left -= kept
+            if kept < size:
+                self.stopped = "output"
+            data = self._buffer[:kept]
+            try:
+                while data:
+                    data = data[self._files[reader].write(data) :]
+            except OSError:
+                self.stopped = "disk"
+        if moved:
+            self._grown.set()
+        return moved
+
+    def finish(self) -> None:
+        """Take what is left in the pipes; a process that still has a pipe open is not waited for."""
+        while self.stopped is None and self.pass_on():
+            pass
+        self._end_listening(CATCH_UP_SECONDS)
+
+    def close(self) -> None:
+        """Close everything; a listener that has not caught up gets no more."""
+        self.close_writers()
+        for reader in list(self._files):
+            self._close(reader, None)
+        self._end_listening(0)
+
+    def _close(self, reader: int, poll: select.poll | None) -> None:
+        if poll is not None:
+            poll.unregister(reader)
+        self._files.pop(reader).close()
+        os.close(reader)
+
+    def _end_listening(self, seconds: float) -> None:
+        """Wait until the listener has everything, or for so many seconds."""
+        if self._listener is not None:
+            self._complete = True
+            self._grown.set()
+            self._listener.join(seconds)
+            self._abandoned, self._listener = True, None
+
+    def _tell(self, streams: Streams, on_output: OnOutput) -> None:
+        """Read the growing files and tell the listener, until the command is over."""
+        with open(streams.out, "rb", buffering=0) as out, open(streams.err, "rb", buffering=0) as err:
+            complete = False
+            while not complete:
+                self._grown.wait()
+                self._grown.clear()
+                complete = self._complete
+                files: tuple[tuple[Stream, BinaryIO], ...] = (("out", out), ("err", err))
+                for stream, file in files:
+                    while chunk := file.read(_SHOWN_BYTES):
+                        if self._abandoned:
+                            return
+                        on_output(stream, chunk)
 
 
 class _Running:
     """One started sandbox."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], launch: Launch, pump: Pump, group: ControlGroup | None
+        self, process: subprocess.Popen[bytes], launch: Launch, pump: _Pump, group: ControlGroup | None
     ) -> None:
         self._process = process
         self._pump = pump
@@ -171,7 +308,7 @@ class _Running:
                 self._pump.pass_on(poll)
                 if self._doorway is not None and self._doorway.fileno() in ready:
                     poll.unregister(self._doorway)
-                    self._open_doorway(jail)
+                    self._open(self._doorway, jail)
                 if self._pump.stopped is not None:
                     return self._pump.stopped
                 if process in ready:
@@ -191,13 +328,12 @@ class _Running:
                 # Checking must never cost more than a tenth of the time.
                 look = now + max(_LOOK_SECONDS, 10 * (clock() - now))
 
-    def _open_doorway(self, jail: Jail) -> None:
+    def _open(self, doorway: socket.socket, jail: Jail) -> None:
         """Take the socket that listens inside, and give it to the proxy; it may be gone already."""
-        assert self._doorway is not None
         assert isinstance(jail.network, ByProxy)
-        with self._doorway as way:
-            _, descriptors, _, _ = socket.recv_fds(way, 1, 1)
         self._doorway = None
+        with doorway:
+            _, descriptors, _, _ = socket.recv_fds(doorway, 1, 1)
         for descriptor in descriptors:
             jail.network.serve(socket.socket(fileno=descriptor))
 
@@ -210,20 +346,16 @@ class _Running:
             # The first process inside takes all others with it, and is waited for by the sandbox.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(inside, signal.SIGKILL)
-            self._await_end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PATIENCE_SECONDS)
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
-        if not self._await_end():
-            self._process.kill()
-            self._process.wait()
-
-    def _await_end(self) -> bool:
         try:
             self._process.wait(_PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
-            return False
-        return True
+            self._process.kill()
+            self._process.wait()
 
     def close(self) -> None:
         """Let go of everything."""
@@ -245,20 +377,12 @@ class _Running:
         return found
 
 
-def _check_length(argv: list[str], jail: Jail) -> None:
-    """Refuse what the system would refuse, before anything is set up for it."""
-    words = [os.fsencode(word) for word in (*argv, *jail.environment, *jail.environment.values())]
-    total = sum(len(word) + _WORD_OVERHEAD for word in words)
-    if total > os.sysconf("SC_ARG_MAX") * 3 // 4 or max(map(len, words)) > MAX_WORD_BYTES:
-        raise ToolRefused("The arguments are longer than the system takes: pass fewer or shorter ones.")
-
-
 def _started(  # noqa: PLR0913 - what a command depends on
     sandbox: Sandbox,
     argv: list[str],
     jail: Jail,
     *,
-    pump: Pump,
+    pump: _Pump,
     stdin: bytes | int | None,
     group: ControlGroup | None,
 ) -> _Running:

@@ -6,24 +6,32 @@ import marshal
 import os
 import socket
 import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib.abc import InspectLoader
-from types import CodeType, ModuleType
+from types import CodeType
 
 from vademecum.errors import SandboxFailed
-from vademecum.sandbox import confine, seccomp, supervise, tree
+from vademecum.sandbox import seccomp, supervise
 from vademecum.sandbox.base import (
     PROXY_PORT,
     ByProxy,
     Jail,
     Launch,
     environment_of,
+    make_mount_points,
     nameless,
+    parts_of,
     resource_limits,
+    system_paths,
 )
-from vademecum.sandbox.rules import filter_of, make_mount_points, rules_of, system_paths
 
 MIN_LANDLOCK = 3  # before that, files could be emptied anywhere
+
+# Landlock's rights: list a directory; read and execute; everything but making devices.
+_LIST, _READ, _WRITE = 0b1000, 0b1101, 0xFFFF & ~((1 << 6) | (1 << 11))
+# A path, the rights below it, and whether it may be a link.
+Rule = tuple[str, int, bool]
 
 _PROC_FILES = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")
 _PROC_SYS = ("kernel/osrelease", "kernel/ostype", "kernel/version", "kernel/random", "vm/overcommit_memory")
@@ -34,11 +42,10 @@ _PROGRAM = """
 import marshal, sys
 sys.path.reverse()
 with open(int(sys.argv[1]), "rb") as told:
-    parts, job = marshal.load(told)
-for name, code in parts:
-    module = sys.modules[name] = type(sys)(name)
-    exec(code, module.__dict__)
-module.main(job)
+    code, job = marshal.load(told)
+program = {"__name__": "program"}
+exec(code, program)
+program["main"](job)
 """
 # The interpreter behind a virtual environment starts a little faster, and runs none of its packages here.
 _PYTHON: str = getattr(sys, "_base_executable", "") or sys.executable
@@ -62,8 +69,7 @@ class Unconfined:
         doorway, inner = doorway_for(jail)
         passed = [speak, lifeline, *([] if inner is None else [inner])]
         job = self._job(argv, jail) | {"doors": doors, "doorway": inner}
-        told, words = program_words((tree, confine, supervise), job)
-        words += [str(speak), str(lifeline)]
+        told, words = program_words(job, speak, lifeline)
         return Launch(words, {}, (told, *passed), status, hold, stdin=stdin, doorway=doorway)
 
     def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
@@ -100,13 +106,13 @@ class Landlock(Unconfined):
         readable = [*system_paths(jail.network), *proc, "/proc/self"]
         return super()._job(argv, jail) | {
             "rules": rules_of(jail, readable, _DEVICES),
-            "filter": filter_of(jail.network, landlock=self._version),
+            "filter": seccomp.filter_of(jail.network, landlock=self._version),
         }
 
 
 def landlock_found() -> int:
     """Return the version of Landlock that the kernel has; 0 for none."""
-    return confine.landlock_version() if sys.platform == "linux" else 0
+    return supervise.landlock_version() if sys.platform == "linux" else 0
 
 
 def doorway_for(jail: Jail) -> tuple[int | None, int | None]:
@@ -117,23 +123,35 @@ def doorway_for(jail: Jail) -> tuple[int | None, int | None]:
     return outer.detach(), inner.detach()
 
 
-def program_words(modules: tuple[ModuleType, ...], job: dict[str, object]) -> tuple[int, list[str]]:
-    """Return a descriptor to pass on, and words that run ``main(job)`` of the last module.
+def rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> list[Rule]:
+    """Return Landlock's rules for a jail, and for more paths of the sandbox's own.
 
-    The modules stand in the order in which they need each other.
+    Landlock cannot take a right away below a path, so a directory on the way to a hidden path can only be
+    listed, and everything beside that way is allowed by itself.
     """
-    told = nameless(marshal.dumps((_compiled(modules), job)))
-    return told, [_PYTHON, "-I", "-S", "-c", _PROGRAM, str(told)]
+    hidden = jail.real_hidden
+    found: list[Rule] = []
+    read = (*readable, *map(str, jail.readable), *(str(mount.source) for mount in jail.mounted))
+    for paths, rights in ((read, _READ), (map(str, jail.writable), _WRITE)):
+        for path in paths:
+            parts = parts_of(path, hidden)
+            found += [(path, rights, True)] if parts is None else []
+            for part in parts or ():
+                if part.kind != "link":
+                    found.append((part.path, rights if part.kind == "whole" else _LIST, False))
+    return [*found, *((path, _WRITE, True) for path in writable)]
+
+
+def program_words(job: dict[str, object], *descriptors: int) -> tuple[int, list[str]]:
+    """Return a descriptor to pass on, and words that run our program with a job and these descriptors."""
+    told = nameless(marshal.dumps((_code(), job)))
+    return told, [_PYTHON, "-I", "-S", "-c", _PROGRAM, *map(str, (told, *descriptors))]
 
 
 @cache
-def _compiled(modules: tuple[ModuleType, ...]) -> list[tuple[str, CodeType]]:
-    return [(module.__name__, _code(module)) for module in modules]
-
-
-def _code(module: ModuleType) -> CodeType:
-    loader = module.__spec__.loader if module.__spec__ else None
-    found = loader.get_code(module.__name__) if isinstance(loader, InspectLoader) else None
+def _code() -> CodeType:
+    loader = supervise.__spec__.loader
+    found = loader.get_code(supervise.__name__) if isinstance(loader, InspectLoader) else None
     if found is None:
-        raise SandboxFailed(f"The code of {module.__name__} was not found: install vademecum as files.")
+        raise SandboxFailed("The code of the supervisor was not found: install vademecum as files.")
     return found

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import signal
+import stat
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -14,7 +14,7 @@ from typing import Literal
 
 from vademecum.errors import SandboxFailed
 from vademecum.sandbox.base import Jail
-from vademecum.sandbox.tree import descendants, memory_of
+from vademecum.sandbox.supervise import descendants
 
 Exceeded = Literal["memory", "processes", "disk"]
 
@@ -48,30 +48,22 @@ class JobUsage:
 
     def exceeded(self, pid: int) -> Exceeded | None:
         """Return the limit that the processes below ``pid`` exceed now."""
-        limits = self.limits
-        most = limits.processes + OWN_PROCESSES
-        processes = list(itertools.islice(descendants(pid), most + 1))
+        most = self.limits.processes + OWN_PROCESSES
+        processes = descendants(pid, most + 1)
         if len(processes) > most:
             return "processes"
         deleted, sockets = _open_files(processes)
-        if sum(map(memory_of, processes)) + sockets * _socket_bytes() > limits.memory_bytes:
+        if sum(map(_memory_of, processes)) + sockets * _socket_bytes() > self.limits.memory_bytes:
             return "memory"
-        if self._disk_exceeded(deleted):
-            return "disk"
-        return None
-
-    def _disk_exceeded(self, deleted: int) -> bool:
-        """Return whether it wrote too much, or the disk is nearly full for any reason."""
         try:
-            free = os.statvfs(self._directory)
+            disk = os.statvfs(self._directory)
             written = self._written([self._entries])
         except FileNotFoundError:
-            return False  # the sandbox will say that it could not start there
+            return None  # the sandbox will say that it could not start there
         except _NotWatchable:
-            return True
-        if free.f_bavail * free.f_frsize < MIN_FREE_BYTES:
-            return True
-        return deleted + written - self._earlier > self.limits.disk_bytes
+            return "disk"
+        nearly_full = disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES
+        return "disk" if nearly_full or deleted + written - self._earlier > self.limits.disk_bytes else None
 
     def _written(self, left: list[int]) -> int:
         """Return the bytes in all places; a place below another one counts once for each."""
@@ -119,24 +111,28 @@ def _size_below(directory: str, left: list[int], parent: int | None = None) -> i
     return used
 
 
+def _memory_of(pid: int) -> int:
+    """Return the bytes of memory that a process uses now; 0 if it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
 def _open_files(processes: list[int]) -> tuple[int, int]:
     """Return the bytes of open files that have no name any more, and the number of open sockets."""
     seen: dict[tuple[int, int], int] = {}
     sockets: set[int] = set()
-    for process in processes:
-        for found in _descriptors(process):
-            if found.st_mode & 0o170000 == 0o140000:
-                sockets.add(found.st_ino)
-            elif found.st_nlink == 0:
-                seen[found.st_dev, found.st_ino] = found.st_blocks * 512
+    for place in (f"/proc/{process}/fd" for process in processes):
+        with contextlib.suppress(OSError):
+            for name in os.listdir(place):
+                with contextlib.suppress(FileNotFoundError):
+                    found = os.stat(f"{place}/{name}")
+                    if stat.S_ISSOCK(found.st_mode):
+                        sockets.add(found.st_ino)
+                    elif found.st_nlink == 0:
+                        seen[found.st_dev, found.st_ino] = found.st_blocks * 512
     return sum(seen.values()), len(sockets)
-
-
-def _descriptors(process: int) -> Iterator[os.stat_result]:
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{process}/fd"):
-            with contextlib.suppress(FileNotFoundError):
-                yield os.stat(f"/proc/{process}/fd/{name}")
 
 
 @cache
@@ -149,15 +145,11 @@ def _socket_bytes() -> int:
 
 
 class ControlGroup:
-    """One group, made for one command."""
+    """One group, made for one command; ``door`` is the file that a process enters by writing its number."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    @property
-    def door(self) -> str:
-        """The file that a process writes its number to, to be inside."""
-        return str(self._path / "cgroup.procs")
+        self.door = str(path / "cgroup.procs")
 
     def was_full(self) -> bool:
         """Return whether the cap stopped a process from being started."""
@@ -175,58 +167,43 @@ class ControlGroup:
         """End whatever may still be inside and remove the group; the kernel may need a moment for it."""
         self.shut()
         with contextlib.suppress(OSError):
-            for process in (self._path / "cgroup.procs").read_text().split():
+            for process in Path(self.door).read_text().split():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(process), signal.SIGKILL)
         for _ in range(_ATTEMPTS):
-            try:
+            with contextlib.suppress(OSError):
                 os.rmdir(self._path)
-            except FileNotFoundError:
+            if not self._path.exists():
                 return
-            except OSError:
-                time.sleep(_ATTEMPT_SECONDS)
-            else:
-                return
+            time.sleep(_ATTEMPT_SECONDS)
 
 
 def new_group(processes: int) -> ControlGroup | None:
     """Return a new group for so many processes, or none where there can be none."""
     for parent in _parents():
-        _sweep(parent)
         path = parent / f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
-        try:
-            os.mkdir(path)
-        except OSError:
-            continue
-        try:
-            (path / "pids.max").write_text(str(processes))
-        except OSError:
-            os.rmdir(path)
-            continue
-        return ControlGroup(path)
+        with contextlib.suppress(OSError):
+            for old in parent.glob(f"{_PREFIX}*"):  # of a process of ours that was killed
+                if not os.path.exists(f"/proc/{old.name.removeprefix(_PREFIX).partition('-')[0]}"):
+                    old.rmdir()
+        with contextlib.suppress(OSError):
+            path.mkdir()
+            try:
+                (path / "pids.max").write_text(str(processes))
+            except OSError:
+                path.rmdir()
+                raise
+            return ControlGroup(path)
     return None
 
 
-def _sweep(parent: Path) -> None:
-    """Remove the groups that a process of ours left behind when it was killed."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(parent):
-            maker = name.removeprefix(_PREFIX).partition("-")[0]
-            if name.startswith(_PREFIX) and not os.path.exists(f"/proc/{maker}"):
-                with contextlib.suppress(OSError):
-                    os.rmdir(parent / name)
-
-
 def _parents() -> Iterator[Path]:
-    """Return where a group with a cap on processes could be made: our own group, and those around it."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, own = line.split(":", 2)
-        if controllers == "pids":
-            yield _MOUNT / "pids" / own.lstrip("/")
-        elif controllers == "" and (_MOUNT / "cgroup.controllers").exists():
-            place = _MOUNT / own.lstrip("/")
-            yield from (place, *(parent for parent in place.parents if parent.is_relative_to(_MOUNT)))
+    """Yield where a group with a cap on processes could be made: our own group, and those around it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, own = line.split(":", 2)
+            if controllers == "pids":
+                yield _MOUNT / "pids" / own.lstrip("/")
+            elif controllers == "" and (_MOUNT / "cgroup.controllers").exists():
+                place = _MOUNT / own.lstrip("/")
+                yield from (place, *(parent for parent in place.parents if parent.is_relative_to(_MOUNT)))

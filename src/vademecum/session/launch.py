@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vademecum.errors import Denied, ToolRefused
 from vademecum.files import sha256_of
@@ -24,23 +24,22 @@ from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.hosts import Hop, Permit, host_and_port, host_resource
-from vademecum.tools.inputs import Input, digests, find_inputs
+from vademecum.tools.inputs import Furnished, Input, digests, find_inputs, furnish
 from vademecum.tools.job import (
     MAX_WORD_CHARS,
-    Furnished,
     Job,
-    Ran,
     Room,
-    furnish,
     limits_of,
     observe,
     run_job,
     shown_inputs,
     shown_words,
 )
-from vademecum.tools.script import ScriptPlan, about_script, plan_script
+from vademecum.tools.script import ScriptPlan, about_script, plan_script, take_snapshot
 from vademecum.tracing import PARENT, is_configured
+
+if TYPE_CHECKING:
+    from vademecum.tools.hosts import Hop, Permit
 
 WHOLE_NETWORK = "*"
 USUAL_PORTS = (80, 443)
@@ -112,8 +111,8 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
     inputs = with_hidden(act, given)
     sandbox = act.session.sandbox()
     with Room(act.directory) as room:
-        furnished = furnish(room, inputs, call.args, sandbox)
-        snapshot = act.run.snapshots.take(skill, act.denied_files(skill))
+        furnished = furnish(room.work, inputs, call.args, sandbox)
+        snapshot = take_snapshot(skill, room.skill, act.denied_files(skill))
         path = search_path(act.session.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
         secrets = _secrets(act, skill)
@@ -130,13 +129,13 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
             title=plan.resource,
             argv=(*interpreter.words, str(plan.file), *furnished.words),
             directory=room.work,
-            readable=(plan.snapshot.path, *interpreter.readable),
+            readable=(plan.snapshot, *interpreter.readable),
             environment=environment_of(act) | secrets,
             furnished=furnished,
             stdin=call.stdin.encode() or stdin,
             limits=limits_of(act.session.place.config.execution),
         )
-        facts |= {"digest": snapshot.digest, "script_sha256": sha256_of(plan.file)}
+        facts |= {"digest": plan.digest, "script_sha256": sha256_of(plan.file)}
         return run_started(start, job, facts, notes)
 
 
@@ -174,7 +173,7 @@ def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> 
         copies = digests(start.room.work, start.furnished.copies)
         return repr((plan.call.args, plan.call.network, plan.call.stdin, copies))
 
-    act.settle((plan.relative,), about=about, exact=exact, digest=plan.snapshot.digest)
+    act.settle((plan.relative,), about=about, exact=exact, digest=plan.digest)
     if act.passage is not None and act.passage.seen:
         approved.keep(plan.resource, plan.text, plan.files)
 
@@ -224,6 +223,8 @@ def network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Fine
         ("network", "private-network"), act.session.agent
     ):
         raise Denied("The whole network cannot be given, because rules deny some hosts: name the hosts.")
+    from vademecum.tools.hosts import host_resource  # noqa: PLC0415 - for these alone
+
     return [("script-network", (resource,), ""), *(("network", (host_resource(host),), "") for host in hosts)]
 
 
@@ -247,6 +248,8 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
 
     An address that is not public needs a rule of the user for ``private-network``.
     """
+    from vademecum.tools.hosts import host_and_port  # noqa: PLC0415 - for these alone
+
     allowed = {host_and_port(host) for host in hosts}
 
     def permit(permission: str, hop: Hop) -> None:
@@ -304,4 +307,5 @@ def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequenc
     )
     facts = {"sandbox": start.sandbox.name, **({"network": traffic} if traffic else {}), **facts}
     refused = [f"{t['host']}:{t['port']} was not reached: {t['refused']}" for t in traffic if t["refused"]]
-    return observe(act.tool, Ran(job, ended, room, made, beyond), facts, [*notes, *refused])
+    notes = [*notes, *refused]
+    return observe(act.tool, job, room, ended, made, beyond=beyond, facts=facts, notes=notes)

@@ -8,9 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.policy.approval import Answer, Approver, Question
@@ -22,16 +21,13 @@ from vademecum.session.base import Deferred, Guard, Kind
 from vademecum.skill.skill import Skill
 from vademecum.tools.calls import Observation
 
-if TYPE_CHECKING:
-    from vademecum.tools.script import Snapshots
-
 _HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
 T = TypeVar("T")
 CLOSED: Mapping[str, Any] = {"status": "done", "stop_reason": "closed", "answer": "", "stats": {}}
 
 
 class Run:
-    """One run of a conversation: its record, the numbers of its calls, and the copies of skills it made."""
+    """One run of a conversation: its record and the numbers of its calls."""
 
     def __init__(self, record: Record, *, asked_for: bool) -> None:
         self.record = record
@@ -40,13 +36,6 @@ class Run:
         self.started = time.time()
         self.calls = 0
         self.summary = CLOSED
-
-    @cached_property
-    def snapshots(self) -> Snapshots:
-        """The copies of skills whose scripts were run; what runs scripts is loaded for the first one."""
-        from vademecum.tools.script import Snapshots  # noqa: PLC0415
-
-        return Snapshots(self.record.place / "skills")
 
 
 class Recording:

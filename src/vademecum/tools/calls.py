@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import NODEFAULT, Meta, Struct, structs
+from msgspec import Meta, Struct, structs
 
 from vademecum.config import TOOLS
 from vademecum.errors import ToolRefused
@@ -40,7 +39,7 @@ Stdin = Annotated[str, Meta(description="Its standard input.", max_length=MAX_ST
 Source = Annotated[str, Meta(description="Its source, if several skills have the same name.", max_length=64)]
 
 
-class Parameters(Struct, forbid_unknown_fields=True):
+class Parameters(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Arguments of a call."""
 
 
@@ -339,9 +338,8 @@ def parse_call(
     except (ValueError, RecursionError) as error:
         problems, call = [str(error) or "they are nested too deeply"], None
     if call is None:
-        raise ToolRefused(
-            f"The arguments of {name} are wrong ({'; '.join(problems)}): correct them.", code="arguments"
-        )
+        text = f"The arguments of {name} are wrong ({'; '.join(problems)}): correct them."
+        raise ToolRefused(text, code="arguments")
     return call
 
 
@@ -350,33 +348,33 @@ def convert(given: object, parameters: type[P], problems: list[str]) -> P | None
     if not isinstance(given, Mapping):
         problems.append("they are not an object")
         return None
-    fields = _fields(parameters)
+    fields = {field.name: field for field in structs.fields(parameters)}
     values: dict[str, Any] = {}
     for key, value in given.items():
         word = _spelled(key, fields)
         if word is None:
-            problems.append(
-                f"{str(key)[:80]}: {meant(nearest(str(key), fields), otherwise='it is not known')}"
-            )
+            hint = meant(nearest(str(key), fields), otherwise="it is not known")
+            problems.append(f"{str(key)[:80]}: {hint}")
             continue
-        for field, one in _unfolded(word, value):
-            if one is None and not fields.get(field, (None, True))[1]:
+        for field, one in _unfolded(word, value).items():
+            if one is None and field in fields and not fields[field].required:
                 continue  # null says nothing
             if field not in fields:
                 problems.append(f"{field}: it is not known")
             if field in values and values[field] != one:
                 problems.append(f"{field}: it is given twice")
             values[field] = one
-    for field, (type_, required) in fields.items():
+    for field, about in fields.items():
         if field not in values:
-            problems += [f"{field}: it is missing"] if required else []
+            problems += [f"{field}: it is missing"] if about.required else []
             continue
         try:
-            values[field] = msgspec.convert(values[field], type_)
+            values[field] = msgspec.convert(values[field], about.type)
             if parameters in NAMES:
                 _check_text(values[field])
         except (msgspec.ValidationError, ValueError) as error:
-            problems.append(f"{field}: {_in_words(error)}")
+            words = str(error).replace(" - at `$", " at `").replace("`.", "`").removesuffix(" at ``")
+            problems.append(f"{field}: {words}")
     return None if problems else parameters(**values)
 
 
@@ -393,50 +391,26 @@ def said(call: Parameters) -> dict[str, Any]:
     >>> said(ReadFile("a.txt", lines=10))
     {'path': 'a.txt', 'lines': 10}
     """
-    return {
-        field.name: value
-        for field in structs.fields(call)
-        if (value := getattr(call, field.name)) != _default(field)
-    }
-
-
-@cache
-def _fields(parameters: type[Parameters]) -> dict[str, tuple[Any, bool]]:
-    return {field.name: (field.type, field.required) for field in structs.fields(parameters)}
-
-
-def _default(field: structs.FieldInfo) -> Any:
-    return field.default if field.default_factory is NODEFAULT else field.default_factory()
+    plain: dict[str, Any] = msgspec.to_builtins(call)
+    return plain
 
 
 def _spelled(key: object, fields: Mapping[str, Any]) -> str | None:
     """Return the field that a word means: its own name, or one that other documents have for it."""
-    if not isinstance(key, str) or key in fields:
-        return key if isinstance(key, str) else None
-    other = _OTHER_WORDS.get(key)
-    if other in fields:
-        return other
-    return "name" if "name" in fields and key in {"skill", "skill_name"} else None
+    if not isinstance(key, str):
+        return None
+    other = _OTHER_WORDS.get(key, key)
+    return next((word for word in (key, other, "name" if other == "skill" else "") if word in fields), None)
 
 
-def _unfolded(word: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that a value stands for: a skill may be an object, the network yes or no."""
-    if (
-        word in {"skill", "name"}
-        and isinstance(value, Mapping)
-        and "name" in value
-        and set(value) <= _REFERENCE
-    ):
-        yield word, value["name"]
-        yield from (("source", value["source"]) for _ in range(value.get("source") is not None))
-    elif word == "network" and isinstance(value, bool):
-        yield word, ["*"] if value else []
-    else:
-        yield word, value
-
-
-def _in_words(error: Exception) -> str:
-    return str(error).replace(" - at `$", " at `").replace("`.", "`").removesuffix(" at ``")
+def _unfolded(word: str, value: Any) -> Mapping[str, Any]:
+    """Return the fields that a value stands for: a skill may be an object, the network yes or no."""
+    if word in {"skill", "name"} and isinstance(value, Mapping) and {"name"} <= set(value) <= _REFERENCE:
+        source = {} if value.get("source") is None else {"source": value["source"]}
+        return {word: value["name"], **source}
+    if word == "network" and isinstance(value, bool):
+        return {word: ["*"] if value else []}
+    return {word: value}
 
 
 def _check_text(value: Any) -> None:

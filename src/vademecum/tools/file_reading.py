@@ -33,18 +33,19 @@ MayRead = Callable[[Path], bool]
 
 def read_file(call: ReadFile, located: Located) -> Observation:
     """Return some lines of a text file, and how many there are."""
-    descriptor = open_file(located)
-    try:
-        data = read_up_to(descriptor, MAX_READ_BYTES + 1)
-    finally:
-        os.close(descriptor)
+    with os.fdopen(open_file(located), "rb") as file:
+        data = file.read(MAX_READ_BYTES + 1)
     if len(data) > MAX_READ_BYTES:
         raise ToolRefused(f"{located.name!r} is larger than {MAX_READ_BYTES:,} bytes.", code="too-large")
-    text = _text(data, located.name)
+    if b"\0" in data:
+        raise ToolRefused(f"{located.name!r} is not text ({len(data):,} bytes).", code="not-text")
+    try:
+        text = without_hidden(data.decode("utf-8-sig").replace("\r\n", "\n"))[0]
+    except UnicodeDecodeError as error:
+        raise ToolRefused(f"{located.name!r} is not UTF-8 text.", code="not-text") from error
     lines = text.splitlines(keepends=True)
-    shown = "".join(lines[call.first_line - 1 : call.first_line - 1 + call.lines])
     last = min(len(lines), call.first_line - 1 + call.lines)
-    note = ""
+    shown, note = "".join(lines[call.first_line - 1 : last]), ""
     if len(shown) > MAX_SHOWN_CHARS:
         shown = shown[:MAX_SHOWN_CHARS]
         note = f"\n[cut after {MAX_SHOWN_CHARS:,} characters; ask for fewer lines]"
@@ -76,22 +77,21 @@ def grep(
     matches: list[str] = []
     searched, note = 0, ""
     if not located.path.is_dir():
-        return _observed([*_matching(located.name, open_file(located), expression, close=True)], 1, "")
-    for name, descriptor in files_below(located, may_read=may_read, passed_over=_PASSED_OVER):
-        searched += 1
-        matches += _matching(name, descriptor, expression)
-        if len(matches) >= MAX_MATCHES:
-            note = f"[stopped after {MAX_MATCHES} matches]"
-        elif searched >= MAX_SEARCHED_FILES or clock() > deadline:
-            note = f"[stopped after {searched:,} files]"
-        if note:
-            break
-    return _observed(matches[:MAX_MATCHES], searched, note)
-
-
-def _observed(matches: list[str], searched: int, note: str) -> Observation:
-    text = "\n".join([*matches, note] if note else matches) or "no line matches"
-    return Observation("grep", text, facts={"matches": len(matches), "searched": searched})
+        with os.fdopen(open_file(located), "rb") as file:
+            matches, searched = _matching(located.name, file.fileno(), expression), 1
+    else:
+        for name, descriptor in files_below(located, may_read=may_read, passed_over=_PASSED_OVER):
+            searched += 1
+            matches += _matching(name, descriptor, expression)
+            if len(matches) >= MAX_MATCHES:
+                note = f"[stopped after {MAX_MATCHES} matches]"
+            elif searched >= MAX_SEARCHED_FILES or clock() > deadline:
+                note = f"[stopped after {searched:,} files]"
+            if note:
+                break
+    shown = matches[:MAX_MATCHES]
+    text = "\n".join([*shown, note] if note else shown) or "no line matches"
+    return Observation("grep", text, facts={"matches": len(shown), "searched": searched})
 
 
 def _compiled(call: Grep) -> Any:
@@ -110,10 +110,8 @@ def _compiled(call: Grep) -> Any:
         ) from error
 
 
-def _matching(name: str, descriptor: int, expression: Any, *, close: bool = False) -> list[str]:
+def _matching(name: str, descriptor: int, expression: Any) -> list[str]:
     data = read_up_to(descriptor, MAX_SEARCHED_BYTES)
-    if close:
-        os.close(descriptor)
     if b"\0" in data[:8192]:
         return []
     lines = data.decode("utf-8", "replace").splitlines()
@@ -131,12 +129,3 @@ def _entry(name: str, directory: int) -> str:
     if stat.S_ISLNK(found.st_mode):
         return f"{name} (a link)"
     return f"{name} ({found.st_size:,} bytes)"
-
-
-def _text(data: bytes, name: str) -> str:
-    if b"\0" in data:
-        raise ToolRefused(f"{name!r} is not text ({len(data):,} bytes).", code="not-text")
-    try:
-        return without_hidden(data.decode("utf-8-sig").replace("\r\n", "\n"))[0]
-    except UnicodeDecodeError as error:
-        raise ToolRefused(f"{name!r} is not UTF-8 text.", code="not-text") from error

@@ -80,9 +80,8 @@ def host_and_port(written: str) -> tuple[str, int | None]:
         parts = urlsplit(f"//{written}")
         port, host = parts.port, (parts.hostname or "").encode("idna").decode()
     except ValueError as error:
-        raise ToolRefused(
-            f"The host {written[:200]!r} is wrong ({error}): correct it.", code="url"
-        ) from error
+        text = f"The host {written[:200]!r} is wrong ({error}): correct it."
+        raise ToolRefused(text, code="url") from error
     if not _HOST.fullmatch(host) or parts.path or parts.query or parts.fragment or "@" in written:
         raise ToolRefused(f"{written[:200]!r} is not a host: write host or host:port.", code="url")
     return one_spelling(host), port

@@ -1,4 +1,4 @@
-"""The words of a call → the files and directories that a script gets.
+"""The words of a call → the files and directories that a script gets, put where it finds them.
 
 A file is a private copy under the name it was given by. A directory is shown read-only in place; one that is
 named to be copied, or that the sandbox cannot show without what is hidden in it, is a private copy too.
@@ -6,22 +6,27 @@ named to be copied, or that the sandbox cannot show without what is hidden in it
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from vademecum.errors import PathRefused, ToolRefused, VademecumError
 from vademecum.files import sha256_of
+from vademecum.paths import check_relative
+from vademecum.sandbox.base import Mount, Sandbox
 from vademecum.tools.workspace import Located, Workspace, open_file
 
 MAX_INPUTS = 1000
 MAX_INPUT_BYTES = 1024 * 1024 * 1024
 MAX_COPIED_FILES = 20_000
 MAX_ENTRIES = 200_000
+MAX_WORDS_WITH_PARENTS = 50
 
 Locate = Callable[[str], Located]
 Kind = Literal["file", "directory", "copy"]
@@ -85,25 +90,28 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
         for typed in shown:
             found.setdefault(typed, _input(typed, locate))
     outside = []
-    for word in words:
-        for _, part in parts_of(word):
-            try:
-                located = locate(part)
-                if not os.path.lexists(located.path) or not known(located):
-                    continue
-            except (PathRefused, OSError, ValueError):
-                outside += [part] if part.startswith(("../", "/")) else []
-                continue
-            except VademecumError:
-                outside += [part] if part.startswith("/") else []
-                continue
+    for part in (part for word in words for _, part in parts_of(word)):
+        try:
+            located = locate(part)
+            there = os.path.lexists(located.path) and known(located)
+        except (VademecumError, OSError, ValueError):
+            outside += [part] if part.startswith(("../", "/")) else []
+            continue
+        if there:
             found.setdefault(part, _input(part, locate))
     if len(found) > MAX_INPUTS:
         raise ToolRefused(
             f"{len(found):,} files are named, at most {MAX_INPUTS:,} can be: name a directory.",
             code="too-many",
         )
-    return _without_covered(list(found.values())), outside
+    above = [f"{given.located.path}/" for given in found.values() if given.kind != "file"]
+    # What lies below a directory that is named as well comes with it.
+    kept = [
+        given
+        for given in found.values()
+        if given.typed == "." or not any(str(given.located.path).startswith(each) for each in above)
+    ]
+    return kept, outside
 
 
 def _input(typed: str, locate: Locate) -> Input:
@@ -112,23 +120,10 @@ def _input(typed: str, locate: Locate) -> Input:
         mode = os.stat(located.path).st_mode
     except OSError as error:
         raise ToolRefused(f"There is no {located.name!r} here.", code="missing") from error
-    if stat.S_ISDIR(mode):
-        return Input(typed, located, "directory")
-    if not stat.S_ISREG(mode):
-        raise ToolRefused(
-            f"{located.name!r} is neither a file nor a directory: name another.", code="not-a-file"
-        )
-    return Input(typed, located, "file")
-
-
-def _without_covered(inputs: list[Input]) -> list[Input]:
-    """Leave out what lies below a directory that is named as well."""
-    above = [f"{given.located.path}/" for given in inputs if given.kind != "file"]
-    return [
-        given
-        for given in inputs
-        if not any(str(given.located.path).startswith(each) for each in above) or given.typed == "."
-    ]
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        text = f"{located.name!r} is neither a file nor a directory: name another."
+        raise ToolRefused(text, code="not-a-file")
+    return Input(typed, located, "directory" if stat.S_ISDIR(mode) else "file")
 
 
 Inode = tuple[int, int]
@@ -186,7 +181,67 @@ def hidden_below(base: str, names: Iterable[str], may_show: Callable[[str, Inode
     return sorted({*hidden, *(name for inode in secret for name in linked[inode])})
 
 
-def free_name(work: Path, name: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Furnished:
+    """The part of the project that a program sees, and its arguments with the names used there."""
+
+    words: tuple[str, ...]
+    mounted: tuple[Mount, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    copies: dict[str, Stamp] = field(default_factory=dict)
+    left_out: int = 0
+
+
+def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: Sandbox) -> Furnished:
+    """Put the inputs where the program finds them: copies of files, directories in place."""
+    left, names, placed = [MAX_INPUT_BYTES], {}, {}
+    copies: dict[str, Stamp] = {}
+    mounted, hidden = [], []
+    for given in inputs:
+        real = Path(os.path.realpath(given.located.path))
+        if given.kind != "directory" or not sandbox.hides or _is_better_copied(given, sandbox):
+            if real not in placed:
+                placed[real] = _free_name(work, given.name)
+                copies |= _copy_into(work, given, placed[real], left)
+            names[given.typed] = placed[real] or "."
+            continue
+        hidden += [real / name for name in given.hidden]
+        if given.name and not given.typed.startswith("/") and ".." not in given.typed.split("/"):
+            mounted.append(Mount(real, work / given.name))
+            # Otherwise it may be a link, into which programs such as find go only with a slash behind it.
+            at_its_name = sandbox.name == "bubblewrap" and not given.hidden
+            names[given.typed] = given.typed if at_its_name else f"{given.typed.rstrip('/')}/"
+        else:
+            mounted.append(Mount(real, real))
+            names[given.typed] = str(real)
+    # The directories of files that it is told to write, such as ``out`` for ``out/chart.png``.
+    for part in (part for word in words[:MAX_WORDS_WITH_PARENTS] for _, part in parts_of(word)):
+        with contextlib.suppress(PathRefused, OSError):
+            check_relative(work, part)
+            parent = (work / part).parent
+            if "://" not in part and not any(parent.is_relative_to(each.name) for each in mounted):
+                parent.mkdir(parents=True, exist_ok=True)
+    left_out = sum(len(given.hidden) for given in inputs)
+    return Furnished(renamed(words, names), tuple(mounted), tuple(hidden), copies, left_out)
+
+
+def _is_better_copied(given: Input, sandbox: Sandbox) -> bool:
+    """Return whether a copy leaves out what is hidden, while a sandbox only keeps it from being read."""
+    if not given.hidden or sandbox.name == "bubblewrap":
+        return False
+    files = (name for _, _, names in os.walk(given.located.path) for name in names)
+    return sum(1 for _ in islice(files, MAX_COPIED_FILES + 1)) <= MAX_COPIED_FILES
+
+
+def renamed(words: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words with what they name, whole or after ``name=``, under other names."""
+    return tuple(
+        next((f"{head}{names[part]}" for head, part in parts_of(word) if part in names), word)
+        for word in words
+    )
+
+
+def _free_name(work: Path, name: str) -> str:
     """Return a name that nothing has yet: the name itself, or the same in a numbered directory."""
     number, free = 2, name
     while name and os.path.lexists(work / free):
@@ -194,7 +249,7 @@ def free_name(work: Path, name: str) -> str:
     return free
 
 
-def copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str, Stamp]:
+def _copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str, Stamp]:
     """Copy an input into the script's directory and return the copies; ``left`` is how many bytes may be."""
     target = work / name
     if given.kind == "file":
@@ -203,18 +258,17 @@ def copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str,
     base = os.path.realpath(given.located.path)
     hidden, stamps = set(given.hidden), {}
     for place, directories, files in os.walk(base):
-        relative = os.path.relpath(place, base)
-        inside = "" if relative == "." else f"{relative}/"
+        inside = "" if place == base else f"{os.path.relpath(place, base)}/"
         directories[:] = sorted(each for each in directories if f"{inside}{each}" not in hidden)
-        (target / relative).mkdir(parents=True, exist_ok=True)
+        (target / inside).mkdir(parents=True, exist_ok=True)
         for file in sorted(files):
-            if f"{inside}{file}" in hidden or not stat.S_ISREG(os.lstat(f"{place}/{file}").st_mode):
+            relative = f"{inside}{file}"
+            if relative in hidden or not stat.S_ISREG(os.lstat(f"{place}/{file}").st_mode):
                 continue
-            copied = target / relative / file
             _copy_file(
-                Located(Path(base), f"{inside}{file}", f"{given.typed}/{inside}{file}", ""), copied, left
+                Located(Path(base), relative, f"{given.typed}/{relative}", ""), target / relative, left
             )
-            stamps[str(copied.relative_to(work))] = stamp_of(copied)
+            stamps[str((target / relative).relative_to(work))] = stamp_of(target / relative)
             if len(stamps) > MAX_COPIED_FILES:
                 raise ToolRefused(
                     f"{given.typed!r} has more than {MAX_COPIED_FILES:,} files to copy: name a smaller one.",

@@ -7,31 +7,19 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from vademecum.config import ExecutionSettings
-from vademecum.errors import PathRefused
 from vademecum.files import sha256_of
-from vademecum.paths import check_relative
-from vademecum.sandbox.base import Jail, Limits, Mount, Network, Sandbox
+from vademecum.sandbox.base import Jail, Limits, Network, Sandbox
 from vademecum.sandbox.interpreters import SYSTEM_PATH
-from vademecum.sandbox.process import Ended, Streams, run_command
-from vademecum.sandbox.pump import OnOutput
+from vademecum.sandbox.process import Ended, OnOutput, Streams, run_command
 from vademecum.skill.text import escaped, visible, without_hidden
 from vademecum.tools.calls import Observation
-from vademecum.tools.inputs import (
-    MAX_COPIED_FILES,
-    MAX_INPUT_BYTES,
-    Input,
-    Stamp,
-    copy_into,
-    free_name,
-    parts_of,
-)
+from vademecum.tools.inputs import Furnished, Input
 from vademecum.tools.outputs import Output
 
 MAX_SHOWN_WORDS, MAX_WORD_CHARS, MAX_SHOWN_CHARS = 50, 200, 1500
@@ -53,92 +41,19 @@ class Room:
     """The directories of one call, below its record. Only the printed output and the outputs stay."""
 
     def __init__(self, place: Path) -> None:
-        self.place = place
-        self.work, self.home, self.temporary, self.shared = (
-            place / name for name in ("work", "home", "tmp", "shared")
-        )
+        passing = [place / name for name in ("work", "home", "tmp", "shared", "skill")]
+        self.work, self.home, self.temporary, self.shared, self.skill = self._passing = passing
         self.outputs = place / "outputs"
         self.streams = Streams(place / "stdout", place / "stderr")
 
     def __enter__(self) -> Self:
-        for directory in (self.work, self.home, self.temporary, self.shared):
+        for directory in self._passing:
             directory.mkdir(parents=True)
         return self
 
     def __exit__(self, *error: object) -> None:
-        for directory in (self.work, self.home, self.temporary, self.shared):
+        for directory in self._passing:
             _remove(directory)
-
-
-@dataclass(frozen=True, slots=True)
-class Furnished:
-    """The part of the project that a program sees, and its arguments with the names used there."""
-
-    words: tuple[str, ...]
-    mounted: tuple[Mount, ...] = ()
-    hidden: tuple[Path, ...] = ()
-    copies: dict[str, Stamp] = field(default_factory=dict)
-    left_out: int = 0
-
-
-def furnish(room: Room, inputs: Sequence[Input], words: Sequence[str], sandbox: Sandbox) -> Furnished:
-    """Put the inputs where the program finds them: copies of files, directories in place."""
-    left, names = [MAX_INPUT_BYTES], {}
-    copies: dict[str, Stamp] = {}
-    mounted, hidden = [], []
-    placed: dict[Path, str] = {}
-    for given in inputs:
-        real = Path(os.path.realpath(given.located.path))
-        if given.kind != "directory" or not sandbox.hides or _is_better_copied(given, sandbox):
-            if real not in placed:
-                placed[real] = free_name(room.work, given.name)
-                copies |= copy_into(room.work, given, placed[real], left)
-            names[given.typed] = placed[real] or "."
-            continue
-        hidden += [real / name for name in given.hidden]
-        if given.name and not given.typed.startswith("/") and ".." not in given.typed.split("/"):
-            mounted.append(Mount(real, room.work / given.name))
-            # Otherwise it may be a link, into which programs such as find go only with a slash behind it.
-            at_its_name = sandbox.name == "bubblewrap" and not given.hidden
-            names[given.typed] = given.typed if at_its_name else f"{given.typed.rstrip('/')}/"
-        else:
-            mounted.append(Mount(real, real))
-            names[given.typed] = str(real)
-    _make_parents(room.work, words, [mount.name for mount in mounted])
-    return Furnished(
-        renamed(words, names),
-        tuple(mounted),
-        tuple(hidden),
-        copies,
-        sum(len(given.hidden) for given in inputs),
-    )
-
-
-def _is_better_copied(given: Input, sandbox: Sandbox) -> bool:
-    """Return whether a copy leaves out what is hidden, while a sandbox only keeps it from being read."""
-    if not given.hidden or sandbox.name == "bubblewrap":
-        return False
-    files = (name for _, _, names in os.walk(given.located.path) for name in names)
-    return sum(1 for _ in islice(files, MAX_COPIED_FILES + 1)) <= MAX_COPIED_FILES
-
-
-def renamed(words: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words with what they name, whole or after ``name=``, under other names."""
-    return tuple(
-        next((f"{head}{names[part]}" for head, part in parts_of(word) if part in names), word)
-        for word in words
-    )
-
-
-def _make_parents(work: Path, words: Sequence[str], shown: Sequence[Path]) -> None:
-    """Make the directories of files that a script is told to write, such as ``out`` for ``out/chart.png``."""
-    for word in words[:MAX_SHOWN_WORDS]:
-        for _, part in parts_of(word):
-            with contextlib.suppress(PathRefused, OSError):
-                check_relative(work, part)
-                parent = (work / part).parent
-                if "://" not in part and not any(parent.is_relative_to(each) for each in shown):
-                    parent.mkdir(parents=True, exist_ok=True)
 
 
 def limits_of(settings: ExecutionSettings) -> Limits:
@@ -202,32 +117,37 @@ def run_job(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """A process that is over: how it ended, and what it left; ``beyond`` is the number of files not kept."""
-
-    job: Job
-    ended: Ended
-    room: Room
-    outputs: Sequence[Output] = ()
-    beyond: int = 0
-
-
-def observe(tool: str, ran: Ran, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
-    """Say what came of it: how it ended, what it printed, what it left."""
-    title, ended = ran.job.title, ran.ended
+def observe(  # noqa: PLR0913 - everything that is known of a process that is over
+    tool: str,
+    job: Job,
+    room: Room,
+    ended: Ended,
+    outputs: Sequence[Output],
+    *,
+    beyond: int,
+    facts: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> Observation:
+    """Say what came of it: how it ended, what it printed, what it left; ``beyond`` files were not kept."""
+    how = f"was stopped after {ended.seconds:.2f} s: {_STOPPED.get(ended.reason)}."
     if ended.reason == "exited":
-        lines = [f"{title} ended with exit code {ended.exit_code} after {ended.seconds:.2f} s."]
-    else:
-        lines = [f"{title} was stopped after {ended.seconds:.2f} s: {_STOPPED[ended.reason]}."]
-    out, err = ran.room.streams.out, ran.room.streams.err
+        how = f"ended with exit code {ended.exit_code} after {ended.seconds:.2f} s."
+    lines = [f"{job.title} {how}"]
+    out, err = room.streams.out, room.streams.err
     for name, file in (("printed", out), ("complained", err)):
         if file.stat().st_size:
             lines += [f"It {name}:", shown_file(file)]
-    if not out.stat().st_size and not err.stat().st_size:
+    if len(lines) == 1:
         lines.append("It printed nothing.")
-    lines += [*_left(ran.outputs, ran.beyond), *notes]
-    left_out = ran.job.furnished.left_out
+    for output in outputs[:MAX_LISTED_OUTPUTS]:
+        secret = ", which contains a secret and cannot be read" if output.secret else ""
+        lines.append(f"It left {visible(output.reference)} ({output.bytes:,} bytes{secret}).")
+    if len(outputs) > MAX_LISTED_OUTPUTS:
+        lines.append(f"It left {len(outputs) - MAX_LISTED_OUTPUTS:,} more files.")
+    if beyond:
+        lines.append(f"{beyond:,} files more were left and not kept: at most {len(outputs):,} are.")
+    lines += notes
+    left_out = job.furnished.left_out
     about = {
         "exit_code": ended.exit_code,
         "reason": ended.reason,
@@ -235,24 +155,13 @@ def observe(tool: str, ran: Ran, facts: Mapping[str, Any], notes: Sequence[str] 
         "stdout_sha256": sha256_of(out),
         "stderr_bytes": err.stat().st_size,
         "stderr_sha256": sha256_of(err),
-        "outputs": [output.to_json() for output in ran.outputs],
+        "outputs": [output.to_json() for output in outputs],
         **({"left_out": left_out} if left_out else {}),
         **facts,
     }
     code = "" if ended.reason == "exited" else f"stopped-{ended.reason}"
     files = (str(out), str(err))
-    return Observation(tool, "\n".join(lines), code, about, files, outputs=tuple(ran.outputs))
-
-
-def _left(made: Sequence[Output], beyond: int) -> Iterator[str]:
-    """Say which files it left, and by which names later calls can use them."""
-    for output in made[:MAX_LISTED_OUTPUTS]:
-        secret = ", which contains a secret and cannot be read" if output.secret else ""
-        yield f"It left {visible(output.reference)} ({output.bytes:,} bytes{secret})."
-    if len(made) > MAX_LISTED_OUTPUTS:
-        yield f"It left {len(made) - MAX_LISTED_OUTPUTS:,} more files."
-    if beyond:
-        yield f"{beyond:,} files more were left and not kept: at most {len(made):,} are."
+    return Observation(tool, "\n".join(lines), code, about, files, outputs=tuple(outputs))
 
 
 def shown_words(words: Sequence[str], between: str = " ") -> str:
@@ -272,8 +181,7 @@ def shown_words(words: Sequence[str], between: str = " ") -> str:
 def shown_inputs(inputs: Sequence[Input]) -> str:
     """Return the inputs in one line, as a person sees them before a yes."""
     names = [
-        given.located.name if given.kind == "file" else f"{given.located.name.rstrip('/')}/"
-        for given in inputs
+        each.located.name if each.kind == "file" else f"{each.located.name.rstrip('/')}/" for each in inputs
     ]
     hidden = sum(len(given.hidden) for given in inputs)
     return shown_words(names, ", ") + (f" ({hidden:,} entries left out by rules)" if hidden else "")

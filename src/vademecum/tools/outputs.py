@@ -26,17 +26,7 @@ MAX_OUTPUTS = 1000
 PREFIX = "output:"
 
 # What programs keep for themselves.
-_CACHES = frozenset(
-    {
-        "__pycache__",
-        ".cache",
-        ".pytest_cache",
-        ".mypy_cache",
-        ".ruff_cache",
-        ".ipynb_checkpoints",
-        "node_modules",
-    }
-)
+_CACHES = re.compile(r"__pycache__|\.(?:pytest_|mypy_|ruff_)?cache|\.ipynb_checkpoints|node_modules")
 _REFERENCE = re.compile(r"output:(\d{1,9})/(.+)", re.DOTALL)
 
 
@@ -88,13 +78,7 @@ class Outputs:
         return [output for made in self._made.values() for output in made.values()]
 
     def take(
-        self,
-        work: Path,
-        given: Mapping[str, Stamp],
-        place: Path,
-        *,
-        since: float,
-        secrets: Secrets,
+        self, work: Path, given: Mapping[str, Stamp], place: Path, *, since: float, secrets: Secrets
     ) -> tuple[list[Output], int]:
         """Move what was left or changed in a directory to ``place``; the run began at ``since``.
 
@@ -112,9 +96,7 @@ class Outputs:
             kept.parent.mkdir(parents=True, exist_ok=True)
             os.replace(work / found, kept)
             size = kept.stat().st_size
-            made[name] = Output(
-                number, name, kept, size, sha256_of(kept), since, secret=secrets.masks_file(kept)
-            )
+            made[name] = Output(number, name, kept, size, sha256_of(kept), since, secrets.masks_file(kept))
         return list(made.values()), max(0, len(names) - MAX_OUTPUTS)
 
     def find(self, reference: str) -> Output:
@@ -144,34 +126,24 @@ class Outputs:
         output = self.find(reference)
         if output.secret:
             raise ToolRefused(f"{reference[:200]!r} contains a secret, so it cannot be read.", code="secret")
-        root = output.file
-        for _ in output.name.split("/"):
-            root = root.parent
+        root = output.file.parents[output.name.count("/")]
         return Located(root, output.name, output.reference, output.reference)
 
 
 def recorded(listed: Iterable[RunOutput], since: float) -> Iterator[Output]:
     """Yield the outputs that a record lists, as far as they are there and unchanged."""
     for each in listed:
-        found = _REFERENCE.fullmatch(each.output)
+        found, file = _REFERENCE.fullmatch(each.output), Path(each.file)
         with contextlib.suppress(OSError):
-            if found is not None and sha256_of(each.file) == each.sha256:
-                yield Output(
-                    int(found[1]),
-                    found[2],
-                    Path(each.file),
-                    each.bytes,
-                    each.sha256,
-                    since,
-                    secret=each.secret,
-                )
+            if found is not None and sha256_of(file) == each.sha256:
+                yield Output(int(found[1]), found[2], file, each.bytes, each.sha256, since, each.secret)
 
 
 def _left(work: Path, given: Mapping[str, Stamp]) -> list[str]:
     """Return the plain files below a directory that are new or were written, in the order of their names."""
     found = []
     for place, directories, files in os.walk(work):
-        directories[:] = sorted(name for name in directories if name not in _CACHES)
+        directories[:] = sorted(name for name in directories if not _CACHES.fullmatch(name))
         for file in sorted(files):
             path = Path(place, file)
             name = str(path.relative_to(work))

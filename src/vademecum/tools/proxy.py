@@ -14,7 +14,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from io import BufferedReader
 from typing import Self
 
 from vademecum.errors import ToolRefused, VademecumError
@@ -32,9 +33,9 @@ _PIECE = 256 * 1024
 _WAKE_SECONDS = 0.2
 _REQUEST = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) (HTTP/1\.[01])")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
-_AUTHORITY = re.compile(rb"(?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+_AUTHORITY = re.compile(rb"((?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5})")
 _PLAIN_URL = re.compile(rb"http://((?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?)(/.*)?(\?.*)?")
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 # Headers for one connection only, and those that this proxy decides.
 _OWN = frozenset(
     b"host connection proxy-connection proxy-authorization keep-alive te trailer upgrade expect".split()
@@ -155,21 +156,23 @@ class Proxy:
             self._slots.release()
 
     def _answer(self, client: socket.socket) -> None:
-        reader = _Reader(client)
-        request = _request_in(reader.head())
-        with self._connected(request.hop) as server:
-            if request.head is None:
-                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                self._send(server, reader.rest(), request.hop)
-                self._relay(client, server, request.hop, both_ways=True)
-                return
-            if request.expects:
-                client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._send(server, request.head, request.hop)
-            for piece in request.body(reader):
-                self._send(server, piece, request.hop)
-            # Nothing more is taken from the client: a second request would be one that nobody asked about.
-            self._relay(client, server, request.hop, both_ways=False)
+        with client.makefile("rb") as reader:
+            request = _request_in(_head(reader))
+            with self._connected(request.hop) as server:
+                if request.head is None:
+                    client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                    client.settimeout(0)  # what came with the head is not waited for
+                    self._send(server, reader.peek(), request.hop)
+                    client.settimeout(IDLE_SECONDS)
+                    self._relay(client, server, request.hop, both_ways=True)
+                    return
+                if request.expects:
+                    client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self._send(server, request.head, request.hop)
+                for piece in request.body(reader):
+                    self._send(server, piece, request.hop)
+                # Nothing more is taken from the client: nobody asked about a second request.
+                self._relay(client, server, request.hop, both_ways=False)
 
     @contextlib.contextmanager
     def _connected(self, hop: Hop) -> Iterator[socket.socket]:
@@ -192,12 +195,10 @@ class Proxy:
         try:
             with self._asking:
                 return permitted_address(hop, permit=self._permit, resolve=self._resolve)
-        except ToolRefused as error:  # the name cannot be found
-            self._count(hop, refused=str(error))
-            raise _Refusal(502, str(error)) from error
         except VademecumError as error:
             self._count(hop, refused=str(error))
-            raise _Refusal(403, str(error)) from error
+            missing = isinstance(error, ToolRefused)  # the name cannot be found
+            raise _Refusal(502 if missing else 403, str(error)) from error
 
     def _count(self, hop: Hop, *, sent: int = 0, received: int = 0, refused: str = "") -> None:
         with self._lock:
@@ -205,12 +206,8 @@ class Proxy:
             if key not in self._traffic and len(self._traffic) >= MAX_HOSTS:
                 raise _Refusal(403, f"This script asked for more than {MAX_HOSTS:,} hosts.")
             old = self._traffic.get(key) or Traffic(*key)
-            self._traffic[key] = replace(
-                old,
-                sent=old.sent + sent,
-                received=old.received + received,
-                refused=refused or old.refused,
-            )
+            sent, received, refused = old.sent + sent, old.received + received, refused or old.refused
+            self._traffic[key] = Traffic(*key, sent, received, refused)
 
     def _send(self, server: socket.socket, data: bytes | memoryview, hop: Hop) -> None:
         if data:
@@ -236,10 +233,8 @@ class Proxy:
                     target.shutdown(socket.SHUT_WR)
                     continue
                 target.sendall(buffer[:size])
-                if source is server:
-                    self._count(hop, received=size)
-                else:
-                    self._count(hop, sent=size)
+                received = size if source is server else 0
+                self._count(hop, sent=size - received, received=received)
 
 
 class _Refusal(Exception):
@@ -255,49 +250,33 @@ class _Refusal(Exception):
         self.response = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-class _Reader:
-    """Bytes of a client, in the units of HTTP, each with a cap."""
+def _head(reader: BufferedReader) -> list[bytes]:
+    """Return the lines up to the empty one, without their ends."""
+    lines, left = [_line(reader, MAX_HEAD_BYTES)], MAX_HEAD_BYTES
+    while lines[-1]:
+        left -= len(lines[-1]) + 2
+        lines.append(_line(reader, left))
+    return lines[:-1] or [b""]
 
-    def __init__(self, client: socket.socket) -> None:
-        self._client = client
-        self._data = b""
 
-    def head(self) -> bytes:
-        """Return the lines up to the empty one."""
-        return self._up_to(b"\r\n\r\n", MAX_HEAD_BYTES)
+def _line(reader: BufferedReader, cap: int) -> bytes:
+    """Return one line without its end, which is that of HTTP."""
+    line = reader.readline(cap)
+    if not line:
+        raise ConnectionResetError
+    if not line.endswith(b"\r\n"):
+        raise _Refusal(400, f"A line does not end as in HTTP, or is longer than {cap:,} bytes.")
+    return line[:-2]
 
-    def line(self) -> bytes:
-        """Return one line with its end."""
-        return self._up_to(b"\r\n", MAX_CHUNK_LINE_BYTES)
 
-    def exactly(self, size: int) -> Iterator[bytes]:
-        """Return so many bytes, in pieces."""
-        while size:
-            piece, self._data = self._data[:size], self._data[size:]
-            if not piece:
-                self._more(_PIECE)
-                continue
-            size -= len(piece)
-            yield piece
-
-    def rest(self) -> bytes:
-        """Return what was read beyond the last unit."""
-        rest, self._data = self._data, b""
-        return rest
-
-    def _up_to(self, end: bytes, cap: int) -> bytes:
-        while (found := self._data.find(end, 0, cap)) < 0:
-            if len(self._data) >= cap:
-                raise _Refusal(400, f"A line or a head is longer than {cap:,} bytes.")
-            self._more(4096)
-        taken, self._data = self._data[: found + len(end)], self._data[found + len(end) :]
-        return taken
-
-    def _more(self, size: int) -> None:
-        piece = self._client.recv(size)
+def _exactly(reader: BufferedReader, size: int) -> Iterator[bytes]:
+    """Yield so many bytes, in pieces."""
+    while size:
+        piece = reader.read1(min(size, _PIECE))
         if not piece:
             raise ConnectionResetError
-        self._data += piece
+        size -= len(piece)
+        yield piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,30 +289,30 @@ class _Request:
     chunked: bool = False
     expects: bool = False
 
-    def body(self, reader: _Reader) -> Iterator[bytes]:
-        """Return the pieces of the body; it ends where its length or its chunks say."""
+    def body(self, reader: BufferedReader) -> Iterator[bytes]:
+        """Yield the pieces of the body; it ends where its length or its chunks say."""
         if not self.chunked:
-            yield from reader.exactly(self.length)
+            yield from _exactly(reader, self.length)
             return
         size = -1
         while size != 0:
-            found = _CHUNK_SIZE.fullmatch(reader.line())
+            found = _CHUNK_SIZE.fullmatch(_line(reader, MAX_CHUNK_LINE_BYTES))
             if found is None:
                 raise _Refusal(400, "A chunk of the request is malformed.")
             size = int(found[1], 16)
             begin = b"%x\r\n" % size
             if size:
                 yield begin
-                yield from reader.exactly(size)
+                yield from _exactly(reader, size)
                 begin = b""
-            if reader.line() != b"\r\n":  # trailers are refused as well
+            if _line(reader, MAX_CHUNK_LINE_BYTES):  # trailers are refused as well
                 raise _Refusal(400, "A chunk of the request is malformed.")
             yield begin + b"\r\n"
 
 
-def _request_in(head: bytes) -> _Request:
+def _request_in(head: list[bytes]) -> _Request:
     """Return the request in a head, or refuse what could be read in two ways."""
-    first, *lines = head[:-4].split(b"\r\n")
+    first, *lines = head
     found = _REQUEST.fullmatch(first)
     if found is None:
         raise _Refusal(400, "The first line is not an HTTP request.")
@@ -342,40 +321,31 @@ def _request_in(head: bytes) -> _Request:
     headers = [(each[1].lower(), each[2].strip(b" \t")) for each in matched if each is not None]
     if len(headers) < len(lines):
         raise _Refusal(400, "A header line is malformed.")
-    if method == b"CONNECT":
-        if not _AUTHORITY.fullmatch(target):
-            raise _Refusal(400, "CONNECT needs a host and a port.")
-        return _Request(_hop(b"https://" + target))
-    url = _PLAIN_URL.fullmatch(target)
+    url = _AUTHORITY.fullmatch(target) if method == b"CONNECT" else _PLAIN_URL.fullmatch(target)
     if url is None:
-        raise _Refusal(400, "A request to a proxy begins with http:// and a host, or is CONNECT.")
-    hop = _hop(b"http://" + url[1])
-    path = (url[2] or b"/") + (url[3] or b"")
-    length, chunked = _framing(headers)
-    dropped = _OWN | {
-        word.strip().lower() for name, value in headers if name == b"connection" for word in value.split(b",")
-    }
-    framing = {b"content-length", b"transfer-encoding"}
-    kept = [b"%s: %s" % each for each in headers if each[0] not in dropped - framing]
-    own = [b"host: " + hop.resource.encode(), b"connection: close"]
-    lines = [b" ".join((method, path, version)), *own, *kept]
-    expects = any(name == b"expect" for name, _ in headers)
-    return _Request(hop, b"\r\n".join([*lines, b"", b""]), length, chunked, expects)
-
-
-def _framing(headers: list[tuple[bytes, bytes]]) -> tuple[int, bool]:
-    """Return the length of the body, and whether it comes in chunks; never both."""
+        text = "A request to a proxy begins with http:// and a host, or is CONNECT with a host and a port."
+        raise _Refusal(400, text)
+    scheme = "https" if method == b"CONNECT" else "http"
+    try:
+        hop = hop_to(f"{scheme}://{url[1].decode('ascii')}")
+    except (ToolRefused, UnicodeError) as error:
+        raise _Refusal(400, str(error)) from error
+    if method == b"CONNECT":
+        return _Request(hop)
     lengths = [value for name, value in headers if name == b"content-length"]
     codings = [value.lower() for name, value in headers if name == b"transfer-encoding"]
     if len(lengths) + len(codings) > 1 or codings not in ([], [b"chunked"]):
         raise _Refusal(400, "The length of the body is given in more than one way.")
     if lengths and not (lengths[0].isdigit() and len(lengths[0]) < 16):
         raise _Refusal(400, "The length of the body is not a number.")
-    return int(lengths[0]) if lengths else 0, bool(codings)
-
-
-def _hop(url: bytes) -> Hop:
-    try:
-        return hop_to(url.decode("ascii"))
-    except (ToolRefused, UnicodeError) as error:
-        raise _Refusal(400, str(error)) from error
+    named = (value.split(b",") for name, value in headers if name == b"connection")
+    dropped = _OWN.union(word.strip().lower() for words in named for word in words)
+    dropped -= {b"content-length", b"transfer-encoding"}
+    lines = [
+        b" ".join((method, (url[2] or b"/") + (url[3] or b""), version)),
+        *(b"host: " + hop.resource.encode(), b"connection: close"),
+        *(b"%s: %s" % each for each in headers if each[0] not in dropped),
+    ]
+    expects = any(name == b"expect" for name, _ in headers)
+    sent = b"\r\n".join([*lines, b"", b""])
+    return _Request(hop, sent, int(lengths[0]) if lengths else 0, bool(codings), expects)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import stat
-import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from vademecum.errors import FileRefused, ToolRefused
-from vademecum.files import open_plain, read_up_to
+from vademecum.files import open_plain
 from vademecum.paths import open_contained
 from vademecum.policy.grants import Approved
 from vademecum.sandbox.interpreters import Interpreter, interpreter_of
@@ -22,7 +20,6 @@ from vademecum.skill.skill import Skill
 from vademecum.tools.calls import RunScript
 from vademecum.tools.job import shown_words
 from vademecum.tools.packages.requirements import Requirements, requirements_of
-from vademecum.tools.writing import difference
 
 MAX_SCRIPT_BYTES = 1024 * 1024
 MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
@@ -31,130 +28,100 @@ MAX_LISTED_FILES = 50
 _CHUNK = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Where the copy lies, and the digest of all its files."""
-
-    path: Path
-    digest: str
-
-
-class Snapshots:
-    """The copies of one run; a skill that did not change is copied once."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._taken: dict[str, Snapshot] = {}
-        self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
-
-    def take(self, skill: Skill, hidden: Collection[str] = ()) -> Snapshot:
-        """Return a copy of a skill as it is now, without the files that are hidden from its scripts.
-
-        Several threads may ask, one after the other.
-        """
-        with self._lock:
-            return self._take(skill, hidden)
-
-    def _take(self, skill: Skill, hidden: Collection[str]) -> Snapshot:
-        if self._taken:
-            taken = self._taken.get(directory_digest(skill.location, without=hidden))
-            if taken is not None and directory_digest(str(taken.path)) == taken.digest:
-                return taken
-        place = self._directory / f"{next(self._numbers):03}" / skill.path.name
-        place.mkdir(parents=True)
-        _copy(skill.location, str(place), skill.name, hidden)
-        # Of the copy, not of the original: whatever happened meanwhile, this is what will run.
-        snapshot = Snapshot(place, directory_digest(str(place)))
-        self._taken[snapshot.digest] = snapshot
-        return snapshot
-
-
-def _copy(source: str, target: str, name: str, hidden: Collection[str]) -> None:
+def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -> Path:
+    """Copy a skill as it is now below a directory, without the files that are hidden from its scripts."""
+    place = directory / skill.path.name
+    place.mkdir(parents=True)
     left, files = MAX_SNAPSHOT_BYTES, 0
-    for directory, names, members in os.walk(source):
-        relative = os.path.relpath(directory, source)
+    for source, names, members in os.walk(skill.location):
+        inside = os.path.relpath(source, skill.location)
         names[:] = [entry for entry in names if entry != COMPILED]  # nobody approved what is in there
         for entry in (*names, *members):
-            if os.path.relpath(f"{directory}/{entry}", source) in hidden:
+            relative = os.path.normpath(f"{inside}/{entry}")
+            if relative in hidden:
                 continue
             files += 1
-            left -= _copy_entry(f"{directory}/{entry}", os.path.join(target, relative, entry))
+            left -= _copy_entry(f"{source}/{entry}", place / relative)
             if left < 0 or files > MAX_DIGESTED_FILES:
                 raise ToolRefused(
-                    f"Skill {name!r} is too large to run: at most {MAX_DIGESTED_FILES:,} files and "
+                    f"Skill {skill.name!r} is too large to run: at most {MAX_DIGESTED_FILES:,} files and "
                     f"{MAX_SNAPSHOT_BYTES:,} bytes.",
                     code="too-large",
                 )
+    return place
 
 
-def _copy_entry(source: str, target: str) -> int:
+def _copy_entry(source: str, target: Path) -> int:
     """Copy a link, a directory (empty) or a plain file; anything else is left out. Returns its size."""
     mode = os.lstat(source).st_mode
     if stat.S_ISLNK(mode):
-        os.symlink(os.readlink(source), target)
+        target.symlink_to(os.readlink(source))
         return 0
     if stat.S_ISDIR(mode):
-        os.mkdir(target)
+        target.mkdir()
         return 0
     try:
         opened = open_plain(source)
     except (OSError, FileRefused):
         return 0
-    size = 0
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    written = os.open(target, flags, 0o755 if mode & stat.S_IXUSR else 0o644)
-    try:
-        while size <= MAX_SNAPSHOT_BYTES and (piece := read_up_to(opened, _CHUNK)):
-            os.write(written, piece)
-            size += len(piece)
-    finally:
-        os.close(opened)
-        os.close(written)
-    return size
+    with os.fdopen(opened, "rb") as data, open(target, "xb") as out:
+        while out.tell() <= MAX_SNAPSHOT_BYTES and (piece := data.read(_CHUNK)):
+            out.write(piece)
+        os.fchmod(out.fileno(), 0o755 if mode & stat.S_IXUSR else 0o644)
+        return out.tell()
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptPlan:
-    """A script in its snapshot, and how it will be started."""
+    """A script in a snapshot of its skill, and how it will be started.
+
+    ``resource`` is the name that rules about this script match; ``digest`` is that of the snapshot, which is
+    what will run, whatever happens to the skill meanwhile.
+    """
 
     call: RunScript
     skill: Skill
     relative: str
-    # The name that rules about this script match.
     resource: str
-    snapshot: Snapshot
-    # The script in the snapshot.
-    file: Path
+    snapshot: Path
+    digest: str
     interpreter: Interpreter
     text: str
     packages: Requirements
 
     @property
+    def file(self) -> Path:
+        """The script in the snapshot."""
+        return self.snapshot / self.relative
+
+    @property
     def files(self) -> dict[str, str]:
         """The digests of all files that the script comes with."""
-        return file_digests(str(self.snapshot.path))
+        return file_digests(str(self.snapshot))
 
 
 def plan_script(
-    call: RunScript, skill: Skill, snapshot: Snapshot, *, path: str, sees: Sees = everything
+    call: RunScript, skill: Skill, snapshot: Path, *, path: str, sees: Sees = everything
 ) -> ScriptPlan:
     """Find out how a script would be run, without running anything."""
     relative = os.path.relpath(script_path(skill, call.relative_path, sees=sees), skill.location)
-    descriptor = open_contained(snapshot.path, relative)
-    try:
-        head = read_up_to(descriptor, MAX_SCRIPT_BYTES)
-    finally:
-        os.close(descriptor)
-    file = snapshot.path / relative
-    interpreter = interpreter_of(file, path=path)
+    with os.fdopen(open_contained(snapshot, relative), "rb") as file:
+        head = file.read(MAX_SCRIPT_BYTES)
     text = head.decode("utf-8", "replace")
     if b"\0" in head:
         text = f"[not text: {len(head):,} bytes, sha256 {hashlib.sha256(head).hexdigest()}]"
-    wanted = requirements_of(text, snapshot.path, relative) if relative.endswith(".py") else Requirements()
-    packages = Requirements() if wanted.are_installed() else wanted
-    resource = f"{skill.name}/{relative}"
-    return ScriptPlan(call, skill, relative, resource, snapshot, file, interpreter, text, packages)
+    packages = requirements_of(text, snapshot, relative) if relative.endswith(".py") else Requirements()
+    return ScriptPlan(
+        call,
+        skill,
+        relative,
+        f"{skill.name}/{relative}",
+        snapshot,
+        directory_digest(str(snapshot)),
+        interpreter_of(snapshot / relative, path=path),
+        text,
+        Requirements() if packages.are_installed() else packages,
+    )
 
 
 def about_script(plan: ScriptPlan, facts: list[str], *, approved: Approved | None) -> str:
@@ -171,5 +138,7 @@ def about_script(plan: ScriptPlan, facts: list[str], *, approved: Approved | Non
     )
     if not changed:
         return "\n".join([*lines, "nothing of the skill has changed since it was last approved"])
+    from vademecum.tools.writing import difference  # noqa: PLC0415 - for scripts that changed alone
+
     lines.append(f"changed since it was last approved: {', '.join(changed[:MAX_LISTED_FILES])}")
     return "\n".join([*lines, difference(approved.text, plan.text, plan.relative)])

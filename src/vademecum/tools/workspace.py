@@ -60,15 +60,19 @@ class Workspace:
         up = ".." in path.split("/") and len(self._roots) > 1
         wanted = os.path.normpath(self._roots[0] / path) if up else path
         for number, root in enumerate(self._roots):
-            relative = _below(root, wanted, relative_too=number == 0)
+            if not wanted.startswith("/"):
+                relative = wanted
+            elif wanted.rstrip("/") == str(root):
+                relative = "."
+            elif wanted.startswith(f"{root}/"):
+                relative = wanted[len(str(root)) + 1 :]
+            else:
+                continue
             if relative == "." and root.is_file():
                 return Located(root.parent, root.name, str(root), self._rule(root))
-            if relative is not None:
-                check_relative(root, relative)
-                steps = [step for step in relative.split("/") if step not in {"", "."}]
-                plain = "/".join(steps) or "."
-                name = plain if number == 0 else str(root / plain)
-                return Located(root, plain, name, self._rule(root / plain))
+            check_relative(root, relative)
+            plain = "/".join(step for step in relative.split("/") if step not in {"", "."}) or "."
+            return Located(root, plain, str(root / plain) if number else plain, self._rule(root / plain))
         here = self._roots[0] if self._roots else "nowhere"
         raise ToolRefused(f"There is no {path[:200]!r} here: name a path relative to {here}.", code="missing")
 
@@ -113,7 +117,7 @@ class Workspace:
         """Return the names a path has in rules: its own, and where it is a link, that of what it leads to."""
         if leads_out(located.root, located.path):
             raise PathRefused(f"The path {located.name!r} follows a link that leads out: name another.")
-        return tuple(dict.fromkeys((located.rule, self._rule(Path(os.path.realpath(located.path))))))
+        return self.rule_names(located.path)
 
     def rule_names(self, path: Path) -> tuple[str, ...]:
         """Return the names that rules have for an absolute path."""
@@ -152,7 +156,10 @@ def open_parent(located: Located, *, make: bool = False) -> Iterator[tuple[int, 
         directory = os.open(located.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for step in parents:
-                entered = _entered(directory, step, make=make)
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(step, dir_fd=directory)
+                entered = os.open(step, _DIRECTORY, dir_fd=directory)
                 os.close(directory)
                 directory = entered
             yield directory, name
@@ -175,37 +182,19 @@ def files_below(
             directories[:] = sorted(name for name in directories if name not in passed_over)
             for file in sorted(files):
                 inside = os.path.normpath(f"{place}/{file}")
-                if may_read(base / inside):
-                    yield from _opened(file, descriptor, f"{prefix}{inside}")
+                if not may_read(base / inside):
+                    continue
+                try:
+                    opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
+                except OSError:
+                    continue
+                try:
+                    if stat.S_ISREG(os.fstat(opened).st_mode):
+                        yield f"{prefix}{inside}", opened
+                finally:
+                    os.close(opened)
     finally:
         os.close(top)
-
-
-def _opened(file: str, directory: int, name: str) -> Iterator[tuple[str, int]]:
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-    except OSError:
-        return
-    try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            yield name, descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _below(root: Path, path: str, *, relative_too: bool) -> str | None:
-    if not path.startswith("/"):
-        return path if relative_too else None
-    if path.rstrip("/") == str(root):
-        return "."
-    return path[len(str(root)) + 1 :] if path.startswith(f"{root}/") else None
-
-
-def _entered(directory: int, step: str, *, make: bool) -> int:
-    if make:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(step, dir_fd=directory)
-    return os.open(step, _DIRECTORY, dir_fd=directory)
 
 
 @contextlib.contextmanager

@@ -11,10 +11,10 @@ import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 
 from vademecum.errors import ToolRefused
-from vademecum.files import read_up_to
 from vademecum.tools.calls import EditFile, Observation
 from vademecum.tools.inputs import Stamp, stamp_of
 from vademecum.tools.workspace import Located, open_parent
@@ -45,16 +45,10 @@ def difference(before: str, after: str, name: str) -> str:
 
 def planned(located: Located, after: bytes) -> str:
     """Return the difference that new content would make to a file."""
-    before = content(located)
-    if (
-        b"\0" in after
-        or (before and b"\0" in before)
-        or max(len(after), len(before or b"")) > MAX_COMPARED_BYTES
-    ):
-        return f"replaces {len(before or b''):,} bytes by {len(after):,} that are not shown"
-    return difference(
-        (before or b"").decode("utf-8", "replace"), after.decode("utf-8", "replace"), located.name
-    )
+    before = content(located) or b""
+    if max(len(after), len(before)) > MAX_COMPARED_BYTES or b"\0" in after or b"\0" in before:
+        return f"replaces {len(before):,} bytes by {len(after):,} that are not shown"
+    return difference(before.decode("utf-8", "replace"), after.decode("utf-8", "replace"), located.name)
 
 
 def edited(call: EditFile, located: Located) -> bytes:
@@ -78,12 +72,27 @@ def edited(call: EditFile, located: Located) -> bytes:
 def content_digest(located: Located) -> str:
     """Return the digest of what a file contains now, or nothing if it is not there."""
     try:
-        with open_parent(located) as (directory, name):
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-            with os.fdopen(descriptor, "rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+        with _opened(located) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except (ToolRefused, OSError):
         return ""
+
+
+def content(located: Located, *, cap: int = MAX_COMPARED_BYTES) -> bytes | None:
+    """Return what a file contains, at most one byte more than the cap, or ``None`` if it is not there."""
+    try:
+        with _opened(located) as file:
+            return file.read(cap + 1)
+    except ToolRefused:
+        return None
+
+
+@contextlib.contextmanager
+def _opened(located: Located) -> Iterator[BufferedReader]:
+    with open_parent(located) as (directory, name):
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+        with os.fdopen(descriptor, "rb") as file:
+            yield file
 
 
 def replace_file(tool: str, located: Located, data: bytes, trash: Path) -> Observation:
@@ -144,19 +153,6 @@ def _numbered(trash: Path) -> Path:
             (trash / f"{number:04}").mkdir()
             return trash / f"{number:04}"
         number += 1
-
-
-def content(located: Located, *, cap: int = MAX_COMPARED_BYTES) -> bytes | None:
-    """Return what a file contains, at most one byte more than the cap, or ``None`` if it is not there."""
-    try:
-        with open_parent(located) as (directory, name):
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-            try:
-                return read_up_to(descriptor, cap + 1)
-            finally:
-                os.close(descriptor)
-    except ToolRefused:
-        return None
 
 
 def _mode(name: str, directory: int, located: Located) -> int:

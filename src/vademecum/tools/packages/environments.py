@@ -30,30 +30,22 @@ from pathlib import Path
 import msgspec
 
 from vademecum.context import Context
-from vademecum.errors import FileRefused
+from vademecum.errors import FileRefused, ToolRefused
 from vademecum.files import read_capped, read_own, write_atomic
 from vademecum.sandbox.base import Jail, Limits, Sandbox
 from vademecum.sandbox.interpreters import SYSTEM_PATH, own_python
 from vademecum.sandbox.process import Streams, run_command
+from vademecum.sandbox.supervised import Unconfined
 from vademecum.tools.packages.requirements import Requirements
-from vademecum.tools.packages.uv import (
-    DISK_FULL,
-    MAX_COMPLAINT_BYTES,
-    StopConditions,
-    explained,
-    failed,
-    find_uv,
-    run_child,
-    uv_environment,
-)
+from vademecum.tools.packages.uv import DISK_FULL, explained, failed, find_uv, uv_environment
 
 BUILD_SECONDS = 900.0
 MAX_LOCK_BYTES = 4 * 1024 * 1024
 MAX_DESCRIPTION_BYTES = 8 * 1024 * 1024
+MAX_COMPLAINT_BYTES = 16 * 1024
 
 _FORMAT = "1"
 _DESCRIPTION = "environment.json"
-_LOCK = ".lock"
 _UNFINISHED = ".new-"
 _WAIT_SECONDS = 0.05
 _UV_OPTIONS = ("--no-config", "--no-progress", "--color", "never", "--no-python-downloads")
@@ -94,12 +86,7 @@ class Environments:
     """The environments in the user's cache directory, by interpreter and requirements."""
 
     def __init__(
-        self,
-        context: Context,
-        *,
-        seconds: float = BUILD_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-        builder: Sandbox | None = None,
+        self, context: Context, *, seconds: float = BUILD_SECONDS, builder: Sandbox | None = None
     ) -> None:
         """Use wheels only, unless there is a sandbox in which sources may be built."""
         cache = context.cache_directory()
@@ -107,7 +94,6 @@ class Environments:
         self._directory = None if cache is None else cache / "environments"
         self._context = context
         self._seconds = seconds
-        self._clock = clock
 
     def find(self, requirements: Requirements) -> Environment | None:
         """Return the environment if it is built already and not damaged; nothing is started for that."""
@@ -133,18 +119,16 @@ class Environments:
         found = self.find(requirements)
         if found is not None:
             return found
-        uv = find_uv(self._context.env)
-        stop = StopConditions(self._clock() + self._seconds, cancelled, self._clock)
-        with self._locked(progress, stop) as directory:
+        uv, env = find_uv(self._context.env), uv_environment(self._context)
+        limits = _StopConditions(time.monotonic() + self._seconds, cancelled)
+        with self._locked(progress, limits) as directory:
             found = self.find(requirements)  # another process may have built it meanwhile
             if found is not None:
                 return found
             _sweep(directory)
             place = directory / f"{_UNFINISHED}{os.urandom(6).hex()}"
             try:
-                _Build(place, uv, uv_environment(self._context), stop, progress, self._builder).run(
-                    requirements
-                )
+                _Build(place, uv, env, limits, progress, self._builder).run(requirements)
                 _discard(directory / _key(requirements))
                 os.rename(place, directory / _key(requirements))
             finally:
@@ -165,7 +149,7 @@ class Environments:
         """Remove all environments and return what they took."""
         if self._directory is None or not self._directory.is_dir():
             return EnvironmentUsage()
-        with self._locked(lambda _: None, StopConditions(float("inf"), bool, self._clock)) as directory:
+        with self._locked(lambda _: None, _StopConditions(float("inf"), bool)) as directory:
             before = self.usage()
             for place in self._places():
                 _discard(place)
@@ -178,26 +162,42 @@ class Environments:
         return [place for place in self._directory.iterdir() if not place.name.startswith(".")]
 
     @contextlib.contextmanager
-    def _locked(self, progress: Progress, stop: StopConditions) -> Iterator[Path]:
+    def _locked(self, progress: Progress, stop: _StopConditions) -> Iterator[Path]:
         """Hold the lock of all environments, which ends with this process, however that ends."""
         if self._directory is None:
             raise failed("there is no home directory to keep them in: set VADE_CACHE_DIR")
-        with _one_sentence(self._directory):
+        try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._directory.stat().st_uid != os.geteuid():
                 raise failed(f"{self._directory} belongs to another user: set VADE_CACHE_DIR")
-            descriptor = os.open(
-                self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-            )
-            try:
-                if not _try_lock(descriptor):
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(self._directory / ".lock", flags, 0o600), "r+b") as lock:
+                if not _try_lock(lock.fileno()):
                     progress("waiting for another process that installs packages")
-                    while not _try_lock(descriptor):
-                        stop.check(self._directory)
+                    while not _try_lock(lock.fileno()):
+                        stop.check()
                         time.sleep(_WAIT_SECONDS)
                 yield self._directory
-            finally:
-                os.close(descriptor)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise failed(DISK_FULL) from error
+            reason = f"{self._directory} cannot be used ({error.strerror}): correct it, or set VADE_CACHE_DIR"
+            raise failed(reason) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _StopConditions:
+    """The conditions that end a build early: a deadline, or a caller that cancels."""
+
+    deadline: float
+    cancelled: Callable[[], bool]
+
+    def check(self) -> None:
+        """Raise if it is time to end."""
+        if self.cancelled():
+            raise ToolRefused("The packages were not installed: it was cancelled.", code="stopped-cancelled")
+        if time.monotonic() > self.deadline:
+            raise failed("it takes too long: try again, since what was downloaded is kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class _Build:
     place: Path
     uv: str
     env: dict[str, str]
-    stop: StopConditions
+    stop: _StopConditions
     progress: Progress
     builder: Sandbox | None = None
 
@@ -227,12 +227,16 @@ class _Build:
         _plain_size(site)  # before anything follows a link
         self.progress("compiling")
         # Its exit code is not looked at: many packages have files for other versions, which do not compile.
-        compiling = (_base_python(), "-I", "-S", "-m", "compileall", "-qq", str(site))
-        run_child(compiling, scratch / "empty", {}, self.stop)
+        self._run((_base_python(), "-I", "-S", "-m", "compileall", "-qq", str(site)), {})
         shutil.rmtree(scratch)
         if os.listdir(self.place) != ["lib"]:
             raise failed("one of them has files for a place outside its directory: require another version")
-        self._finish(_Description(lock, _names(site), _plain_size(site)))
+        description = _Description(lock, _names(site), _plain_size(site))
+        (self.place / "bin").mkdir()
+        (self.place / "bin" / "python").symlink_to(_base_python())
+        config = f"home = {os.path.dirname(_base_python())}\ninclude-system-site-packages = false\n"
+        (self.place / "pyvenv.cfg").write_text(config)
+        write_atomic(self.place / _DESCRIPTION, msgspec.json.encode(description), mode=0o600)
 
     def _resolve(self, requirements: Requirements, scratch: Path) -> str:
         """Return the exact versions with their hashes."""
@@ -245,55 +249,49 @@ class _Build:
         return lock
 
     def _uv(self, verb: str, *words: str) -> None:
-        # It reads files of some names where it stands, so it stands in an empty directory.
         base = ("--python", _base_python(), *_UV_OPTIONS, *(() if self.builder else _WHEELS_ONLY))
         command = (self.uv, "pip", verb, *base, *words)
-        empty = self.place / "scratch" / "empty"
         if self.builder is None:
-            code, complaint = run_child(command, empty, self.env, self.stop)
-        else:
-            code, complaint = self._confined(self.builder, command, empty)
+            code, complaint = self._run(command, self.env)
+        else:  # where it, and what it builds, can change nothing but this environment
+            with tempfile.TemporaryDirectory(prefix="vade-build-") as name:
+                own = {"HOME": name, "TMPDIR": name, "UV_CACHE_DIR": f"{name}/cache", "PATH": SYSTEM_PATH}
+                code, complaint = self._run(command, self.env | own, self.builder, Path(name))
             _plain_size(self.place)  # before anything that a build left is read
         if code:
             raise explained(complaint)
 
-    def _confined(self, sandbox: Sandbox, command: tuple[str, ...], empty: Path) -> tuple[int, str]:
-        """Run uv, and what it builds, where it can change nothing but this environment."""
-        with tempfile.TemporaryDirectory(prefix="vade-build-") as name:
-            place = Path(name)
-            named = (self.env.get("SSL_CERT_FILE", ""), *self.env.get("UV_FIND_LINKS", "").split(","))
-            own = {"HOME": name, "TMPDIR": name, "UV_CACHE_DIR": f"{name}/cache", "PATH": SYSTEM_PATH}
-            jail = Jail(
-                directory=empty,
-                environment={**self.env, **own},
-                readable=(
-                    Path(self.uv),
-                    *_base_readable(),
-                    *(Path(each) for each in named if each[:1] == "/"),
-                ),
-                writable=(self.place, place),
-                network="all",
-                limits=Limits(
-                    seconds=max(1.0, self.stop.deadline - self.stop.clock()),
-                    memory_bytes=4 * _GB,
-                    processes=256,
-                    disk_bytes=8 * _GB,
-                    file_bytes=2 * _GB,
-                    open_files=1024,
-                ),
-            )
-            streams = Streams(empty.with_name("out"), empty.with_name("err"))
-            ended = run_command(sandbox, list(command), jail, streams=streams, cancelled=self.stop.cancelled)
-            self.stop.check(self.place)
-            complaint = read_capped(streams.err, cap=jail.limits.output_bytes).decode("utf-8", "replace")
-            return 1 if ended.exit_code is None else ended.exit_code, complaint[:MAX_COMPLAINT_BYTES]
-
-    def _finish(self, description: _Description) -> None:
-        (self.place / "bin").mkdir()
-        (self.place / "bin" / "python").symlink_to(_base_python())
-        config = f"home = {os.path.dirname(_base_python())}\ninclude-system-site-packages = false\n"
-        (self.place / "pyvenv.cfg").write_text(config)
-        write_atomic(self.place / _DESCRIPTION, msgspec.json.encode(description), mode=0o600)
+    def _run(
+        self, command: tuple[str, ...], env: dict[str, str], sandbox: Sandbox | None = None, *own: Path
+    ) -> tuple[int, str]:
+        """Run a program, and return its exit code and complaint; what may run a package needs a sandbox."""
+        named = (env.get("SSL_CERT_FILE", ""), *env.get("UV_FIND_LINKS", "").split(","))
+        empty = self.place / "scratch" / "empty"  # since uv reads files of some names where it stands
+        jail = Jail(
+            directory=empty,
+            environment=env,
+            readable=(Path(self.uv), *_base_readable(), *(Path(each) for each in named if each[:1] == "/")),
+            writable=() if sandbox is None else (self.place, *own),
+            network="all",
+            limits=Limits(
+                seconds=max(1.0, self.stop.deadline - time.monotonic()),
+                memory_bytes=4 * _GB,
+                processes=256,
+                disk_bytes=8 * _GB,
+                file_bytes=(64 if sandbox is None else 2) * _GB,
+                open_files=1024,
+            ),
+        )
+        streams = Streams(empty.with_name("out"), empty.with_name("err"))
+        ended = run_command(
+            sandbox or Unconfined(), list(command), jail, streams=streams, cancelled=self.stop.cancelled
+        )
+        self.stop.check()
+        if ended.reason == "disk":
+            raise failed(DISK_FULL)
+        with open(streams.err, "rb") as said:
+            complaint = said.read(MAX_COMPLAINT_BYTES).decode("utf-8", "replace")
+        return 1 if ended.exit_code is None else ended.exit_code, complaint
 
 
 def _base_python() -> str:
@@ -363,15 +361,3 @@ def _try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-@contextlib.contextmanager
-def _one_sentence(directory: Path) -> Iterator[None]:
-    """Turn what the system refuses into an error that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise failed(DISK_FULL) from error
-        reason = f"{directory} cannot be used ({error.strerror}): correct it, or set VADE_CACHE_DIR"
-        raise failed(reason) from error

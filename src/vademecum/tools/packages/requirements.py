@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import takewhile
 from pathlib import Path
 
 from vademecum.errors import ToolRefused
@@ -31,14 +32,22 @@ _OPENS, _CLOSES = "# /// script", "# ///"
 _COMMENT = re.compile(r"(?:^|\s+)#.*$")
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
 _PLAIN = "write a name and its versions, such as 'name>=1.2'"
+_IS_ADDRESS = f"is an address: {_PLAIN}"
+# Lines that are no plain requirements, and why they are refused; the first that matches counts.
+_REFUSED = (
+    (r"(?:-r|--requirement|-c|--constraint).*", "is an option that reads another file: copy its lines here"),
+    (r"-.*|.* --.*", f"has an option: {_PLAIN}; indexes are set by the user, for uv or pip"),
+    (r".*\\", "goes on in the next line: write it on one line"),
+    (r".*://.*|git\+.*", _IS_ADDRESS),
+    (r"[.~].*|[^;]*[/\\].*|[^;]*\.(?:whl|zip|gz)(?:;.*)?", f"is a path: {_PLAIN}"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """The packages that a script requires, normalized and sorted, and the file that declares them."""
+    """The packages that a script requires, normalized and sorted."""
 
     wanted: tuple[str, ...] = ()
-    source: str = ""
 
     def resources(self, skill: str) -> tuple[str, ...]:
         """Return what the rules for ``packages`` are asked about.
@@ -84,21 +93,21 @@ def without_credentials(text: str) -> str:
 
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield each block as its first line's number and its lines without the comment signs."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    number = 0
-    while number < len(lines):
-        opened, number = lines[number] == _OPENS, number + 1
-        if not opened:
+    lines = enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
+    for number, line in lines:
+        if line != _OPENS:
             continue
-        first, closed = number, None
-        while number < len(lines) and (lines[number] == "#" or lines[number].startswith("# ")):
-            closed = number if lines[number] == _CLOSES else closed
-            number += 1
-        if closed is not None:  # it ends with the last closing line, since TOML may contain one as well
-            yield first + 1, [line[2:] for line in lines[first:closed]]
+        comments = takewhile(lambda each: each[1] == "#" or each[1].startswith("# "), lines)
+        block = [line for _, line in comments]
+        if _CLOSES in block:  # it ends with the last closing line, since TOML may contain one as well
+            end = len(block) - block[::-1].index(_CLOSES) - 1
+            yield number + 1, [line[2:] for line in block[:end]]
 
 
 def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> Requirements:
+    """Return what a block requires; it is given with the number of its first line."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - for these alone
+
     if len(blocks) > 1:
         raise _refused([f"{relative}, line {blocks[1][0] - 1}: a second '# /// script' block: keep one"])
     first, lines = blocks[0]
@@ -111,36 +120,25 @@ def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> Requirement
     def line_of(word: str) -> int:
         return next((first + at for at, line in enumerate(lines) if word in line), first)
 
-    tool = block.get("tool")
+    def refused(word: str, problem: str) -> ToolRefused:
+        return _refused([f"{relative}, line {line_of(word)}: {problem}"])
+
+    tool, wanted, found = block.get("tool"), block.get("requires-python"), block.get("dependencies", [])
     if isinstance(tool, dict) and "uv" in tool:
-        where = f"{relative}, line {line_of('[tool')}"
-        raise _refused(
-            [f"{where}: [tool.uv] is not read here: remove it; indexes are set by the user, for uv or pip"]
-        )
-    _check_python(block.get("requires-python"), f"{relative}, line {line_of('requires-python')}")
-    found = block.get("dependencies", [])
+        text = "[tool.uv] is not read here: remove it; indexes are set by the user, for uv or pip"
+        raise refused("[tool", text)
+    if wanted is not None:
+        here, shown = platform.python_version(), _shown(str(wanted))
+        try:
+            met = isinstance(wanted, str) and SpecifierSet(wanted).contains(here, prereleases=True)
+        except InvalidSpecifier:
+            raise refused("requires-python", f"{shown} is not a range of versions: write '>=3.11'") from None
+        if not met:
+            text = f"it requires Python {shown} and this is {here}: run vade with that"
+            raise refused("requires-python", text)
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        where = f"{relative}, line {line_of('dependencies')}"
-        raise _refused([f"{where}: 'dependencies' is not a list of strings: write ['name>=1.2']"])
+        raise refused("dependencies", "'dependencies' is not a list of strings: write ['name>=1.2']")
     return _checked(((line_of(item), item.strip()) for item in found), relative)
-
-
-def _check_python(wanted: object, where: str) -> None:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - for these alone
-
-    if wanted is None:
-        return
-    here = platform.python_version()
-    try:
-        met = isinstance(wanted, str) and SpecifierSet(wanted).contains(here, prereleases=True)
-    except InvalidSpecifier:
-        raise _refused(
-            [f"{where}: {_shown(str(wanted))} is not a range of versions: write '>=3.11'"]
-        ) from None
-    if not met:
-        raise _refused(
-            [f"{where}: it requires Python {_shown(str(wanted))} and this is {here}: run vade with that"]
-        )
 
 
 def _read(skill: Path, name: str) -> str | None:
@@ -177,7 +175,7 @@ def _checked(lines: Iterable[tuple[int, str]], source: str) -> Requirements:
         raise _refused(
             [f"{source} requires {len(wanted):,} packages: at most {MAX_REQUIREMENTS} are provided"]
         )
-    return Requirements(tuple(sorted(wanted)), source)
+    return Requirements(tuple(sorted(wanted)))
 
 
 def _normalized(line: str) -> set[str]:
@@ -188,29 +186,16 @@ def _normalized(line: str) -> set[str]:
     from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - for these alone
     from packaging.utils import canonicalize_name  # noqa: PLC0415
 
-    plain = line.partition(";")[0]
-    if line.startswith(("-r", "--requirement", "-c", "--constraint")):
-        raise ValueError("is an option that reads another file: copy its lines here")
-    if line.startswith("-") or " --" in line:
-        raise ValueError(f"has an option: {_PLAIN}; indexes are set by the user, for uv or pip")
-    if line.endswith("\\"):
-        raise ValueError("goes on in the next line: write it on one line")
-    if "://" in line or line.startswith("git+"):
-        raise ValueError(f"is an address: {_PLAIN}")
-    if (
-        line.startswith((".", "~"))
-        or "/" in plain
-        or "\\" in plain
-        or plain.endswith((".whl", ".zip", ".gz"))
-    ):
-        raise ValueError(f"is a path: {_PLAIN}")
+    for pattern, reason in _REFUSED:
+        if re.fullmatch(pattern, line, re.DOTALL):
+            raise ValueError(reason)
     try:
         found = Requirement(line)
         applies = found.marker is None or found.marker.evaluate()
     except (InvalidRequirement, ValueError, KeyError) as error:
         raise ValueError(f"is not a requirement: {_PLAIN}") from error
     if found.url:
-        raise ValueError(f"is an address: {_PLAIN}")
+        raise ValueError(_IS_ADDRESS)
     extras = f"[{','.join(sorted(map(canonicalize_name, found.extras)))}]" if found.extras else ""
     return {f"{canonicalize_name(found.name)}{extras}{found.specifier}"} if applies else set()
 

@@ -1,4 +1,4 @@
-"""uv as a child process: where it is, its environment, how it runs and ends, and its failures in a sentence.
+"""uv: where it is, its environment, and its failures in a sentence.
 
 uv does not read pip's files and variables, so the indexes, proxy and certificates in them are translated.
 Variables that uv reads itself win. Nothing else of the user's environment reaches uv.
@@ -6,17 +6,12 @@ Variables that uv reads itself win. Nothing else of the user's environment reach
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import sysconfig
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from vademecum.context import Context
@@ -26,11 +21,8 @@ from vademecum.sandbox.interpreters import search_path
 from vademecum.skill.text import visible
 from vademecum.tools.packages.requirements import without_credentials
 
-MAX_COMPLAINT_BYTES = 16 * 1024
 MAX_COMPLAINT_CHARS = 300
-MIN_FREE_BYTES = 64 * 1024 * 1024
 
-_LOOK_SECONDS = 0.05
 _DRAWN = re.compile(r"[│├╰─▶×]+")
 # Bounded, so that no text of a package's making takes long to search.
 _NAME = r"`?([\w.\[\]-]{1,100}(?:==[\w.+!-]{1,100})?)`?"
@@ -45,10 +37,7 @@ _EXPLANATIONS = [
     (r"unexpected argument", "uv is too old: update it, or run: pip install -U 'vademecum[packages]'"),
     (rf"because {_NAME} was not found in", "there is no package {0} in the package index: check its name"),
     (rf"hash mismatch for {_NAME}", "what the package index sent for {0} does not match its hash: try later"),
-    (
-        rf"{_NAME} has no (?:usable wheels|wheels with a matching)",
-        _NO_WHEEL,
-    ),
+    (rf"{_NAME} has no (?:usable wheels|wheels with a matching)", _NO_WHEEL),
     (
         rf"for package {_NAME}.*?included as a url dependency",
         "{0} requires another package by its address, which is not allowed: require another version",
@@ -75,36 +64,12 @@ _EXPLANATIONS = [
 MAX_PIP_CONFIG_BYTES = 256 * 1024
 
 # If one of these is set, the user chose indexes for uv, and those of pip are not used.
-_UV_INDEXES = (
-    "UV_DEFAULT_INDEX",
-    "UV_INDEX",
-    "UV_INDEX_URL",
-    "UV_EXTRA_INDEX_URL",
-    "UV_FIND_LINKS",
-    "UV_NO_INDEX",
+_UV_INDEX = re.compile(r"UV_(?:DEFAULT_INDEX|INDEX|INDEX_URL|EXTRA_INDEX_URL|FIND_LINKS|NO_INDEX)")
+_PASSED_ON = re.compile(
+    rf"{_UV_INDEX.pattern}|UV_INDEX_\w+_(?:USERNAME|PASSWORD)|UV_(?:CACHE_DIR|EXCLUDE_NEWER|HTTP_RETRIES"
+    r"|HTTP_TIMEOUT|INDEX_STRATEGY|INSECURE_HOST|NATIVE_TLS|OFFLINE|SYSTEM_CERTS)|HOME|NETRC|TMPDIR"
+    r"|SSL_(?:CERT_DIR|CERT_FILE|CLIENT_CERT)|XDG_CACHE_HOME|(?i:(?:https?|all|no)_proxy)"
 )
-_PASSED_ON = frozenset(
-    {
-        *_UV_INDEXES,
-        "UV_CACHE_DIR",
-        "UV_EXCLUDE_NEWER",
-        "UV_HTTP_RETRIES",
-        "UV_HTTP_TIMEOUT",
-        "UV_INDEX_STRATEGY",
-        "UV_INSECURE_HOST",
-        "UV_NATIVE_TLS",
-        "UV_OFFLINE",
-        "UV_SYSTEM_CERTS",
-        "HOME",
-        "NETRC",
-        "SSL_CERT_DIR",
-        "SSL_CERT_FILE",
-        "SSL_CLIENT_CERT",
-        "TMPDIR",
-        "XDG_CACHE_HOME",
-    }
-)
-_PASSED_PATTERN = re.compile(r"UV_INDEX_\w+_(?:USERNAME|PASSWORD)|(?:https?|all|no)_proxy", re.IGNORECASE)
 # pip's name of a setting → uv's variable, and what separates several values.
 _INDEXES = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
@@ -120,25 +85,6 @@ _CONNECTION = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StopConditions:
-    """The conditions that end a child process early: a deadline, or a caller that cancels."""
-
-    deadline: float
-    cancelled: Callable[[], bool]
-    clock: Callable[[], float] = time.monotonic
-
-    def check(self, place: Path) -> None:
-        """Raise if it is time to end, or if the disk of ``place`` is nearly full."""
-        if self.cancelled():
-            raise ToolRefused("The packages were not installed: it was cancelled.", code="stopped-cancelled")
-        if self.clock() > self.deadline:
-            raise failed("it takes too long: try again, since what was downloaded is kept")
-        disk = os.statvfs(place)
-        if disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
-            raise failed(DISK_FULL)
-
-
 def find_uv(env: Mapping[str, str]) -> str:
     """Return the path of uv: the user's, or the one beside the interpreter that runs us."""
     beside = sysconfig.get_path("scripts")
@@ -151,13 +97,9 @@ def find_uv(env: Mapping[str, str]) -> str:
 def uv_environment(context: Context) -> dict[str, str]:
     """Return the variables that uv gets: what it reads itself, and what the user set for pip."""
     env = context.env
-    found = {
-        name: value
-        for name, value in env.items()
-        if value and (name in _PASSED_ON or _PASSED_PATTERN.fullmatch(name))
-    }
+    found = {name: value for name, value in env.items() if value and _PASSED_ON.fullmatch(name)}
     pip = _pip_settings(context)
-    if not any(found.get(name) for name in _UV_INDEXES):
+    if not any(map(_UV_INDEX.fullmatch, found)):
         for name, (variable, between) in _INDEXES.items():
             if values := pip.get(name, "").split():
                 found.setdefault(variable, between.join(values))
@@ -198,49 +140,14 @@ def _pip_files(env: Mapping[str, str], home: Path) -> Iterator[Path]:
     own = env.get("PIP_CONFIG_FILE", "")
     if own == os.devnull:
         return
-    for directory in env.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":"):
-        yield Path(directory, "pip", "pip.conf")
+    yield from (Path(each, "pip/pip.conf") for each in env.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":"))
     yield Path("/etc/pip.conf")
     if not (own and Path(own).exists()):
-        yield home / ".pip" / "pip.conf"
-        if sys.platform == "darwin":
-            yield home / "Library" / "Application Support" / "pip" / "pip.conf"
-        yield Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
+        yield home / ".pip/pip.conf"
+        yield Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "pip/pip.conf"
     yield Path(sys.prefix, "pip.conf")
     if own:
         yield Path(own)
-
-
-def run_child(
-    words: Sequence[str], place: Path, env: Mapping[str, str], stop: StopConditions
-) -> tuple[int, str]:
-    """Run a command in the empty directory ``place`` and return its exit code and what it complained.
-
-    It has its own process group, which is ended with it, whatever happens here.
-    """
-    log = place.with_name(f"{place.name}.log")
-    with open(log, "wb") as out:
-        process = subprocess.Popen(  # noqa: S603 - a list of words, none of them from a shell
-            list(words),
-            cwd=place,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=out,
-            start_new_session=True,
-        )
-    try:
-        while process.poll() is None:
-            stop.check(place)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_LOOK_SECONDS)
-    finally:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    with open(log, "rb") as said:
-        return process.returncode, said.read(MAX_COMPLAINT_BYTES).decode("utf-8", "replace")
 
 
 def failed(reason: str, advice: str = "") -> ToolRefused:
