@@ -18,6 +18,7 @@ Change = tuple[str, Any, Any]
 WORLD = "world"
 SHARED = f"{WORLD}."
 FLAT = frozenset({int, float, bool, str, type(None)})
+_TEXT = frozenset({str})
 MAX_DEPTH = 60
 MAX_VALUES = 1_000_000  # below one key, counted by path
 
@@ -56,8 +57,8 @@ class StateSnapshot:
 
         Raise ``StateRefused`` if the state contains anything but plain data.
         """
-        now = StateSnapshot(self._state, self._world)  # refuses what is not plain data
-        return (*_changes(self._own, now._own, ""), *_changes(self._shared, now._shared, SHARED))
+        own = _changes(self._own, self._state, "")
+        return (*own, *_changes(self._shared, self._world, SHARED))
 
     def restore(self) -> None:
         """Give every list and dictionary its former content, in place."""
@@ -69,49 +70,49 @@ class StateSnapshot:
                 value.update(content)
 
     def _copy_of(self, state: State, prefix: str, name: str) -> State:
-        """Return a copy without aliases, or raise ``StateRefused``."""
         if type(state) is not dict:
             raise StateRefused(f"{name} is a {type(state).__name__}: {_ALLOWED}")
-        if not prefix and WORLD in state:
-            raise StateRefused(
-                f"the agent's own key {WORLD!r} would be taken for the shared state: rename it"
-            )
         _check_keys(state, prefix)
         found = state.copy()
         self._contents.setdefault(id(state), (state, found))
         if FLAT.issuperset(map(type, found.values())):
             return found
         return {
-            key: value if type(value) in FLAT else self._copy(value, f"{prefix}{key}", [MAX_VALUES], 0)
+            key: value if type(value) in FLAT else _copy(value, f"{prefix}{key}", self._contents)
             for key, value in found.items()
         }
 
-    def _copy(self, value: Any, path: str, left: list[int], depth: int) -> Any:
-        """Return a copy of a value; ``left`` counts the values that are still allowed."""
-        kind = type(value)
-        if kind.__module__ == "numpy" and isinstance(value, float | str):
-            return value  # other subclasses could contain more than their value
-        if kind is not list and kind is not dict:
-            raise StateRefused(f"{path!r} is a {kind.__name__}: {_ALLOWED}")
-        if depth > MAX_DEPTH:
-            raise StateRefused(f"{path!r} is nested more than {MAX_DEPTH} deep")
-        left[0] -= len(value)
-        if left[0] < 0:
-            raise StateRefused(f"{path!r} and its neighbours contain more than {MAX_VALUES:,} values")
-        self._contents.setdefault(id(value), (value, value.copy()))
-        if kind is list:
-            return [
-                each if type(each) in FLAT else self._copy(each, f"{path}[{number}]", left, depth + 1)
-                for number, each in enumerate(value)
-            ]
-        _check_keys(value, f"{path}.")
-        return {
-            key: each if type(each) in FLAT else self._copy(each, f"{path}.{key}", left, depth + 1)
-            for key, each in value.items()
-        }
+
+def _copy(
+    value: Any, path: str, contents: dict[int, tuple[Any, Any]], left: list[int] | None = None, depth: int = 0
+) -> Any:
+    """Return a copy of plain data without aliases, and note the content of each list and dictionary.
+
+    ``left`` counts the values that are still allowed.
+    """
+    kind = type(value)
+    if kind in FLAT or (kind.__module__ == "numpy" and isinstance(value, float | str)):
+        return value  # other subclasses could contain more than their value
+    if kind is not list and kind is not dict:
+        raise StateRefused(f"{path!r} is a {kind.__name__}: {_ALLOWED}")
+    if depth > MAX_DEPTH:
+        raise StateRefused(f"{path!r} is nested more than {MAX_DEPTH} deep")
+    left = [MAX_VALUES] if left is None else left
+    left[0] -= len(value)
+    if left[0] < 0:
+        raise StateRefused(f"{path!r} and its neighbours contain more than {MAX_VALUES:,} values")
+    contents.setdefault(id(value), (value, value.copy()))
+    if kind is list:
+        return [_copy(each, f"{path}[{n}]", contents, left, depth + 1) for n, each in enumerate(value)]
+    _check_keys(value, f"{path}.")
+    return {key: _copy(each, f"{path}.{key}", contents, left, depth + 1) for key, each in value.items()}
 
 
 def _check_keys(state: State, prefix: str) -> None:
+    if not prefix and WORLD in state:
+        raise StateRefused(f"the agent's own key {WORLD!r} would be taken for the shared state: rename it")
+    if _TEXT.issuperset(map(type, state)) and "." not in "".join(state):
+        return
     for key in state:
         if type(key) is not str:
             raise StateRefused(f"the key {key!r} at {prefix.rstrip('.') or 'the top'!r} is not a text")
@@ -119,18 +120,20 @@ def _check_keys(state: State, prefix: str) -> None:
             raise StateRefused(f"the key {prefix + key!r} has a dot, which separates nested keys: rename it")
 
 
-def _changes(before: State, after: State, prefix: str) -> Iterator[Change]:
+def _changes(before: State, now: State, prefix: str) -> Iterator[Change]:
     for key, old in before.items():
-        new = after.get(key, MISSING)
+        new = now.get(key, MISSING)
         if new is old:
             continue
         if type(old) is dict and type(new) is dict:
             yield from _changes(old, new, f"{prefix}{key}.")
         elif not equal(old, new):
-            yield f"{prefix}{key}", old, new
-    for key, new in after.items():
-        if key not in before:
-            yield f"{prefix}{key}", MISSING, new
+            yield f"{prefix}{key}", old, new if new is MISSING else _copy(new, f"{prefix}{key}", {})
+    if now.keys() != before.keys():
+        _check_keys(now, prefix)
+        for key, new in now.items():
+            if key not in before:
+                yield f"{prefix}{key}", MISSING, _copy(new, f"{prefix}{key}", {})
 
 
 def equal(old: Any, new: Any) -> bool:
