@@ -508,8 +508,7 @@ def test_what_can_be_corrected_is_asked_again_within_bounds() -> None:  # M5
     wrong = broker.propose(Actor("i", "insurer"), Intent("set_premium", {"rate": 3}))
     assert wrong.correctable
     assert parse_intent('{"skill": "x", "parameters": {"a": ' + "[" * 100_000).skill_id.startswith('{"skill"')
-    strict, _ = village(BrokerPolicy(retries=0, fallback=False))
-    assert strict.negotiate(household(), lambda said: "nonsense").executed is None
+    assert broker_of(skill(), {}).negotiate(household(), lambda said: "nonsense").executed is None
 
 
 def test_shadow_mode_decides_and_enforces_nothing() -> None:

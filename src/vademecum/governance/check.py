@@ -43,7 +43,8 @@ from vademecum.governance.definitions import (
 from vademecum.governance.state import FLAT, copied
 from vademecum.nearest import nearest
 
-UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN, CHANGE, ENGINE = 1, 2, 4, 8, 16, 32, 2048, 4096
+UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN = 1, 2, 4, 8, 16, 32
+AFTERWARDS = 2048  # found when the engine had acted
 FIRST_CONDITION = 16
 CONDITIONS = -(1 << FIRST_CONDITION)  # the bits of all preconditions
 DEFAULT_PURSE = "budget"
@@ -326,10 +327,11 @@ class SkillCheck:
         cost, purse = self.rules.cost, self.rules.purse
         if cost is None:
             return []
-        if isinstance(cost.tree, g.Constant):
-            return [(COST, test_of(g.Compare(">=", purse, cost.tree), strict=True))]
         price, left = self.cost, value_of(purse, strict=True)
-        return [(COST, lambda s, w, p: 0 <= price(s, w, p) <= left(s, w, p))]
+        if isinstance(cost.tree, g.Constant):
+            number: Any = cost.tree.value
+            return [(COST, lambda s, w, p: left(s, w, p) - number >= 0)]
+        return [(COST, lambda s, w, p: price(s, w, p) >= 0 and left(s, w, p) - price(s, w, p) >= 0)]
 
     def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> tuple[Reason, ...]:
         """Return a reason for each bit, without the values that the reader may not see."""

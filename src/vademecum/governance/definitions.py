@@ -357,16 +357,14 @@ class Engine(Protocol):
 class BrokerPolicy:
     """Say how a broker handles denials.
 
-    ``retries`` is how often ``negotiate`` asks again for an intent that can be corrected. With ``fallback``
-    the charter's default skill runs if nothing else did. With ``feedback`` each denial has a text for a
-    model. With ``shadow`` the broker decides and records, and enforces nothing.
+    ``retries`` is how often ``negotiate`` asks again for an intent that can be corrected. With ``feedback``
+    each denial has a text for a model. With ``shadow`` the broker decides and records, and enforces nothing.
 
     >>> BrokerPolicy(shadow=True)
-    BrokerPolicy(retries=1, fallback=True, feedback=True, shadow=True)
+    BrokerPolicy(retries=1, feedback=True, shadow=True)
     """
 
     retries: int = 1
-    fallback: bool = True
     feedback: bool = True
     shadow: bool = False
 
@@ -406,24 +404,6 @@ class ActionOutcome(Struct, frozen=True):
     def reasons(self) -> tuple[Reason, ...]:
         """Return every reason against it, found before or after it was executed."""
         return self.result.reasons
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the outcome as the commands print it."""
-        changes = {
-            key: [None if each is MISSING else each for each in (old, new)] for key, old, new in self.changes
-        }
-        return {
-            "step": self.step,
-            "agent": self.agent_id,
-            "agent_type": self.agent_type,
-            "proposed": {"skill_id": self.proposed.skill_id, "parameters": dict(self.proposed.parameters)},
-            "approved": self.approved,
-            "executed": self.executed,
-            "rolled_back": self.rolled_back,
-            "reasons": [reason.to_json() for reason in self.reasons],
-            "changes": changes,
-            "feedback": self.feedback,
-        }
 
 
 def shown(value: Any) -> str:

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from vademecum.errors import RecordDamaged
 from vademecum.governance import check as c
-from vademecum.governance.audit_replay import BY_ENGINE, facts_in_event
+from vademecum.governance.audit_replay import BY_ENGINE, RecordedFacts
 from vademecum.governance.charter import Charter
-from vademecum.governance.definitions import Actor, Reason, SkillDefinition, ValidationResult
+from vademecum.governance.definitions import Reason, SkillDefinition, ValidationResult
 from vademecum.runs.stored import PastRun
 
 _AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
@@ -61,18 +61,18 @@ def _changes(charter: Charter, skill: SkillDefinition, result: ValidationResult)
 
 
 def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Stage], str]:
-    """Explain a recorded intent by a charter, from the values and the ledger in the record."""
-    found = facts_in_event(charter, run, number)
-    if found is None:
-        known = [
-            event.number for event in run.events if event.type == "outcome" and event.data.get("reasons")
-        ]
+    """Explain a recorded intent by a charter, from the values in the record."""
+    outcomes = [event for event in run.events if event.type == "outcome"]
+    data = next((event.data for event in outcomes if event.number == number), None)
+    if data is None:
+        known = [event.number for event in outcomes if event.data.get("reasons")]
         advice = f"the first denial is event {known[0]}" if known else "nothing was denied in it"
         raise RecordDamaged(f"Event {number} of {run.run_id} is not an outcome: {advice}.", code="no-run")
-    data, (state, world, params), ledger = found
-    actor = Actor(data["agent"], data["agent_type"], dict(state))
-    result = charter.check(data["proposed"], actor, params, world=world, step=data["step"], ledger=ledger)
-    stages = stages_of(charter, data["proposed"], result)
+    skill_id = data["proposed"]
+    check, result = charter.skill_check(skill_id), c.not_found(skill_id)
+    if check is not None:
+        result = check.check(data["agent_type"], *RecordedFacts.of(data, check), data["step"])
+    stages = stages_of(charter, skill_id, result)
     then, now = str(data["charter"]), charter.digest
     if not now.startswith(then):
         text = f"another one decided then, {then}…; this is {now[: len(then)]}…"

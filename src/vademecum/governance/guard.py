@@ -84,7 +84,7 @@ class CharterGuard:
             raise
         finally:
             with self.ledger.lock:
-                broker.settle(decision, error=error)
+                broker.settle(decision, error)
                 self.steps += error is None
                 audit.flush()
         return found

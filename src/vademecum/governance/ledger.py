@@ -1,29 +1,26 @@
-"""Charge costs, and remember which agent last did which skill at which step: what cooldowns depend on."""
+"""Remember which agent last did which skill at which step, and compute what an intent costs."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Struct
 
 from vademecum.governance.check import SkillCheck
-from vademecum.governance.conditions import FAILURES
-from vademecum.governance.definitions import HIDDEN, MayRead, Reason, shown
 from vademecum.governance.state import Change, State, equal
 
-# Makes reasons for a reader.
-Words = Callable[[MayRead], tuple[Reason, ...]]
+NOTHING_DONE: Mapping[str, int] = {}
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Hold, for each agent, the step at which it last did each skill.
+    """Hold, for each agent, the step at which it last did each skill: what cooldowns depend on.
 
     Brokers that share a ledger decide one proposal at a time, under its ``lock``. ``busy`` is true while an
-    engine acts; ``revision`` counts the changes.
+    engine acts.
 
     >>> ledger = Ledger()
     >>> ledger.add("move", agent_id="h1", step=3)
@@ -32,17 +29,11 @@ class Ledger:
     """
 
     agents: dict[str, dict[str, int]] = field(default_factory=dict)
-    revision: int = field(default=0, compare=False)
     busy: bool = field(default=False, compare=False)
     lock: threading.RLock = field(default_factory=threading.RLock, compare=False, repr=False)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Give a copy a lock of its own."""
-        return Ledger, (self.agents,)
-
     def add(self, skill_id: str, *, agent_id: str, step: int) -> None:
         """Note that an agent did a skill."""
-        self.revision += 1
         self.agents.setdefault(agent_id, {})[skill_id] = step
 
     def take_back(self, skill_id: str, *, agent_id: str, step: int, before: int | None) -> None:
@@ -50,27 +41,12 @@ class Ledger:
         last = self.agents[agent_id]
         if last.get(skill_id) != step:
             return
-        self.revision += 1
         if before is not None:
             last[skill_id] = before
             return
         del last[skill_id]
         if not last:
             del self.agents[agent_id]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ledger as a record has it, empty if nothing was done."""
-        agents = {str(name): dict(last) for name, last in self.agents.items()}
-        return {"agents": agents} if agents else {}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Ledger:
-        """Return the ledger that ``to_json`` wrote; earlier versions wrote a list with more counts."""
-        agents = document.get("agents", {})
-        return cls({name: dict(last[0] if isinstance(last, list) else last) for name, last in agents.items()})
-
-
-NOTHING_DONE: Mapping[str, int] = {}
 
 
 class Charge(Struct, frozen=True, gc=False):
@@ -94,24 +70,11 @@ class Charge(Struct, frozen=True, gc=False):
         return ((self.path, self.before, after), *others), by_engine
 
 
-def charge_of(
-    check: SkillCheck, state: State, world: State, params: Mapping[str, Any]
-) -> Charge | Words | None:
-    """Return the charge of a skill, ``None`` if it is free, or the reason why it cannot be paid."""
+def charge_of(check: SkillCheck, state: State, world: State, params: Mapping[str, Any]) -> Charge | None:
+    """Return the charge of a skill that the agent can pay, or ``None`` if it is free."""
     if check.rules.cost is None:
         return None
     *shared, key = check.rules.purse.parts
-    purse, path = (world if shared else state), str(check.rules.purse)
-    cost, before = check.cost(state, world, params), purse[key]
-    try:
-        left = before - cost
-        if left >= 0:  # false for infinity minus infinity
-            return Charge(purse, key, path, before, left, cost) if cost else None
-    except FAILURES:
-        pass
-
-    def cannot_pay(may: MayRead) -> tuple[Reason, ...]:
-        there = f"{shown(cost)} cannot be taken from {shown(before)}" if may(path) else HIDDEN
-        return (Reason("cost", "cost", before, cost, f"Cost cannot be paid out of {path!r} ({there})"),)
-
-    return cannot_pay
+    purse, cost = (world if shared else state), check.cost(state, world, params)
+    before = purse[key]
+    return Charge(purse, key, str(check.rules.purse), before, before - cost, cost) if cost else None
