@@ -402,7 +402,7 @@ def test_the_gate_and_check_write_are_of_one_mind() -> None:  # M3, M4
         roles = RoleEnforcer({"resident": Role(["*"], [], writes)})
         broker = Broker(linted.registry, roles, Functions({"act": build}), world={"levee": 1})
         may = all(roles.check_write("resident", key) for key in ("home.floor", "world.levee"))
-        listed = all(covered(key, allowed) for key in ("home.floor", "world.levee"))
+        listed = all(covered(key, tuple(allowed)) for key in ("home.floor", "world.levee"))
         assert (broker.propose(resident(home={"floor": 0}), "act").executed is not None) is (may and listed)
 
 

@@ -203,20 +203,6 @@ def test_a_default_that_does_not_help() -> None:
     assert problems(HEAD + "default_skill: rest\n") == []
 
 
-def test_changes_that_no_role_may_write() -> None:
-    roles = "roles:\n  farmer: {skills: ['*'], writes: [%s]}\n"
-    for changes, writes, expected in (
-        ("money", "place", [(8, "unreachable")]),
-        ("money", "m*", []),
-        ("home.floor", "home", []),
-        ("home", "home.floor", []),
-        ("world.dike", "'*'", [(8, "unreachable")]),
-        ("'mon*'", "'*ey'", []),
-    ):
-        text = with_keys(f"allowed_state_changes: [{changes}]") + roles % writes
-        assert problems(text) == expected, (changes, writes)
-
-
 def test_nobody_can_ever_use_it() -> None:
     roles = "roles:\n  baker:\n    skills: [rest]\n"
     assert problems(HEAD + roles) == [(5, "unreachable"), (6, "no-feasible-skill")]

@@ -16,7 +16,6 @@ from vademecum.governance.definitions import (
     ActionOutcome,
     Actor,
     BrokerPolicy,
-    Engine,
     GovernedAgent,
     Intent,
     Parameter,
@@ -24,7 +23,7 @@ from vademecum.governance.definitions import (
     SkillDefinition,
     ValidationResult,
 )
-from vademecum.governance.engines import Engines, Functions, Scripts
+from vademecum.governance.engines import Engine, Functions
 from vademecum.governance.ledger import Ledger
 from vademecum.governance.roles import Role, RoleEnforcer
 
@@ -38,7 +37,6 @@ __all__ = [
     "CharterRefused",
     "ConditionWrong",
     "Engine",
-    "Engines",
     "Functions",
     "GovernedAgent",
     "Intent",
@@ -48,7 +46,6 @@ __all__ = [
     "Reason",
     "Role",
     "RoleEnforcer",
-    "Scripts",
     "SkillDefinition",
     "SkillRegistry",
     "ValidationResult",

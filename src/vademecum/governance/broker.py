@@ -19,7 +19,6 @@ from vademecum.governance.definitions import (
     VALID,
     ActionOutcome,
     BrokerPolicy,
-    Engine,
     GovernedAgent,
     Intent,
     MayRead,
@@ -28,6 +27,7 @@ from vademecum.governance.definitions import (
     may_read_all,
     shown,
 )
+from vademecum.governance.engines import Engine
 from vademecum.governance.ledger import NOTHING_DONE, Charge, Ledger, charge_of
 from vademecum.governance.roles import RoleEnforcer
 from vademecum.governance.state import WORLD, Change, State, StateRefused, StateSnapshot, copied

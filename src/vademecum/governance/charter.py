@@ -30,7 +30,7 @@ from vademecum.governance.definitions import (
 from vademecum.governance.ledger import NOTHING_DONE, Ledger
 from vademecum.governance.lint import lint
 from vademecum.governance.reading import read_draft
-from vademecum.governance.roles import EVERYTHING, MAX_REMEMBERED, Role, RoleEnforcer, covered
+from vademecum.governance.roles import EVERYTHING, Role, RoleEnforcer, covered
 from vademecum.governance.state import WORLD, Change
 from vademecum.skill.skill import Problem
 
@@ -163,7 +163,6 @@ class Charter:
         self.skills: Mapping[str, SkillDefinition] = MappingProxyType(registry.skills)
         self._compiled = registry.checks
         self._checks: dict[str, SkillCheck] = self._compiled if roles is None else {}
-        self._writable: dict[tuple[str, str, str], bool] = {}
         self._by_type: dict[str, tuple[str, ...]] = {}
 
     def guard(
@@ -290,17 +289,10 @@ class Charter:
 
     def objections(self, agent_type: str, skill_id: str, changes: Sequence[Change]) -> list[Change]:
         """Return the changes that the skill does not list, or that the agent's role may not write."""
-        found = []
-        for change in changes:
-            asked = (agent_type, skill_id, change[0])
-            if asked not in self._writable:
-                if len(self._writable) >= MAX_REMEMBERED:
-                    self._writable.clear()
-                both = (self.skills[skill_id].allowed_state_changes, self._writes(agent_type))
-                self._writable[asked] = all(covered(change[0], patterns) for patterns in both)
-            if not self._writable[asked]:
-                found.append(change)
-        return found
+        listed, writes = self.skills[skill_id].allowed_state_changes, self._writes(agent_type)
+        return [
+            change for change in changes if not (covered(change[0], listed) and covered(change[0], writes))
+        ]
 
     def objection(
         self, agent_type: str, skill_id: str, change: Change, may: MayRead = may_read_all

@@ -1,4 +1,4 @@
-"""Define the values: skills, parameters, intents, agents, reasons, results and outcomes, and the engine."""
+"""Define the values: skills, parameters, intents, agents, reasons, results and outcomes."""
 
 from __future__ import annotations
 
@@ -330,27 +330,6 @@ VALID = ValidationResult()
 def refusal(*reasons: Reason, bits: int = 1) -> ValidationResult:
     """Return a result that is not valid for known reasons."""
     return ValidationResult(bits, lambda *_: reasons)
-
-
-class Engine(Protocol):
-    """Carry out what was approved: change the agent's state and the shared state, and nothing else.
-
-    Only these two are compared; the states of other agents are not. An engine does not propose while it acts.
-    An engine that takes parameters also has ``execute(func_name, agent, parameters)``, as ``Functions`` has.
-
-    >>> class Diary:
-    ...     def call(self, func_name, agent):
-    ...         agent.state["did"] = func_name
-    >>> from vademecum.governance import Actor, Broker, SkillDefinition, SkillRegistry
-    >>> rest = SkillDefinition("rest", allowed_state_changes=["did"], implementation_mapping="sleep")
-    >>> agent = Actor("a1", "resident")
-    >>> Broker(SkillRegistry([rest]), None, Diary()).propose(agent, "rest").executed, agent.state
-    ('rest', {'did': 'sleep'})
-    """
-
-    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
-        """Do what ``implementation_mapping`` names; an exception is a failure, and is undone."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from vademecum.errors import Denied
 from vademecum.governance.audit import Audit
 from vademecum.governance.broker import Broker
 from vademecum.governance.charter import Charter
 from vademecum.governance.check import not_found
-from vademecum.governance.definitions import ActionOutcome, Actor, GovernedAgent, Intent, ValidationResult
+from vademecum.governance.definitions import ActionOutcome, Actor, Intent, ValidationResult
+from vademecum.governance.engines import Functions
 from vademecum.governance.ledger import Ledger
 from vademecum.governance.lint import SCRIPT, TOOL
 from vademecum.runs.record import Record
@@ -30,13 +31,6 @@ NOT_BEGUN = frozenset(
 
 class _NotBegun(Exception):
     """A tool did not begin; its cost is given back."""
-
-
-class _NoEngine:
-    """Stand in for the engine: the session itself carries out what was approved."""
-
-    def call(self, func_name: str, agent: GovernedAgent, /) -> NoReturn:  # noqa: ARG002
-        raise Denied(f"{func_name!r} is carried out by the session.")
 
 
 class CharterGuard:
@@ -94,7 +88,7 @@ class CharterGuard:
         if record not in self._brokers:
             self._brokers = {each: kept for each, kept in self._brokers.items() if not each.is_closed}
             audit, charter = Audit(record, secrets=record.secrets), self._given
-            broker = Broker(charter.registry, charter.roles, _NoEngine(), audit=audit, ledger=self.ledger)
+            broker = Broker(charter.registry, charter.roles, Functions({}), audit=audit, ledger=self.ledger)
             self._brokers[record] = broker, audit
         broker, audit = self._brokers[record]
         broker.step = self.steps

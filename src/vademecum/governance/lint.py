@@ -9,7 +9,7 @@ from vademecum.governance.check import ALL, Allowed
 from vademecum.governance.conditions import strict_differs
 from vademecum.governance.definitions import EVERYBODY
 from vademecum.governance.reading import Draft, Placed
-from vademecum.governance.roles import Role, RoleEnforcer, covered
+from vademecum.governance.roles import RoleEnforcer
 from vademecum.wildcards import is_plain, matches_exactly
 
 SCRIPT = re.compile(r"skill:(?P<skill>[^/\s]+)/(?P<script>scripts/\S.*)")
@@ -34,7 +34,6 @@ def lint(draft: Draft) -> None:
         _mapping(placed, draft)
     _default(skills, users, draft)
     _roles(skills, draft)
-    _writes(skills, users, draft)
     _reach(skills, users, draft)
     _strictness(draft)
     draft.problems.sort(key=lambda problem: problem.line or 0)
@@ -89,27 +88,6 @@ def _roles(skills: Skills, draft: Draft) -> None:
                     f"The role {name!r} may propose {pattern!r}, but is not among its eligible_agent_types."
                 )
                 draft.wrong("unreachable", text, place, severity="warning")
-
-
-def _writes(skills: Skills, users: Mapping[str, Allowed], draft: Draft) -> None:
-    """Find skills whose allowed changes none of their users may write."""
-    for name, placed in skills.items():
-        allowed, who = placed.definition.allowed_state_changes, users[name]
-        if not allowed or not draft.roles:
-            continue
-        types = draft.roles if who.all_except else who.types & draft.roles.keys()
-        roles = [draft.roles[type_] for type_ in types if type_ in who]
-        if roles and not any(_may_meet(key, role) for key in allowed for role in roles):
-            text = f"No role that may use {name!r} may write anything of its allowed_state_changes."
-            draft.wrong("unreachable", text, f"{placed.place}.allowed_state_changes", severity="warning")
-
-
-def _may_meet(key: str, role: Role) -> bool:
-    """Return whether some key can match both; in doubt it can."""
-    return any(
-        not (is_plain(key) or is_plain(pattern)) or covered(key, [pattern]) or covered(pattern, [key])
-        for pattern in role.writes
-    )
 
 
 def _reach(skills: Skills, users: Mapping[str, Allowed], draft: Draft) -> None:
