@@ -30,7 +30,7 @@ from vademecum.governance.check import (
 )
 from vademecum.governance.conditions import rooted
 from vademecum.governance.definitions import EMPTY, ValidationResult
-from vademecum.governance.vector import EXACT, Array, Flags, NotVector, Vectors
+from vademecum.governance.vector import Array, Flags, NotVector, Vectors
 
 NEVER = -1
 _NUMPY_KEEPS = ({int}, {float}, {bool}, {str})
@@ -78,15 +78,16 @@ class Batch:
     ) -> None:
         self._check, self._skill_id, self._population = check, skill_id, population
         self._around = (step, world)
-        self.bits: NDArray[np.uint64] = np.zeros(population.size, np.uint64)
+        self.bits: NDArray[np.uint64]
         if check is None:
-            self.bits[:] = UNKNOWN
+            self.bits = np.full(population.size, UNKNOWN, np.uint64)
         else:
             try:
                 with np.errstate(all="ignore"):
-                    _Clauses(check, population, step, world).into(self.bits)
+                    self.bits = _failing(_clauses(check, population, step, world), population.size)
             except NotVector:
-                self.bits[:] = [self.result(row).bits for row in range(population.size)]
+                found = (self.result(row).bits for row in range(population.size))
+                self.bits = np.fromiter(found, np.uint64, population.size)
         self.allowed: Flags = self.bits == 0
 
     def result(self, row: int) -> ValidationResult:
@@ -96,6 +97,49 @@ class Batch:
         (step, world), population = self._around, self._population
         state, params, last = population.row(row, self._check)
         return self._check.check(population.type_of(row), state, world, params, last, step)
+
+
+def _clauses(
+    check: SkillCheck, population: _Population, step: int, world: Mapping[str, Any]
+) -> Iterator[tuple[int, Any]]:
+    """Yield the bit of each clause, with the rows for which it holds."""
+    rules = check.rules
+    if rules.parameters is not None and population.said:
+        raise NotVector  # what each agent says is checked by itself
+    yield PARAMETERS, not any(parameter.required for parameter in (rules.parameters or {}).values())
+    yield ROLE, population.are_of(rules.roles)
+    yield TYPE, population.are_of(rules.types)
+    conditions = Vectors(population.column, world, strict=check.strict)
+    for number, condition in enumerate(rules.conditions):
+        yield 1 << (FIRST_CONDITION + number), conditions.holds(condition.tree)
+    if rules.cost is not None:
+        costs = Vectors(population.column, world, strict=True)
+        yield COST, costs.holds(_affordable(rules.cost.tree, rules.purse))
+    last = population.column(f"last.{rules.skill_id}")
+    if rules.cooldown and last is not None:
+        latest = step - rules.cooldown
+        yield COOLDOWN, last <= latest if latest >= NEVER else last < 0
+
+
+def _failing(clauses: Iterator[tuple[int, Any]], size: int) -> NDArray[np.uint64]:
+    """Return the bits of the clauses that do not hold, for each row; eight of them share a byte."""
+    by_byte: dict[int, NDArray[np.uint8]] = {}
+    for bit, holds in clauses:
+        if holds is not True:
+            place, within = divmod(bit.bit_length() - 1, 8)
+            rows = by_byte.setdefault(place, np.zeros(size, np.uint8))
+            rows |= np.logical_not(holds).view(np.uint8) * np.uint8(1 << within)
+    bits = np.zeros(size, "<u8")
+    for place, rows in by_byte.items():
+        bits.view(np.uint8).reshape(-1, 8)[:, place] = rows
+    return bits
+
+
+def _affordable(cost: g.Tree, purse: g.Path) -> g.Tree:
+    if isinstance(cost, g.Constant):
+        return g.Compare(">=", purse, cost)
+    nothing, left = g.Constant(0), g.Compute("-", purse, cost)
+    return g.Both(g.Compare(">=", cost, nothing), g.Compare(">=", left, nothing))
 
 
 class _Population:
@@ -110,9 +154,14 @@ class _Population:
         self.said = sorted(name.partition(".")[2] for name in self._names if name.startswith("params."))
 
     def column(self, name: str) -> Array | None:
+        """Return a column as an array; steps are whole numbers, negative for never."""
         if name not in self._known:
-            there = name in self._names
-            self._known[name] = _read_column(name, self._agents[name], self.size) if there else None
+            found = _array(self._agents[name]) if name in self._names else None
+            if found is not None and len(found) != self.size:
+                raise ValueError(f"the column {name!r} has {len(found):,} rows and not {self.size:,}")
+            self._known[name] = (
+                found if found is None or not name.startswith("last.") else _steps(name, found)
+            )
         return self._known[name]
 
     def type_of(self, row: int) -> str:
@@ -121,11 +170,9 @@ class _Population:
     def are_of(self, allowed: Allowed) -> Any:
         """Return the rows whose type is allowed."""
         may = [name in allowed for name in self.types]
-        if all(may) or not any(may):
-            return all(may)
-        if sum(may) == 1:
+        if sum(may) == 1 < len(may):
             return self.codes == may.index(True)
-        return np.asarray(may)[self.codes]
+        return all(may) if all(may) or not any(may) else np.asarray(may)[self.codes]
 
     def row(self, row: int, check: SkillCheck) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
         """Return one agent as the single check takes it: its state, its parameters and its last steps."""
@@ -145,79 +192,8 @@ class _Population:
         if column is None and len(parts) > 1:
             column, parts = self.column(parts[0]), parts[:1]  # a column of dictionaries, perhaps
         if column is not None and column[row] is not np.ma.masked:
-            put(into, parts, _plain(column[row]))
-
-
-class _Clauses:
-    """Check all rows clause by clause.
-
-    Eight clauses share one byte of flags; the bits are those of the clauses that do not hold.
-    """
-
-    def __init__(
-        self, check: SkillCheck, population: _Population, step: int, world: Mapping[str, Any]
-    ) -> None:
-        self._rules = check.rules
-        self._population = population
-        self._step = step
-        self._conditions = Vectors(population.column, world, strict=check.strict)
-        self._costs = Vectors(population.column, world, strict=True)
-        self._bytes: dict[int, tuple[int, NDArray[np.uint8]]] = {}
-
-    def into(self, bits: NDArray[np.uint64]) -> None:
-        """Write the bits of all clauses."""
-        rules, population = self._rules, self._population
-        if rules.parameters is not None and population.said:
-            raise NotVector  # what each agent says is checked by itself
-        required = any(parameter.required for parameter in (rules.parameters or {}).values())
-        self._need(PARAMETERS, not required)
-        self._need(ROLE, population.are_of(rules.roles))
-        self._need(TYPE, population.are_of(rules.types))
-        for number, condition in enumerate(rules.conditions):
-            self._need(1 << (FIRST_CONDITION + number), self._conditions.holds(condition.tree))
-        if rules.cost is not None:
-            self._need(COST, self._costs.holds(_affordable(rules.cost.tree, rules.purse)))
-        last = population.column(f"last.{rules.skill_id}")
-        if rules.cooldown and last is not None:
-            latest = self._step - rules.cooldown
-            self._need(COOLDOWN, last <= latest if latest >= -1 else last < 0)
-        written = bits.view(np.uint8).reshape(-1, 8)
-        for place, (asked, holding) in self._bytes.items():
-            written[:, place if np.little_endian else 7 - place] = holding ^ np.uint8(asked)
-
-    def _need(self, bit: int, holds: Any) -> None:
-        """Note the rows for which a clause is true."""
-        if holds is True:
-            return
-        place, within = divmod(bit.bit_length() - 1, 8)
-        value = np.uint8(1 << within)
-        if isinstance(holds, np.ndarray):
-            flags = np.multiply(holds.view(np.uint8), value)
-        else:
-            flags = np.full(self._population.size, value if holds else 0, np.uint8)
-        asked, known = self._bytes.get(place, (0, None))
-        flags = flags if known is None else np.bitwise_or(known, flags, out=known)
-        self._bytes[place] = (asked | int(value), flags)
-
-
-def _affordable(cost: g.Tree, purse: g.Path) -> g.Tree:
-    if isinstance(cost, g.Constant):
-        return g.Compare(">=", purse, cost)
-    number = g.Compute("+", cost, g.Constant(0))  # a text is not a cost
-    return g.Both(g.Compare(">=", number, g.Constant(0)), g.Compare(">=", purse, number))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as Python has it."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _read_column(name: str, values: Any, size: int) -> Array:
-    """Return a column as an array; steps are whole numbers, negative for never."""
-    found = _array(values)
-    if len(found) != size:
-        raise ValueError(f"the column {name!r} has {len(found):,} rows and not {size:,}")
-    return _steps(name, found) if name.startswith("last.") else found
+            value = column[row]
+            put(into, parts, value.item() if isinstance(value, np.generic) else value)
 
 
 def _read_types(values: Any, names: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
@@ -238,41 +214,29 @@ def _read_types(values: Any, names: Sequence[str] | None) -> tuple[Array, tuple[
 
 def _array(values: Any) -> Array:
     """Return an array with the same values: numpy would turn numbers among texts into texts."""
-    if not isinstance(values, np.ndarray):
-        if not hasattr(values, "dtype"):
-            return _of_objects(list(values))
-        values = np.asarray(values)
-    return _of_objects(values) if values.dtype == object and not np.ma.isMaskedArray(values) else values
-
-
-def _of_objects(values: Any) -> Array:
-    kinds = {type(value) for value in values}
+    found: Array | None = np.asanyarray(values) if hasattr(values, "dtype") else None
+    if found is not None and (found.dtype != object or np.ma.isMaskedArray(found)):
+        return found
+    items = list(values)
+    kinds = {type(value) for value in items}
     # numpy cuts off a NUL at the end of a text.
-    if kinds in _NUMPY_KEEPS and not (kinds == {str} and any(text.endswith("\0") for text in values)):
-        return np.array(list(values), str if kinds == {str} else None)
-    found = np.empty(len(values), object)
-    found[:] = values if isinstance(values, np.ndarray) else [*values]
-    return found
+    if kinds in _NUMPY_KEEPS and not (kinds == {str} and any(text.endswith("\0") for text in items)):
+        return np.array(items)
+    objects = np.empty(len(items), object)
+    objects[:] = items
+    return objects
 
 
 def _steps(name: str, values: Array) -> Array:
-    if isinstance(values, np.ma.MaskedArray):
-        values = np.where(np.ma.getmaskarray(values), NEVER, values.data)
-    kind, size = values.dtype.kind, values.dtype.itemsize
-    if kind in "bi" or (kind == "u" and size < 8):
-        return values if kind == "i" and size >= 4 else values.astype(np.int64)
-    found = values if kind == "f" else np.array([_number(value) for value in values.tolist()])
-    whole = np.where(np.isnan(found), NEVER, found)
-    if (np.abs(whole) < EXACT).all() and (np.trunc(whole) == whole).all():
-        return whole.astype(np.int64)
+    if values.dtype.kind == "i" and not isinstance(values, np.ma.MaskedArray):
+        return values
+    found = [NEVER if _is_nothing(value) else value for value in values.tolist()]
+    try:
+        if all(isinstance(value, int | float) and int(value) == value for value in found):
+            return np.array(found, np.int64)
+    except OverflowError:  # infinity, or more than 64 bits
+        pass
     raise ValueError(f"the column {name!r} has values that are not whole numbers of steps")
-
-
-def _number(value: Any) -> float:
-    """Return a step as a number, NaN for none, and infinity for any other value."""
-    if _is_nothing(value):
-        return float("nan")
-    return float(value) if isinstance(value, int | float) and abs(value) < EXACT else float("inf")
 
 
 def _is_nothing(value: Any) -> bool:

@@ -331,7 +331,12 @@ class SkillCheck:
         if isinstance(cost.tree, g.Constant):
             number: Any = cost.tree.value
             return [(COST, lambda s, w, p: left(s, w, p) - number >= 0)]
-        return [(COST, lambda s, w, p: price(s, w, p) >= 0 and left(s, w, p) - price(s, w, p) >= 0)]
+
+        def payable(s: State, w: State, p: State) -> Any:
+            asked = price(s, w, p)
+            return asked >= 0 and left(s, w, p) - asked >= 0
+
+        return [(COST, payable)]
 
     def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> tuple[Reason, ...]:
         """Return a reason for each bit, without the values that the reader may not see."""

@@ -21,7 +21,7 @@ Function = Callable[[State, State, State], Any]
 FAILURES = (KeyError, TypeError, ValueError, ArithmeticError)
 ROOTS = {"world": 1, "params": 2}
 
-_COMPARE: dict[g.Comparator, Callable[[Any, Any], Any]] = {
+COMPARE: dict[g.Comparator, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -31,7 +31,7 @@ _COMPARE: dict[g.Comparator, Callable[[Any, Any], Any]] = {
     "in": lambda item, items: _inside(item, items),  # noqa: PLW0108 - defined below
     "not in": lambda item, items: not _inside(item, items),
 }
-_COMPUTE: dict[g.Sign, Callable[[Any, Any], Any]] = {
+COMPUTE: dict[g.Sign, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -153,7 +153,7 @@ def _has(path: g.Path, *, strict: bool) -> Function:
 
 
 def _compare(tree: g.Compare, *, strict: bool) -> Function:
-    compare, left = _COMPARE[tree.by], value_of(tree.left, strict=strict)
+    compare, left = COMPARE[tree.by], value_of(tree.left, strict=strict)
     if isinstance(tree.right, g.Constant):
         constant = tree.right.value
         if _is_field(tree.left) and not strict:
@@ -170,7 +170,7 @@ def _inside(item: Any, items: Any) -> bool:
 
 
 def _compute(tree: g.Compute, *, strict: bool) -> Function:
-    compute = _COMPUTE[tree.by]
+    compute = COMPUTE[tree.by]
     left, right = value_of(tree.left, strict=strict), value_of(tree.right, strict=strict)
     return lambda s, w, p: compute(_number(left(s, w, p)), _number(right(s, w, p)))
 
