@@ -386,24 +386,6 @@ def test_secrets_do_not_get_into_the_record(tmp_path: Path) -> None:
     assert "correct-horse" not in (stage.runs / "r1" / "events.jsonl").read_text()
 
 
-def test_a_reloaded_charter_is_on_record_too(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.broker.propose(household(), "elevate")
-    other = charter(VILLAGE.replace("cost: 50", "cost: 70"), tmp_path)
-    stage.broker.adopt(other)
-    stage.broker.advance()
-    stage.broker.propose(household("h2"), "elevate")
-    run = stage.past()
-    assert [event.type for event in run.events] == ["charter", "outcome", "charter", "outcome"]
-    assert run.events[-1].data["charter"] == other.digest[:DIGEST_CHARS]
-    again = replay_outcomes(run)
-    assert (again.compared, again.differences) == (2, ())
-    # By the first charter alone both would be approved too; by one that costs more, neither.
-    for cost, now in ((50, []), (10**9, ["denied: cost"] * 2)):
-        one = charter(VILLAGE.replace("cost: 50", f"cost: {cost}"), tmp_path)
-        assert [found.now for found in replay_outcomes(run, charter=one).differences] == now
-
-
 def test_the_timeline_tells_it(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.broker.propose(household(), "elevate")

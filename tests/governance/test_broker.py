@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.governance.support import broker_of, charter, resident, skill
-from vademecum.errors import CharterRefused
+from tests.governance.support import broker_of, resident, skill
 from vademecum.governance import (
     Actor,
     Broker,
@@ -528,56 +526,6 @@ def test_shadow_mode_decides_and_enforces_nothing() -> None:
     government = Actor("g", "government")
     assert codes(broker.propose(government, Intent("set_premium", {"rate": 0.9}))) == ["write-permission"]
     assert engine.world["premium_rate"] == 0.9
-
-
-def test_a_new_charter_holds_from_the_next_step(tmp_path: Path) -> None:
-    broker, _ = village()
-    agent = household(budget=55)
-    file = tmp_path / "skill_registry.yaml"
-    file.write_text(VILLAGE.replace("cost: 50", "cost: 500"), "utf-8")
-    first = broker.charter.digest
-    broker.reload(file)
-    assert broker.propose(agent, "elevate").executed
-    assert broker.charter.digest == first
-    broker.advance()
-    assert broker.charter.digest == charter(file.read_text("utf-8"), tmp_path).digest != first
-    assert "cost" in codes(broker.propose(household(), "elevate"))
-
-
-def test_a_broken_charter_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
-    broker, _ = village()
-    file = tmp_path / "skill_registry.yaml"
-    file.write_text("skills: [", "utf-8")
-    first = broker.charter
-    with pytest.raises(CharterRefused):
-        broker.reload(file)
-    broker.advance()
-    assert broker.charter is first
-
-
-def test_an_adopted_charter_stays_whatever_is_registered_with_the_old_one() -> None:
-    def rest(name: str) -> SkillDefinition:
-        return SkillDefinition(name, implementation_mapping="rest")
-
-    registry, other = SkillRegistry([rest("a")]), SkillRegistry([rest("new")])
-    broker = Broker(registry, None, Functions({"rest": lambda agent: None}))
-    registry.register(rest("b"))
-    broker.adopt(Charter(other))
-    found: list[list[str]] = []
-    for register in (None, registry, other, None):
-        if register is not None:
-            register.register(rest(f"more-{len(found)}"))
-        broker.advance()
-        found.append(list(broker.charter.skills))
-    assert found == [["new"], ["new"], ["new", "more-2"], ["new", "more-2"]]
-
-
-def test_reasons_can_be_read_after_another_charter_is_in_force() -> None:
-    broker = broker_of(skill(), {"act": lambda agent: agent.state.update(x=1)})
-    outcome = broker.propose(resident(x=0), "act")
-    broker.adopt(Charter(SkillRegistry()))
-    broker.advance()
-    assert [reason.message for reason in outcome.reasons] == ["State change not allowed: 'x' (0 → 1)"]
 
 
 def test_what_decides_does_not_change_within_a_step() -> None:

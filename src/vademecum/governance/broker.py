@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, structs
 
 from vademecum.errors import CharterRefused, Denied
 from vademecum.governance.audit import Audit
-from vademecum.governance.charter import Charter, SkillRegistry, load_charter
+from vademecum.governance.charter import Charter, SkillRegistry
 from vademecum.governance.check import AFTERWARDS, UNKNOWN, SkillCheck, not_found
 from vademecum.governance.definitions import (
     EMPTY,
@@ -106,7 +105,6 @@ class Broker:
         self.policy = policy
         self._engine = engine
         self._audit = audit
-        self._next: Charter | None = None
         self._hold(Charter(registry, roles))
 
     @property
@@ -182,27 +180,12 @@ class Broker:
         return "\n".join([*lines, known if possible else "Nothing else is possible now."])
 
     def advance(self) -> int:
-        """Begin the next step; an adopted charter is in force from here on."""
+        """Begin the next step."""
         with self.ledger.lock:
             self.step += 1
-            if self._next is not None:
-                self._hold(self._next)
-                self._next = None
-            self._refresh()
             if self._audit is not None:
                 self._audit.flush()
             return self.step
-
-    def adopt(self, charter: Charter) -> None:
-        """Put another charter in force from the next step on."""
-        with self.ledger.lock:
-            self._next = charter
-
-    def reload(self, path: str | Path) -> Charter:
-        """Adopt the charter of a file, or raise ``CharterRefused`` and keep the present one."""
-        charter = load_charter(path)
-        self.adopt(charter)
-        return charter
 
     def approve(self, agent: GovernedAgent, intent: Intent) -> CheckedIntent | ActionOutcome:
         """Check an intent that the caller carries out itself: charge it and note it, without waiting for it.
