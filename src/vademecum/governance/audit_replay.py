@@ -105,8 +105,8 @@ def _decided(data: Mapping[str, Any], charter: Charter, recorded: Charter) -> _V
     charge = None if shadow else charge_of(check, dict(facts.state), dict(facts.world), facts.params)
     by_engine = {*BY_ENGINE} & {*_recorded_codes(data)}
     failed = bool(by_engine - {"replaced"})
-    wrong = [] if failed else charter.objections(data["agent_type"], skill_id, _by_engine(data, recorded))
-    after = tuple(charter.objection(data["agent_type"], skill_id, change).code for change in wrong)
+    changes = () if failed else _by_engine(data, recorded)
+    after = tuple(reason.code for reason in charter.objections(data["agent_type"], skill_id, changes))
     undone = failed or (bool(after or by_engine) and not shadow)
     return _Verdict(
         (*codes, *after),

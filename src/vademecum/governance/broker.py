@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -222,7 +222,7 @@ class Broker:
     def _refresh(self) -> None:
         """Put a new charter in force if skills were registered."""
         held = self.charter
-        if not held.is_current:
+        if len(held.registry) != len(held.skills):
             self._hold(Charter(held.registry, held.roles))
 
     def _decide(self, agent: GovernedAgent, intent: Intent) -> CheckedIntent:
@@ -284,13 +284,12 @@ class Broker:
             return outcome
         skill_id, shadow = decision.intent.skill_id, self.policy.shadow
         changes, by_engine = (changes, changes) if charge is None else charge.split(changes)
-        wrong = self.charter.objections(decision.agent_type, skill_id, by_engine)
-        reasons: Words | None = None
-        if wrong or replaced:
-            reasons = partial(_objections, self.charter, decision, wrong, replaced)
-            if not shadow:
-                _undo(decision, before)
-        committed = reasons is None or shadow
+        against = partial(self.charter.objections, decision.agent_type, skill_id, by_engine)
+        fine = not replaced and not against()
+        reasons = None if fine else partial(_objections, against, tuple(replaced))
+        committed = fine or shadow
+        if not committed:
+            _undo(decision, before)
         if committed:
             self.ledger.add(skill_id, agent_id=decision.agent_id, step=decision.step)
         return self._close(decision, changes, output, executed=committed, reasons=reasons)
@@ -352,19 +351,10 @@ def _undo(decision: CheckedIntent, before: StateSnapshot) -> None:
             setattr(decision.agent, name, value)
 
 
-def _objections(
-    charter: Charter,
-    decision: CheckedIntent,
-    wrong: list[Change],
-    replaced: Iterable[str],
-    may: MayRead,
-) -> tuple[Reason, ...]:
-    type_, skill_id = decision.agent_type, decision.intent.skill_id
-    found = [charter.objection(type_, skill_id, change, may) for change in wrong]
-    for name in replaced:
-        text = f"The agent's {name} was replaced: it stays the same, only what is in the state may change"
-        found.append(Reason("replaced", "allowed_state_changes", name, None, text))
-    return tuple(found)
+def _objections(against: Words, replaced: tuple[str, ...], may: MayRead) -> tuple[Reason, ...]:
+    text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
+    more = (Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in replaced)
+    return (*against(may), *more)
 
 
 def _failed(decision: CheckedIntent, error: BaseException, may: MayRead) -> tuple[Reason, ...]:  # noqa: ARG001

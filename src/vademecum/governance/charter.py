@@ -94,9 +94,8 @@ class SkillRegistry:
         """Return all definitions by id, in the order of registration."""
         return dict(self._skills)
 
-    @property
-    def revision(self) -> int:
-        """Return the number of skills, which grows when one is registered."""
+    def __len__(self) -> int:
+        """Return the number of skills."""
         return len(self._skills)
 
     @property
@@ -207,11 +206,6 @@ class Charter:
             whole["roles"] = self.roles.to_json()
         return whole
 
-    @property
-    def is_current(self) -> bool:
-        """Return whether the registry has no other skills than when the charter was made."""
-        return self.registry.revision == len(self.skills)
-
     def skill_check(self, skill_id: str) -> SkillCheck | None:
         """Return the compiled rules of a skill, or ``None`` if there is no such skill."""
         found = _named(self._checks, skill_id)
@@ -287,25 +281,21 @@ class Charter:
         found = self.skill_check(skill_id)
         return PARAMETERS if found is None else found.correctable
 
-    def objections(self, agent_type: str, skill_id: str, changes: Sequence[Change]) -> list[Change]:
-        """Return the changes that the skill does not list, or that the agent's role may not write."""
+    def objections(
+        self, agent_type: str, skill_id: str, changes: Sequence[Change], may: MayRead = may_read_all
+    ) -> tuple[Reason, ...]:
+        """Return a reason for each change that the skill does not list, or that the role may not write."""
+        found = []
         listed, writes = self.skills[skill_id].allowed_state_changes, self._writes(agent_type)
-        return [
-            change for change in changes if not (covered(change[0], listed) and covered(change[0], writes))
-        ]
-
-    def objection(
-        self, agent_type: str, skill_id: str, change: Change, may: MayRead = may_read_all
-    ) -> Reason:
-        """Return why a change is not allowed."""
-        key, old, new = change
-        what = f"({shown(old)} → {shown(new)})" if may(key) else f"({HIDDEN})"
-        listed = self.skills[skill_id].allowed_state_changes
-        if covered(key, listed):
-            text = f"Agent type {agent_type!r} may not write {key!r} {what}"
-            return Reason("write-permission", "roles: writes", key, list(self._writes(agent_type)), text)
-        text = f"State change not allowed: {key!r} {what}"
-        return Reason("state-change", "allowed_state_changes", key, list(listed), text)
+        for key, old, new in changes:
+            what = f"({shown(old)} → {shown(new)})" if may(key) else f"({HIDDEN})"
+            if not covered(key, listed):
+                text = f"State change not allowed: {key!r} {what}"
+                found.append(Reason("state-change", "allowed_state_changes", key, list(listed), text))
+            elif not covered(key, writes):
+                text = f"Agent type {agent_type!r} may not write {key!r} {what}"
+                found.append(Reason("write-permission", "roles: writes", key, list(writes), text))
+        return tuple(found)
 
     def _writes(self, agent_type: str) -> Sequence[str]:
         return EVERYTHING if self.roles is None else self.roles.role_of(agent_type).writes

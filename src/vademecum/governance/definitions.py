@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, get_args
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.errors import CharterRefused
 
@@ -251,13 +251,7 @@ class Reason(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the reason as every command prints it."""
-        return {
-            "code": self.code,
-            "clause": self.clause,
-            "observed": None if self.observed is MISSING else self.observed,
-            "required": self.required,
-            "message": self.message,
-        }
+        return structs.asdict(self) | {"observed": None if self.observed is MISSING else self.observed}
 
 
 # Returns whether a reader may see the value of a state key.

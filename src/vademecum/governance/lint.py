@@ -10,7 +10,7 @@ from vademecum.governance.conditions import strict_differs
 from vademecum.governance.definitions import EVERYBODY
 from vademecum.governance.reading import Draft, Placed
 from vademecum.governance.roles import RoleEnforcer
-from vademecum.wildcards import is_plain, matches_exactly
+from vademecum.wildcards import matches_exactly
 
 SCRIPT = re.compile(r"skill:(?P<skill>[^/\s]+)/(?P<script>scripts/\S.*)")
 TOOL = re.compile(r"tool:(?P<tool>\w+)")
@@ -32,8 +32,7 @@ def lint(draft: Draft) -> None:
     _duplicates(draft)
     for placed in draft.skills:
         _mapping(placed, draft)
-    _default(skills, users, draft)
-    _roles(skills, draft)
+    _references(skills, draft)
     _reach(skills, users, draft)
     _strictness(draft)
     draft.problems.sort(key=lambda problem: problem.line or 0)
@@ -57,42 +56,24 @@ def _mapping(placed: Placed, draft: Draft) -> None:
         draft.wrong("value", text, f"{placed.place}.implementation_mapping")
 
 
-def _default(skills: Skills, users: Mapping[str, Allowed], draft: Draft) -> None:
-    name, place = draft.default_skill, "default_skill"
-    if name is None:
-        return
-    if name not in skills:
+def _references(skills: Skills, draft: Draft) -> None:
+    """Find names of skills that do not exist."""
+    name = draft.default_skill
+    if name is not None and name not in skills:
         text = f"default_skill names {name!r}, which is not a skill of this charter."
-        draft.wrong("unknown-reference", text, place)
-        return
-    for key, parameter in skills[name].definition.output_schema.items():
-        if parameter.required:
-            text = f"default_skill {name!r} requires the parameter {key!r}, which nothing provides."
-            draft.wrong("contradiction", text, place)
-    left = [type_ for type_ in _types(skills, draft) if type_ not in users[name]]
-    if left:
-        text = f"default_skill {name!r} is not open to {', '.join(left[:MAX_SHOWN])}: they have no default."
-        draft.wrong("unreachable", text, place, severity="warning")
-
-
-def _roles(skills: Skills, draft: Draft) -> None:
+        draft.wrong("unknown-reference", text, "default_skill")
     for name, role in (draft.roles or {}).items():
         for number, pattern in enumerate(role.skills):
-            place = f"roles.{name}.skills[{number}]"
-            plain = is_plain(pattern)
-            if not (pattern in skills if plain else any(matches_exactly(pattern, skill) for skill in skills)):
+            if pattern not in skills and not any(matches_exactly(pattern, skill) for skill in skills):
                 text = f"The role {name!r} names the skill {pattern!r}, which does not exist."
-                draft.wrong("unknown-reference", text, place)
-            elif plain and name != EVERYBODY and name not in skills[pattern].rules.types:
-                text = (
-                    f"The role {name!r} may propose {pattern!r}, but is not among its eligible_agent_types."
-                )
-                draft.wrong("unreachable", text, place, severity="warning")
+                draft.wrong("unknown-reference", text, f"roles.{name}.skills[{number}]")
 
 
 def _reach(skills: Skills, users: Mapping[str, Allowed], draft: Draft) -> None:
     """Find skills that no type can use, and types that can use no skill."""
-    left = dict.fromkeys(_types(skills, draft))
+    eligible = (name for placed in skills.values() for name in placed.definition.eligible_agent_types)
+    left = dict.fromkeys([*(draft.roles or ()), *eligible])  # every type that the charter names
+    left.pop(EVERYBODY, None)
     for name, placed in skills.items():
         if not users[name]:
             text = f"No agent type can ever use {name!r}: no role that may propose it is eligible for it."
@@ -109,12 +90,6 @@ def _reach(skills: Skills, users: Mapping[str, Allowed], draft: Draft) -> None:
         text = f"The agent type {type_!r} has no feasible skill: give it one, such as doing nothing."
         place = f"roles.{type_}" if type_ in (draft.roles or {}) else first[type_]
         draft.wrong("no-feasible-skill", text, place)
-
-
-def _types(skills: Skills, draft: Draft) -> list[str]:
-    """Return every agent type that the charter names."""
-    eligible = (name for placed in skills.values() for name in placed.definition.eligible_agent_types)
-    return [name for name in dict.fromkeys([*(draft.roles or ()), *eligible]) if name != EVERYBODY]
 
 
 def _strictness(draft: Draft) -> None:
