@@ -139,7 +139,7 @@ def _affordable(cost: g.Tree, purse: g.Path) -> g.Tree:
     if isinstance(cost, g.Constant):
         return g.Compare(">=", purse, cost)
     nothing, left = g.Constant(0), g.Compute("-", purse, cost)
-    return g.Both(g.Compare(">=", cost, nothing), g.Compare(">=", left, nothing))
+    return g.Join("and", g.Compare(">=", cost, nothing), g.Compare(">=", left, nothing))
 
 
 class _Population:

@@ -288,13 +288,16 @@ class Charter:
         found = []
         listed, writes = self.skills[skill_id].allowed_state_changes, self._writes(agent_type)
         for key, old, new in changes:
-            what = f"({shown(old)} → {shown(new)})" if may(key) else f"({HIDDEN})"
             if not covered(key, listed):
-                text = f"State change not allowed: {key!r} {what}"
-                found.append(Reason("state-change", "allowed_state_changes", key, list(listed), text))
+                code, clause, allowed = "state-change", "allowed_state_changes", listed
+                text = f"State change not allowed: {key!r}"
             elif not covered(key, writes):
-                text = f"Agent type {agent_type!r} may not write {key!r} {what}"
-                found.append(Reason("write-permission", "roles: writes", key, list(writes), text))
+                code, clause, allowed = "write-permission", "roles: writes", writes
+                text = f"Agent type {agent_type!r} may not write {key!r}"
+            else:
+                continue
+            what = f"{shown(old)} → {shown(new)}" if may(key) else HIDDEN
+            found.append(Reason(code, clause, key, list(allowed), f"{text} ({what})"))
         return tuple(found)
 
     def _writes(self, agent_type: str) -> Sequence[str]:

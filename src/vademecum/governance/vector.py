@@ -62,10 +62,9 @@ class Vectors:
                 return np.asarray(True)  # noqa: FBT003
             case g.Not(value=value):
                 return np.logical_not(self.holds(value))
-            case g.Both(left=left, right=right):
-                return np.logical_and(self.holds(left), self.holds(right))
-            case g.Either(left=left, right=right):
-                return np.logical_or(self.holds(left), self.holds(right))
+            case g.Join(by=by, left=left, right=right):
+                join = np.logical_and if by == "and" else np.logical_or
+                return join(self.holds(left), self.holds(right))
             case g.Compare(by="in" | "not in" as by, left=left, right=g.Items(values=values)):
                 item = self._value(left)
                 equal = (_compared("==", item, self._value(value)) for value in values)
