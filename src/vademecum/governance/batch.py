@@ -2,7 +2,7 @@
 
 Columns are named as conditions name fields, ``house.floor`` and ``params.amount`` included. ``type`` contains
 the agents' types, and ``last.SKILL`` the step at which each agent last did a skill, negative for never. A
-column that does not exist is missing for all agents, and a masked row for that agent.
+column that does not exist is missing for all agents; a masked row, and ``MISSING``, for that agent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from vademecum.governance.check import (
     put,
 )
 from vademecum.governance.conditions import rooted
-from vademecum.governance.definitions import EMPTY, ValidationResult
+from vademecum.governance.definitions import EMPTY, MISSING, ValidationResult
 from vademecum.governance.vector import Array, Flags, NotVector, Vectors
 
 NEVER = -1
@@ -191,8 +191,8 @@ class _Population:
         column = self.column(name)
         if column is None and len(parts) > 1:
             column, parts = self.column(parts[0]), parts[:1]  # a column of dictionaries, perhaps
-        if column is not None and column[row] is not np.ma.masked:
-            value = column[row]
+        value = MISSING if column is None else column[row]
+        if value is not MISSING and value is not np.ma.masked:
             put(into, parts, value.item() if isinstance(value, np.generic) else value)
 
 

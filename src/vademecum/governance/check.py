@@ -9,8 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance import grammar as g
@@ -63,17 +62,12 @@ CheckFunction = Callable[[str, State, State, State, Mapping[str, int], int], Val
 Note = Callable[[str, str, str], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Condition:
     """One condition or cost: its text and its tree."""
 
     text: str
     tree: g.Tree
-
-    @cached_property
-    def paths(self) -> tuple[g.Path, ...]:
-        """Return the paths that it reads."""
-        return tuple(g.paths_of(self.tree))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,16 +235,6 @@ def wrong_parameters(schema: Mapping[str, Parameter], given: Any) -> Iterator[Re
             yield Reason("parameter", name, value, required, text)
 
 
-class Seen(NamedTuple):
-    """The observations of a check."""
-
-    agent_type: str
-    params: Any
-    step: int
-    last: int | None
-    values: tuple[Any, ...]
-
-
 class SkillCheck:
     """The compiled rules of one skill.
 
@@ -338,12 +322,10 @@ class SkillCheck:
 
         return [(COST, payable)]
 
-    def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> tuple[Reason, ...]:
-        """Return a reason for each bit, without the values that the reader may not see."""
-        return tuple(self._reasons(bits, Seen(*observed), may))
-
-    def _reasons(self, bits: int, seen: Seen, may: MayRead) -> Iterator[Reason]:
-        rules, name, type_ = self.rules, self.rules.skill_id, seen.agent_type
+    def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
+        """Yield a reason for each bit, without the values that the reader may not see."""
+        type_, params, step, last, values = observed
+        rules, name = self.rules, self.rules.skill_id
         if bits & ROLE:
             text = f"Agent type {type_!r} may not propose skill {name!r} in its role"
             yield Reason("role", "roles", type_, rules.roles.to_json(), text)
@@ -351,17 +333,17 @@ class SkillCheck:
             text = f"Agent type {type_!r} not eligible for skill {name!r}"
             yield Reason("type", "eligible_agent_types", type_, rules.types.to_json(), text)
         if bits & PARAMETERS:
-            yield from wrong_parameters(rules.parameters or {}, seen.params)
-        facts = facts_of(self.reads, seen.values, seen.params)
+            yield from wrong_parameters(rules.parameters or {}, params)
+        facts = facts_of(self.reads, values, params)
         for condition, (bit, test) in zip(rules.conditions, self._tests.items(), strict=True):
             if bits & bit:
                 yield _failed(condition, test, facts, may)
         if bits & COST and rules.cost is not None:
             yield self._too_expensive(rules.cost, facts, may)
-        if bits & COOLDOWN and seen.last is not None:
-            ready = seen.last + rules.cooldown
-            text = f"Cooldown of {rules.cooldown} not over: used at step {seen.last}, ready at {ready}"
-            yield Reason("cooldown", "cooldown", seen.step, ready, text)
+        if bits & COOLDOWN:
+            ready = last + rules.cooldown
+            text = f"Cooldown of {rules.cooldown} not over: used at step {last}, ready at {ready}"
+            yield Reason("cooldown", "cooldown", step, ready, text)
 
     def _too_expensive(self, cost: Condition, facts: tuple[State, State, State], may: MayRead) -> Reason:
         purse = self.rules.purse
@@ -372,7 +354,9 @@ class SkillCheck:
             return Reason("missing", "cost", MISSING, cost.text, text)
         except FAILURES as error:
             return Reason("cost", "cost", None, cost.text, f"Cost cannot be computed ({error})")
-        known = f"Cost {shown(price)}" if all(_may(path, may) for path in cost.paths) else "The cost"
+        known = (
+            f"Cost {shown(price)}" if all(_may(path, may) for path in g.paths_of(cost.tree)) else "The cost"
+        )
         there = shown(left) if may(str(purse)) else HIDDEN
         if not price >= 0:
             return Reason("cost", "cost", price, cost.text, f"{known} is not a number of at least 0")
@@ -384,8 +368,9 @@ class SkillCheck:
 
 def _failed(condition: Condition, test: Function, facts: tuple[State, State, State], may: MayRead) -> Reason:
     """Return why a condition does not hold: a value, a missing field, a wrong type, or arithmetic."""
-    found = {str(path): read(path, MISSING)(*facts) for path in condition.paths}
-    words = {str(path): shown(found[str(path)]) if _may(path, may) else HIDDEN for path in condition.paths}
+    paths = g.paths_of(condition.tree)
+    found = {str(path): read(path, MISSING)(*facts) for path in paths}
+    words = {str(path): shown(found[str(path)]) if _may(path, may) else HIDDEN for path in paths}
     bare = condition.tree.value if isinstance(condition.tree, g.Not) else condition.tree
     listed = ", ".join(f"{name} is {text}" for name, text in words.items()) or "it never holds"
     code, inside = "precondition", f"field is {words[str(bare)]}" if isinstance(bare, g.Path) else listed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import isfinite
 from numbers import Integral, Real
@@ -257,7 +257,7 @@ class Reason(Struct, frozen=True):
 # Returns whether a reader may see the value of a state key.
 MayRead = Callable[[str], bool]
 # Makes reasons for a reader from what was observed at a check.
-Explain = Callable[[int, tuple[Any, ...], MayRead], tuple[Reason, ...]]
+Explain = Callable[[int, tuple[Any, ...], MayRead], Iterable[Reason]]
 
 
 def may_read_all(key: str) -> bool:  # noqa: ARG001 - every key
@@ -297,7 +297,7 @@ class ValidationResult(Struct, frozen=True):
 
     def reasons_for(self, may: MayRead) -> tuple[Reason, ...]:
         """Return every reason, without the values that the reader may not see."""
-        return () if self.explain is None else self.explain(self.bits, self.observed, may)
+        return () if self.explain is None else tuple(self.explain(self.bits, self.observed, may))
 
     def only(self, bits: int) -> ValidationResult:
         """Return the part of the result that is about some clauses."""
