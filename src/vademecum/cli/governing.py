@@ -155,7 +155,7 @@ def explain_command(
         raise click.UsageError("Name a SKILL, or a recorded intent with --event N.")
     else:
         asked = _Asked(held, skill, **words)
-        stages = stages_of(held, skill, asked.check())
+        stages = stages_of(held, skill, asked.actor.type, asked.check())
         about = f"{asked.actor.id} ({asked.actor.type}) wants {skill} at step {asked.step}"
     return _show_stages(stages, about, as_json=as_json)
 

@@ -99,7 +99,7 @@ def _decided(data: Mapping[str, Any], charter: Charter, recorded: Charter) -> _V
     if check is None:
         return _Verdict(_codes(not_found(skill_id)))
     facts, shadow = RecordedFacts.of(data, check), bool(data.get("shadow"))
-    codes = _codes(check.check(data["agent_type"], *facts, data["step"]))
+    codes = _codes(charter.decide(skill_id, data["agent_type"], *facts, data["step"]))
     if codes and not shadow:
         return _Verdict(codes)
     charge = None if shadow else charge_of(check, dict(facts.state), dict(facts.world), facts.params)

@@ -7,7 +7,7 @@ column that does not exist is missing for all agents; a masked row, and ``MISSIN
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +23,6 @@ from vademecum.governance.check import (
     ROLE,
     TYPE,
     UNKNOWN,
-    Allowed,
     SkillCheck,
     not_found,
     put,
@@ -62,7 +61,7 @@ def batch(  # noqa: PLR0913 - what a check depends on
     Each row is checked by itself, against the state before the batch. If the column ``type`` contains
     numbers, which is much faster, ``types`` has their names.
     """
-    return Batch(charter.skill_check(skill_id), skill_id, _Population(agents, types), step, world)
+    return Batch(charter, skill_id, _Population(agents, types), step, world)
 
 
 class Batch:
@@ -70,21 +69,22 @@ class Batch:
 
     def __init__(
         self,
-        check: SkillCheck | None,
+        charter: Charter,
         skill_id: str,
         population: _Population,
         step: int,
         world: Mapping[str, Any],
     ) -> None:
-        self._check, self._skill_id, self._population = check, skill_id, population
+        self._charter, self._skill_id, self._population = charter, skill_id, population
         self._around = (step, world)
+        check = self._check = charter.skill_check(skill_id)
         self.bits: NDArray[np.uint64]
         if check is None:
             self.bits = np.full(population.size, UNKNOWN, np.uint64)
         else:
             try:
                 with np.errstate(all="ignore"):
-                    self.bits = _failing(_clauses(check, population, step, world), population.size)
+                    self.bits = _failing(_clauses(charter, check, population, step, world), population.size)
             except NotVector:
                 found = (self.result(row).bits for row in range(population.size))
                 self.bits = np.fromiter(found, np.uint64, population.size)
@@ -96,19 +96,21 @@ class Batch:
             return not_found(self._skill_id)
         (step, world), population = self._around, self._population
         state, params, last = population.row(row, self._check)
-        return self._check.check(population.type_of(row), state, world, params, last, step)
+        type_ = population.type_of(row)
+        return self._charter.decide(self._skill_id, type_, state, world, params, last, step)
 
 
 def _clauses(
-    check: SkillCheck, population: _Population, step: int, world: Mapping[str, Any]
+    charter: Charter, check: SkillCheck, population: _Population, step: int, world: Mapping[str, Any]
 ) -> Iterator[tuple[int, Any]]:
     """Yield the bit of each clause, with the rows for which it holds."""
     rules = check.rules
     if rules.parameters is not None and population.said:
         raise NotVector  # what each agent says is checked by itself
     yield PARAMETERS, not any(parameter.required for parameter in (rules.parameters or {}).values())
-    yield ROLE, population.are_of(rules.roles)
-    yield TYPE, population.are_of(rules.types)
+    roles = charter.roles
+    yield ROLE, population.are_of(lambda name: roles is None or roles.check_skill(name, rules.skill_id).valid)
+    yield TYPE, population.are_of(rules.is_for)
     conditions = Vectors(population.column, world, strict=check.strict)
     for number, condition in enumerate(rules.conditions):
         yield 1 << (FIRST_CONDITION + number), conditions.holds(condition.tree)
@@ -167,9 +169,9 @@ class _Population:
     def type_of(self, row: int) -> str:
         return self.types[int(self.codes[row])]
 
-    def are_of(self, allowed: Allowed) -> Any:
+    def are_of(self, allowed: Callable[[str], bool]) -> Any:
         """Return the rows whose type is allowed."""
-        may = [name in allowed for name in self.types]
+        may = [allowed(name) for name in self.types]
         if sum(may) == 1 < len(may):
             return self.codes == may.index(True)
         return all(may) if all(may) or not any(may) else np.asarray(may)[self.codes]

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from vademecum.errors import CharterRefused, Denied
 from vademecum.governance.audit import Audit
 from vademecum.governance.charter import Charter, SkillRegistry
-from vademecum.governance.check import AFTERWARDS, UNKNOWN, SkillCheck, not_found
+from vademecum.governance.check import AFTERWARDS, UNKNOWN, SkillCheck
 from vademecum.governance.definitions import (
     EMPTY,
     VALID,
@@ -232,17 +232,16 @@ class Broker:
         if params or params is None:
             intent = Intent(skill_id, copied(params or {}))
         found = CheckedIntent(agent, self.step, agent.id, agent.type, agent.state, intent)
+        past = self.ledger.agents.get(found.agent_id, NOTHING_DONE)
+        found.result = self.charter.decide(
+            skill_id, found.agent_type, found.state, self._world, intent.parameters, past, self.step
+        )
         check = found.check = self.charter.skill_check(skill_id)
         if check is None:
-            found.result = not_found(skill_id)
             if type(skill_id) is not str:  # callers may pass anything
                 found.intent = Intent(shown(skill_id), intent.parameters)
             return found
-        past = self.ledger.agents.get(found.agent_id, NOTHING_DONE)
         found.last = past.get(skill_id)
-        found.result = check.check(
-            found.agent_type, found.state, self._world, intent.parameters, past, self.step
-        )
         if self._audit is not None and check.reads:
             found.seen = check.look(found.state, self._world)
         return found

@@ -71,59 +71,31 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
-    """The agent types that something is for: those named, or all except those named."""
-
-    types: frozenset[str] = frozenset()
-    all_except: bool = False
-
-    def __contains__(self, agent_type: str) -> bool:
-        """Return whether a type is allowed."""
-        return (agent_type in self.types) is not self.all_except
-
-    def __bool__(self) -> bool:
-        """Return whether any type can be allowed."""
-        return self.all_except or bool(self.types)
-
-    def __and__(self, other: Allowed) -> Allowed:
-        """Return the types that both allow."""
-        if self.all_except and other.all_except:
-            return Allowed(self.types | other.types, all_except=True)
-        few, many = (other, self) if self.all_except else (self, other)
-        return Allowed(frozenset(name for name in few.types if name in many))
-
-    def to_json(self) -> list[str]:
-        """Return the types as reasons list them."""
-        return [f"all but {name}" if self.all_except else name for name in sorted(self.types)]
-
-
-ALL = Allowed(all_except=True)
-
-
-@dataclass(frozen=True, slots=True)
 class SkillRules:
-    """Everything that is checked before a skill is executed; ``roles`` are the types that may propose it."""
+    """Everything of a definition that is checked before the skill is executed."""
 
     skill_id: str
-    types: Allowed = ALL
+    types: frozenset[str] = frozenset({EVERYBODY})
     parameters: Mapping[str, Parameter] | None = None
     conditions: tuple[Condition, ...] = ()
     cost: Condition | None = None
     purse: g.Path = g.Path((DEFAULT_PURSE,))
     cooldown: int = 0
     mapping: str = ""
-    roles: Allowed = ALL
+
+    def is_for(self, agent_type: str) -> bool:
+        """Return whether the skill is for an agent type."""
+        return EVERYBODY in self.types or agent_type in self.types
 
 
 def rules_of(definition: SkillDefinition, note: Note | None = None) -> SkillRules:
     """Return the rules; tell ``note`` what is wrong, or without it raise ``CharterRefused``."""
     wrong: list[str] = []
     noted = note or (lambda _key, _code, text: wrong.append(text))
-    types = frozenset(definition.eligible_agent_types)
     written = definition.institutional_constraints
     rules = SkillRules(
         definition.skill_id,
-        ALL if EVERYBODY in types else Allowed(types),
+        frozenset(definition.eligible_agent_types),
         definition.output_schema,
         tuple(_conditions(definition, noted)),
         _cost(written.get("cost", 0), noted),
@@ -273,19 +245,14 @@ class SkillCheck:
     def _compiled(self) -> CheckFunction:
         rules, look, explain = self.rules, self._look, self.reasons
         tests = [*self._tests.items(), *self._affordable()]
-        roles, not_roles = rules.roles.types, rules.roles.all_except
-        types, not_types = rules.types.types, rules.types.all_except
+        types = None if EVERYBODY in rules.types else rules.types
         schema, skill_id, cooldown = rules.parameters, rules.skill_id, rules.cooldown
         required = any(parameter.required for parameter in (schema or {}).values())
 
         def check(  # noqa: PLR0913, PLR0917 - see CheckFunction
             agent_type: str, s: State, w: State, p: State, last: Mapping[str, int], step: int
         ) -> ValidationResult:
-            bits = 0
-            if (agent_type in roles) is not_roles:
-                bits = ROLE
-            if (agent_type in types) is not_types:
-                bits |= TYPE
+            bits = 0 if types is None or agent_type in types else TYPE
             if (p or required) and schema is not None and any(wrong_parameters(schema, p)):
                 bits |= PARAMETERS
             for bit, test in tests:
@@ -326,12 +293,9 @@ class SkillCheck:
         """Yield a reason for each bit, without the values that the reader may not see."""
         type_, params, step, last, values = observed
         rules, name = self.rules, self.rules.skill_id
-        if bits & ROLE:
-            text = f"Agent type {type_!r} may not propose skill {name!r} in its role"
-            yield Reason("role", "roles", type_, rules.roles.to_json(), text)
         if bits & TYPE:
             text = f"Agent type {type_!r} not eligible for skill {name!r}"
-            yield Reason("type", "eligible_agent_types", type_, rules.types.to_json(), text)
+            yield Reason("type", "eligible_agent_types", type_, sorted(rules.types), text)
         if bits & PARAMETERS:
             yield from wrong_parameters(rules.parameters or {}, params)
         facts = facts_of(self.reads, values, params)

@@ -30,7 +30,7 @@ class Stage(Struct, frozen=True):
         return {"stage": self.name, "holds": self.holds, "text": self.text, "reasons": reasons}
 
 
-def stages_of(charter: Charter, skill_id: str, result: ValidationResult) -> list[Stage]:
+def stages_of(charter: Charter, skill_id: str, agent_type: str, result: ValidationResult) -> list[Stage]:
     """Return the stages behind a result, in the order of the checks."""
     check, skill = charter.skill_check(skill_id), charter.skills.get(skill_id)
     if check is None or skill is None:
@@ -49,15 +49,14 @@ def stages_of(charter: Charter, skill_id: str, result: ValidationResult) -> list
     for name, mask, text in asked:
         holds = not bits & mask if text or bits & mask else None
         stages.append(Stage(name, holds, text or "nothing asked", result.only(mask).reasons))
-    return [*stages, Stage("may change", holds=None, text=_changes(charter, skill, result))]
+    return [*stages, Stage("may change", holds=None, text=_changes(charter, skill, agent_type))]
 
 
-def _changes(charter: Charter, skill: SkillDefinition, result: ValidationResult) -> str:
+def _changes(charter: Charter, skill: SkillDefinition, agent_type: str) -> str:
     listed = ", ".join(skill.allowed_state_changes) or "nothing"
-    if charter.roles is None or not result.observed:
+    if charter.roles is None:
         return listed
-    writes = charter.roles.role_of(str(result.observed[0])).writes
-    return f"{listed}; the role may write {', '.join(writes) or 'nothing'}"
+    return f"{listed}; the role may write {', '.join(charter.roles.role_of(agent_type).writes) or 'nothing'}"
 
 
 def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Stage], str]:
@@ -71,8 +70,9 @@ def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Sta
     skill_id = data["proposed"]
     check, result = charter.skill_check(skill_id), c.not_found(skill_id)
     if check is not None:
-        result = check.check(data["agent_type"], *RecordedFacts.of(data, check), data["step"])
-    stages = stages_of(charter, skill_id, result)
+        facts = RecordedFacts.of(data, check)
+        result = charter.decide(skill_id, data["agent_type"], *facts, data["step"])
+    stages = stages_of(charter, skill_id, data["agent_type"], result)
     then, now = str(data["charter"]), charter.digest
     if not now.startswith(then):
         text = f"another one decided then, {then}…; this is {now[: len(then)]}…"

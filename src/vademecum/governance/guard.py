@@ -9,7 +9,7 @@ from vademecum.errors import Denied
 from vademecum.governance.audit import Audit
 from vademecum.governance.broker import Broker
 from vademecum.governance.charter import Charter
-from vademecum.governance.check import not_found
+from vademecum.governance.check import ROLE, TYPE, not_found
 from vademecum.governance.definitions import ActionOutcome, Actor, Intent, ValidationResult
 from vademecum.governance.engines import Functions
 from vademecum.governance.ledger import Ledger
@@ -98,8 +98,8 @@ class CharterGuard:
         """Return the first definition of a mapping that allows it, else the first that is for this agent."""
         charter = broker.charter
         known = [name for name, skill in charter.skills.items() if skill.implementation_mapping == mapping]
-        eligible = set(charter.open_to(self.agent.type))
-        known.sort(key=lambda name: name not in eligible)  # otherwise in the order of the charter
+        # First those that are for this agent, otherwise in the order of the charter.
+        known.sort(key=lambda name: self._check(broker, name, said).bits & (ROLE | TYPE) != 0)
         return next((name for name in known if self._check(broker, name, said)), known[0] if known else None)
 
     def _unknown(self, broker: Broker, name: str, mapping: str) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from vademecum.governance.check import ALL, Allowed
 from vademecum.governance.conditions import strict_differs
 from vademecum.governance.definitions import EVERYBODY
 from vademecum.governance.reading import Draft, Placed
@@ -24,16 +23,11 @@ Skills = Mapping[str, Placed]
 def lint(draft: Draft) -> None:
     """Add to a draft every problem that shows only when its parts are compared."""
     skills = {placed.definition.skill_id: placed for placed in reversed(draft.skills)}
-    roles = None if draft.roles is None else RoleEnforcer(draft.roles)
-    users = {
-        name: placed.rules.types & (ALL if roles is None else roles.proposers(name))
-        for name, placed in skills.items()
-    }
     _duplicates(draft)
     for placed in draft.skills:
         _mapping(placed, draft)
     _references(skills, draft)
-    _reach(skills, users, draft)
+    _reach(skills, draft)
     _strictness(draft)
     draft.problems.sort(key=lambda problem: problem.line or 0)
 
@@ -69,27 +63,33 @@ def _references(skills: Skills, draft: Draft) -> None:
                 draft.wrong("unknown-reference", text, f"roles.{name}.skills[{number}]")
 
 
-def _reach(skills: Skills, users: Mapping[str, Allowed], draft: Draft) -> None:
+def _reach(skills: Skills, draft: Draft) -> None:
     """Find skills that no type can use, and types that can use no skill."""
-    eligible = (name for placed in skills.values() for name in placed.definition.eligible_agent_types)
-    left = dict.fromkeys([*(draft.roles or ()), *eligible])  # every type that the charter names
-    left.pop(EVERYBODY, None)
-    for name, placed in skills.items():
-        if not users[name]:
-            text = f"No agent type can ever use {name!r}: no role that may propose it is eligible for it."
-            draft.wrong("unreachable", text, f"{placed.place}.skill_id")
-        for type_ in list(left) if users[name].all_except else users[name].types:
-            if type_ in users[name]:
-                left.pop(type_, None)
-    first = {
-        name: f"{placed.place}.eligible_agent_types[{number}]"
-        for placed in reversed(list(skills.values()))
-        for number, name in reversed(list(enumerate(placed.definition.eligible_agent_types)))
-    }
-    for type_ in left if skills else ():
-        text = f"The agent type {type_!r} has no feasible skill: give it one, such as doing nothing."
-        place = f"roles.{type_}" if type_ in (draft.roles or {}) else first[type_]
-        draft.wrong("no-feasible-skill", text, place)
+    roles = None if draft.roles is None else RoleEnforcer(draft.roles)
+    first: dict[str, str] = {}  # every type that the charter names, with its place
+    for placed in draft.skills:
+        for number, name in enumerate(placed.definition.eligible_agent_types):
+            first.setdefault(name, f"{placed.place}.eligible_agent_types[{number}]")
+    first |= {name: f"roles.{name}" for name in draft.roles or ()}
+    used: set[str] = set()
+    for type_, place in first.items():
+        own = {name for name in _proposed(type_, roles, skills) if skills[name].rules.is_for(type_)}
+        used |= own
+        if not own and type_ != EVERYBODY and skills:
+            text = f"The agent type {type_!r} has no feasible skill: give it one, such as doing nothing."
+            draft.wrong("no-feasible-skill", text, place)
+    for name in skills.keys() - used:
+        text = f"No agent type can ever use {name!r}: no role that may propose it is eligible for it."
+        draft.wrong("unreachable", text, f"{skills[name].place}.skill_id")
+
+
+def _proposed(agent_type: str, roles: RoleEnforcer | None, skills: Skills) -> Iterator[str]:
+    """Yield the skills that a type may propose."""
+    for pattern in ("*",) if roles is None else roles.role_of(agent_type).skills:
+        if pattern in skills:
+            yield pattern
+        else:
+            yield from (name for name in skills if matches_exactly(pattern, name))
 
 
 def _strictness(draft: Draft) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal
 
-from vademecum.governance.check import Allowed
+from vademecum.governance.check import ROLE
 from vademecum.governance.definitions import (
     EMPTY,
     EVERYBODY,
@@ -20,7 +20,7 @@ from vademecum.governance.definitions import (
     texts,
 )
 from vademecum.governance.state import FLAT, SHARED, WORLD, copied
-from vademecum.wildcards import is_plain, matches_exactly
+from vademecum.wildcards import matches_exactly
 
 # All of an agent's own keys and all shared keys.
 EVERYTHING = ("*", f"{SHARED}*")
@@ -90,15 +90,11 @@ class RoleEnforcer:
     """
 
     roles: Mapping[str, Role] = field(default_factory=dict)
-    # Which roles name a skill; those with a wildcard are under ``*``.
-    _named: dict[str, list[str]] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[tuple[str, str], ValidationResult] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Keep an immutable copy of the roles."""
         object.__setattr__(self, "roles", MappingProxyType(dict(self.roles)))
-        for name, role in self.roles.items():
-            for pattern in role.skills:
-                self._named.setdefault(pattern if is_plain(pattern) else EVERYBODY, []).append(name)
 
     def role_of(self, agent_type: str) -> Role:
         """Return the role of a type."""
@@ -106,11 +102,16 @@ class RoleEnforcer:
 
     def check_skill(self, agent_type: str, skill_id: str) -> ValidationResult:
         """Check whether a type may propose a skill."""
-        skills = self.role_of(agent_type).skills
-        if any(matches_exactly(pattern, skill_id) for pattern in skills):
-            return VALID
-        text = f"Agent type {agent_type!r} may not propose skill {skill_id!r} in its role"
-        return refusal(Reason("role", "roles", agent_type, list(skills), text))
+        known = self._known.get((agent_type, skill_id))
+        if known is None:
+            skills = self.role_of(agent_type).skills
+            text = f"Agent type {agent_type!r} may not propose skill {skill_id!r} in its role"
+            may = any(matches_exactly(pattern, skill_id) for pattern in skills)
+            known = (
+                VALID if may else refusal(Reason("role", "roles", agent_type, list(skills), text), bits=ROLE)
+            )
+            self._known[agent_type, skill_id] = known
+        return known
 
     def check_read(self, agent_type: str, key: str) -> ValidationResult:
         """Check whether a type may read a state key."""
@@ -127,14 +128,6 @@ class RoleEnforcer:
         if world:
             seen[WORLD] = _part(world, reads, SHARED)
         return seen
-
-    def proposers(self, skill_id: str) -> Allowed:
-        """Return the types that may propose a skill."""
-        asked = {*self._named.get(skill_id, ()), *self._named.get(EVERYBODY, ())}
-        may = {name for name in asked if self.check_skill(name, skill_id)}
-        if EVERYBODY not in may:
-            return Allowed(frozenset(may))
-        return Allowed(frozenset(name for name in self.roles if name not in may), all_except=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return the roles as a charter file has them."""
