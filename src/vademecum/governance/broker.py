@@ -109,14 +109,8 @@ class Broker:
 
     @property
     def world(self) -> State:
-        """Return the shared state."""
+        """Return the shared state; change it, it cannot be replaced."""
         return self._world
-
-    @world.setter
-    def world(self, world: State) -> None:
-        if self.ledger.busy:
-            raise Denied("The shared state cannot be replaced while a proposal is carried out: change it.")
-        self._world = world
 
     def propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
         """Decide about an intent, and let the engine carry it out if it is approved."""
