@@ -304,7 +304,7 @@ def test_an_engine_does_not_propose_while_it_acts() -> None:
 
 def test_an_engine_does_not_replace_the_shared_state() -> None:
     def swap(agent: Actor) -> None:
-        broker.world = {"money": 10**9}
+        broker.world = {"money": 10**9}  # type: ignore[misc]
 
     broker = broker_of(skill(allowed_state_changes=["*", "world.*"]), {"act": swap}, world={"money": 1})
     assert broker.propose(resident(), "act").executed is None

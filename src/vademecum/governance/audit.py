@@ -83,7 +83,29 @@ class Audit:
 
     def outcome(self, outcome: ActionOutcome, state: Mapping[str, Any], last: int | None) -> None:
         """Record an outcome, the values that the charter read, and when the agent last did the skill."""
-        row = self._row(outcome, state, last)
+        said, mask = outcome.proposed.parameters, self._mask
+        changes = ((key, [None if v is MISSING else v for v in pair]) for key, *pair in outcome.changes)
+        row = _Row(
+            self._digest,
+            outcome.step,
+            mask("", str(outcome.agent_id)),
+            mask("", str(outcome.agent_type)),
+            mask("", outcome.proposed.skill_id),
+            outcome.approved,
+            outcome.executed,
+            last,
+            outcome.charged,
+            as_json(said, mask) if said else {},
+            # Numbers need no masking.
+            state if _are_numbers(state.values()) else as_json(state, mask),
+            {
+                mask("", key): pair if _are_numbers(pair) else as_json(pair, mask, key)
+                for key, pair in changes
+            },
+            [as_json(reason.to_json(), mask) for reason in outcome.reasons] if outcome.result.bits else [],
+            outcome.rolled_back,
+            outcome.shadow,
+        )
         try:
             data = msgspec.json.encode(row)
         except UnicodeEncodeError:  # half a character
@@ -91,28 +113,6 @@ class Audit:
         self._waiting.append(data)
         if len(self._waiting) >= MAX_WAITING:
             self.flush()
-
-    def _row(self, outcome: ActionOutcome, state: Mapping[str, Any], last: int | None) -> _Row:
-        """Return an outcome as it is written; numbers need no masking."""
-        said = outcome.proposed.parameters
-        changes = ((key, [None if v is MISSING else v for v in pair]) for key, *pair in outcome.changes)
-        return _Row(
-            self._digest,
-            outcome.step,
-            self._mask("", str(outcome.agent_id)),
-            self._mask("", str(outcome.agent_type)),
-            self._mask("", outcome.proposed.skill_id),
-            outcome.approved,
-            outcome.executed,
-            last,
-            outcome.charged,
-            as_json(said, self._mask) if said else {},
-            state if _are_numbers(state.values()) else as_json(state, self._mask),
-            {self._mask("", key): as_json(pair, self._mask, key) for key, pair in changes},
-            [as_json(reason.to_json(), self._mask) for reason in outcome.reasons],
-            outcome.rolled_back,
-            outcome.shadow,
-        )
 
     def flush(self) -> None:
         """Write the outcomes that are waiting."""

@@ -8,7 +8,8 @@ column that does not exist is missing for all agents; a masked row, and ``MISSIN
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,69 +36,50 @@ NEVER = -1
 _NUMPY_KEEPS = ({int}, {float}, {bool}, {str})
 
 
-class Columns(Protocol):
-    """A dictionary of arrays, or a data frame."""
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The answers: ``allowed`` for each row, and ``bits``, the reasons as the single check has them.
 
-    def __getitem__(self, name: str, /) -> Any:
-        """Return the column of a name."""
-        ...
+    ``result`` returns the single check of one row, with its reasons.
+    """
 
-    def __iter__(self) -> Iterator[Any]:
-        """Iterate over the names of the columns."""
-        ...
+    bits: NDArray[np.uint64]
+    allowed: Flags
+    result: Callable[[int], ValidationResult]
 
 
 def batch(  # noqa: PLR0913 - what a check depends on
     charter: Charter,
     skill_id: str,
-    agents: Columns,
+    agents: Mapping[str, Any],
     *,
     step: int = 0,
     world: Mapping[str, Any] = EMPTY,
     types: Sequence[str] | None = None,
 ) -> Batch:
-    """Check a skill for every agent.
+    """Check a skill for every agent; ``agents`` is a dictionary of columns, or a data frame.
 
     Each row is checked by itself, against the state before the batch. If the column ``type`` contains
     numbers, which is much faster, ``types`` has their names.
     """
-    return Batch(charter, skill_id, _Population(agents, types), step, world)
+    check, population = charter.skill_check(skill_id), _Population(agents, types)
 
-
-class Batch:
-    """The answers: ``allowed`` for each row, and ``bits``, the reasons as the single check has them."""
-
-    def __init__(
-        self,
-        charter: Charter,
-        skill_id: str,
-        population: _Population,
-        step: int,
-        world: Mapping[str, Any],
-    ) -> None:
-        self._charter, self._skill_id, self._population = charter, skill_id, population
-        self._around = (step, world)
-        check = self._check = charter.skill_check(skill_id)
-        self.bits: NDArray[np.uint64]
+    def result(row: int) -> ValidationResult:
         if check is None:
-            self.bits = np.full(population.size, UNKNOWN, np.uint64)
-        else:
-            try:
-                with np.errstate(all="ignore"):
-                    self.bits = _failing(_clauses(charter, check, population, step, world), population.size)
-            except NotVector:
-                found = (self.result(row).bits for row in range(population.size))
-                self.bits = np.fromiter(found, np.uint64, population.size)
-        self.allowed: Flags = self.bits == 0
+            return not_found(skill_id)
+        state, params, last = population.row(row, check)
+        return charter.decide(skill_id, population.type_of(row), state, world, params, last, step)
 
-    def result(self, row: int) -> ValidationResult:
-        """Return the single check of one row, with its reasons."""
-        if self._check is None:
-            return not_found(self._skill_id)
-        (step, world), population = self._around, self._population
-        state, params, last = population.row(row, self._check)
-        type_ = population.type_of(row)
-        return self._charter.decide(self._skill_id, type_, state, world, params, last, step)
+    if check is None:
+        bits = np.full(population.size, UNKNOWN, np.uint64)
+    else:
+        try:
+            with np.errstate(all="ignore"):
+                bits = _failing(_clauses(charter, check, population, step, world), population.size)
+        except NotVector:
+            found = (result(row).bits for row in range(population.size))
+            bits = np.fromiter(found, np.uint64, population.size)
+    return Batch(bits, bits == 0, result)
 
 
 def _clauses(
@@ -147,7 +129,7 @@ def _affordable(cost: g.Tree, purse: g.Path) -> g.Tree:
 class _Population:
     """The columns of all agents; each is read once."""
 
-    def __init__(self, agents: Columns, types: Sequence[str] | None) -> None:
+    def __init__(self, agents: Mapping[str, Any], types: Sequence[str] | None) -> None:
         self._agents = agents
         self._names = {str(name) for name in agents}
         self._known: dict[str, Array | None] = {}
