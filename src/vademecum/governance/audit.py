@@ -84,7 +84,10 @@ class Audit:
     def outcome(self, outcome: ActionOutcome, state: Mapping[str, Any], last: int | None) -> None:
         """Record an outcome, the values that the charter read, and when the agent last did the skill."""
         said, mask = outcome.proposed.parameters, self._mask
-        changes = ((key, [None if v is MISSING else v for v in pair]) for key, *pair in outcome.changes)
+        changes: dict[str, Any] = {}
+        for key, *pair in outcome.changes:
+            values = [None if value is MISSING else value for value in pair]
+            changes[mask("", key)] = values if _are_numbers(values) else as_json(values, mask, key)
         row = _Row(
             self._digest,
             outcome.step,
@@ -98,10 +101,7 @@ class Audit:
             as_json(said, mask) if said else {},
             # Numbers need no masking.
             state if _are_numbers(state.values()) else as_json(state, mask),
-            {
-                mask("", key): pair if _are_numbers(pair) else as_json(pair, mask, key)
-                for key, pair in changes
-            },
+            changes,
             [as_json(reason.to_json(), mask) for reason in outcome.reasons] if outcome.result.bits else [],
             outcome.rolled_back,
             outcome.shadow,

@@ -151,7 +151,7 @@ def _part(state: Mapping[str, Any], reads: tuple[str, ...], prefix: str) -> dict
         seen = copied(seen)
     for key in others:
         value = state[key]
-        if isinstance(value, Mapping) and (inner := _part(value, reads, f"{prefix}{key}.")):
+        if isinstance(value, dict) and (inner := _part(value, reads, f"{prefix}{key}.")):
             seen[key] = inner
     return seen
 
