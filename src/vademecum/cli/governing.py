@@ -22,8 +22,8 @@ from vademecum.files import read_capped, write_atomic
 from vademecum.governance.audit import Audit
 from vademecum.governance.charter import Charter, Linted, lint_charter, load_charter
 from vademecum.governance.definitions import Actor, ValidationResult, shown
-from vademecum.governance.explain import Stage, explain_event, stages_of
-from vademecum.governance.ledger import Ledger
+from vademecum.governance.replay import Stage, explain_event, stages_of
+from vademecum.governance.state import Ledger
 from vademecum.masking import Secrets
 from vademecum.models.choose import choose_model
 from vademecum.runs.record import Record, new_run, runs_directory

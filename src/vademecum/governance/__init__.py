@@ -9,8 +9,7 @@
 
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance.audit import Audit
-from vademecum.governance.audit_replay import replay_outcomes
-from vademecum.governance.broker import Broker
+from vademecum.governance.broker import Broker, Engine, Functions
 from vademecum.governance.charter import Charter, Linted, SkillRegistry, lint_charter, load_charter
 from vademecum.governance.definitions import (
     ActionOutcome,
@@ -23,9 +22,9 @@ from vademecum.governance.definitions import (
     SkillDefinition,
     ValidationResult,
 )
-from vademecum.governance.engines import Engine, Functions
-from vademecum.governance.ledger import Ledger
+from vademecum.governance.replay import replay_outcomes
 from vademecum.governance.roles import Role, RoleEnforcer
+from vademecum.governance.state import Ledger
 
 __all__ = [
     "ActionOutcome",

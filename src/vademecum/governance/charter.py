@@ -26,11 +26,10 @@ from vademecum.governance.definitions import (
     may_read_all,
     shown,
 )
-from vademecum.governance.ledger import NOTHING_DONE, Ledger
 from vademecum.governance.lint import lint
 from vademecum.governance.reading import read_draft
 from vademecum.governance.roles import EVERYTHING, Role, RoleEnforcer, covered
-from vademecum.governance.state import WORLD, Change
+from vademecum.governance.state import NOTHING_DONE, WORLD, Change, Ledger
 from vademecum.skill.skill import Problem
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from vademecum.governance.definitions import (
     refusal,
     shown,
 )
-from vademecum.governance.state import FLAT, copied
+from vademecum.governance.state import FLAT, Charge, copied
 from vademecum.nearest import nearest
 
 UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN = 1, 2, 4, 8, 16, 32
@@ -232,6 +232,15 @@ class SkillCheck:
         self._names = list(map(str, self.reads))
         self._look = [read(path, MISSING) for path in self.reads]
         self.check: CheckFunction = self._compiled()
+
+    def charge(self, state: dict[str, Any], world: dict[str, Any], params: State) -> Charge | None:
+        """Return the charge to an agent that can pay, or ``None`` if the skill is free."""
+        if self.rules.cost is None:
+            return None
+        *shared, key = self.rules.purse.parts
+        purse, cost = (world if shared else state), self.cost(state, world, params)
+        before = purse[key]
+        return Charge(purse, key, str(self.rules.purse), before, before - cost, cost) if cost else None
 
     def look(self, state: State, world: State) -> dict[str, Any]:
         """Return the values that the clauses read, by path, without those that do not exist."""

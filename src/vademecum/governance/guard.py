@@ -7,13 +7,12 @@ from typing import Any, TypeVar
 
 from vademecum.errors import Denied
 from vademecum.governance.audit import Audit
-from vademecum.governance.broker import Broker
+from vademecum.governance.broker import Broker, Functions
 from vademecum.governance.charter import Charter
 from vademecum.governance.check import ROLE, TYPE, not_found
 from vademecum.governance.definitions import ActionOutcome, Actor, Intent, ValidationResult
-from vademecum.governance.engines import Functions
-from vademecum.governance.ledger import Ledger
 from vademecum.governance.lint import SCRIPT, TOOL
+from vademecum.governance.state import Ledger
 from vademecum.runs.record import Record
 from vademecum.session.base import Kind, Result
 

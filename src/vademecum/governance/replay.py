@@ -1,16 +1,27 @@
-"""Decide recorded intents again, and compare the outcomes."""
+"""Decide recorded intents again and compare the outcomes, and explain a decision check by check."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from vademecum.errors import CharterRefused, RecordDamaged
 from vademecum.governance.audit import from_json
 from vademecum.governance.charter import Charter, digest_of
-from vademecum.governance.check import SkillCheck, facts_of, not_found
-from vademecum.governance.definitions import EMPTY, MISSING, ValidationResult
-from vademecum.governance.ledger import charge_of
+from vademecum.governance.check import (
+    CONDITIONS,
+    COOLDOWN,
+    COST,
+    PARAMETERS,
+    ROLE,
+    TYPE,
+    SkillCheck,
+    facts_of,
+    not_found,
+)
+from vademecum.governance.definitions import EMPTY, MISSING, Reason, SkillDefinition, ValidationResult
 from vademecum.governance.state import Change
 from vademecum.runs.record import Event
 from vademecum.runs.stored import Difference, PastRun, Replayed
@@ -18,6 +29,7 @@ from vademecum.runs.stored import Difference, PastRun, Replayed
 # What only the engine and the state tell: it failed, was interrupted, replaced the agent's own attributes, or
 # the state was not plain data.
 BY_ENGINE = ("engine", "interrupted", "replaced", "state")
+AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
 
 
 def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed:
@@ -102,7 +114,7 @@ def _decided(data: Mapping[str, Any], charter: Charter, recorded: Charter) -> _V
     codes = _codes(charter.decide(skill_id, data["agent_type"], *facts, data["step"]))
     if codes and not shadow:
         return _Verdict(codes)
-    charge = None if shadow else charge_of(check, dict(facts.state), dict(facts.world), facts.params)
+    charge = None if shadow else check.charge(dict(facts.state), dict(facts.world), facts.params)
     by_engine = {*BY_ENGINE} & {*_recorded_codes(data)}
     failed = bool(by_engine - {"replaced"})
     changes = () if failed else _by_engine(data, recorded)
@@ -125,7 +137,7 @@ def _by_engine(data: Mapping[str, Any], recorded: Charter) -> Sequence[Change]:
     if check is None or data.get("shadow"):
         return found
     facts = RecordedFacts.of(data, check)
-    charge = charge_of(check, dict(facts.state), dict(facts.world), facts.params)
+    charge = check.charge(dict(facts.state), dict(facts.world), facts.params)
     return found if charge is None else charge.split(found)[1]
 
 
@@ -149,3 +161,76 @@ def _recorded_codes(data: Mapping[str, Any]) -> list[str]:
 
 def _codes(result: ValidationResult) -> tuple[str, ...]:
     return tuple(reason.code for reason in result.reasons)
+
+
+class Stage(Struct, frozen=True):
+    """One check: whether it passed, ``None`` if it requires nothing, and the reasons if it failed."""
+
+    name: str
+    holds: bool | None
+    text: str
+    reasons: tuple[Reason, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stage as ``vade govern explain`` prints it."""
+        reasons = [reason.to_json() for reason in self.reasons]
+        return {"stage": self.name, "holds": self.holds, "text": self.text, "reasons": reasons}
+
+
+def stages_of(charter: Charter, skill_id: str, agent_type: str, result: ValidationResult) -> list[Stage]:
+    """Return the stages behind a result, in the order of the checks."""
+    check, skill = charter.skill_check(skill_id), charter.skills.get(skill_id)
+    if check is None or skill is None:
+        return [Stage("exists", holds=False, text="it is not in the charter", reasons=result.reasons)]
+    rules, bits = check.rules, result.bits
+    parameters = ", ".join(skill.output_schema) or ("none are taken" if bits & PARAMETERS else "")
+    asked: list[tuple[str, int, str]] = [
+        ("role", ROLE, "" if charter.roles is None else "the role may propose it"),
+        ("type", TYPE, f"for {', '.join(skill.eligible_agent_types)}"),
+        ("parameters", PARAMETERS, parameters),
+        ("preconditions", CONDITIONS, "; ".join(skill.preconditions)),
+        ("cost", COST, "" if rules.cost is None else f"{rules.cost.text} out of {rules.purse}"),
+        ("cooldown", COOLDOWN, f"every {rules.cooldown} steps" if rules.cooldown else ""),
+    ]
+    stages = [Stage("exists", holds=True, text=skill.description or skill_id)]
+    for name, mask, text in asked:
+        holds = not bits & mask if text or bits & mask else None
+        stages.append(Stage(name, holds, text or "nothing asked", result.only(mask).reasons))
+    return [*stages, Stage("may change", holds=None, text=_changes(charter, skill, agent_type))]
+
+
+def _changes(charter: Charter, skill: SkillDefinition, agent_type: str) -> str:
+    listed = ", ".join(skill.allowed_state_changes) or "nothing"
+    if charter.roles is None:
+        return listed
+    return f"{listed}; the role may write {', '.join(charter.roles.role_of(agent_type).writes) or 'nothing'}"
+
+
+def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Stage], str]:
+    """Explain a recorded intent by a charter, from the values in the record."""
+    outcomes = [event for event in run.events if event.type == "outcome"]
+    data = next((event.data for event in outcomes if event.number == number), None)
+    if data is None:
+        known = [event.number for event in outcomes if event.data.get("reasons")]
+        advice = f"the first denial is event {known[0]}" if known else "nothing was denied in it"
+        raise RecordDamaged(f"Event {number} of {run.run_id} is not an outcome: {advice}.", code="no-run")
+    skill_id = data["proposed"]
+    check, result = charter.skill_check(skill_id), not_found(skill_id)
+    if check is not None:
+        facts = RecordedFacts.of(data, check)
+        result = charter.decide(skill_id, data["agent_type"], *facts, data["step"])
+    stages = stages_of(charter, skill_id, data["agent_type"], result)
+    then, now = str(data["charter"]), charter.digest
+    if not now.startswith(then):
+        text = f"another one decided then, {then}…; this is {now[: len(then)]}…"
+        stages.insert(0, Stage("charter", holds=None, text=text))
+    after = [reason for reason in data.get("reasons", ()) if reason["code"] in AFTER]
+    if after:
+        reasons = tuple(Reason(**reason) for reason in after)
+        undone = "it was carried out and rolled back"
+        stays = "it was carried out, and stays so: the charter was in shadow mode"
+        text = undone if data.get("rolled_back") else stays
+        stages.append(Stage("changes", holds=False, text=text, reasons=reasons))
+    who = f"{data['agent']} ({data['agent_type']})"
+    about = f"event {number}: {who} wanted {data['proposed']} at step {data['step']}"
+    return stages, about
