@@ -190,9 +190,10 @@ def _read_types(values: Any, names: Sequence[str] | None) -> tuple[Array, tuple[
     known: dict[str, int] = {}
     codes = np.empty(len(values), np.intp)
     for row, value in enumerate(_array(values)):
-        if _is_nothing(value):
-            raise ValueError(f"the column 'type' has nothing in row {row:,}: every agent has a type")
-        codes[row] = known.setdefault(str(value), len(known))
+        codes[row] = known.setdefault(str(value), len(known)) if isinstance(value, str) else -1
+    if (codes < 0).any():
+        row = int(codes.argmin())
+        raise ValueError(f"the column 'type' has no text in row {row:,}: every agent has a type")
     return codes, tuple(known)
 
 
@@ -212,19 +213,6 @@ def _array(values: Any) -> Array:
 
 
 def _steps(name: str, values: Array) -> Array:
-    if values.dtype.kind == "i" and not isinstance(values, np.ma.MaskedArray):
-        return values
-    found = [NEVER if _is_nothing(value) else value for value in values.tolist()]
-    try:
-        if all(isinstance(value, int | float) and int(value) == value for value in found):
-            return np.array(found, np.int64)
-    except OverflowError:  # infinity, or more than 64 bits
-        pass
-    raise ValueError(f"the column {name!r} has values that are not whole numbers of steps")
-
-
-def _is_nothing(value: Any) -> bool:
-    """Return whether a value stands for none, in any of the ways that columns have."""
-    if value is None or value is np.ma.masked or type(value).__name__ in {"NAType", "NaTType"}:
-        return True
-    return isinstance(value, float) and value != value  # noqa: PLR0124
+    if values.dtype.kind != "i":
+        raise ValueError(f"the column {name!r} has values that are not whole numbers of steps")
+    return np.ma.filled(values, NEVER)

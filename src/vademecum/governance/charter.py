@@ -212,11 +212,12 @@ class Charter:
         """Check everything that must hold before a skill is executed: existence, role, type, parameters,
         preconditions, cost and cooldown.
         """
-        found = _named(self._checks, skill_id)
-        if found is None:
+        try:
+            found = self._checks[skill_id]
+        except (KeyError, TypeError):  # a model may say anything, also what cannot be a key
             return not_found(skill_id)
         result = found.check(agent_type, state, world, params, last, step)
-        if self.roles is None or (role := self.roles.check_skill(agent_type, skill_id)):
+        if self.roles is None or not (role := self.roles.check_skill(agent_type, skill_id)).bits:
             return result
         return ValidationResult(role.bits | result.bits, partial(_with_role, role, result), result.observed)
 
