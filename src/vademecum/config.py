@@ -265,10 +265,9 @@ class LoadedConfig:
     """The merged settings, the rules a project would add once it is trusted, and where it all came from."""
 
     settings: Config
-    user_rules: tuple[PermissionRule, ...] = ()
-    project_rules: tuple[PermissionRule, ...] = ()
-    user_agents: dict[str, AgentSettings] = field(default_factory=dict)
-    project_agents: dict[str, AgentSettings] = field(default_factory=dict)
+    user: Config = Config()
+    # Numbers in messages are those of the file, so an `allow` that does not count keeps its place.
+    project: Config = Config()
     project_file: Path | None = None
     files: tuple[Path, ...] = ()
     user_roots: tuple[Path, ...] = ()
@@ -279,8 +278,8 @@ class LoadedConfig:
     @property
     def loosening(self) -> tuple[PermissionRule, ...]:
         """Return the project's rules that count only when its folder is trusted."""
-        agents = [rule for agent in self.project_agents.values() for rule in agent.permissions]
-        return tuple(rule for rule in (*self.project_rules, *agents) if rule.effect == "allow")
+        agents = [rule for agent in self.project.agents.values() for rule in agent.permissions]
+        return tuple(rule for rule in (*self.project.permissions, *agents) if rule.effect == "allow")
 
 
 def load_config(context: Context) -> LoadedConfig:
@@ -301,12 +300,9 @@ def load_config(context: Context) -> LoadedConfig:
     users, projects = _check(user, user_file), _check(project, project_file)
     merged = _merge(user, project)
     return LoadedConfig(
-        settings=_check(merged, None),
-        user_rules=users.permissions,
-        # Numbers in messages are those of the file, so an `allow` that does not count keeps its place.
-        project_rules=projects.permissions,
-        user_agents=users.agents,
-        project_agents=projects.agents,
+        _check(merged, None),
+        users,
+        projects,
         project_file=project_file,
         files=tuple(file for file in (user_file, project_file) if file),
         user_roots=_roots_of(user, user_file, context),

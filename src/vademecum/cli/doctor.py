@@ -260,7 +260,7 @@ def configuration(context: Context) -> HealthCheck:
 def rules(config: LoadedConfig) -> HealthCheck:
     """Check that every rule of the configuration can win."""
     dead = [f"{rule} never wins over {winner}" for rule, winner in Policy.of(config).unreachable()]
-    count = len(config.user_rules) + len(config.project_rules)
+    count = len(config.user.permissions) + len(config.project.permissions)
     if dead:
         return HealthCheck("permissions", "note", "; ".join(dead), "Remove it, or move it behind the other.")
     return HealthCheck("permissions", "ok", f"{counted(count, 'rule')} besides the defaults")

@@ -20,9 +20,9 @@ from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
 from vademecum.files import read_capped, write_atomic
 from vademecum.governance.audit import Audit
+from vademecum.governance.audit_replay import Stage, explain_event, stages_of
 from vademecum.governance.charter import Charter, Linted, lint_charter, load_charter
 from vademecum.governance.definitions import Actor, ValidationResult, shown
-from vademecum.governance.replay import Stage, explain_event, stages_of
 from vademecum.governance.state import Ledger
 from vademecum.masking import Secrets
 from vademecum.models.choose import choose_model

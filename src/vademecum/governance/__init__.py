@@ -9,6 +9,7 @@
 
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance.audit import Audit
+from vademecum.governance.audit_replay import replay_outcomes
 from vademecum.governance.broker import Broker, Engine, Functions
 from vademecum.governance.charter import Charter, Linted, SkillRegistry, lint_charter, load_charter
 from vademecum.governance.definitions import (
@@ -22,7 +23,6 @@ from vademecum.governance.definitions import (
     SkillDefinition,
     ValidationResult,
 )
-from vademecum.governance.replay import replay_outcomes
 from vademecum.governance.roles import Role, RoleEnforcer
 from vademecum.governance.state import Ledger
 

@@ -85,7 +85,7 @@ def batch(  # noqa: PLR0913 - what a check depends on
 def _clauses(
     charter: Charter, check: SkillCheck, population: _Population, step: int, world: Mapping[str, Any]
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the bit of each clause, with the rows for which it holds."""
+    """Yield the bit of each clause, with the rows for which it is true."""
     rules = check.rules
     if rules.parameters is not None and population.said:
         raise NotVector  # what each agent says is checked by itself

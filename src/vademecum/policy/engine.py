@@ -308,8 +308,8 @@ class Policy:
         """Return the policy that the configuration files ask for."""
         return cls(
             default_rules(),
-            user=Rules.of(config.user_rules, config.user_agents, USER),
-            project=Rules.of(config.project_rules, config.project_agents, PROJECT),
+            user=Rules.of(config.user.permissions, config.user.agents, USER),
+            project=Rules.of(config.project.permissions, config.project.agents, PROJECT),
             trusted=trusted,
             run=run,
         )

@@ -73,7 +73,7 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
 
 
 class RecordedFacts(NamedTuple):
-    """What an intent was decided on, as far as the record has it."""
+    """Hold what an intent was decided on, as far as the record has it."""
 
     state: Mapping[str, Any]
     world: Mapping[str, Any]
