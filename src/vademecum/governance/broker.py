@@ -65,7 +65,6 @@ class Engine(Protocol):
 
     def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
         """Do what ``implementation_mapping`` names; an exception is a failure, and is undone."""
-        ...
 
 
 class Functions:

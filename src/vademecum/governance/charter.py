@@ -158,6 +158,7 @@ class Charter:
         self.default_skill = registry.get_default_skill()
         self.skills: Mapping[str, SkillDefinition] = MappingProxyType(registry.skills)
         self._checks = registry.checks
+        self._by_role: dict[tuple[str, str], ValidationResult] = {}
 
     def guard(
         self, agent_type: str, state: dict[str, Any] | None = None, *, name: str = "default"
@@ -217,7 +218,12 @@ class Charter:
         except (KeyError, TypeError):  # a model may say anything, also what cannot be a key
             return not_found(skill_id)
         result = found.check(agent_type, state, world, params, last, step)
-        if self.roles is None or not (role := self.roles.check_skill(agent_type, skill_id)).bits:
+        if self.roles is None:
+            return result
+        role = self._by_role.get((agent_type, skill_id))
+        if role is None:
+            role = self._by_role[agent_type, skill_id] = self.roles.check_skill(agent_type, skill_id)
+        if not role.bits:
             return result
         return ValidationResult(role.bits | result.bits, partial(_with_role, role, result), result.observed)
 

@@ -7,6 +7,7 @@ are found when a caller reads them.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,7 @@ NEVER = -(2**62)  # longer ago than any cooldown
 CONSTRAINTS = ("cost", "pays_with", "cooldown")
 # What YAML 1.1 takes for true or false; here it would be the name of a field.
 _YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
+_PURSE = re.compile(r"(world\.)?[^\W\d]\w*")
 _LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
 State = Mapping[str, Any]
@@ -144,7 +146,7 @@ def _cost(written: Any, note: Note) -> Condition | None:
             return None
         if isinstance(tree, g.Path | g.Compute) and g.paths_of(tree) and written.lower() not in _YES_OR_NO:
             return Condition(written, tree)
-        number = _constant(tree)
+        number = tree.value if isinstance(tree, g.Constant) else None
     if type(number) not in {int, float} or not 0 <= number <= 2**1000:
         text = f"The cost is {shown(written)}: write a number of at least 0, or an expression."
         note(key, "value", text)
@@ -152,21 +154,9 @@ def _cost(written: Any, note: Note) -> Condition | None:
     return Condition(f"{number:g}", g.Constant(number)) if number else None
 
 
-def _constant(tree: g.Tree) -> Any:
-    """Return the value of an expression without fields, or ``None``."""
-    try:
-        return None if g.paths_of(tree) else number_of(tree)(EMPTY, EMPTY, EMPTY)
-    except FAILURES:
-        return None
-
-
 def _purse(written: Any, note: Note) -> g.Path:
-    try:
-        tree = g.parse(written if isinstance(written, str) else "")
-    except ConditionWrong:
-        tree = g.Constant(value=False)
-    if isinstance(tree, g.Path) and len(rooted(tree)[1]) == 1 and rooted(tree)[0] < 2:
-        return tree
+    if isinstance(written, str) and _PURSE.fullmatch(written):
+        return g.Path(tuple(written.split(".")))
     text = f"pays_with is {shown(written)}: write a field, or world. and a field."
     note("institutional_constraints.pays_with", "value", text)
     return g.Path((DEFAULT_PURSE,))

@@ -196,17 +196,14 @@ class GovernedAgent(Protocol):
     @property
     def id(self) -> str:
         """Return the agent's id."""
-        ...
 
     @property
     def type(self) -> str:
         """Return the agent's type."""
-        ...
 
     @property
     def state(self) -> dict[str, Any]:
         """Return the agent's present state."""
-        ...
 
 
 @dataclass(slots=True)

@@ -90,7 +90,6 @@ class RoleEnforcer:
     """
 
     roles: Mapping[str, Role] = field(default_factory=dict)
-    _known: dict[tuple[str, str], ValidationResult] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Keep an immutable copy of the roles."""
@@ -102,16 +101,11 @@ class RoleEnforcer:
 
     def check_skill(self, agent_type: str, skill_id: str) -> ValidationResult:
         """Check whether a type may propose a skill."""
-        known = self._known.get((agent_type, skill_id))
-        if known is None:
-            skills = self.role_of(agent_type).skills
-            text = f"Agent type {agent_type!r} may not propose skill {skill_id!r} in its role"
-            may = any(matches_exactly(pattern, skill_id) for pattern in skills)
-            known = (
-                VALID if may else refusal(Reason("role", "roles", agent_type, list(skills), text), bits=ROLE)
-            )
-            self._known[agent_type, skill_id] = known
-        return known
+        skills = self.role_of(agent_type).skills
+        if any(matches_exactly(pattern, skill_id) for pattern in skills):
+            return VALID
+        text = f"Agent type {agent_type!r} may not propose skill {skill_id!r} in its role"
+        return refusal(Reason("role", "roles", agent_type, list(skills), text), bits=ROLE)
 
     def check_read(self, agent_type: str, key: str) -> ValidationResult:
         """Check whether a type may read a state key."""
