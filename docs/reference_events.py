@@ -191,9 +191,8 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
         "A [charter](../governance.md) holds from here on.",
         {
             "digest": "its hash",
-            "kept": "where its text is kept",
+            "charter": "its text, without secrets",
             "skills": "how many skills it defines",
-            "past": "what was done before the record began, or by another broker with the same ledger",
         },
     ),
     "charter_asked": (
@@ -212,6 +211,7 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
             "executed": "which skill was carried out: that one, the default, or none",
             "parameters": "what the intent said",
             "state": "what the charter looked at",
+            "last": "the step at which the agent did the skill before, if it did",
             "changes": "what changed: before and after",
             "reasons": "every reason against it: code, clause, observed, required, message",
             "rolled_back": "true where it was undone, because something changed that may not",

@@ -12,7 +12,7 @@ import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused
@@ -25,19 +25,32 @@ if TYPE_CHECKING:
 
 MAX_CONFIG_BYTES = 1024 * 1024
 
-# Pydantic reads these dataclasses (it is imported only when there is a file to check).
-_STRICT = {"extra": "forbid", "strict": True}
+# The most that each limit may be; the least is one.
+_MOST = {
+    "scan": {"max_depth": 64, "max_directories": 10**7},
+    "budget": {"turns": 1000, "tool_calls": 100_000, "script_runs": 100_000, "context_tokens": 10_000_000},
+    "execution": {"seconds": 86_400, "memory_mb": 1_000_000, "disk_mb": 1_000_000, "processes": 100_000},
+    "security": {"max_skill_body_lines": 10**6},
+}
 
 
-def _between(*limits: tuple[str, int, int]) -> None:
-    """Refuse limits below one or above their most, all of them in one sentence."""
-    wrong = [
-        f"{key!r} is {value}: it should be from 1 to {most:,}"
-        for key, value, most in limits
-        if not 1 <= value <= most
-    ]
-    if wrong:
-        raise ValueError("; ".join(wrong))
+class _Section:
+    """Be a section of a file; pydantic, which is imported only when there is a file to check, reads it."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "strict": True}
+
+    def __post_init__(self) -> None:
+        """Refuse limits below one or above their most, all of them in one sentence."""
+        section = type(self).__name__.removesuffix("Settings").lower()
+        limits = [(key, getattr(self, key), most) for key, most in _MOST.get(section, {}).items()]
+        wrong = [
+            f"'{section}.{key}' is {value}: it should be from 1 to {most:,}"
+            for key, value, most in limits
+            if not 1 <= value <= most
+        ]
+        if wrong:
+            raise ValueError("; ".join(wrong))
 
 
 # Everything that a rule can be about, and every tool that it can name.
@@ -84,43 +97,33 @@ LEVELS: tuple[Level, ...] = ("project", "user", "package", "builtin")
 
 
 @dataclass(frozen=True, slots=True)
-class ScanSettings:
+class ScanSettings(_Section):
     """Limit how far discovery goes in one root."""
 
-    __pydantic_config__ = _STRICT
     follow_links: bool = True
     max_depth: int = 6
     max_directories: int = 200_000
 
-    def __post_init__(self) -> None:
-        """Refuse limits below one or above the maximum."""
-        _between(
-            ("scan.max_depth", self.max_depth, 64), ("scan.max_directories", self.max_directories, 10**7)
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class SearchSettings:
+class SearchSettings(_Section):
     """Choose the text that search looks at."""
 
-    __pydantic_config__ = _STRICT
     index_bodies: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceSettings:
+class ServiceSettings(_Section):
     """A service that speaks the OpenAI protocol: its address, and the variable that has its key."""
 
-    __pydantic_config__ = _STRICT
     base_url: str
     key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class PriceSettings:
+class PriceSettings(_Section):
     """Give the price of a million tokens: input, input that came from a cache, and output."""
 
-    __pydantic_config__ = _STRICT
     input: float
     output: float
     cached: float | None = None
@@ -128,10 +131,9 @@ class PriceSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSettings:
+class ModelSettings(_Section):
     """Choose the model and its parameters; add services by name, and prices by KIND:NAME."""
 
-    __pydantic_config__ = _STRICT
     provider: str = "offline"
     params: dict[str, Any] = field(default_factory=dict)
     services: dict[str, ServiceSettings] = field(default_factory=dict)
@@ -139,36 +141,25 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetSettings:
+class BudgetSettings(_Section):
     """Limit what a run may use; a project may only lower the limits."""
 
-    __pydantic_config__ = _STRICT
     turns: int = 12
     tool_calls: int = 30
     script_runs: int = 10
     context_tokens: int = 100_000
-
-    def __post_init__(self) -> None:
-        """Refuse limits below one or above the maximum."""
-        _between(
-            ("budget.turns", self.turns, 1000),
-            ("budget.tool_calls", self.tool_calls, 100_000),
-            ("budget.script_runs", self.script_runs, 100_000),
-            ("budget.context_tokens", self.context_tokens, 10_000_000),
-        )
 
 
 SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutionSettings:
+class ExecutionSettings(_Section):
     """Choose what needs approval, and the sandbox and limits of scripts.
 
     A project may add approvals and lower the limits. Only the user can set the rest.
     """
 
-    __pydantic_config__ = _STRICT
     require_approval_for: tuple[str, ...] = ()
     sandbox: SandboxName = "auto"
     environment: tuple[str, ...] = ()
@@ -185,45 +176,32 @@ class ExecutionSettings:
         object.__setattr__(self, "require_approval_for", careful)
         for tool in careful:
             _known(tool, TOOLS, "tool")
-        _between(
-            ("execution.seconds", self.seconds, 86_400),
-            ("execution.memory_mb", self.memory_mb, 1_000_000),
-            ("execution.disk_mb", self.disk_mb, 1_000_000),
-            ("execution.processes", self.processes, 100_000),
-        )
+        _Section.__post_init__(self)
 
 
 _USERS_ALONE = ("sandbox", "environment", "build_packages")
-_LOWER_ONLY = ("seconds", "memory_mb", "disk_mb", "processes")
 
 
 @dataclass(frozen=True, slots=True)
-class RunsSettings:
+class RunsSettings(_Section):
     """Choose what the record of a run contains. If the model's text is left out, its hash is recorded."""
 
-    __pydantic_config__ = _STRICT
     keep_model_text: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class SecuritySettings:
+class SecuritySettings(_Section):
     """Set limits that a project may tighten and only the user may loosen."""
 
-    __pydantic_config__ = _STRICT
     max_skill_body_lines: int = 500
     block_angle_brackets_in_frontmatter: bool = True
     require_signatures: tuple[Literal["project", "user"], ...] = ()
 
-    def __post_init__(self) -> None:
-        """Refuse a limit below one or above the maximum."""
-        _between(("security.max_skill_body_lines", self.max_skill_body_lines, 10**6))
-
 
 @dataclass(frozen=True, slots=True)
-class PermissionRule:
+class PermissionRule(_Section):
     """Allow, ask about or deny what matches a pattern; the last rule that matches wins."""
 
-    __pydantic_config__ = _STRICT
     permission: str
     pattern: str
     effect: Literal["allow", "ask", "deny"]
@@ -244,22 +222,20 @@ class PermissionRule:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentSettings:
+class AgentSettings(_Section):
     """Give the settings of one agent; the section is named after the agent."""
 
-    __pydantic_config__ = _STRICT
     permissions: tuple[PermissionRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(_Section):
     """The settings of all configuration files together, with defaults for the rest.
 
     >>> Config().security.max_skill_body_lines
     500
     """
 
-    __pydantic_config__ = _STRICT
     skill_roots: tuple[str, ...] = ()
     # The order of the levels, highest first; a level that is not named follows in the usual order.
     precedence: tuple[Level, ...] = LEVELS
@@ -289,10 +265,9 @@ class LoadedConfig:
     """The merged settings, the rules a project would add once it is trusted, and where it all came from."""
 
     settings: Config
-    user_rules: tuple[PermissionRule, ...] = ()
-    project_rules: tuple[PermissionRule, ...] = ()
-    user_agents: dict[str, AgentSettings] = field(default_factory=dict)
-    project_agents: dict[str, AgentSettings] = field(default_factory=dict)
+    user: Config = Config()
+    # Numbers in messages are those of the file, so an `allow` that does not count keeps its place.
+    project: Config = Config()
     project_file: Path | None = None
     files: tuple[Path, ...] = ()
     user_roots: tuple[Path, ...] = ()
@@ -303,8 +278,8 @@ class LoadedConfig:
     @property
     def loosening(self) -> tuple[PermissionRule, ...]:
         """Return the project's rules that count only when its folder is trusted."""
-        agents = [rule for agent in self.project_agents.values() for rule in agent.permissions]
-        return tuple(rule for rule in (*self.project_rules, *agents) if rule.effect == "allow")
+        agents = [rule for agent in self.project.agents.values() for rule in agent.permissions]
+        return tuple(rule for rule in (*self.project.permissions, *agents) if rule.effect == "allow")
 
 
 def load_config(context: Context) -> LoadedConfig:
@@ -325,12 +300,9 @@ def load_config(context: Context) -> LoadedConfig:
     users, projects = _check(user, user_file), _check(project, project_file)
     merged = _merge(user, project)
     return LoadedConfig(
-        settings=_check(merged, None),
-        user_rules=users.permissions,
-        # Numbers in messages are those of the file, so an `allow` that does not count keeps its place.
-        project_rules=projects.permissions,
-        user_agents=users.agents,
-        project_agents=projects.agents,
+        _check(merged, None),
+        users,
+        projects,
         project_file=project_file,
         files=tuple(file for file in (user_file, project_file) if file),
         user_roots=_roots_of(user, user_file, context),
@@ -340,11 +312,11 @@ def load_config(context: Context) -> LoadedConfig:
 
 
 def _config_file(place: Path) -> Path | None:
-    candidates = [place / ".agent" / name for name in ("config.json", "config.toml")]
-    present = [candidate for candidate in candidates if _is_there(candidate)]
-    for name in ("config.yaml", "config.yml"):
-        if _is_there(place / ".agent" / name):
-            raise ConfigError(f"{place / '.agent' / name} is not read: write config.json or config.toml.")
+    names = ("config.json", "config.toml", "config.yaml", "config.yml")
+    present = [file for name in names if _is_there(file := place / ".agent" / name)]
+    for file in present:
+        if file.suffix in {".yaml", ".yml"}:
+            raise ConfigError(f"{file} is not read: write config.json or config.toml.")
     if len(present) > 1:
         raise ConfigError(f"Both {present[0]} and {present[1]} exist: keep one of them.")
     return present[0] if present else None
@@ -415,18 +387,15 @@ def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
     # A project must not move its skills above those that the user put first.
     if "precedence" in user:
         merged["precedence"] = user["precedence"]
-    for section in ("scan", "search", "runs", "security"):
+    for section in ("scan", "search", "runs"):
         if section in merged:
             merged[section] = {**user.get(section, {}), **project.get(section, {})}
-    for key, value in project.get("security", {}).items():
-        limit = user.get("security", {}).get(key, getattr(SecuritySettings(), key))
-        merged["security"][key] = _stricter(value, limit)
-    if "budget" in project:
-        users = {**dataclasses.asdict(BudgetSettings()), **user.get("budget", {})}
-        lowered = {key: min(value, users[key]) for key, value in project["budget"].items()}
-        merged["budget"] = {**users, **lowered}
-    if "execution" in merged:
-        merged["execution"] = _merged_execution(user.get("execution", {}), project.get("execution", {}))
+    # Here a project may only tighten.
+    for section in ("budget", "execution", "security"):
+        users = {**dataclasses.asdict(getattr(Config(), section)), **user.get(section, {})}
+        written = {key: value for key, value in project.get(section, {}).items() if key not in _USERS_ALONE}
+        stricter = {key: _stricter(value, users[key]) for key, value in written.items()}
+        merged[section] = {**user.get(section, {}), **stricter}
     # A project may add `ask` and `deny`. What it would allow waits until the user trusts the folder.
     careful = [rule for rule in project.get("permissions", ()) if rule["effect"] != "allow"]
     merged["permissions"] = [*user.get("permissions", ()), *careful]
@@ -448,17 +417,6 @@ def _stricter(value: Any, limit: Any) -> Any:
     if isinstance(value, bool):
         return value or limit
     return list(dict.fromkeys([*limit, *value])) if isinstance(value, list) else min(value, limit)
-
-
-def _merged_execution(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
-    """Return the user's settings with a project's additional approvals and lower limits."""
-    merged = {**user, **{key: value for key, value in project.items() if key not in _USERS_ALONE}}
-    approvals = [*user.get("require_approval_for", ()), *project.get("require_approval_for", ())]
-    merged["require_approval_for"] = list(dict.fromkeys(approvals))
-    for key in _LOWER_ONLY:
-        if key in project:
-            merged[key] = min(project[key], user.get(key, getattr(ExecutionSettings(), key)))
-    return merged
 
 
 def _roots_of(data: dict[str, Any], file: Path | None, context: Context) -> tuple[Path, ...]:

@@ -102,7 +102,7 @@ def govern() -> None:
     assert_type(outcome.reasons, tuple[gov.Reason, ...])
     assert_type(broker.charter, gov.Charter)
     assert_type(broker.charter.check("rest", agent).message, str)
-    engine: gov.Engine = gov.Engines(functions, functions)
+    engine: gov.Engine = functions
     assert_type(engine, gov.Engine)
     Path("skill_registry.yaml").write_text("skills: []\n", "utf-8")
     assert_type(gov.lint_charter("skill_registry.yaml"), gov.Linted)
@@ -115,7 +115,6 @@ def govern() -> None:
 def keep(record: Record, session: Session) -> None:
     """What needs a run's record and a session, so it is checked and not called."""
     assert_type(gov.Audit(record, secrets=Secrets({})), gov.Audit)
-    assert_type(gov.Scripts(session), gov.Scripts)
     assert_type(gov.replay_outcomes(read_run(Path("runs"), record.run_id)).compared, int)
 
 

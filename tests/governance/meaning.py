@@ -62,9 +62,9 @@ def _value(tree: ex.Tree, facts: Facts) -> Any:
             return [_value(each, facts) for each in values]
         case ex.Not(value=value):
             return not _truth(_value(value, facts), facts)
-        case ex.Both(left=left, right=right):
+        case ex.Join(by="and", left=left, right=right):
             return _truth(_value(left, facts), facts) and _truth(_value(right, facts), facts)
-        case ex.Either(left=left, right=right):
+        case ex.Join(left=left, right=right):
             return _truth(_value(left, facts), facts) or _truth(_value(right, facts), facts)
         case ex.Compare(by="in" | "not in" as by, left=left, right=right):
             item, items = _value(left, facts), _value(right, facts)

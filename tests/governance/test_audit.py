@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,7 @@ from vademecum.governance import (
     replay_outcomes,
 )
 from vademecum.governance.audit import DIGEST_CHARS
-from vademecum.governance.explain import explain_event
+from vademecum.governance.audit_replay import explain_event
 from vademecum.masking import Secrets
 from vademecum.runs.record import Record
 from vademecum.runs.stored import PastRun, read_run
@@ -72,8 +70,7 @@ def test_one_event_an_outcome(tmp_path: Path) -> None:
     holds, *outcomes = [event.data for event in stage.past().events]
     digest = stage.broker.charter.digest
     assert holds["digest"] == digest
-    kept = json.loads((stage.runs / "r1" / holds["kept"]).read_text("utf-8"))
-    assert [skill["skill_id"] for skill in kept["skills"]] == list(stage.broker.charter.skills)
+    assert [skill["skill_id"] for skill in holds["charter"]["skills"]] == list(stage.broker.charter.skills)
     assert outcomes == [
         {
             "charter": digest[:DIGEST_CHARS],
@@ -158,8 +155,7 @@ def test_replay_notices_what_was_tampered_with(tmp_path: Path) -> None:
     text = file.read_text("utf-8").replace('"state":{"elevated":false,"budget":500}', '"state":{"elevated":false,"budget":5}', 1)  # fmt: skip
     file.write_text(text, "utf-8")
     assert [d.now for d in replay_outcomes(read_run(stage.runs, "r1")).differences][:1] == ["denied: cost"]
-    (kept,) = (stage.runs / "r1" / "observations").iterdir()
-    kept.write_text(kept.read_text("utf-8").replace('"cost": 50', '"cost": 1'), "utf-8")
+    file.write_text(file.read_text("utf-8").replace('"cost":50', '"cost":1', 1), "utf-8")
     found = replay_outcomes(read_run(stage.runs, "r1"))
     assert found.differences[0].what == "the charter"
     file.write_text('{"n":1,"time":0,"type":"outcome","step":1}\n')
@@ -188,8 +184,8 @@ def test_replay_notices_what_was_tampered_with(tmp_path: Path) -> None:
             "denied: write-permission, rolled_back True",
         ),
         (
-            '"executed":null,"state":{"elevated":true',
-            '"executed":"elevate","state":{"elevated":true',
+            '"executed":null,"last":0,"state":{"elevated":true',
+            '"executed":"elevate","last":0,"state":{"elevated":true',
             "denied: precondition, cooldown, executed elevate",
             "denied: precondition, cooldown, executed None",
         ),
@@ -280,7 +276,6 @@ def test_what_was_done_before_a_record_begins_is_in_it(tmp_path: Path) -> None:
     assert elsewhere.propose(Actor("y", "t"), "act").executed
     assert [reason.code for reason in broker.propose(Actor("y", "t"), "act").reasons] == ["cooldown"]
     assert again(broker, runs) == (2, [])
-    assert copy.deepcopy(ledger) == ledger
 
 
 def test_a_skill_registered_meanwhile_is_on_record(tmp_path: Path) -> None:
@@ -389,24 +384,6 @@ def test_secrets_do_not_get_into_the_record(tmp_path: Path) -> None:
     stage.broker.propose(agent, Intent("set_premium", {"token": "correct-horse"}))
     stage.past()
     assert "correct-horse" not in (stage.runs / "r1" / "events.jsonl").read_text()
-
-
-def test_a_reloaded_charter_is_on_record_too(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.broker.propose(household(), "elevate")
-    other = charter(VILLAGE.replace("cost: 50", "cost: 70"), tmp_path)
-    stage.broker.adopt(other)
-    stage.broker.advance()
-    stage.broker.propose(household("h2"), "elevate")
-    run = stage.past()
-    assert [event.type for event in run.events] == ["charter", "outcome", "charter", "outcome"]
-    assert run.events[-1].data["charter"] == other.digest[:DIGEST_CHARS]
-    again = replay_outcomes(run)
-    assert (again.compared, again.differences) == (2, ())
-    # By the first charter alone both would be approved too; by one that costs more, neither.
-    for cost, now in ((50, []), (10**9, ["denied: cost"] * 2)):
-        one = charter(VILLAGE.replace("cost: 50", f"cost: {cost}"), tmp_path)
-        assert [found.now for found in replay_outcomes(run, charter=one).differences] == now
 
 
 def test_the_timeline_tells_it(tmp_path: Path) -> None:

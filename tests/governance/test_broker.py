@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.governance.support import broker_of, charter, resident, skill
-from vademecum.errors import CharterRefused
+from tests.governance.support import broker_of, resident, skill
 from vademecum.governance import (
     Actor,
     Broker,
@@ -306,13 +304,11 @@ def test_an_engine_does_not_propose_while_it_acts() -> None:
 
 def test_an_engine_does_not_replace_the_shared_state() -> None:
     def swap(agent: Actor) -> None:
-        broker.world = {"money": 10**9}
+        broker.world = {"money": 10**9}  # type: ignore[misc]
 
     broker = broker_of(skill(allowed_state_changes=["*", "world.*"]), {"act": swap}, world={"money": 1})
     assert broker.propose(resident(), "act").executed is None
     assert broker.world == {"money": 1}
-    broker.world = {"money": 2}  # between proposals anybody may
-    assert broker.world == {"money": 2}
 
 
 def test_roles_come_from_the_caller() -> None:  # M4
@@ -329,7 +325,7 @@ def test_roles_come_from_the_caller() -> None:  # M4
     assert not RoleEnforcer({"a": Role(["build_x"]), "*": Role(["*"])}).check_skill("a", "rest")
     registry = SkillRegistry([SkillDefinition("rest"), SkillDefinition("build_x")])
     found = Charter(registry, roles)
-    assert [found.open_to(name) for name in "ab"] == [("build_x",), ("rest",)]
+    assert [found.feasible(Actor("1", name)) for name in "ab"] == [["build_x"], ["rest"]]
 
 
 def test_a_view_is_what_the_role_may_read() -> None:  # M4
@@ -402,7 +398,7 @@ def test_the_gate_and_check_write_are_of_one_mind() -> None:  # M3, M4
         roles = RoleEnforcer({"resident": Role(["*"], [], writes)})
         broker = Broker(linted.registry, roles, Functions({"act": build}), world={"levee": 1})
         may = all(roles.check_write("resident", key) for key in ("home.floor", "world.levee"))
-        listed = all(covered(key, allowed) for key in ("home.floor", "world.levee"))
+        listed = all(covered(key, tuple(allowed)) for key in ("home.floor", "world.levee"))
         assert (broker.propose(resident(home={"floor": 0}), "act").executed is not None) is (may and listed)
 
 
@@ -508,8 +504,7 @@ def test_what_can_be_corrected_is_asked_again_within_bounds() -> None:  # M5
     wrong = broker.propose(Actor("i", "insurer"), Intent("set_premium", {"rate": 3}))
     assert wrong.correctable
     assert parse_intent('{"skill": "x", "parameters": {"a": ' + "[" * 100_000).skill_id.startswith('{"skill"')
-    strict, _ = village(BrokerPolicy(retries=0, fallback=False))
-    assert strict.negotiate(household(), lambda said: "nonsense").executed is None
+    assert broker_of(skill(), {}).negotiate(household(), lambda said: "nonsense").executed is None
 
 
 def test_shadow_mode_decides_and_enforces_nothing() -> None:
@@ -529,56 +524,6 @@ def test_shadow_mode_decides_and_enforces_nothing() -> None:
     government = Actor("g", "government")
     assert codes(broker.propose(government, Intent("set_premium", {"rate": 0.9}))) == ["write-permission"]
     assert engine.world["premium_rate"] == 0.9
-
-
-def test_a_new_charter_holds_from_the_next_step(tmp_path: Path) -> None:
-    broker, _ = village()
-    agent = household(budget=55)
-    file = tmp_path / "skill_registry.yaml"
-    file.write_text(VILLAGE.replace("cost: 50", "cost: 500"), "utf-8")
-    first = broker.charter.digest
-    broker.reload(file)
-    assert broker.propose(agent, "elevate").executed
-    assert broker.charter.digest == first
-    broker.advance()
-    assert broker.charter.digest == charter(file.read_text("utf-8"), tmp_path).digest != first
-    assert "cost" in codes(broker.propose(household(), "elevate"))
-
-
-def test_a_broken_charter_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
-    broker, _ = village()
-    file = tmp_path / "skill_registry.yaml"
-    file.write_text("skills: [", "utf-8")
-    first = broker.charter
-    with pytest.raises(CharterRefused):
-        broker.reload(file)
-    broker.advance()
-    assert broker.charter is first
-
-
-def test_an_adopted_charter_stays_whatever_is_registered_with_the_old_one() -> None:
-    def rest(name: str) -> SkillDefinition:
-        return SkillDefinition(name, implementation_mapping="rest")
-
-    registry, other = SkillRegistry([rest("a")]), SkillRegistry([rest("new")])
-    broker = Broker(registry, None, Functions({"rest": lambda agent: None}))
-    registry.register(rest("b"))
-    broker.adopt(Charter(other))
-    found: list[list[str]] = []
-    for register in (None, registry, other, None):
-        if register is not None:
-            register.register(rest(f"more-{len(found)}"))
-        broker.advance()
-        found.append(list(broker.charter.skills))
-    assert found == [["new"], ["new"], ["new", "more-2"], ["new", "more-2"]]
-
-
-def test_reasons_can_be_read_after_another_charter_is_in_force() -> None:
-    broker = broker_of(skill(), {"act": lambda agent: agent.state.update(x=1)})
-    outcome = broker.propose(resident(x=0), "act")
-    broker.adopt(Charter(SkillRegistry()))
-    broker.advance()
-    assert [reason.message for reason in outcome.reasons] == ["State change not allowed: 'x' (0 → 1)"]
 
 
 def test_what_decides_does_not_change_within_a_step() -> None:

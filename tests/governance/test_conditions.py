@@ -154,8 +154,7 @@ items = st.lists(constants | paths | st.just(ex.Items((ex.Constant(1), ex.Consta
 def larger(trees: st.SearchStrategy[ex.Tree]) -> st.SearchStrategy[ex.Tree]:
     return (
         st.builds(ex.Not, trees)
-        | st.builds(ex.Both, trees, trees)
-        | st.builds(ex.Either, trees, trees)
+        | st.builds(ex.Join, st.sampled_from(["and", "or"]), trees, trees)
         | st.builds(ex.Compare, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), trees, trees)
         | st.builds(
             ex.Compare,
@@ -193,12 +192,8 @@ def written(tree: ex.Tree) -> str:
             return f"[{', '.join(map(written, items))}]"
         case ex.Not(value=value):
             return f"(not {written(value)})"
-        case ex.Both(left=left, right=right):
-            return f"({written(left)} and {written(right)})"
-        case ex.Either(left=left, right=right):
-            return f"({written(left)} or {written(right)})"
-        case ex.Compare(by=by, left=left, right=right) | ex.Compute(by=by, left=left, right=right):
-            return f"({written(left)} {by} {written(right)})"
+        case ex.Join() | ex.Compare() | ex.Compute():
+            return f"({written(tree.left)} {tree.by} {written(tree.right)})"
 
 
 @settings(max_examples=100, deadline=None)
@@ -330,9 +325,7 @@ cel_tests = (
 )
 cel_trees = st.recursive(
     cel_tests,
-    lambda inner: (
-        st.builds(ex.Not, inner) | st.builds(ex.Both, inner, inner) | st.builds(ex.Either, inner, inner)
-    ),
+    lambda inner: st.builds(ex.Not, inner) | st.builds(ex.Join, st.sampled_from(["and", "or"]), inner, inner),
     max_leaves=6,
 )
 

@@ -42,7 +42,6 @@ def with_keys(*lines: str) -> str:
         (with_keys("preconditions:", "  - is_owner", "  - budget >"), [(10, "condition")]),
         (with_keys("institutional_constraints: {cost: -4}"), [(8, "value")]),
         (with_keys("institutional_constraints: {cost: 'a +'}"), [(8, "condition")]),
-        (with_keys("output_schema: {a: {type: number, min: 3, max: 2}}"), [(8, "contradiction")]),
         (with_keys("output_schema: {a: {type: numbr}}"), [(8, "value")]),
         (HEAD.replace("mapping: act", "mapping: 'os.system; rm'"), [(7, "value")]),
         (HEAD.replace("mapping: act", "mapping: skill:csv/scripts/a.py"), []),
@@ -70,8 +69,6 @@ def with_keys(*lines: str) -> str:
         (with_keys("institutional_constraints:", "  pays_with:"), [(9, "value")]),
         (with_keys("output_schema:", "  a:", "    type: string", "    enum: [[red], [blue]]"), [(11, "value"), (11, "value")]),
         (with_keys("output_schema:", "  a:", "    type: string", "    enum: []"), [(11, "value")]),
-        (with_keys("output_schema:", "  a: {type: integer, enum: [a]}"), [(9, "contradiction")]),
-        (with_keys("output_schema:", "  a: {type: integer, min: 10, enum: [5, 12]}"), [(9, "contradiction")]),
         (with_keys("output_schema:", "  a: {min: 0, max: 1}"), [(9, "missing-key")]),
     ],
 )  # fmt: skip
@@ -193,38 +190,9 @@ def test_a_large_charter_is_read_in_time() -> None:
     assert many < 2.5 * few
 
 
-def test_a_default_that_does_not_help() -> None:
-    text = HEAD + "    output_schema: {p: {type: string, required: true}}\ndefault_skill: act\n"
-    found = lint_text(text.replace('["*"]', "[baker]")).problems
-    assert [(problem.line, problem.code, problem.severity) for problem in found] == [
-        (9, "contradiction", "error"),
-        (9, "unreachable", "warning"),
-    ]
-    assert problems(HEAD + "default_skill: rest\n") == []
-
-
-def test_changes_that_no_role_may_write() -> None:
-    roles = "roles:\n  farmer: {skills: ['*'], writes: [%s]}\n"
-    for changes, writes, expected in (
-        ("money", "place", [(8, "unreachable")]),
-        ("money", "m*", []),
-        ("home.floor", "home", []),
-        ("home", "home.floor", []),
-        ("world.dike", "'*'", [(8, "unreachable")]),
-        ("'mon*'", "'*ey'", []),
-    ):
-        text = with_keys(f"allowed_state_changes: [{changes}]") + roles % writes
-        assert problems(text) == expected, (changes, writes)
-
-
 def test_nobody_can_ever_use_it() -> None:
     roles = "roles:\n  baker:\n    skills: [rest]\n"
     assert problems(HEAD + roles) == [(5, "unreachable"), (6, "no-feasible-skill")]
-    roles = "roles:\n  baker:\n    skills: [rest, act]\n  farmer: {skills: [act]}\n"
-    found = lint_text(HEAD + roles).problems
-    assert [(problem.line, problem.code, problem.severity) for problem in found] == [
-        (10, "unreachable", "warning")
-    ]
 
 
 def test_chinese_types_fields_and_texts(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One charter for simulated and for real skills: scripts in the sandbox, the agent loop, skill directories."""
+"""A charter as the guard of an agent: the agent loop, its skills, scripts and tools."""
 
 from __future__ import annotations
 
@@ -11,24 +11,16 @@ import pytest
 
 from tests.agent.support import final, run_script, select, tool
 from tests.support import Place, write_skill
-from tests.tools.support import Bench
 from vademecum import Agent, Outcome
 from vademecum.errors import Denied
 from vademecum.governance import (
-    Actor,
-    Broker,
     Charter,
-    Engines,
-    Functions,
-    Intent,
     Parameter,
-    Scripts,
     SkillDefinition,
     SkillRegistry,
     replay_outcomes,
 )
 from vademecum.governance.charter import lint_text
-from vademecum.governance.engines import arguments_of
 from vademecum.governance.guard import CharterGuard
 from vademecum.masking import Secrets
 from vademecum.models.scripted_model import Scripted
@@ -36,76 +28,6 @@ from vademecum.policy.approval import Consent
 from vademecum.runs.record import Record
 from vademecum.runs.stored import read_run
 from vademecum.session.base import Kind, Result
-
-CHARTER = """\
-skills:
-  - skill_id: rest
-    eligible_agent_types: ["*"]
-    implementation_mapping: rest
-  - skill_id: survey
-    eligible_agent_types: [clerk]
-    preconditions: [trained]
-    institutional_constraints: {cost: 3, cooldown: 2}
-    allowed_state_changes: [surveyed]
-    output_schema: {arguments: {type: list, max: 2}, depth: {type: integer, max: 9}}
-    implementation_mapping: skill:tried/scripts/x.py
-"""
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, "auto")
-
-
-def broker(bench: Bench) -> Broker:
-    linted = lint_text(CHARTER)
-    assert linted.registry is not None
-    scripts = Scripts(bench.session)
-    return Broker(linted.registry, None, Engines(Functions({"rest": lambda agent: "rested"}), scripts))
-
-
-def clerk(**state: Any) -> Actor:
-    return Actor("c1", "clerk", {"budget": 10, "trained": True, **state})
-
-
-def test_a_script_through_the_tools_and_the_sandbox(bench: Bench) -> None:
-    bench.script("""
-        import json, sys
-        print("said", sys.argv[1:])
-        print(json.dumps({"state_changes": {"surveyed": 3}}))
-    """)
-    agent, found = clerk(), broker(bench)
-    assert found.propose(agent, "rest").output == "rested"
-    outcome = found.propose(agent, Intent("survey", {"arguments": ["north"], "depth": 4}))
-    assert outcome.executed == "survey", outcome.reasons
-    assert "said ['north', '--depth', '4']" in outcome.output
-    assert agent.state == {"budget": 7, "trained": True, "surveyed": 3}
-    (record,) = bench.records
-    assert (record.tool, record.ok) == ("run_script", True)
-
-
-def test_a_value_never_becomes_an_option() -> None:
-    said = {"arguments": ["a"], "title": "--force", "depth": -4, "name": "x"}
-    assert arguments_of(said) == ["a", "--title=--force", "--depth=-4", "--name", "x"]
-
-
-def test_a_denied_script_does_not_run(bench: Bench) -> None:
-    bench.script("open('ran', 'w')")
-    found = broker(bench)
-    for agent, parameters in ((clerk(trained=False), {}), (clerk(budget=1), {}), (clerk(), {"depth": 10})):
-        assert found.propose(agent, Intent("survey", parameters)).executed is None
-    assert bench.records == []
-
-
-def test_what_a_script_changes_is_checked_and_what_fails_costs_nothing(bench: Bench) -> None:
-    bench.script("""print('{"state_changes": {"budget": 1000}}')""")
-    agent = clerk()
-    outcome = broker(bench).propose(agent, "survey")
-    assert [reason.code for reason in outcome.reasons] == ["state-change"]
-    bench.script("import sys; sys.exit(3)")
-    assert [reason.code for reason in broker(bench).propose(agent, "survey").reasons] == ["engine"]
-    assert agent.state == {"budget": 10, "trained": True}
-
 
 AGENT = """\
 skills:

@@ -332,5 +332,5 @@ def test_a_cost_that_cannot_be_taken_is_a_denial() -> None:
     state = {"budget": math.inf, "price": math.inf}
     outcome, agent = one(lambda agent: agent.state.update(x=1), state, "price")
     assert (outcome.approved, outcome.executed, outcome.rolled_back) == (False, None, False)
-    assert "cannot be taken" in outcome.reasons[0].message
+    assert outcome.reasons[0].message == "Cost inf exceeds 'budget' (inf)"
     assert agent.state == {"budget": math.inf, "price": math.inf}

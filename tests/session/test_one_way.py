@@ -50,7 +50,6 @@ def test_everything_that_serves_a_model_holds_a_session() -> None:
         "integrations.mcp.clients",
         "cli.running",
         "cli.finding",
-        "governance.engines",
     ):
         assert "vademecum.session.session" in graph.find_modules_directly_imported_by(
             f"vademecum.{module}"

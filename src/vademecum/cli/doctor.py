@@ -258,7 +258,7 @@ def configuration(context: Context) -> HealthCheck:
 
 def rules(config: LoadedConfig) -> HealthCheck:
     """Count the rules of the configuration."""
-    count = len(config.user_rules) + len(config.project_rules)
+    count = len(config.user.permissions) + len(config.project.permissions)
     return HealthCheck("permissions", "ok", f"{counted(count, 'rule')} besides the defaults")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +20,10 @@ from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
 from vademecum.files import read_capped, write_atomic
 from vademecum.governance.audit import Audit
-from vademecum.governance.charter import Charter, Linted, lint_charter, load_charter
-from vademecum.governance.definitions import Actor, ValidationResult, shown
-from vademecum.governance.explain import Stage, explain_event, stages_of
-from vademecum.governance.ledger import Ledger
+from vademecum.governance.audit_replay import Stage, explain_event, stages_of
+from vademecum.governance.charter import Linted, lint_charter, load_charter
+from vademecum.governance.definitions import Actor, shown
+from vademecum.governance.state import Ledger
 from vademecum.masking import Secrets
 from vademecum.models.choose import choose_model
 from vademecum.runs.record import Record, new_run, runs_directory
@@ -114,14 +114,14 @@ def _linted(path: str) -> Linted:
 @json_option
 def check_command(*, charter: str, skill: str, as_json: bool, **words: Any) -> int:
     """Check whether an agent may do SKILL now. Exit code 3: it may not."""
-    asked = _Asked(load_charter(charter), skill, **words)
-    result, possible = asked.check(), asked.feasible()
+    held, (actor, said, around) = load_charter(charter), _asked(**words)
+    result, possible = held.check(skill, actor, said, **around), held.feasible(actor, **around)
     if as_json:
         print_json({"skill_id": skill, **result.to_json(), "feasible": possible})
     elif result:
-        click.echo(f"✓ {visible(skill)} is allowed for {visible(asked.actor.type)}")
+        click.echo(f"✓ {visible(skill)} is allowed for {visible(actor.type)}")
     else:
-        click.echo(f"✗ {visible(skill)} is denied for {visible(asked.actor.type)}")
+        click.echo(f"✗ {visible(skill)} is denied for {visible(actor.type)}")
         for reason in result.reasons:
             click.echo(f"  {reason.code}: {visible(reason.message)}")
         click.echo(f"  possible now: {visible(', '.join(possible)) or 'nothing'}")
@@ -154,9 +154,9 @@ def explain_command(
     elif skill is None:
         raise click.UsageError("Name a SKILL, or a recorded intent with --event N.")
     else:
-        asked = _Asked(held, skill, **words)
-        stages = stages_of(held, skill, asked.check())
-        about = f"{asked.actor.id} ({asked.actor.type}) wants {skill} at step {asked.step}"
+        actor, said, around = _asked(**words)
+        stages = stages_of(held, skill, actor.type, held.check(skill, actor, said, **around))
+        about = f"{actor.id} ({actor.type}) wants {skill} at step {around['step']}"
     return _show_stages(stages, about, as_json=as_json)
 
 
@@ -178,43 +178,26 @@ def _show_stages(stages: list[Stage], about: str, *, as_json: bool) -> int:
     return 3 if denied else 0
 
 
-class _Asked:
-    """The agent, parameters and past that the options describe."""
-
-    def __init__(  # noqa: PLR0913 - one for each option
-        self,
-        charter: Charter,
-        skill: str,
-        *,
-        agent_type: str | None,
-        agent: str,
-        state: str,
-        params: tuple[str, ...],
-        step: int,
-        last: tuple[str, ...],
-    ) -> None:
-        if agent_type is None:
-            raise click.UsageError("Say which kind of agent asks: --type TYPE.")
-        whole = dict(_object(state))
-        world = whole.pop("world", {})
-        self.world: Mapping[str, Any] = world if isinstance(world, dict) else {}
-        self.actor = Actor(agent, agent_type, whole)
-        self.params = dict(map(_pair, params))
-        self.step = step
-        self.ledger = Ledger()
-        for name, value in map(_pair, last):
-            if type(value) is not int:
-                raise click.BadParameter(f"{value!r} is not a step: write SKILL=NUMBER", param_hint="--last")
-            self.ledger.add(name, agent_id=agent, step=value)
-        self._charter = charter
-        self._skill = skill
-
-    def check(self) -> ValidationResult:
-        around = {"world": self.world, "step": self.step, "ledger": self.ledger}
-        return self._charter.check(self._skill, self.actor, self.params, **around)  # type: ignore[arg-type]
-
-    def feasible(self) -> list[str]:
-        return self._charter.feasible(self.actor, world=self.world, step=self.step, ledger=self.ledger)
+def _asked(  # noqa: PLR0913 - one for each option
+    *,
+    agent_type: str | None,
+    agent: str,
+    state: str,
+    params: tuple[str, ...],
+    step: int,
+    last: tuple[str, ...],
+) -> tuple[Actor, dict[str, Any], dict[str, Any]]:
+    """Return the agent, the parameters, and the shared state, step and ledger that the options describe."""
+    if agent_type is None:
+        raise click.UsageError("Say which kind of agent asks: --type TYPE.")
+    whole, ledger = _object(state), Ledger()
+    world = whole.pop("world", {})
+    for name, value in map(_pair, last):
+        if type(value) is not int:
+            raise click.BadParameter(f"{value!r} is not a step: write SKILL=NUMBER", param_hint="--last")
+        ledger.add(name, agent_id=agent, step=value)
+    around = {"world": world if isinstance(world, dict) else {}, "step": step, "ledger": ledger}
+    return Actor(agent, agent_type, whole), dict(map(_pair, params)), around
 
 
 def _object(typed: str) -> dict[str, Any]:

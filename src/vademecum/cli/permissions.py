@@ -125,7 +125,7 @@ def known_permission(permission: str) -> None:
 def known_agent(context: Context, name: str) -> None:
     """Refuse the name of an agent that no configuration has: no rule would apply to it."""
     config = load_config(context)
-    known = ["default", *config.user_agents, *config.project_agents]
+    known = ["default", *config.user.agents, *config.project.agents]
     if name not in known:
         hint = meant(nearest(name, known), otherwise=f"there are {', '.join(dict.fromkeys(known))}.")
         raise ConfigError(f"No agent {name!r} is configured: {hint}")

@@ -10,13 +10,12 @@
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance.audit import Audit
 from vademecum.governance.audit_replay import replay_outcomes
-from vademecum.governance.broker import Broker
+from vademecum.governance.broker import Broker, Engine, Functions
 from vademecum.governance.charter import Charter, Linted, SkillRegistry, lint_charter, load_charter
 from vademecum.governance.definitions import (
     ActionOutcome,
     Actor,
     BrokerPolicy,
-    Engine,
     GovernedAgent,
     Intent,
     Parameter,
@@ -24,9 +23,8 @@ from vademecum.governance.definitions import (
     SkillDefinition,
     ValidationResult,
 )
-from vademecum.governance.engines import Engines, Functions, Scripts
-from vademecum.governance.ledger import Ledger
 from vademecum.governance.roles import Role, RoleEnforcer
+from vademecum.governance.state import Ledger
 
 __all__ = [
     "ActionOutcome",
@@ -38,7 +36,6 @@ __all__ = [
     "CharterRefused",
     "ConditionWrong",
     "Engine",
-    "Engines",
     "Functions",
     "GovernedAgent",
     "Intent",
@@ -48,7 +45,6 @@ __all__ = [
     "Reason",
     "Role",
     "RoleEnforcer",
-    "Scripts",
     "SkillDefinition",
     "SkillRegistry",
     "ValidationResult",

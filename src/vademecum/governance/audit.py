@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping
 from math import isfinite
 from typing import Any
@@ -23,8 +22,6 @@ DIGEST_CHARS = 23  # "sha256:" and sixteen digits; all of it is in the event `ch
 LARGEST = 2**1000  # a larger number has more digits than Python reads
 
 _NUMBERS = frozenset({int, float, bool})
-_ESCAPE = re.compile(r"\\.")
-_UNCUT = {'\\"': "\\u0022"}
 
 
 class _Row(msgspec.Struct, omit_defaults=True, gc=False):
@@ -37,6 +34,7 @@ class _Row(msgspec.Struct, omit_defaults=True, gc=False):
     proposed: str
     approved: bool
     executed: str | None
+    last: int | None = None
     charged: str | None = None
     parameters: Mapping[str, Any] = {}
     state: Mapping[str, Any] = {}
@@ -72,23 +70,42 @@ class Audit:
         self._digest = ""
         self._masked: dict[tuple[str, str], str] = {}
 
-    def charter(self, charter: Charter, past: Mapping[str, Any] | None = None) -> None:
-        """Record which charter is in force, with its text, and the ledger if the record does not tell it."""
+    def charter(self, charter: Charter) -> None:
+        """Record which charter is in force from here on."""
         self.flush()
         self._digest = charter.digest[:DIGEST_CHARS]
-        text = json.dumps(charter.to_json(), ensure_ascii=False, indent=2, default=str)
-        more: dict[str, Any] = {} if past is None else {"past": past}
-        if self._secrets.mask(text) != text:
-            # Masked before it is written, without quotes that a mask could cut off: it stays JSON.
-            whole = json.dumps(self._secrets.mask_all(charter.to_json()), ensure_ascii=False, indent=2)
-            text = self._secrets.mask(_ESCAPE.sub(lambda found: _UNCUT.get(found[0], found[0]), whole))
-            more["masked"] = digest_of(json.loads(text))
-        kept = self._record.keep(text)
-        self._record.add("charter", digest=charter.digest, kept=kept, skills=len(charter.skills), **more)
+        document = as_json(charter.to_json(), self._mask)
+        digest = digest_of(document)
+        # A charter that contains a secret is recorded without it, and has two hashes.
+        more = {} if digest == charter.digest else {"masked": digest}
+        skills = len(charter.skills)
+        self._record.add("charter", digest=charter.digest, charter=document, skills=skills, **more)
 
-    def outcome(self, outcome: ActionOutcome, state: Mapping[str, Any]) -> None:
-        """Record an outcome, and the values that the charter read."""
-        row = self._row(outcome, state)
+    def outcome(self, outcome: ActionOutcome, state: Mapping[str, Any], last: int | None) -> None:
+        """Record an outcome, the values that the charter read, and when the agent last did the skill."""
+        said, mask = outcome.proposed.parameters, self._mask
+        changes: dict[str, Any] = {}
+        for key, *pair in outcome.changes:
+            values = [None if value is MISSING else value for value in pair]
+            changes[mask("", key)] = values if _are_numbers(values) else as_json(values, mask, key)
+        row = _Row(
+            self._digest,
+            outcome.step,
+            mask("", str(outcome.agent_id)),
+            mask("", str(outcome.agent_type)),
+            mask("", outcome.proposed.skill_id),
+            outcome.approved,
+            outcome.executed,
+            last,
+            outcome.charged,
+            as_json(said, mask) if said else {},
+            # Numbers need no masking.
+            state if _are_numbers(state.values()) else as_json(state, mask),
+            changes,
+            [as_json(reason.to_json(), mask) for reason in outcome.reasons] if outcome.result.bits else [],
+            outcome.rolled_back,
+            outcome.shadow,
+        )
         try:
             data = msgspec.json.encode(row)
         except UnicodeEncodeError:  # half a character
@@ -96,27 +113,6 @@ class Audit:
         self._waiting.append(data)
         if len(self._waiting) >= MAX_WAITING:
             self.flush()
-
-    def _row(self, outcome: ActionOutcome, state: Mapping[str, Any]) -> _Row:
-        """Return an outcome as it is written; numbers need no masking."""
-        said = outcome.proposed.parameters
-        changes = ((key, [None if v is MISSING else v for v in pair]) for key, *pair in outcome.changes)
-        return _Row(
-            self._digest,
-            outcome.step,
-            self._mask("", str(outcome.agent_id)),
-            self._mask("", str(outcome.agent_type)),
-            self._mask("", outcome.proposed.skill_id),
-            outcome.approved,
-            outcome.executed,
-            outcome.charged,
-            as_json(said, self._mask) if said else {},
-            state if _are_numbers(state.values()) else as_json(state, self._mask),
-            {self._mask("", key): as_json(pair, self._mask, key) for key, pair in changes},
-            [as_json(reason.to_json(), self._mask) for reason in outcome.reasons],
-            outcome.rolled_back,
-            outcome.shadow,
-        )
 
     def flush(self) -> None:
         """Write the outcomes that are waiting."""

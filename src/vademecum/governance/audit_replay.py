@@ -1,40 +1,45 @@
-"""Decide recorded intents again, and compare the outcomes."""
+"""Decide recorded intents again and compare the outcomes, and explain a decision check by check."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
-from vademecum.files import read_capped
+from msgspec import Struct
+
+from vademecum.errors import CharterRefused, RecordDamaged
 from vademecum.governance.audit import from_json
-from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
-from vademecum.governance.check import SkillCheck, facts_of, not_found
-from vademecum.governance.definitions import EMPTY, MISSING, ValidationResult
-from vademecum.governance.ledger import NOTHING_DONE, Charge, Ledger, charge_of
+from vademecum.governance.charter import Charter, digest_of
+from vademecum.governance.check import (
+    CONDITIONS,
+    COOLDOWN,
+    COST,
+    PARAMETERS,
+    ROLE,
+    TYPE,
+    SkillCheck,
+    facts_of,
+    not_found,
+)
+from vademecum.governance.definitions import EMPTY, MISSING, Reason, SkillDefinition, ValidationResult
 from vademecum.governance.state import Change
-from vademecum.paths import contained
 from vademecum.runs.record import Event
 from vademecum.runs.stored import Difference, PastRun, Replayed
 
 # What only the engine and the state tell: it failed, was interrupted, replaced the agent's own attributes, or
 # the state was not plain data.
 BY_ENGINE = ("engine", "interrupted", "replaced", "state")
-
-# The agent's state, the shared state and the parameters, as far as the record has them.
-Facts = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
+AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
 
 
 def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed:
     """Decide every recorded intent again; with ``charter``, by another charter than the recorded one.
 
+    >>> from pathlib import Path
     >>> from vademecum.governance import Actor, Audit, Broker, Functions, SkillDefinition, SkillRegistry
     >>> from vademecum.masking import Secrets
-    >>> from vademecum.runs.record import new_run
+    >>> from vademecum.runs.record import Record, new_run
     >>> from vademecum.runs.stored import read_run
-    >>> from vademecum.runs.record import Record
     >>> record = Record(new_run(Path("runs")), secrets=Secrets({}))
     >>> audit = Audit(record, secrets=Secrets({}))
     >>> rest = SkillDefinition("rest", implementation_mapping="rest")
@@ -47,130 +52,41 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
     >>> replay_outcomes(run, charter=Charter(SkillRegistry())).differences[0].now
     'denied: not-found'
     """
-    replaying = _Replaying(Path(run.place), charter)
+    recorded: Charter | None = None
     compared, found = 0, []
     for event in run.events:
         try:
             if event.type == "charter":
-                difference = replaying.take(event)
+                document = from_json(event.data["charter"])
+                recorded = Charter.from_json(document)
+                then, now = event.data.get("masked") or event.data["digest"], digest_of(event.data["charter"])
+                if charter is None and then != now:
+                    found.append(Difference(event.number, "the charter", then, now))
             elif event.type == "outcome":
                 compared += 1
-                difference = replaying.again(event)
-            else:
-                continue
+                if recorded is None:
+                    raise RecordDamaged("The record has outcomes before its charter.")
+                found += _compared(event, _decided(event.data, charter or recorded, recorded))
         except (KeyError, TypeError, AttributeError, ValueError, CharterRefused) as error:
             raise RecordDamaged(f"Event {event.number} of {run.place} is damaged ({error!r}).") from error
-        found += [difference] if difference is not None else []
     return Replayed(compared, tuple(found))
 
 
-def facts_in_event(
-    charter: Charter, run: PastRun, number: int
-) -> tuple[Mapping[str, Any], Facts, Ledger] | None:
-    """Return what a recorded outcome was decided on: the event, the observed state, and the ledger."""
-    replaying = _Replaying(Path(run.place), charter)
-    for event in run.events:
-        if event.type == "charter":
-            replaying.take(event)
-        if event.type != "outcome":
-            continue
-        if event.number == number:
-            check = charter.skill_check(event.data["proposed"])
-            facts = (EMPTY, EMPTY, EMPTY) if check is None else _facts(event.data, check)
-            return event.data, facts, replaying.ledger
-        replaying.again(event)
-    return None
+class RecordedFacts(NamedTuple):
+    """Hold what an intent was decided on, as far as the record has it."""
 
+    state: Mapping[str, Any]
+    world: Mapping[str, Any]
+    params: Mapping[str, Any]
+    last: Mapping[str, int]
 
-class _Replaying:
-    """Go through the events in order, with a ledger that fills as it did then."""
-
-    def __init__(self, place: Path, charter: Charter | None) -> None:
-        self._place = place
-        self._given = charter
-        self._charter: Charter | None = charter
-        self._recorded: Charter | None = None
-        self.ledger = Ledger()
-
-    def take(self, event: Event) -> Difference | None:
-        """Put the recorded charter in force; return a difference if its hash is another."""
-        if "past" in event.data:
-            self.ledger = Ledger.from_json(event.data["past"])
-        document = self._kept(str(event.data["kept"]))
-        self._recorded = Charter.from_json(document)
-        if self._given is not None:
-            return None
-        self._charter = self._recorded
-        # A charter that contained a secret was kept without it, and has two hashes.
-        then, now = str(event.data.get("masked") or event.data["digest"]), digest_of(document)
-        return None if then == now else Difference(event.number, "the charter", then, now)
-
-    def _kept(self, name: str) -> dict[str, Any]:
-        file = contained(self._place, name)
-        try:
-            found = json.loads(read_capped(file, cap=MAX_CHARTER_BYTES))
-        except (OSError, FileRefused, ValueError, RecursionError) as error:
-            raise RecordDamaged(
-                f"The charter of this run cannot be read ({error}): it was {file}."
-            ) from error
-        document: dict[str, Any] = found
-        return document
-
-    def again(self, event: Event) -> Difference | None:
-        """Decide one intent again."""
-        data = event.data
-        if self._charter is None:
-            raise RecordDamaged("The record has outcomes before its charter.")
-        check = self._charter.skill_check(data["proposed"])
-        decided = _Verdict(_codes(not_found(data["proposed"])))
-        if check is not None:
-            decided = self._decided(data, check, self._charter)
-            if data["executed"] == data["proposed"]:
-                self.ledger.add(data["executed"], agent_id=data["agent"], step=data["step"])
-        codes = tuple(code for code in _recorded_codes(data) if code not in BY_ENGINE)
-        undone, charged = data.get("rolled_back", False), data.get("charged")
-        then = _Verdict(codes, data["approved"], data["executed"], undone, charged)
-        found = _compared(then, decided)
-        what = f"{data['agent']} proposes {data['proposed']} at step {data['step']}"
-        return None if found is None else Difference(event.number, what, *found)
-
-    def _decided(self, data: Mapping[str, Any], check: SkillCheck, charter: Charter) -> _Verdict:
-        (state, world, params), shadow = _facts(data, check), bool(data.get("shadow"))
-        last = self.ledger.agents.get(data["agent"], NOTHING_DONE)
-        codes = _codes(check.check(data["agent_type"], state, world, params, last, data["step"]))
-        charge = None
-        if not codes and not shadow:
-            found = charge_of(check, dict(state), dict(world), params)
-            if found is None or isinstance(found, Charge):
-                charge = found
-            else:
-                codes = ("cost",)
-        if codes and not shadow:
-            return _Verdict(codes)
-        by_engine = {*BY_ENGINE} & {*_recorded_codes(data)}
-        failed, skill_id = bool(by_engine - {"replaced"}), check.rules.skill_id
-        changes = () if failed else self._by_engine(data)
-        wrong = charter.objections(data["agent_type"], skill_id, changes)
-        after = tuple(charter.objection(data["agent_type"], skill_id, change).code for change in wrong)
-        undone = failed or (bool(after or by_engine) and not shadow)
-        return _Verdict(
-            (*codes, *after),
-            approved=not codes,
-            executed=None if undone else skill_id,
-            rolled_back=undone,
-            charged=None if undone or charge is None else charge.path,
-        )
-
-    def _by_engine(self, data: Mapping[str, Any]) -> Sequence[Change]:
-        """Return the recorded changes without what the charter of that time charged."""
-        written = data.get("changes", {}).items()
-        found = [(key, from_json(old), from_json(new)) for key, (old, new) in written]
-        check = None if self._recorded is None else self._recorded.skill_check(data["proposed"])
-        if check is None or data.get("shadow"):
-            return found
-        state, world, params = _facts(data, check)
-        charge = charge_of(check, dict(state), dict(world), params)
-        return charge.split(found)[1] if isinstance(charge, Charge) else found
+    @classmethod
+    def of(cls, data: Mapping[str, Any], check: SkillCheck) -> RecordedFacts:
+        """Return the facts of an event."""
+        seen = data.get("state", EMPTY)
+        values = tuple(from_json(seen[str(path)]) if str(path) in seen else MISSING for path in check.reads)
+        last = {data["proposed"]: data["last"]} if "last" in data else {}
+        return cls(*facts_of(check.reads, values, from_json(data.get("parameters", {}))), last)
 
 
 class _Verdict(NamedTuple):
@@ -188,19 +104,55 @@ class _Verdict(NamedTuple):
         return f"denied: {', '.join(self.codes)}" if self.codes else "approved"
 
 
-def _compared(then: _Verdict, now: _Verdict) -> tuple[str, str] | None:
-    """Return what a verdict was and what it would be now, if they differ."""
+def _decided(data: Mapping[str, Any], charter: Charter, recorded: Charter) -> _Verdict:
+    """Return the verdict of a charter on a recorded intent."""
+    skill_id = data["proposed"]
+    check = charter.skill_check(skill_id)
+    if check is None:
+        return _Verdict(_codes(not_found(skill_id)))
+    facts, shadow = RecordedFacts.of(data, check), bool(data.get("shadow"))
+    codes = _codes(charter.decide(skill_id, data["agent_type"], *facts, data["step"]))
+    if codes and not shadow:
+        return _Verdict(codes)
+    charge = None if shadow else check.charge(dict(facts.state), dict(facts.world), facts.params)
+    by_engine = {*BY_ENGINE} & {*_recorded_codes(data)}
+    failed = bool(by_engine - {"replaced"})
+    changes = () if failed else _by_engine(data, recorded)
+    after = tuple(reason.code for reason in charter.objections(data["agent_type"], skill_id, changes))
+    undone = failed or (bool(after or by_engine) and not shadow)
+    return _Verdict(
+        (*codes, *after),
+        approved=not codes,
+        executed=None if undone else skill_id,
+        rolled_back=undone,
+        charged=None if undone or charge is None else charge.path,
+    )
+
+
+def _by_engine(data: Mapping[str, Any], recorded: Charter) -> Sequence[Change]:
+    """Return the recorded changes without what the charter of that time charged."""
+    written = data.get("changes", {}).items()
+    found = [(key, from_json(old), from_json(new)) for key, (old, new) in written]
+    check = recorded.skill_check(data["proposed"])
+    if check is None or data.get("shadow"):
+        return found
+    facts = RecordedFacts.of(data, check)
+    charge = check.charge(dict(facts.state), dict(facts.world), facts.params)
+    return found if charge is None else charge.split(found)[1]
+
+
+def _compared(event: Event, now: _Verdict) -> list[Difference]:
+    """Return the difference between a recorded outcome and a verdict, if there is one."""
+    data = event.data
+    codes = tuple(code for code in _recorded_codes(data) if code not in BY_ENGINE)
+    undone, charged = data.get("rolled_back", False), data.get("charged")
+    then = _Verdict(codes, data["approved"], data["executed"], undone, charged)
+    what = f"{data['agent']} proposes {data['proposed']} at step {data['step']}"
     for name, one, other in zip(_Verdict._fields, then, now, strict=True):
         if one != other:
             more = ("", "") if name == "codes" else (f", {name} {one}", f", {name} {other}")
-            return then.said + more[0], now.said + more[1]
-    return None
-
-
-def _facts(data: Mapping[str, Any], check: SkillCheck) -> Facts:
-    state = data.get("state", EMPTY)
-    values = tuple(from_json(state[str(path)]) if str(path) in state else MISSING for path in check.reads)
-    return facts_of(check.reads, values, from_json(data.get("parameters", {})))
+            return [Difference(event.number, what, then.said + more[0], now.said + more[1])]
+    return []
 
 
 def _recorded_codes(data: Mapping[str, Any]) -> list[str]:
@@ -209,3 +161,76 @@ def _recorded_codes(data: Mapping[str, Any]) -> list[str]:
 
 def _codes(result: ValidationResult) -> tuple[str, ...]:
     return tuple(reason.code for reason in result.reasons)
+
+
+class Stage(Struct, frozen=True):
+    """One check: whether it passed, ``None`` if it requires nothing, and the reasons if it failed."""
+
+    name: str
+    holds: bool | None
+    text: str
+    reasons: tuple[Reason, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stage as ``vade govern explain`` prints it."""
+        reasons = [reason.to_json() for reason in self.reasons]
+        return {"stage": self.name, "holds": self.holds, "text": self.text, "reasons": reasons}
+
+
+def stages_of(charter: Charter, skill_id: str, agent_type: str, result: ValidationResult) -> list[Stage]:
+    """Return the stages behind a result, in the order of the checks."""
+    check, skill = charter.skill_check(skill_id), charter.skills.get(skill_id)
+    if check is None or skill is None:
+        return [Stage("exists", holds=False, text="it is not in the charter", reasons=result.reasons)]
+    rules, bits = check.rules, result.bits
+    parameters = ", ".join(skill.output_schema) or ("none are taken" if bits & PARAMETERS else "")
+    asked: list[tuple[str, int, str]] = [
+        ("role", ROLE, "" if charter.roles is None else "the role may propose it"),
+        ("type", TYPE, f"for {', '.join(skill.eligible_agent_types)}"),
+        ("parameters", PARAMETERS, parameters),
+        ("preconditions", CONDITIONS, "; ".join(skill.preconditions)),
+        ("cost", COST, "" if rules.cost is None else f"{rules.cost.text} out of {rules.purse}"),
+        ("cooldown", COOLDOWN, f"every {rules.cooldown} steps" if rules.cooldown else ""),
+    ]
+    stages = [Stage("exists", holds=True, text=skill.description or skill_id)]
+    for name, mask, text in asked:
+        holds = not bits & mask if text or bits & mask else None
+        stages.append(Stage(name, holds, text or "nothing asked", result.only(mask).reasons))
+    return [*stages, Stage("may change", holds=None, text=_changes(charter, skill, agent_type))]
+
+
+def _changes(charter: Charter, skill: SkillDefinition, agent_type: str) -> str:
+    listed = ", ".join(skill.allowed_state_changes) or "nothing"
+    if charter.roles is None:
+        return listed
+    return f"{listed}; the role may write {', '.join(charter.roles.role_of(agent_type).writes) or 'nothing'}"
+
+
+def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Stage], str]:
+    """Explain a recorded intent by a charter, from the values in the record."""
+    outcomes = [event for event in run.events if event.type == "outcome"]
+    data = next((event.data for event in outcomes if event.number == number), None)
+    if data is None:
+        known = [event.number for event in outcomes if event.data.get("reasons")]
+        advice = f"the first denial is event {known[0]}" if known else "nothing was denied in it"
+        raise RecordDamaged(f"Event {number} of {run.run_id} is not an outcome: {advice}.", code="no-run")
+    skill_id = data["proposed"]
+    check, result = charter.skill_check(skill_id), not_found(skill_id)
+    if check is not None:
+        facts = RecordedFacts.of(data, check)
+        result = charter.decide(skill_id, data["agent_type"], *facts, data["step"])
+    stages = stages_of(charter, skill_id, data["agent_type"], result)
+    then, now = str(data["charter"]), charter.digest
+    if not now.startswith(then):
+        text = f"another one decided then, {then}…; this is {now[: len(then)]}…"
+        stages.insert(0, Stage("charter", holds=None, text=text))
+    after = [reason for reason in data.get("reasons", ()) if reason["code"] in AFTER]
+    if after:
+        reasons = tuple(Reason(**reason) for reason in after)
+        undone = "it was carried out and rolled back"
+        stays = "it was carried out, and stays so: the charter was in shadow mode"
+        text = undone if data.get("rolled_back") else stays
+        stages.append(Stage("changes", holds=False, text=text, reasons=reasons))
+    who = f"{data['agent']} ({data['agent_type']})"
+    about = f"event {number}: {who} wanted {data['proposed']} at step {data['step']}"
+    return stages, about

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct, structs
 
 from vademecum.errors import CharterRefused, Denied
 from vademecum.governance.audit import Audit
-from vademecum.governance.charter import Charter, SkillRegistry, load_charter
-from vademecum.governance.check import CHANGE, COST, ENGINE, UNKNOWN, SkillCheck, not_found
+from vademecum.governance.charter import Charter, SkillRegistry
+from vademecum.governance.check import AFTERWARDS, UNKNOWN, SkillCheck
 from vademecum.governance.definitions import (
     EMPTY,
     VALID,
     ActionOutcome,
     BrokerPolicy,
-    Engine,
     GovernedAgent,
     Intent,
     MayRead,
@@ -28,14 +26,71 @@ from vademecum.governance.definitions import (
     may_read_all,
     shown,
 )
-from vademecum.governance.ledger import NOTHING_DONE, Charge, Ledger, Words, charge_of
 from vademecum.governance.roles import RoleEnforcer
-from vademecum.governance.state import WORLD, Change, State, StateRefused, StateSnapshot, copied
+from vademecum.governance.state import (
+    NOTHING_DONE,
+    WORLD,
+    Change,
+    Charge,
+    Ledger,
+    State,
+    StateRefused,
+    StateSnapshot,
+    copied,
+)
 
 MAX_ALTERNATIVES = 20
 
 # Gets the feedback on the last intent, and returns the next one.
 Ask = Callable[[str], Intent | str]
+# Makes reasons for a reader.
+Words = Callable[[MayRead], tuple[Reason, ...]]
+
+
+class Engine(Protocol):
+    """Carry out what was approved: change the agent's state and the shared state, and nothing else.
+
+    Only these two are compared; the states of other agents are not. An engine does not propose while it acts.
+    An engine that takes parameters also has ``execute(func_name, agent, parameters)``, as ``Functions`` has.
+
+    >>> class Diary:
+    ...     def call(self, func_name, agent):
+    ...         agent.state["did"] = func_name
+    >>> from vademecum.governance import Actor, Broker, SkillDefinition, SkillRegistry
+    >>> rest = SkillDefinition("rest", allowed_state_changes=["did"], implementation_mapping="sleep")
+    >>> agent = Actor("a1", "resident")
+    >>> Broker(SkillRegistry([rest]), None, Diary()).propose(agent, "rest").executed, agent.state
+    ('rest', {'did': 'sleep'})
+    """
+
+    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
+        """Do what ``implementation_mapping`` names; an exception is a failure, and is undone."""
+
+
+class Functions:
+    """Call Python functions by name; each gets the agent, and the parameters as keyword arguments.
+
+    >>> engine = Functions({"rest": lambda agent: agent.id, "pay": lambda agent, amount: amount})
+    >>> from vademecum.governance import Actor
+    >>> agent = Actor("a1", "resident")
+    >>> engine.call("rest", agent), engine.execute("pay", agent, {"amount": 3})
+    ('a1', 3)
+    """
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._functions = dict(functions)
+
+    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
+        """Call the function of that name without parameters."""
+        return self.execute(func_name, agent, EMPTY)
+
+    def execute(self, func_name: str, agent: GovernedAgent, parameters: Mapping[str, Any], /) -> Any:
+        """Call the function of that name."""
+        function = self._functions.get(func_name)
+        if function is None:
+            known = ", ".join(sorted(self._functions)[:20]) or "none"
+            raise CharterRefused(f"The engine has no function {func_name!r}: there are {known}.")
+        return function(agent, **parameters)
 
 
 class CheckedIntent(Struct, gc=False):
@@ -50,23 +105,20 @@ class CheckedIntent(Struct, gc=False):
     check: SkillCheck | None = None
     result: ValidationResult = VALID
     seen: Mapping[str, Any] = EMPTY
+    last: int | None = None  # the step at which the agent last did this skill
     charge: Charge | None = None
-    # For an act of the caller's own: the ledger at the check and after it, and the former last step.
-    past: Mapping[str, Any] = EMPTY
-    revision: int = 0
-    before: int | None = None
 
-    @property
-    def former(self) -> dict[str, Any]:
-        """Return the agent's own attributes as they were."""
-        return {"state": self.state, "type": self.agent_type, "id": self.agent_id}
-
-    def replaced(self) -> tuple[str, ...]:
-        """Return which of the agent's own attributes the engine replaced."""
+    def replaced(self) -> dict[str, Any]:
+        """Return the agent's own attributes that the engine replaced, as they were."""
         agent = self.agent
-        if agent.state is self.state and agent.type == self.agent_type and agent.id == self.agent_id:
-            return ()
-        return tuple(name for name, value in self.former.items() if getattr(agent, name) is not value)
+        found: dict[str, Any] = {}
+        if getattr(agent, "state", None) is not self.state:
+            found["state"] = self.state
+        if getattr(agent, "type", None) != self.agent_type:
+            found["type"] = self.agent_type
+        if getattr(agent, "id", None) != self.agent_id:
+            found["id"] = self.agent_id
+        return found
 
 
 class Broker:
@@ -107,19 +159,12 @@ class Broker:
         self.policy = policy
         self._engine = engine
         self._audit = audit
-        self._next: Charter | None = None
-        self._hold(Charter(registry, roles), self.ledger.to_json() or None)
+        self._hold(Charter(registry, roles))
 
     @property
     def world(self) -> State:
-        """Return the shared state."""
+        """Return the shared state; change it, it cannot be replaced."""
         return self._world
-
-    @world.setter
-    def world(self, world: State) -> None:
-        if self.ledger.busy:
-            raise Denied("The shared state cannot be replaced while a proposal is carried out: change it.")
-        self._world = world
 
     def propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
         """Decide about an intent, and let the engine carry it out if it is approved."""
@@ -145,7 +190,7 @@ class Broker:
                 break
             feedback = outcome.feedback
         default = self.charter.default_skill
-        if outcome.executed is not None or default is None or not self.policy.fallback:
+        if outcome.executed is not None or default is None:
             return outcome
         instead = self.propose(agent, default)
         return structs.replace(
@@ -183,27 +228,12 @@ class Broker:
         return "\n".join([*lines, known if possible else "Nothing else is possible now."])
 
     def advance(self) -> int:
-        """Begin the next step; an adopted charter is in force from here on."""
+        """Begin the next step."""
         with self.ledger.lock:
             self.step += 1
-            if self._next is not None:
-                self._hold(self._next)
-                self._next = None
-            self._refresh()
             if self._audit is not None:
                 self._audit.flush()
             return self.step
-
-    def adopt(self, charter: Charter) -> None:
-        """Put another charter in force from the next step on."""
-        with self.ledger.lock:
-            self._next = charter
-
-    def reload(self, path: str | Path) -> Charter:
-        """Adopt the charter of a file, or raise ``CharterRefused`` and keep the present one."""
-        charter = load_charter(path)
-        self.adopt(charter)
-        return charter
 
     def approve(self, agent: GovernedAgent, intent: Intent) -> CheckedIntent | ActionOutcome:
         """Check an intent that the caller carries out itself: charge it and note it, without waiting for it.
@@ -211,100 +241,78 @@ class Broker:
         Return a decision for ``settle``, or the outcome if it is denied. Other proposals are decided in the
         meantime, with the cost paid and the cooldown begun.
         """
-        ledger = self.ledger
-        with ledger.lock:
-            past = ledger.to_json()
+        with self.ledger.lock:
             decision = self._decide(agent, intent)
-            unpayable = None if decision.result.bits else self._charge(decision)
-            if unpayable is not None or decision.result.bits or decision.check is None:
-                return self._close(decision, words=unpayable, bit=COST if unpayable else 0)
-            decision.before = ledger.agents.get(decision.agent_id, NOTHING_DONE).get(intent.skill_id)
-            ledger.add(intent.skill_id, agent_id=decision.agent_id, step=decision.step)
-            decision.past, decision.revision = past, ledger.revision
+            if decision.result.bits:
+                return self._close(decision)
+            self._charge(decision)
+            self.ledger.add(intent.skill_id, agent_id=decision.agent_id, step=decision.step)
             return decision
 
-    def settle(
-        self, decision: CheckedIntent, output: Any = None, error: BaseException | None = None
-    ) -> ActionOutcome:
+    def settle(self, decision: CheckedIntent, error: BaseException | None = None) -> ActionOutcome:
         """Record what came of an approved intent; with ``error``, give back its cost and its cooldown."""
-        ledger, charge, skill_id = self.ledger, decision.charge, decision.intent.skill_id
-        with ledger.lock:
-            if self._audit is not None and ledger.revision != decision.revision:
-                # Others acted since it was decided: the record says what was known then.
-                self._audit.charter(self.charter, decision.past)
-            # Replay notes the act with its outcome; the next proposal finds the ledger as it is now.
-            self._revision = ledger.revision if ledger.revision == decision.revision else -1
+        charge, skill_id = decision.charge, decision.intent.skill_id
+        with self.ledger.lock:
             if error is None:
                 changes = () if charge is None else ((charge.path, charge.before, charge.left),)
-                return self._close(decision, changes, output, noted=True)
+                return self._close(decision, changes, executed=True)
             if charge is not None:
                 charge.purse[charge.key] += charge.cost
-            ledger.take_back(skill_id, agent_id=decision.agent_id, step=decision.step, before=decision.before)
-            self._revision = -1 if self._revision == -1 else ledger.revision
-            return self._close(decision, words=partial(_failed, decision, error), bit=ENGINE, undone=True)
+            name, step = decision.agent_id, decision.step
+            self.ledger.take_back(skill_id, agent_id=name, step=step, before=decision.last)
+            return self._close(decision, reasons=partial(_failed, decision, error))
 
-    def _hold(self, charter: Charter, past: Mapping[str, Any] | None = None) -> None:
+    def _hold(self, charter: Charter) -> None:
         self.charter = charter
-        self._revision = self.ledger.revision
         if self._audit is not None:
-            self._audit.charter(charter, past)
+            self._audit.charter(charter)
 
     def _refresh(self) -> None:
         """Put a new charter in force if skills were registered."""
         held = self.charter
-        if not held.is_current:
+        if len(held.registry) != len(held.skills):
             self._hold(Charter(held.registry, held.roles))
 
     def _decide(self, agent: GovernedAgent, intent: Intent) -> CheckedIntent:
         """Check an intent against the charter as it is now."""
-        ledger = self.ledger
         self._refresh()
-        if ledger.revision != self._revision:  # another broker, or an act that was given back
-            self._revision = ledger.revision
-            if self._audit is not None:
-                self._audit.charter(self.charter, ledger.to_json())
         skill_id, params = intent.skill_id, intent.parameters
         if params or params is None:
             intent = Intent(skill_id, copied(params or {}))
         found = CheckedIntent(agent, self.step, agent.id, agent.type, agent.state, intent)
+        past = self.ledger.agents.get(found.agent_id, NOTHING_DONE)
+        found.result = self.charter.decide(
+            skill_id, found.agent_type, found.state, self._world, intent.parameters, past, self.step
+        )
         check = found.check = self.charter.skill_check(skill_id)
         if check is None:
-            found.result = not_found(skill_id)
             if type(skill_id) is not str:  # callers may pass anything
                 found.intent = Intent(shown(skill_id), intent.parameters)
             return found
-        last = ledger.agents.get(found.agent_id, NOTHING_DONE)
-        found.result = check.check(
-            found.agent_type, found.state, self._world, intent.parameters, last, self.step
-        )
+        found.last = past.get(skill_id)
         if self._audit is not None and check.reads:
             found.seen = check.look(found.state, self._world)
         return found
 
     def _propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
-        intent = intent if isinstance(intent, Intent) else Intent(intent)
-        decision = self._decide(agent, intent)
+        decision = self._decide(agent, intent if isinstance(intent, Intent) else Intent(intent))
         check, shadow = decision.check, self.policy.shadow
         if check is None or (decision.result.bits and not shadow):
             return self._close(decision)
         try:
             before = StateSnapshot(decision.state, self._world)
         except StateRefused as error:
-            return self._close(decision, words=partial(_failed, decision, error), bit=ENGINE, undone=True)
-        unpayable = None if shadow else self._charge(decision)
-        if unpayable is not None:
-            return self._close(decision, words=unpayable, bit=COST)
+            return self._close(decision, reasons=partial(_failed, decision, error))
+        if not shadow:
+            self._charge(decision)
         return self._carry_out(decision, check, before)
 
-    def _charge(self, decision: CheckedIntent) -> Words | None:
-        """Take the cost, or return the reason why it cannot be paid."""
+    def _charge(self, decision: CheckedIntent) -> None:
         assert decision.check is not None
-        found = charge_of(decision.check, decision.state, self._world, decision.intent.parameters)
-        if found is None or not isinstance(found, Charge):
-            return found
-        found.purse[found.key] = found.left
-        decision.charge = found
-        return None
+        charge = decision.check.charge(decision.state, self._world, decision.intent.parameters)
+        if charge is not None:
+            charge.purse[charge.key] = charge.left
+            decision.charge = charge
 
     def _carry_out(self, decision: CheckedIntent, check: SkillCheck, before: StateSnapshot) -> ActionOutcome:
         """Let the engine act, compare the state with what it was before the charge, and commit or undo."""
@@ -315,22 +323,23 @@ class Broker:
             replaced = decision.replaced()
         except BaseException as error:
             _undo(decision, before)
-            outcome = self._close(decision, words=partial(_failed, decision, error), bit=ENGINE, undone=True)
+            outcome = self._close(decision, reasons=partial(_failed, decision, error))
             if not isinstance(error, Exception):
                 if self._audit is not None:
                     self._audit.flush()
                 raise
             return outcome
-        skill_id, agent_type = decision.intent.skill_id, decision.agent_type
+        skill_id, shadow = decision.intent.skill_id, self.policy.shadow
         changes, by_engine = (changes, changes) if charge is None else charge.split(changes)
-        wrong = self.charter.objections(agent_type, skill_id, by_engine)
-        if not wrong and not replaced:
-            return self._close(decision, changes, output)
-        shadow = self.policy.shadow
-        if not shadow:
+        against = partial(self.charter.objections, decision.agent_type, skill_id, by_engine)
+        fine = not replaced and not against()
+        reasons = None if fine else partial(_objections, against, tuple(replaced))
+        committed = fine or shadow
+        if not committed:
             _undo(decision, before)
-        words = partial(_objections, self.charter, decision, wrong, replaced)
-        return self._close(decision, changes, output, words=words, bit=CHANGE, undone=not shadow)
+        if committed:
+            self.ledger.add(skill_id, agent_id=decision.agent_id, step=decision.step)
+        return self._close(decision, changes, output, executed=committed, reasons=reasons)
 
     def _call(self, mapping: str, agent: GovernedAgent, params: Mapping[str, Any]) -> Any:
         execute = getattr(self._engine, "execute", None)
@@ -342,28 +351,20 @@ class Broker:
             )
         return self._engine.call(mapping, agent)
 
-    def _close(  # noqa: PLR0913 - everything that came of it
+    def _close(
         self,
         decision: CheckedIntent,
         changes: tuple[Change, ...] = (),
         output: Any = None,
         *,
-        words: Words | None = None,
-        bit: int = 0,
-        undone: bool = False,
-        noted: bool = False,
+        executed: bool = False,
+        reasons: Words | None = None,
     ) -> ActionOutcome:
-        """Note what was executed, and return and record the outcome."""
-        result, intent, shadow = decision.result, decision.intent, self.policy.shadow
-        approved = not result.bits and bit != COST
-        executed = None
-        if decision.check is not None and not undone and (approved or shadow):
-            executed = intent.skill_id
-            if not noted:
-                self.ledger.add(executed, agent_id=decision.agent_id, step=decision.step)
-                self._revision = self.ledger.revision
-        if words is not None:
-            result = ValidationResult(result.bits | bit, partial(_together, result, words))
+        """Return and record the outcome; ``reasons`` were found after the check."""
+        result, intent, charge = decision.result, decision.intent, decision.charge
+        approved = not result.bits
+        if reasons is not None:
+            result = ValidationResult(result.bits | AFTERWARDS, partial(_together, result, reasons))
         feedback, correctable = "", False
         if result.bits:
             correctable = not result.bits & ~(UNKNOWN | self.charter.correctable(intent.skill_id))
@@ -375,38 +376,32 @@ class Broker:
             decision.agent_type,
             intent,
             approved,
-            executed,
+            intent.skill_id if executed else None,
             result,
             changes,
             output,
             feedback,
             correctable,
-            undone,
-            shadow,
-            None if decision.charge is None or executed is None else decision.charge.path,
+            rolled_back=reasons is not None and not executed,
+            shadow=self.policy.shadow,
+            charged=charge.path if charge is not None and executed else None,
         )
         if self._audit is not None:
-            self._audit.outcome(outcome, decision.seen)
+            self._audit.outcome(outcome, decision.seen, decision.last)
         return outcome
 
 
 def _undo(decision: CheckedIntent, before: StateSnapshot) -> None:
     before.restore()
-    for name, value in decision.former.items():
+    for name, value in decision.replaced().items():
         with suppress(Exception):  # an attribute that cannot be set has not been changed either
-            if getattr(decision.agent, name) is not value:
-                setattr(decision.agent, name, value)
+            setattr(decision.agent, name, value)
 
 
-def _objections(
-    charter: Charter, decision: CheckedIntent, wrong: list[Change], replaced: tuple[str, ...], may: MayRead
-) -> tuple[Reason, ...]:
-    type_, skill_id = decision.agent_type, decision.intent.skill_id
-    found = [charter.objection(type_, skill_id, change, may) for change in wrong]
-    for name in replaced:
-        text = f"The agent's {name} was replaced: it stays the same, only what is in the state may change"
-        found.append(Reason("replaced", "allowed_state_changes", name, None, text))
-    return tuple(found)
+def _objections(against: Words, replaced: tuple[str, ...], may: MayRead) -> tuple[Reason, ...]:
+    text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
+    more = (Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in replaced)
+    return (*against(may), *more)
 
 
 def _failed(decision: CheckedIntent, error: BaseException, may: MayRead) -> tuple[Reason, ...]:  # noqa: ARG001
@@ -419,15 +414,8 @@ def _failed(decision: CheckedIntent, error: BaseException, may: MayRead) -> tupl
     if not isinstance(error, Exception):
         text = f"The engine was interrupted in {mapping!r} ({kind})"
         return (Reason("interrupted", clause, kind, mapping, text),)
-    text = f"The engine failed in {mapping!r} ({kind}: {_text(error)})"
+    text = f"The engine failed in {mapping!r} ({kind}: {error})"
     return (Reason("engine", clause, kind, mapping, text),)
-
-
-def _text(error: Exception) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - the text of an exception of the engine's own
-        return "without words"
 
 
 def _together(

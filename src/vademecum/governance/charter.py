@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import CONDITIONS, PARAMETERS, TYPE, SkillCheck, not_found, rules_of
+from vademecum.governance.check import CONDITIONS, PARAMETERS, ROLE, TYPE, SkillCheck, not_found, rules_of
 from vademecum.governance.definitions import (
     EMPTY,
     HIDDEN,
@@ -27,11 +26,10 @@ from vademecum.governance.definitions import (
     may_read_all,
     shown,
 )
-from vademecum.governance.ledger import NOTHING_DONE, Ledger
 from vademecum.governance.lint import lint
 from vademecum.governance.reading import read_draft
-from vademecum.governance.roles import EVERYTHING, MAX_REMEMBERED, Role, RoleEnforcer, covered
-from vademecum.governance.state import WORLD, Change
+from vademecum.governance.roles import EVERYTHING, Role, RoleEnforcer, covered
+from vademecum.governance.state import NOTHING_DONE, WORLD, Change, Ledger
 from vademecum.skill.skill import Problem
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 CHARTER_FILE = "skill_registry.yaml"
 MAX_CHARTER_BYTES = 64 * 1024 * 1024
 _NOTHING = Ledger()
-T = TypeVar("T")
 
 CheckNow = Callable[..., ValidationResult]
 
@@ -94,9 +91,8 @@ class SkillRegistry:
         """Return all definitions by id, in the order of registration."""
         return dict(self._skills)
 
-    @property
-    def revision(self) -> int:
-        """Return the number of skills, which grows when one is registered."""
+    def __len__(self) -> int:
+        """Return the number of skills."""
         return len(self._skills)
 
     @property
@@ -161,10 +157,8 @@ class Charter:
         self.strict = registry.strict
         self.default_skill = registry.get_default_skill()
         self.skills: Mapping[str, SkillDefinition] = MappingProxyType(registry.skills)
-        self._compiled = registry.checks
-        self._checks: dict[str, SkillCheck] = self._compiled if roles is None else {}
-        self._writable: dict[tuple[str, str, str], bool] = {}
-        self._by_type: dict[str, tuple[str, ...]] = {}
+        self._checks = registry.checks
+        self._by_role: dict[tuple[str, str], ValidationResult] = {}
 
     def guard(
         self, agent_type: str, state: dict[str, Any] | None = None, *, name: str = "default"
@@ -184,19 +178,13 @@ class Charter:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Charter:
-        """Return the charter that ``to_json`` wrote.
-
-        A document without ``strict`` is from a version in which strict was the default.
-        """
-        skills = map(SkillDefinition.from_json, document["skills"])
-        strict = bool(document.get("strict", not document.get("compat", False)))
-        roles = document.get("roles")
-        enforcer = (
-            None if roles is None else RoleEnforcer({name: Role(**role) for name, role in roles.items()})
-        )
-        return cls(
-            SkillRegistry(skills, default_skill=document.get("default_skill"), strict=strict), enforcer
-        )
+        """Return the charter that ``to_json`` wrote."""
+        skills, roles = map(SkillDefinition.from_json, document["skills"]), document.get("roles")
+        default, strict = document.get("default_skill"), document["strict"]
+        registry = SkillRegistry(skills, default_skill=default, strict=strict)
+        if roles is None:
+            return cls(registry)
+        return cls(registry, RoleEnforcer({name: Role(**role) for name, role in roles.items()}))
 
     def to_json(self) -> dict[str, Any]:
         """Return the charter as a record keeps it."""
@@ -208,18 +196,36 @@ class Charter:
             whole["roles"] = self.roles.to_json()
         return whole
 
-    @property
-    def is_current(self) -> bool:
-        """Return whether the registry has no other skills than when the charter was made."""
-        return self.registry.revision == len(self.skills)
-
     def skill_check(self, skill_id: str) -> SkillCheck | None:
         """Return the compiled rules of a skill, or ``None`` if there is no such skill."""
-        found = _named(self._checks, skill_id)
-        if found is None and self.roles is not None and (known := _named(self._compiled, skill_id)):
-            rules = replace(known.rules, roles=self.roles.proposers(skill_id))
-            found = self._checks[skill_id] = SkillCheck(rules, strict=self.strict)
-        return found
+        return _named(self._checks, skill_id)
+
+    def decide(  # noqa: PLR0913, PLR0917 - see CheckFunction
+        self,
+        skill_id: str,
+        agent_type: str,
+        state: Mapping[str, Any],
+        world: Mapping[str, Any],
+        params: Mapping[str, Any],
+        last: Mapping[str, int],
+        step: int,
+    ) -> ValidationResult:
+        """Check everything that must hold before a skill is executed: existence, role, type, parameters,
+        preconditions, cost and cooldown.
+        """
+        try:
+            found = self._checks[skill_id]
+        except (KeyError, TypeError):  # a model may say anything, also what cannot be a key
+            return not_found(skill_id)
+        result = found.check(agent_type, state, world, params, last, step)
+        if self.roles is None:
+            return result
+        role = self._by_role.get((agent_type, skill_id))
+        if role is None:
+            role = self._by_role[agent_type, skill_id] = self.roles.check_skill(agent_type, skill_id)
+        if not role.bits:
+            return result
+        return ValidationResult(role.bits | result.bits, partial(_with_role, role, result), result.observed)
 
     def check(  # noqa: PLR0913 - what a check depends on
         self,
@@ -231,27 +237,18 @@ class Charter:
         step: int = 0,
         ledger: Ledger = _NOTHING,
     ) -> ValidationResult:
-        """Check everything that must hold before a skill is executed: existence, role, type, parameters,
-        preconditions, cost and cooldown.
-        """
+        """Check one skill for one agent."""
         return self.at(world=world, step=step, ledger=ledger)(skill_id, agent, parameters)
 
     def at(self, *, world: Mapping[str, Any] = EMPTY, step: int = 0, ledger: Ledger = _NOTHING) -> CheckNow:
         """Return ``check`` with the shared state, step and ledger given once, for many agents."""
-        checks, compiled, histories = self._checks, self.skill_check, ledger.agents
+        decide, histories = self.decide, ledger.agents
 
         def check(
             skill_id: str, agent: GovernedAgent, parameters: Mapping[str, Any] = EMPTY, /
         ) -> ValidationResult:
-            try:
-                found = checks[skill_id]
-            except (KeyError, TypeError):  # not compiled yet, unknown, or not a name
-                compiling = compiled(skill_id)
-                if compiling is None:
-                    return not_found(skill_id)
-                found = compiling
             last = histories.get(agent.id, NOTHING_DONE)
-            return found.check(agent.type, agent.state, world, parameters, last, step)
+            return decide(skill_id, agent.type, agent.state, world, parameters, last, step)
 
         return check
 
@@ -265,63 +262,48 @@ class Charter:
     ) -> list[str]:
         """Return the skills that an agent can carry out now, with some parameters."""
         check = self.at(world=world, step=step, ledger=ledger)
-        return [
-            skill_id
-            for skill_id in self.open_to(agent.type)
-            if not check(skill_id, agent).bits & ~self.correctable(skill_id)
-        ]
-
-    def open_to(self, agent_type: str) -> tuple[str, ...]:
-        """Return the skills that a type may propose and is eligible for."""
-        found = self._by_type.get(agent_type)
-        if found is None:
-            checks = ((skill_id, self.skill_check(skill_id)) for skill_id in self.skills)
-            found = self._by_type[agent_type] = tuple(
-                skill_id
-                for skill_id, each in checks
-                if each is not None and agent_type in each.rules.roles and agent_type in each.rules.types
-            )
-        return found
+        return [name for name in self.skills if not check(name, agent).bits & ~self.correctable(name)]
 
     def correctable(self, skill_id: str) -> int:
         """Return the bits of a skill that depend on the intent's parameters."""
         found = self.skill_check(skill_id)
         return PARAMETERS if found is None else found.correctable
 
-    def objections(self, agent_type: str, skill_id: str, changes: Sequence[Change]) -> list[Change]:
-        """Return the changes that the skill does not list, or that the agent's role may not write."""
+    def objections(
+        self, agent_type: str, skill_id: str, changes: Sequence[Change], may: MayRead = may_read_all
+    ) -> tuple[Reason, ...]:
+        """Return a reason for each change that the skill does not list, or that the role may not write."""
         found = []
-        for change in changes:
-            asked = (agent_type, skill_id, change[0])
-            if asked not in self._writable:
-                if len(self._writable) >= MAX_REMEMBERED:
-                    self._writable.clear()
-                both = (self.skills[skill_id].allowed_state_changes, self._writes(agent_type))
-                self._writable[asked] = all(covered(change[0], patterns) for patterns in both)
-            if not self._writable[asked]:
-                found.append(change)
-        return found
-
-    def objection(
-        self, agent_type: str, skill_id: str, change: Change, may: MayRead = may_read_all
-    ) -> Reason:
-        """Return why a change is not allowed."""
-        key, old, new = change
-        what = f"({shown(old)} → {shown(new)})" if may(key) else f"({HIDDEN})"
-        listed = self.skills[skill_id].allowed_state_changes
-        if covered(key, listed):
-            text = f"Agent type {agent_type!r} may not write {key!r} {what}"
-            return Reason("write-permission", "roles: writes", key, list(self._writes(agent_type)), text)
-        text = f"State change not allowed: {key!r} {what}"
-        return Reason("state-change", "allowed_state_changes", key, list(listed), text)
+        listed, writes = self.skills[skill_id].allowed_state_changes, self._writes(agent_type)
+        for key, old, new in changes:
+            if not covered(key, listed):
+                code, clause, allowed = "state-change", "allowed_state_changes", listed
+                text = f"State change not allowed: {key!r}"
+            elif not covered(key, writes):
+                code, clause, allowed = "write-permission", "roles: writes", writes
+                text = f"Agent type {agent_type!r} may not write {key!r}"
+            else:
+                continue
+            what = f"{shown(old)} → {shown(new)}" if may(key) else HIDDEN
+            found.append(Reason(code, clause, key, list(allowed), f"{text} ({what})"))
+        return tuple(found)
 
     def _writes(self, agent_type: str) -> Sequence[str]:
         return EVERYTHING if self.roles is None else self.roles.role_of(agent_type).writes
 
 
-def _named(known: Mapping[str, T], name: Any) -> T | None:
-    """Return what has a name; a model may say anything, also what cannot be a key."""
-    return known.get(name) if isinstance(name, str) else None
+def _named(checks: Mapping[str, SkillCheck], name: Any) -> SkillCheck | None:
+    """Return the rules of a skill; a model may say anything, also what cannot be a key."""
+    return checks.get(name) if isinstance(name, str) else None
+
+
+def _with_role(
+    role: ValidationResult, rest: ValidationResult, bits: int, observed: tuple[Any, ...], may: MayRead
+) -> Iterator[Reason]:
+    if bits & ROLE:
+        yield from role.reasons
+    if rest.explain is not None:
+        yield from rest.explain(bits, observed, may)
 
 
 def digest_of(document: Mapping[str, Any]) -> str:

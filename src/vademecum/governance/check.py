@@ -7,10 +7,10 @@ are found when a caller reads them.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance import grammar as g
@@ -40,10 +40,11 @@ from vademecum.governance.definitions import (
     refusal,
     shown,
 )
-from vademecum.governance.state import FLAT, copied
+from vademecum.governance.state import FLAT, Charge, copied
 from vademecum.nearest import nearest
 
-UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN, CHANGE, ENGINE = 1, 2, 4, 8, 16, 32, 2048, 4096
+UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN = 1, 2, 4, 8, 16, 32
+AFTERWARDS = 2048  # found when the engine had acted
 FIRST_CONDITION = 16
 CONDITIONS = -(1 << FIRST_CONDITION)  # the bits of all preconditions
 DEFAULT_PURSE = "budget"
@@ -53,6 +54,7 @@ NEVER = -(2**62)  # longer ago than any cooldown
 CONSTRAINTS = ("cost", "pays_with", "cooldown")
 # What YAML 1.1 takes for true or false; here it would be the name of a field.
 _YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
+_PURSE = re.compile(r"(world\.)?[^\W\d]\w*")
 _LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
 State = Mapping[str, Any]
@@ -62,73 +64,40 @@ CheckFunction = Callable[[str, State, State, State, Mapping[str, int], int], Val
 Note = Callable[[str, str, str], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Condition:
     """One condition or cost: its text and its tree."""
 
     text: str
     tree: g.Tree
 
-    @cached_property
-    def paths(self) -> tuple[g.Path, ...]:
-        """Return the paths that it reads."""
-        return tuple(g.paths_of(self.tree))
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """The agent types that something is for: those named, or all except those named."""
-
-    types: frozenset[str] = frozenset()
-    all_except: bool = False
-
-    def __contains__(self, agent_type: str) -> bool:
-        """Return whether a type is allowed."""
-        return (agent_type in self.types) is not self.all_except
-
-    def __bool__(self) -> bool:
-        """Return whether any type can be allowed."""
-        return self.all_except or bool(self.types)
-
-    def __and__(self, other: Allowed) -> Allowed:
-        """Return the types that both allow."""
-        if self.all_except and other.all_except:
-            return Allowed(self.types | other.types, all_except=True)
-        few, many = (other, self) if self.all_except else (self, other)
-        return Allowed(frozenset(name for name in few.types if name in many))
-
-    def to_json(self) -> list[str]:
-        """Return the types as reasons list them."""
-        return [f"all but {name}" if self.all_except else name for name in sorted(self.types)]
-
-
-ALL = Allowed(all_except=True)
-
 
 @dataclass(frozen=True, slots=True)
 class SkillRules:
-    """Everything that is checked before a skill is executed; ``roles`` are the types that may propose it."""
+    """Everything of a definition that is checked before the skill is executed."""
 
     skill_id: str
-    types: Allowed = ALL
+    types: frozenset[str] = frozenset({EVERYBODY})
     parameters: Mapping[str, Parameter] | None = None
     conditions: tuple[Condition, ...] = ()
     cost: Condition | None = None
     purse: g.Path = g.Path((DEFAULT_PURSE,))
     cooldown: int = 0
     mapping: str = ""
-    roles: Allowed = ALL
+
+    def is_for(self, agent_type: str) -> bool:
+        """Return whether the skill is for an agent type."""
+        return EVERYBODY in self.types or agent_type in self.types
 
 
 def rules_of(definition: SkillDefinition, note: Note | None = None) -> SkillRules:
     """Return the rules; tell ``note`` what is wrong, or without it raise ``CharterRefused``."""
     wrong: list[str] = []
     noted = note or (lambda _key, _code, text: wrong.append(text))
-    types = frozenset(definition.eligible_agent_types)
     written = definition.institutional_constraints
     rules = SkillRules(
         definition.skill_id,
-        ALL if EVERYBODY in types else Allowed(types),
+        frozenset(definition.eligible_agent_types),
         definition.output_schema,
         tuple(_conditions(definition, noted)),
         _cost(written.get("cost", 0), noted),
@@ -177,7 +146,7 @@ def _cost(written: Any, note: Note) -> Condition | None:
             return None
         if isinstance(tree, g.Path | g.Compute) and g.paths_of(tree) and written.lower() not in _YES_OR_NO:
             return Condition(written, tree)
-        number = _constant(tree)
+        number = tree.value if isinstance(tree, g.Constant) else None
     if type(number) not in {int, float} or not 0 <= number <= 2**1000:
         text = f"The cost is {shown(written)}: write a number of at least 0, or an expression."
         note(key, "value", text)
@@ -185,21 +154,9 @@ def _cost(written: Any, note: Note) -> Condition | None:
     return Condition(f"{number:g}", g.Constant(number)) if number else None
 
 
-def _constant(tree: g.Tree) -> Any:
-    """Return the value of an expression without fields, or ``None``."""
-    try:
-        return None if g.paths_of(tree) else number_of(tree)(EMPTY, EMPTY, EMPTY)
-    except FAILURES:
-        return None
-
-
 def _purse(written: Any, note: Note) -> g.Path:
-    try:
-        tree = g.parse(written if isinstance(written, str) else "")
-    except ConditionWrong:
-        tree = g.Constant(value=False)
-    if isinstance(tree, g.Path) and len(rooted(tree)[1]) == 1 and rooted(tree)[0] < 2:
-        return tree
+    if isinstance(written, str) and _PURSE.fullmatch(written):
+        return g.Path(tuple(written.split(".")))
     text = f"pays_with is {shown(written)}: write a field, or world. and a field."
     note("institutional_constraints.pays_with", "value", text)
     return g.Path((DEFAULT_PURSE,))
@@ -240,16 +197,6 @@ def wrong_parameters(schema: Mapping[str, Parameter], given: Any) -> Iterator[Re
             yield Reason("parameter", name, value, required, text)
 
 
-class Seen(NamedTuple):
-    """The observations of a check."""
-
-    agent_type: str
-    params: Any
-    step: int
-    last: int | None
-    values: tuple[Any, ...]
-
-
 class SkillCheck:
     """The compiled rules of one skill.
 
@@ -276,6 +223,15 @@ class SkillCheck:
         self._look = [read(path, MISSING) for path in self.reads]
         self.check: CheckFunction = self._compiled()
 
+    def charge(self, state: dict[str, Any], world: dict[str, Any], params: State) -> Charge | None:
+        """Return the charge to an agent that can pay, or ``None`` if the skill is free."""
+        if self.rules.cost is None:
+            return None
+        *shared, key = self.rules.purse.parts
+        purse, cost = (world if shared else state), self.cost(state, world, params)
+        before = purse[key]
+        return Charge(purse, key, str(self.rules.purse), before, before - cost, cost) if cost else None
+
     def look(self, state: State, world: State) -> dict[str, Any]:
         """Return the values that the clauses read, by path, without those that do not exist."""
         found = {}
@@ -288,19 +244,14 @@ class SkillCheck:
     def _compiled(self) -> CheckFunction:
         rules, look, explain = self.rules, self._look, self.reasons
         tests = [*self._tests.items(), *self._affordable()]
-        roles, not_roles = rules.roles.types, rules.roles.all_except
-        types, not_types = rules.types.types, rules.types.all_except
+        types = None if EVERYBODY in rules.types else rules.types
         schema, skill_id, cooldown = rules.parameters, rules.skill_id, rules.cooldown
         required = any(parameter.required for parameter in (schema or {}).values())
 
         def check(  # noqa: PLR0913, PLR0917 - see CheckFunction
             agent_type: str, s: State, w: State, p: State, last: Mapping[str, int], step: int
         ) -> ValidationResult:
-            bits = 0
-            if (agent_type in roles) is not_roles:
-                bits = ROLE
-            if (agent_type in types) is not_types:
-                bits |= TYPE
+            bits = 0 if types is None or agent_type in types else TYPE
             if (p or required) and schema is not None and any(wrong_parameters(schema, p)):
                 bits |= PARAMETERS
             for bit, test in tests:
@@ -326,35 +277,36 @@ class SkillCheck:
         cost, purse = self.rules.cost, self.rules.purse
         if cost is None:
             return []
-        if isinstance(cost.tree, g.Constant):
-            return [(COST, test_of(g.Compare(">=", purse, cost.tree), strict=True))]
         price, left = self.cost, value_of(purse, strict=True)
-        return [(COST, lambda s, w, p: 0 <= price(s, w, p) <= left(s, w, p))]
+        if isinstance(cost.tree, g.Constant):
+            number: Any = cost.tree.value
+            return [(COST, lambda s, w, p: left(s, w, p) - number >= 0)]
 
-    def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> tuple[Reason, ...]:
-        """Return a reason for each bit, without the values that the reader may not see."""
-        return tuple(self._reasons(bits, Seen(*observed), may))
+        def payable(s: State, w: State, p: State) -> Any:
+            asked = price(s, w, p)
+            return asked >= 0 and left(s, w, p) - asked >= 0
 
-    def _reasons(self, bits: int, seen: Seen, may: MayRead) -> Iterator[Reason]:
-        rules, name, type_ = self.rules, self.rules.skill_id, seen.agent_type
-        if bits & ROLE:
-            text = f"Agent type {type_!r} may not propose skill {name!r} in its role"
-            yield Reason("role", "roles", type_, rules.roles.to_json(), text)
+        return [(COST, payable)]
+
+    def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
+        """Yield a reason for each bit, without the values that the reader may not see."""
+        type_, params, step, last, values = observed
+        rules, name = self.rules, self.rules.skill_id
         if bits & TYPE:
             text = f"Agent type {type_!r} not eligible for skill {name!r}"
-            yield Reason("type", "eligible_agent_types", type_, rules.types.to_json(), text)
+            yield Reason("type", "eligible_agent_types", type_, sorted(rules.types), text)
         if bits & PARAMETERS:
-            yield from wrong_parameters(rules.parameters or {}, seen.params)
-        facts = facts_of(self.reads, seen.values, seen.params)
+            yield from wrong_parameters(rules.parameters or {}, params)
+        facts = facts_of(self.reads, values, params)
         for condition, (bit, test) in zip(rules.conditions, self._tests.items(), strict=True):
             if bits & bit:
                 yield _failed(condition, test, facts, may)
         if bits & COST and rules.cost is not None:
             yield self._too_expensive(rules.cost, facts, may)
-        if bits & COOLDOWN and seen.last is not None:
-            ready = seen.last + rules.cooldown
-            text = f"Cooldown of {rules.cooldown} not over: used at step {seen.last}, ready at {ready}"
-            yield Reason("cooldown", "cooldown", seen.step, ready, text)
+        if bits & COOLDOWN:
+            ready = last + rules.cooldown
+            text = f"Cooldown of {rules.cooldown} not over: used at step {last}, ready at {ready}"
+            yield Reason("cooldown", "cooldown", step, ready, text)
 
     def _too_expensive(self, cost: Condition, facts: tuple[State, State, State], may: MayRead) -> Reason:
         purse = self.rules.purse
@@ -365,7 +317,9 @@ class SkillCheck:
             return Reason("missing", "cost", MISSING, cost.text, text)
         except FAILURES as error:
             return Reason("cost", "cost", None, cost.text, f"Cost cannot be computed ({error})")
-        known = f"Cost {shown(price)}" if all(_may(path, may) for path in cost.paths) else "The cost"
+        known = (
+            f"Cost {shown(price)}" if all(_may(path, may) for path in g.paths_of(cost.tree)) else "The cost"
+        )
         there = shown(left) if may(str(purse)) else HIDDEN
         if not price >= 0:
             return Reason("cost", "cost", price, cost.text, f"{known} is not a number of at least 0")
@@ -377,8 +331,9 @@ class SkillCheck:
 
 def _failed(condition: Condition, test: Function, facts: tuple[State, State, State], may: MayRead) -> Reason:
     """Return why a condition does not hold: a value, a missing field, a wrong type, or arithmetic."""
-    found = {str(path): read(path, MISSING)(*facts) for path in condition.paths}
-    words = {str(path): shown(found[str(path)]) if _may(path, may) else HIDDEN for path in condition.paths}
+    paths = g.paths_of(condition.tree)
+    found = {str(path): read(path, MISSING)(*facts) for path in paths}
+    words = {str(path): shown(found[str(path)]) if _may(path, may) else HIDDEN for path in paths}
     bare = condition.tree.value if isinstance(condition.tree, g.Not) else condition.tree
     listed = ", ".join(f"{name} is {text}" for name, text in words.items()) or "it never holds"
     code, inside = "precondition", f"field is {words[str(bare)]}" if isinstance(bare, g.Path) else listed

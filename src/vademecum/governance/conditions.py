@@ -21,7 +21,7 @@ Function = Callable[[State, State, State], Any]
 FAILURES = (KeyError, TypeError, ValueError, ArithmeticError)
 ROOTS = {"world": 1, "params": 2}
 
-_COMPARE: dict[g.Comparator, Callable[[Any, Any], Any]] = {
+COMPARE: dict[g.Comparator, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -31,7 +31,7 @@ _COMPARE: dict[g.Comparator, Callable[[Any, Any], Any]] = {
     "in": lambda item, items: _inside(item, items),  # noqa: PLW0108 - defined below
     "not in": lambda item, items: not _inside(item, items),
 }
-_COMPUTE: dict[g.Sign, Callable[[Any, Any], Any]] = {
+COMPUTE: dict[g.Sign, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -56,26 +56,10 @@ def test_of(tree: g.Tree, *, strict: bool) -> Function:
     >>> bool(test_of(g.parse("not flooded"), strict=False)({}, {}, {}))
     True
     """
-    match tree:
-        case g.Not(value=value) if _is_field(value) and not strict:
-            name = str(value)
-            return lambda s, w, p: not s.get(name)  # noqa: ARG005 - without another call
-        case g.Not(value=value):
-            inner = test_of(value, strict=strict)
-            return lambda s, w, p: not inner(s, w, p)
-        case g.Both(left=left, right=right):
-            one, other = test_of(left, strict=strict), test_of(right, strict=strict)
-            return lambda s, w, p: one(s, w, p) and other(s, w, p)
-        case g.Either(left=left, right=right):
-            one, other = test_of(left, strict=strict), test_of(right, strict=strict)
-            return lambda s, w, p: one(s, w, p) or other(s, w, p)
-        case g.Compare() | g.Has():
-            return value_of(tree, strict=strict)
-        case g.Constant() | g.Path() | g.Items() | g.Compute():
-            found = value_of(tree, strict=strict)
-            return found if not strict else lambda s, w, p: _number(found(s, w, p)) != 0
-        case _:
-            assert_never(tree)
+    found = value_of(tree, strict=strict)
+    if strict and isinstance(tree, g.Constant | g.Path | g.Items | g.Compute):
+        return lambda s, w, p: _number(found(s, w, p)) != 0
+    return found
 
 
 def value_of(tree: g.Tree, *, strict: bool) -> Function:
@@ -90,13 +74,23 @@ def value_of(tree: g.Tree, *, strict: bool) -> Function:
         case g.Items(values=values):
             items = [value_of(each, strict=strict) for each in values]
             return lambda s, w, p: [item(s, w, p) for item in items]
+        case g.Not(value=value) if _is_field(value) and not strict:
+            name = str(value)
+            return lambda s, w, p: not s.get(name)  # noqa: ARG005 - without another call
+        case g.Not(value=value):
+            inner = test_of(value, strict=strict)
+            return lambda s, w, p: not inner(s, w, p)
+        case g.Join(by=by, left=left, right=right):
+            one, other = test_of(left, strict=strict), test_of(right, strict=strict)
+            if by == "and":
+                return lambda s, w, p: bool(one(s, w, p) and other(s, w, p))
+            return lambda s, w, p: bool(one(s, w, p) or other(s, w, p))
         case g.Compare():
             return _compare(tree, strict=strict)
-        case g.Compute():
-            return _compute(tree, strict=strict)
-        case g.Not() | g.Both() | g.Either():
-            test = test_of(tree, strict=strict)
-            return lambda s, w, p: bool(test(s, w, p))
+        case g.Compute(by=sign):
+            compute = COMPUTE[sign]
+            first, second = number_of(tree.left, strict=strict), number_of(tree.right, strict=strict)
+            return lambda s, w, p: compute(first(s, w, p), second(s, w, p))
         case _:
             assert_never(tree)
 
@@ -153,7 +147,7 @@ def _has(path: g.Path, *, strict: bool) -> Function:
 
 
 def _compare(tree: g.Compare, *, strict: bool) -> Function:
-    compare, left = _COMPARE[tree.by], value_of(tree.left, strict=strict)
+    compare, left = COMPARE[tree.by], value_of(tree.left, strict=strict)
     if isinstance(tree.right, g.Constant):
         constant = tree.right.value
         if _is_field(tree.left) and not strict:
@@ -169,15 +163,9 @@ def _inside(item: Any, items: Any) -> bool:
     return item in items and bool(item == item)  # noqa: PLR0124
 
 
-def _compute(tree: g.Compute, *, strict: bool) -> Function:
-    compute = _COMPUTE[tree.by]
-    left, right = value_of(tree.left, strict=strict), value_of(tree.right, strict=strict)
-    return lambda s, w, p: compute(_number(left(s, w, p)), _number(right(s, w, p)))
-
-
-def number_of(tree: g.Tree) -> Function:
-    """Return a function with the tree's value in strict mode, which must be a number: a cost."""
-    value = value_of(tree, strict=True)
+def number_of(tree: g.Tree, *, strict: bool = True) -> Function:
+    """Return a function with the tree's value, which must be a number."""
+    value = value_of(tree, strict=strict)
     return lambda s, w, p: _number(value(s, w, p))
 
 
@@ -206,7 +194,7 @@ def strict_differs(tree: g.Tree) -> bool:
             return isinstance(value, str)
         case g.Not(value=value):
             return strict_differs(value)
-        case g.Both() | g.Either():
+        case g.Join():
             return strict_differs(tree.left) or strict_differs(tree.right)
         case g.Compare(by="==" | "!=" | "in" | "not in") if g.paths_of(tree):
             return True

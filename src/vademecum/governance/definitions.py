@@ -1,15 +1,15 @@
-"""Define the values: skills, parameters, intents, agents, reasons, results and outcomes, and the engine."""
+"""Define the values: skills, parameters, intents, agents, reasons, results and outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import isfinite
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, get_args
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.errors import CharterRefused
 
@@ -196,17 +196,14 @@ class GovernedAgent(Protocol):
     @property
     def id(self) -> str:
         """Return the agent's id."""
-        ...
 
     @property
     def type(self) -> str:
         """Return the agent's type."""
-        ...
 
     @property
     def state(self) -> dict[str, Any]:
         """Return the agent's present state."""
-        ...
 
 
 @dataclass(slots=True)
@@ -251,19 +248,13 @@ class Reason(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the reason as every command prints it."""
-        return {
-            "code": self.code,
-            "clause": self.clause,
-            "observed": None if self.observed is MISSING else self.observed,
-            "required": self.required,
-            "message": self.message,
-        }
+        return structs.asdict(self) | {"observed": None if self.observed is MISSING else self.observed}
 
 
 # Returns whether a reader may see the value of a state key.
 MayRead = Callable[[str], bool]
 # Makes reasons for a reader from what was observed at a check.
-Explain = Callable[[int, tuple[Any, ...], MayRead], tuple[Reason, ...]]
+Explain = Callable[[int, tuple[Any, ...], MayRead], Iterable[Reason]]
 
 
 def may_read_all(key: str) -> bool:  # noqa: ARG001 - every key
@@ -303,7 +294,7 @@ class ValidationResult(Struct, frozen=True):
 
     def reasons_for(self, may: MayRead) -> tuple[Reason, ...]:
         """Return every reason, without the values that the reader may not see."""
-        return () if self.explain is None else self.explain(self.bits, self.observed, may)
+        return () if self.explain is None else tuple(self.explain(self.bits, self.observed, may))
 
     def only(self, bits: int) -> ValidationResult:
         """Return the part of the result that is about some clauses."""
@@ -332,41 +323,18 @@ def refusal(*reasons: Reason, bits: int = 1) -> ValidationResult:
     return ValidationResult(bits, lambda *_: reasons)
 
 
-class Engine(Protocol):
-    """Carry out what was approved: change the agent's state and the shared state, and nothing else.
-
-    Only these two are compared; the states of other agents are not. An engine does not propose while it acts.
-    An engine that takes parameters also has ``execute(func_name, agent, parameters)``, as ``Functions`` has.
-
-    >>> class Diary:
-    ...     def call(self, func_name, agent):
-    ...         agent.state["did"] = func_name
-    >>> from vademecum.governance import Actor, Broker, SkillDefinition, SkillRegistry
-    >>> rest = SkillDefinition("rest", allowed_state_changes=["did"], implementation_mapping="sleep")
-    >>> agent = Actor("a1", "resident")
-    >>> Broker(SkillRegistry([rest]), None, Diary()).propose(agent, "rest").executed, agent.state
-    ('rest', {'did': 'sleep'})
-    """
-
-    def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
-        """Do what ``implementation_mapping`` names; an exception is a failure, and is undone."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class BrokerPolicy:
     """Say how a broker handles denials.
 
-    ``retries`` is how often ``negotiate`` asks again for an intent that can be corrected. With ``fallback``
-    the charter's default skill runs if nothing else did. With ``feedback`` each denial has a text for a
-    model. With ``shadow`` the broker decides and records, and enforces nothing.
+    ``retries`` is how often ``negotiate`` asks again for an intent that can be corrected. With ``feedback``
+    each denial has a text for a model. With ``shadow`` the broker decides and records, and enforces nothing.
 
     >>> BrokerPolicy(shadow=True)
-    BrokerPolicy(retries=1, fallback=True, feedback=True, shadow=True)
+    BrokerPolicy(retries=1, feedback=True, shadow=True)
     """
 
     retries: int = 1
-    fallback: bool = True
     feedback: bool = True
     shadow: bool = False
 
@@ -406,24 +374,6 @@ class ActionOutcome(Struct, frozen=True):
     def reasons(self) -> tuple[Reason, ...]:
         """Return every reason against it, found before or after it was executed."""
         return self.result.reasons
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the outcome as the commands print it."""
-        changes = {
-            key: [None if each is MISSING else each for each in (old, new)] for key, old, new in self.changes
-        }
-        return {
-            "step": self.step,
-            "agent": self.agent_id,
-            "agent_type": self.agent_type,
-            "proposed": {"skill_id": self.proposed.skill_id, "parameters": dict(self.proposed.parameters)},
-            "approved": self.approved,
-            "executed": self.executed,
-            "rolled_back": self.rolled_back,
-            "reasons": [reason.to_json() for reason in self.reasons],
-            "changes": changes,
-            "feedback": self.feedback,
-        }
 
 
 def shown(value: Any) -> str:

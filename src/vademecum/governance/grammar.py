@@ -75,16 +75,10 @@ class Not(Struct, frozen=True):
     value: Tree
 
 
-class Both(Struct, frozen=True):
-    """Join two conditions by ``and``; the right one is evaluated only if the left one is true."""
+class Join(Struct, frozen=True):
+    """Join two conditions; the right one is evaluated only if the left one has not decided."""
 
-    left: Tree
-    right: Tree
-
-
-class Either(Struct, frozen=True):
-    """Join two conditions by ``or``; the right one is evaluated only if the left one does not hold."""
-
+    by: Literal["and", "or"]
     left: Tree
     right: Tree
 
@@ -105,7 +99,7 @@ class Compute(Struct, frozen=True):
     right: Tree
 
 
-Tree = Constant | Path | Has | Items | Not | Both | Either | Compare | Compute
+Tree = Constant | Path | Has | Items | Not | Join | Compare | Compute
 
 
 def parse(text: str) -> Tree:
@@ -144,7 +138,7 @@ def _paths(tree: Tree) -> list[Path]:
             return [path for value in values for path in _paths(value)]
         case Not(value=value):
             return _paths(value)
-        case Both() | Either() | Compare() | Compute():
+        case Join() | Compare() | Compute():
             return _paths(tree.left) + _paths(tree.right)
 
 
@@ -201,9 +195,9 @@ class _Parser:
             case ast.Name() | ast.Attribute():
                 return self._value(node)
             case ast.BoolOp(op=op, values=[first, *others]):
-                tree, join = self._read(first), Both if isinstance(op, ast.And) else Either
+                tree = self._read(first)
                 for other in others:
-                    tree = join(tree, self._read(other))
+                    tree = Join("and" if isinstance(op, ast.And) else "or", tree, self._read(other))
                 return tree
             case ast.UnaryOp(op=ast.Not() | ast.Invert(), operand=operand):
                 return Not(self._read(operand))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from vademecum.errors import Denied
 from vademecum.governance.audit import Audit
-from vademecum.governance.broker import Broker
+from vademecum.governance.broker import Broker, Functions
 from vademecum.governance.charter import Charter
-from vademecum.governance.check import not_found
-from vademecum.governance.definitions import ActionOutcome, Actor, GovernedAgent, Intent, ValidationResult
-from vademecum.governance.ledger import Ledger
+from vademecum.governance.check import ROLE, TYPE, not_found
+from vademecum.governance.definitions import ActionOutcome, Actor, Intent, ValidationResult
 from vademecum.governance.lint import SCRIPT, TOOL
+from vademecum.governance.state import Ledger
 from vademecum.runs.record import Record
 from vademecum.session.base import Kind, Result
 
@@ -30,13 +30,6 @@ NOT_BEGUN = frozenset(
 
 class _NotBegun(Exception):
     """A tool did not begin; its cost is given back."""
-
-
-class _NoEngine:
-    """Stand in for the engine: the session itself carries out what was approved."""
-
-    def call(self, func_name: str, agent: GovernedAgent, /) -> NoReturn:  # noqa: ARG002
-        raise Denied(f"{func_name!r} is carried out by the session.")
 
 
 class CharterGuard:
@@ -84,7 +77,7 @@ class CharterGuard:
             raise
         finally:
             with self.ledger.lock:
-                broker.settle(decision, error=error)
+                broker.settle(decision, error)
                 self.steps += error is None
                 audit.flush()
         return found
@@ -94,7 +87,7 @@ class CharterGuard:
         if record not in self._brokers:
             self._brokers = {each: kept for each, kept in self._brokers.items() if not each.is_closed}
             audit, charter = Audit(record, secrets=record.secrets), self._given
-            broker = Broker(charter.registry, charter.roles, _NoEngine(), audit=audit, ledger=self.ledger)
+            broker = Broker(charter.registry, charter.roles, Functions({}), audit=audit, ledger=self.ledger)
             self._brokers[record] = broker, audit
         broker, audit = self._brokers[record]
         broker.step = self.steps
@@ -104,8 +97,8 @@ class CharterGuard:
         """Return the first definition of a mapping that allows it, else the first that is for this agent."""
         charter = broker.charter
         known = [name for name, skill in charter.skills.items() if skill.implementation_mapping == mapping]
-        eligible = set(charter.open_to(self.agent.type))
-        known.sort(key=lambda name: name not in eligible)  # otherwise in the order of the charter
+        # First those that are for this agent, otherwise in the order of the charter.
+        known.sort(key=lambda name: self._check(broker, name, said).bits & (ROLE | TYPE) != 0)
         return next((name for name in known if self._check(broker, name, said)), known[0] if known else None)
 
     def _unknown(self, broker: Broker, name: str, mapping: str) -> str:

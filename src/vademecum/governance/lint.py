@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from vademecum.governance.check import ALL, Allowed
 from vademecum.governance.conditions import strict_differs
 from vademecum.governance.definitions import EVERYBODY
 from vademecum.governance.reading import Draft, Placed
-from vademecum.governance.roles import Role, RoleEnforcer, covered
-from vademecum.wildcards import is_plain, matches_exactly
+from vademecum.governance.roles import RoleEnforcer
+from vademecum.wildcards import matches_exactly
 
 SCRIPT = re.compile(r"skill:(?P<skill>[^/\s]+)/(?P<script>scripts/\S.*)")
 TOOL = re.compile(r"tool:(?P<tool>\w+)")
@@ -24,18 +23,11 @@ Skills = Mapping[str, Placed]
 def lint(draft: Draft) -> None:
     """Add to a draft every problem that shows only when its parts are compared."""
     skills = {placed.definition.skill_id: placed for placed in reversed(draft.skills)}
-    roles = None if draft.roles is None else RoleEnforcer(draft.roles)
-    users = {
-        name: placed.rules.types & (ALL if roles is None else roles.proposers(name))
-        for name, placed in skills.items()
-    }
     _duplicates(draft)
     for placed in draft.skills:
         _mapping(placed, draft)
-    _default(skills, users, draft)
-    _roles(skills, draft)
-    _writes(skills, users, draft)
-    _reach(skills, users, draft)
+    _references(skills, draft)
+    _reach(skills, draft)
     _strictness(draft)
     draft.problems.sort(key=lambda problem: problem.line or 0)
 
@@ -58,85 +50,46 @@ def _mapping(placed: Placed, draft: Draft) -> None:
         draft.wrong("value", text, f"{placed.place}.implementation_mapping")
 
 
-def _default(skills: Skills, users: Mapping[str, Allowed], draft: Draft) -> None:
-    name, place = draft.default_skill, "default_skill"
-    if name is None:
-        return
-    if name not in skills:
+def _references(skills: Skills, draft: Draft) -> None:
+    """Find names of skills that do not exist."""
+    name = draft.default_skill
+    if name is not None and name not in skills:
         text = f"default_skill names {name!r}, which is not a skill of this charter."
-        draft.wrong("unknown-reference", text, place)
-        return
-    for key, parameter in skills[name].definition.output_schema.items():
-        if parameter.required:
-            text = f"default_skill {name!r} requires the parameter {key!r}, which nothing provides."
-            draft.wrong("contradiction", text, place)
-    left = [type_ for type_ in _types(skills, draft) if type_ not in users[name]]
-    if left:
-        text = f"default_skill {name!r} is not open to {', '.join(left[:MAX_SHOWN])}: they have no default."
-        draft.wrong("unreachable", text, place, severity="warning")
-
-
-def _roles(skills: Skills, draft: Draft) -> None:
+        draft.wrong("unknown-reference", text, "default_skill")
     for name, role in (draft.roles or {}).items():
         for number, pattern in enumerate(role.skills):
-            place = f"roles.{name}.skills[{number}]"
-            plain = is_plain(pattern)
-            if not (pattern in skills if plain else any(matches_exactly(pattern, skill) for skill in skills)):
+            if pattern not in skills and not any(matches_exactly(pattern, skill) for skill in skills):
                 text = f"The role {name!r} names the skill {pattern!r}, which does not exist."
-                draft.wrong("unknown-reference", text, place)
-            elif plain and name != EVERYBODY and name not in skills[pattern].rules.types:
-                text = (
-                    f"The role {name!r} may propose {pattern!r}, but is not among its eligible_agent_types."
-                )
-                draft.wrong("unreachable", text, place, severity="warning")
+                draft.wrong("unknown-reference", text, f"roles.{name}.skills[{number}]")
 
 
-def _writes(skills: Skills, users: Mapping[str, Allowed], draft: Draft) -> None:
-    """Find skills whose allowed changes none of their users may write."""
-    for name, placed in skills.items():
-        allowed, who = placed.definition.allowed_state_changes, users[name]
-        if not allowed or not draft.roles:
-            continue
-        types = draft.roles if who.all_except else who.types & draft.roles.keys()
-        roles = [draft.roles[type_] for type_ in types if type_ in who]
-        if roles and not any(_may_meet(key, role) for key in allowed for role in roles):
-            text = f"No role that may use {name!r} may write anything of its allowed_state_changes."
-            draft.wrong("unreachable", text, f"{placed.place}.allowed_state_changes", severity="warning")
-
-
-def _may_meet(key: str, role: Role) -> bool:
-    """Return whether some key can match both; in doubt it can."""
-    return any(
-        not (is_plain(key) or is_plain(pattern)) or covered(key, [pattern]) or covered(pattern, [key])
-        for pattern in role.writes
-    )
-
-
-def _reach(skills: Skills, users: Mapping[str, Allowed], draft: Draft) -> None:
+def _reach(skills: Skills, draft: Draft) -> None:
     """Find skills that no type can use, and types that can use no skill."""
-    left = dict.fromkeys(_types(skills, draft))
-    for name, placed in skills.items():
-        if not users[name]:
-            text = f"No agent type can ever use {name!r}: no role that may propose it is eligible for it."
-            draft.wrong("unreachable", text, f"{placed.place}.skill_id")
-        for type_ in list(left) if users[name].all_except else users[name].types:
-            if type_ in users[name]:
-                left.pop(type_, None)
-    first = {
-        name: f"{placed.place}.eligible_agent_types[{number}]"
-        for placed in reversed(list(skills.values()))
-        for number, name in reversed(list(enumerate(placed.definition.eligible_agent_types)))
-    }
-    for type_ in left if skills else ():
-        text = f"The agent type {type_!r} has no feasible skill: give it one, such as doing nothing."
-        place = f"roles.{type_}" if type_ in (draft.roles or {}) else first[type_]
-        draft.wrong("no-feasible-skill", text, place)
+    roles = None if draft.roles is None else RoleEnforcer(draft.roles)
+    first: dict[str, str] = {}  # every type that the charter names, with its place
+    for placed in draft.skills:
+        for number, name in enumerate(placed.definition.eligible_agent_types):
+            first.setdefault(name, f"{placed.place}.eligible_agent_types[{number}]")
+    first |= {name: f"roles.{name}" for name in draft.roles or ()}
+    used: set[str] = set()
+    for type_, place in first.items():
+        own = {name for name in _proposed(type_, roles, skills) if skills[name].rules.is_for(type_)}
+        used |= own
+        if not own and type_ != EVERYBODY and skills:
+            text = f"The agent type {type_!r} has no feasible skill: give it one, such as doing nothing."
+            draft.wrong("no-feasible-skill", text, place)
+    for name in skills.keys() - used:
+        text = f"No agent type can ever use {name!r}: no role that may propose it is eligible for it."
+        draft.wrong("unreachable", text, f"{skills[name].place}.skill_id")
 
 
-def _types(skills: Skills, draft: Draft) -> list[str]:
-    """Return every agent type that the charter names."""
-    eligible = (name for placed in skills.values() for name in placed.definition.eligible_agent_types)
-    return [name for name in dict.fromkeys([*(draft.roles or ()), *eligible]) if name != EVERYBODY]
+def _proposed(agent_type: str, roles: RoleEnforcer | None, skills: Skills) -> Iterator[str]:
+    """Yield the skills that a type may propose."""
+    for pattern in ("*",) if roles is None else roles.role_of(agent_type).skills:
+        if pattern in skills:
+            yield pattern
+        else:
+            yield from (name for name in skills if matches_exactly(pattern, name))
 
 
 def _strictness(draft: Draft) -> None:

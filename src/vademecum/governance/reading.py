@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
@@ -20,6 +20,8 @@ from vademecum.governance.definitions import EVERYBODY, KINDS, Parameter, SkillD
 from vademecum.governance.roles import Role
 from vademecum.skill.skill import Problem, Severity
 
+# Takes a value, its place and the draft; returns what is kept of it.
+_Read = Callable[[Any, str, "Draft"], Any]
 MAX_DEPTH = 16
 MAX_NODES = 2_000_000
 _WRONG: Any = object()  # a value that was noted as wrong
@@ -224,20 +226,10 @@ def _schema(written: Any, place: str, draft: Draft) -> dict[str, Parameter]:
 
 def _parameter(written: Any, place: str, draft: Draft) -> Parameter:
     values, _ = _keys(written, place, draft, _PARAMETER)
-    found = Parameter(**values)
-    if "type" not in values:
-        if isinstance(written, dict) and "type" not in written:
-            text = f"The key 'type' is missing: write one of {', '.join(KINDS)}."
-            draft.wrong("missing-key", text, place)
-        return found
-    if found.min is not None and found.max is not None and found.min > found.max:
-        text = f"min {found.min:g} is more than max {found.max:g}: nothing fits."
-        draft.wrong("contradiction", text, place)
-    for choice in found.enum:
-        if (required := replace(found, enum=()).objection(choice)) is not None:
-            text = f"enum has {choice!r}, which must be {required}: no intent could say it."
-            draft.wrong("contradiction", text, place)
-    return found
+    if "type" not in values and isinstance(written, dict) and "type" not in written:
+        text = f"The key 'type' is missing: write one of {', '.join(KINDS)}."
+        draft.wrong("missing-key", text, place)
+    return Parameter(**values)
 
 
 def _choices(written: Any, place: str, draft: Draft) -> tuple[Any, ...]:
@@ -272,20 +264,9 @@ def _texts(written: Any, place: str, draft: Draft) -> Any:
     return [each for each in found if each is not _WRONG] if isinstance(written, list) else _WRONG
 
 
-def _scalar(value: Any, place: str, draft: Draft) -> Any:
-    if isinstance(value, list | dict):
-        return _wrong("is a list or a mapping: write one value", place, draft)
-    return value
-
-
-def _flag(value: Any, place: str, draft: Draft) -> Any:
-    return value if isinstance(value, bool) else _wrong("is not true or false: write one", place, draft)
-
-
-def _number(value: Any, place: str, draft: Draft) -> Any:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
-    return _wrong("is not a number: write one", place, draft)
+def _reader(accepts: Callable[[Any], bool], otherwise: str) -> _Read:
+    """Return a function that returns a value as it is, or notes what it should be."""
+    return lambda value, place, draft: value if accepts(value) else _wrong(otherwise, place, draft)
 
 
 def _kind(value: Any, place: str, draft: Draft) -> Any:
@@ -311,7 +292,9 @@ def _wrong(what: str, place: str, draft: Draft) -> Any:
     return _WRONG
 
 
-_Read = Callable[[Any, str, Draft], Any]
+_scalar = _reader(lambda value: not isinstance(value, list | dict), "is a list or a mapping: write one value")
+_flag = _reader(lambda value: isinstance(value, bool), "is not true or false: write one")
+_number = _reader(lambda value: type(value) in {int, float}, "is not a number: write one")
 _TOP: dict[str, _Read] = {"skills": _skills, "default_skill": _text, "strict": _flag, "roles": _roles}
 _SKILL: dict[str, _Read] = {
     "skill_id": _text,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal
 
-from vademecum.governance.check import Allowed
+from vademecum.governance.check import ROLE
 from vademecum.governance.definitions import (
     EMPTY,
     EVERYBODY,
@@ -20,26 +20,24 @@ from vademecum.governance.definitions import (
     texts,
 )
 from vademecum.governance.state import FLAT, SHARED, WORLD, copied
-from vademecum.wildcards import is_plain, matches_exactly
+from vademecum.wildcards import matches_exactly
 
 # All of an agent's own keys and all shared keys.
 EVERYTHING = ("*", f"{SHARED}*")
 MAX_REMEMBERED = 10_000
 
-# The keys of a mapping, those that may be read, and those of which a part may be read.
-_Readable = tuple[list[str], list[str], list[str]]
 
-
-def covered(key: str, patterns: Sequence[str]) -> bool:
+@lru_cache(MAX_REMEMBERED)
+def covered(key: str, patterns: tuple[str, ...]) -> bool:
     """Return whether a key, or one that contains it, is among the patterns.
 
     A shared key begins with ``world.``, and only a pattern that begins with it matches it: ``*`` means all of
     the agent's own keys.
 
-    >>> covered("home.floor", ["home"]), covered("home", ["home.floor"]), covered("home.floor", ["*"])
+    >>> covered("home.floor", ("home",)), covered("home", ("home.floor",)), covered("home.floor", ("*",))
     (True, False, True)
-    >>> covered("world.dike", ["*"]), covered("world.dike", ["world.*"]), covered("world.dike", ["world"])
-    (False, True, True)
+    >>> [covered("world.dike", (pattern,)) for pattern in ("*", "world.*", "world")]
+    [False, True, True]
     """
     parts = key.split(".")
     names = [".".join(parts[: n + 1]) for n in range(len(parts))]
@@ -54,15 +52,6 @@ def covered(key: str, patterns: Sequence[str]) -> bool:
 def is_shared(key: str) -> bool:
     """Return whether a key or a pattern refers to the shared state."""
     return key.partition(".")[0] == WORLD
-
-
-def _reaches_into(key: str, patterns: Sequence[str]) -> bool:
-    """Return whether a pattern may match something inside a key; in doubt it does."""
-    inside = f"{key}."
-    heads = [
-        re.split(r"[*?]", pattern, maxsplit=1) for pattern in patterns if is_shared(pattern) is is_shared(key)
-    ]
-    return any(head.startswith(inside) or (bool(rest) and inside.startswith(head)) for head, *rest in heads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +90,10 @@ class RoleEnforcer:
     """
 
     roles: Mapping[str, Role] = field(default_factory=dict)
-    _readable: dict[tuple[str, str], _Readable] = field(default_factory=dict, repr=False, compare=False)
-    # Which roles name a skill; those with a wildcard are under ``*``.
-    _named: dict[str, list[str]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Keep an immutable copy of the roles."""
         object.__setattr__(self, "roles", MappingProxyType(dict(self.roles)))
-        for name, role in self.roles.items():
-            for pattern in role.skills:
-                self._named.setdefault(pattern if is_plain(pattern) else EVERYBODY, []).append(name)
 
     def role_of(self, agent_type: str) -> Role:
         """Return the role of a type."""
@@ -122,7 +105,7 @@ class RoleEnforcer:
         if any(matches_exactly(pattern, skill_id) for pattern in skills):
             return VALID
         text = f"Agent type {agent_type!r} may not propose skill {skill_id!r} in its role"
-        return refusal(Reason("role", "roles", agent_type, list(skills), text))
+        return refusal(Reason("role", "roles", agent_type, list(skills), text), bits=ROLE)
 
     def check_read(self, agent_type: str, key: str) -> ValidationResult:
         """Check whether a type may read a state key."""
@@ -134,43 +117,11 @@ class RoleEnforcer:
 
     def view(self, agent: GovernedAgent, *, world: Mapping[str, Any] = EMPTY) -> dict[str, Any]:
         """Return a copy of what an agent may read: its own keys, and the shared ones under ``world``."""
-        seen = self._part(agent.type, "", agent.state)
+        reads = tuple(self.role_of(agent.type).reads)
+        seen = _part(agent.state, reads, "")
         if world:
-            seen[WORLD] = self._part(agent.type, SHARED, world)
+            seen[WORLD] = _part(world, reads, SHARED)
         return seen
-
-    def _part(self, agent_type: str, prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the part of a mapping that a type may read."""
-        known = self._readable.get((agent_type, prefix))
-        if known is None or known[0] != [*state]:
-            known = self._decide(agent_type, prefix, [*state])
-        _, whole, partly = known
-        seen = {key: state[key] for key in whole}
-        if not FLAT.issuperset(map(type, seen.values())):
-            seen = copied(seen)
-        for key in partly:
-            value = state[key]
-            inner = self._part(agent_type, f"{prefix}{key}.", value) if isinstance(value, Mapping) else {}
-            seen |= {key: inner} if inner else {}
-        return seen
-
-    def _decide(self, agent_type: str, prefix: str, keys: list[str]) -> _Readable:
-        """Decide which keys may be read, and remember it: most agents of a type have the same keys."""
-        reads = self.role_of(agent_type).reads
-        whole = [key for key in keys if covered(f"{prefix}{key}", reads)]
-        partly = [key for key in keys if key not in whole and _reaches_into(f"{prefix}{key}", reads)]
-        if len(self._readable) >= MAX_REMEMBERED:
-            self._readable.clear()
-        found = self._readable[agent_type, prefix] = (keys, whole, partly)
-        return found
-
-    def proposers(self, skill_id: str) -> Allowed:
-        """Return the types that may propose a skill."""
-        asked = {*self._named.get(skill_id, ()), *self._named.get(EVERYBODY, ())}
-        may = {name for name in asked if self.check_skill(name, skill_id)}
-        if EVERYBODY not in may:
-            return Allowed(frozenset(may))
-        return Allowed(frozenset(name for name in self.roles if name not in may), all_except=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return the roles as a charter file has them."""
@@ -184,3 +135,23 @@ def _access(
         return VALID
     text = f"Agent type {agent_type!r} may not {verb} {key!r}"
     return refusal(Reason(f"{verb}-permission", f"roles: {verb}s", key, list(patterns), text))
+
+
+def _part(state: Mapping[str, Any], reads: tuple[str, ...], prefix: str) -> dict[str, Any]:
+    """Return a copy of the part of a mapping that may be read."""
+    whole, others = _divided(tuple(state), reads, prefix)
+    seen = {key: state[key] for key in whole}
+    if not FLAT.issuperset(map(type, seen.values())):
+        seen = copied(seen)
+    for key in others:
+        value = state[key]
+        if isinstance(value, dict) and (inner := _part(value, reads, f"{prefix}{key}.")):
+            seen[key] = inner
+    return seen
+
+
+@lru_cache(MAX_REMEMBERED)  # most agents of a type have the same keys
+def _divided(keys: tuple[str, ...], reads: tuple[str, ...], prefix: str) -> tuple[list[str], list[str]]:
+    """Return the keys that may be read, and the others."""
+    whole = [key for key in keys if covered(f"{prefix}{key}", reads)]
+    return whole, [key for key in keys if key not in whole]

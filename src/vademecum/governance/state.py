@@ -6,8 +6,12 @@ else is refused with its place, because a change inside it could not be seen or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from vademecum.governance.definitions import MISSING
 
@@ -18,7 +22,9 @@ Change = tuple[str, Any, Any]
 WORLD = "world"
 SHARED = f"{WORLD}."
 FLAT = frozenset({int, float, bool, str, type(None)})
+_TEXT = frozenset({str})
 MAX_DEPTH = 60
+NOTHING_DONE: Mapping[str, int] = {}
 MAX_VALUES = 1_000_000  # below one key, counted by path
 
 _ALLOWED = "a state contains numbers, texts, booleans, None, lists and dictionaries"
@@ -56,8 +62,8 @@ class StateSnapshot:
 
         Raise ``StateRefused`` if the state contains anything but plain data.
         """
-        now = StateSnapshot(self._state, self._world)  # refuses what is not plain data
-        return (*_changes(self._own, now._own, ""), *_changes(self._shared, now._shared, SHARED))
+        own = _changes(self._own, self._state, "")
+        return (*own, *_changes(self._shared, self._world, SHARED))
 
     def restore(self) -> None:
         """Give every list and dictionary its former content, in place."""
@@ -69,49 +75,49 @@ class StateSnapshot:
                 value.update(content)
 
     def _copy_of(self, state: State, prefix: str, name: str) -> State:
-        """Return a copy without aliases, or raise ``StateRefused``."""
         if type(state) is not dict:
             raise StateRefused(f"{name} is a {type(state).__name__}: {_ALLOWED}")
-        if not prefix and WORLD in state:
-            raise StateRefused(
-                f"the agent's own key {WORLD!r} would be taken for the shared state: rename it"
-            )
         _check_keys(state, prefix)
         found = state.copy()
         self._contents.setdefault(id(state), (state, found))
         if FLAT.issuperset(map(type, found.values())):
             return found
         return {
-            key: value if type(value) in FLAT else self._copy(value, f"{prefix}{key}", [MAX_VALUES], 0)
+            key: value if type(value) in FLAT else _copy(value, f"{prefix}{key}", self._contents)
             for key, value in found.items()
         }
 
-    def _copy(self, value: Any, path: str, left: list[int], depth: int) -> Any:
-        """Return a copy of a value; ``left`` counts the values that are still allowed."""
-        kind = type(value)
-        if kind.__module__ == "numpy" and isinstance(value, float | str):
-            return value  # other subclasses could contain more than their value
-        if kind is not list and kind is not dict:
-            raise StateRefused(f"{path!r} is a {kind.__name__}: {_ALLOWED}")
-        if depth > MAX_DEPTH:
-            raise StateRefused(f"{path!r} is nested more than {MAX_DEPTH} deep")
-        left[0] -= len(value)
-        if left[0] < 0:
-            raise StateRefused(f"{path!r} and its neighbours contain more than {MAX_VALUES:,} values")
-        self._contents.setdefault(id(value), (value, value.copy()))
-        if kind is list:
-            return [
-                each if type(each) in FLAT else self._copy(each, f"{path}[{number}]", left, depth + 1)
-                for number, each in enumerate(value)
-            ]
-        _check_keys(value, f"{path}.")
-        return {
-            key: each if type(each) in FLAT else self._copy(each, f"{path}.{key}", left, depth + 1)
-            for key, each in value.items()
-        }
+
+def _copy(
+    value: Any, path: str, contents: dict[int, tuple[Any, Any]], left: list[int] | None = None, depth: int = 0
+) -> Any:
+    """Return a copy of plain data without aliases, and note the content of each list and dictionary.
+
+    ``left`` counts the values that are still allowed.
+    """
+    kind = type(value)
+    if kind in FLAT or (kind.__module__ == "numpy" and isinstance(value, float | str)):
+        return value  # other subclasses could contain more than their value
+    if kind is not list and kind is not dict:
+        raise StateRefused(f"{path!r} is a {kind.__name__}: {_ALLOWED}")
+    if depth > MAX_DEPTH:
+        raise StateRefused(f"{path!r} is nested more than {MAX_DEPTH} deep")
+    left = [MAX_VALUES] if left is None else left
+    left[0] -= len(value)
+    if left[0] < 0:
+        raise StateRefused(f"{path!r} and its neighbours contain more than {MAX_VALUES:,} values")
+    contents.setdefault(id(value), (value, value.copy()))
+    if kind is list:
+        return [_copy(each, f"{path}[{n}]", contents, left, depth + 1) for n, each in enumerate(value)]
+    _check_keys(value, f"{path}.")
+    return {key: _copy(each, f"{path}.{key}", contents, left, depth + 1) for key, each in value.items()}
 
 
 def _check_keys(state: State, prefix: str) -> None:
+    if not prefix and WORLD in state:
+        raise StateRefused(f"the agent's own key {WORLD!r} would be taken for the shared state: rename it")
+    if _TEXT.issuperset(map(type, state)) and "." not in "".join(state):
+        return
     for key in state:
         if type(key) is not str:
             raise StateRefused(f"the key {key!r} at {prefix.rstrip('.') or 'the top'!r} is not a text")
@@ -119,18 +125,20 @@ def _check_keys(state: State, prefix: str) -> None:
             raise StateRefused(f"the key {prefix + key!r} has a dot, which separates nested keys: rename it")
 
 
-def _changes(before: State, after: State, prefix: str) -> Iterator[Change]:
+def _changes(before: State, now: State, prefix: str) -> Iterator[Change]:
     for key, old in before.items():
-        new = after.get(key, MISSING)
+        new = now.get(key, MISSING)
         if new is old:
             continue
         if type(old) is dict and type(new) is dict:
             yield from _changes(old, new, f"{prefix}{key}.")
         elif not equal(old, new):
-            yield f"{prefix}{key}", old, new
-    for key, new in after.items():
-        if key not in before:
-            yield f"{prefix}{key}", MISSING, new
+            yield f"{prefix}{key}", old, new if new is MISSING else _copy(new, f"{prefix}{key}", {})
+    if now.keys() != before.keys():
+        _check_keys(now, prefix)
+        for key, new in now.items():
+            if key not in before:
+                yield f"{prefix}{key}", MISSING, _copy(new, f"{prefix}{key}", {})
 
 
 def equal(old: Any, new: Any) -> bool:
@@ -162,3 +170,58 @@ def copied(value: Any, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         return {key: copied(each, depth + 1) for key, each in value.items()}
     return [copied(each, depth + 1) for each in value] if isinstance(value, list) else value
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Hold, for each agent, the step at which it last did each skill: what cooldowns depend on.
+
+    Brokers that share a ledger decide one proposal at a time, under its ``lock``. ``busy`` is true while an
+    engine acts.
+
+    >>> ledger = Ledger()
+    >>> ledger.add("move", agent_id="h1", step=3)
+    >>> ledger.agents
+    {'h1': {'move': 3}}
+    """
+
+    agents: dict[str, dict[str, int]] = field(default_factory=dict)
+    busy: bool = field(default=False, compare=False)
+    lock: threading.RLock = field(default_factory=threading.RLock, compare=False, repr=False)
+
+    def add(self, skill_id: str, *, agent_id: str, step: int) -> None:
+        """Note that an agent did a skill."""
+        self.agents.setdefault(agent_id, {})[skill_id] = step
+
+    def take_back(self, skill_id: str, *, agent_id: str, step: int, before: int | None) -> None:
+        """Undo ``add``, unless the agent has done the skill again; ``before`` is its former last step."""
+        last = self.agents[agent_id]
+        if last.get(skill_id) != step:
+            return
+        if before is not None:
+            last[skill_id] = before
+            return
+        del last[skill_id]
+        if not last:
+            del self.agents[agent_id]
+
+
+class Charge(Struct, frozen=True, gc=False):
+    """A cost: the dictionary and key that it is taken from, and the value before and after."""
+
+    purse: State
+    key: str
+    path: str
+    before: Any
+    left: Any
+    cost: Any
+
+    def split(self, changes: Sequence[Change]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
+        """Return the changes with that of the purse first, and those that the charge did not make.
+
+        A purse that is full again was filled.
+        """
+        after = next((new for key, _, new in changes if key == self.path), self.before)
+        others = tuple(change for change in changes if change[0] != self.path)
+        by_engine = others if equal(after, self.left) else ((self.path, self.left, after), *others)
+        return ((self.path, self.before, after), *others), by_engine

@@ -289,8 +289,8 @@ class Policy:
         trusted = bool(config.loosening and file) and Trust(grants_file(context)).holds(cast("Path", file))
         return cls(
             default_rules(),
-            user=Rules.of(config.user_rules, config.user_agents, USER),
-            project=Rules.of(config.project_rules, config.project_agents, PROJECT),
+            user=Rules.of(config.user.permissions, config.user.agents, USER),
+            project=Rules.of(config.project.permissions, config.project.agents, PROJECT),
             trusted=trusted,
             run=run,
         )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from vademecum.governance import Broker, GovernedAgent
 from vademecum.governance.batch import batch
+from vademecum.governance.definitions import MISSING
 
 
 def open_shares(
@@ -25,7 +24,8 @@ def open_shares(
     """
     states, last = [agent.state for agent in agents], broker.ledger.agents
     columns: dict[str, Any] = {
-        key: _column(states, key) for key in dict.fromkeys(k for s in states for k in s)
+        key: [state.get(key, MISSING) for state in states]
+        for key in dict.fromkeys(k for s in states for k in s)
     }
     columns["type"] = [agent.type for agent in agents]
     shares = {}
@@ -34,14 +34,3 @@ def open_shares(
         found = batch(broker.charter, skill_id, columns, step=broker.step, world=broker.world)
         shares[skill_id] = float(found.allowed.mean())
     return shares
-
-
-def _column(states: Sequence[dict[str, Any]], key: str) -> Any:
-    """Return one field of all agents, masked where an agent does not have it."""
-    values = [state.get(key) for state in states]
-    absent = [key not in state for state in states]
-    if not any(absent):
-        return values
-    column = np.empty(len(values), object)
-    column[:] = values
-    return np.ma.array(column, mask=absent)

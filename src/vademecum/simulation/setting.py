@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from vademecum.errors import CharterRefused
 from vademecum.governance import BrokerPolicy, Charter
@@ -62,25 +62,12 @@ class Simulated:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as ``vade govern simulate`` prints it."""
-        return {
-            "figures": dict(self.figures),
-            "charts": [
-                {
-                    "title": chart.title,
-                    "unit": chart.unit,
-                    "lines": {k: list(v) for k, v in chart.lines.items()},
-                }
-                for chart in self.charts
-            ],
-        }
+        charts = [{**asdict(chart), "lines": dict(chart.lines)} for chart in self.charts]
+        return {"figures": dict(self.figures), "charts": charts}
 
 
-class Simulate(Protocol):
-    """Be the function ``simulate`` of a ``simulation.py``; the same setting gives the same result."""
-
-    def __call__(self, setting: Setting, /) -> Simulated:
-        """Run it."""
-        ...
+# The function ``simulate`` of a ``simulation.py``; the same setting gives the same result.
+Simulate = Callable[[Setting], Simulated]
 
 
 def load_simulation(directory: Path) -> Simulate:
