@@ -35,7 +35,6 @@ def test_an_answer_at_once(stage: Stage) -> None:
     assert stage.types(outcome) == [
         "run_started",
         "model_asked",
-        "action_planned",
         "model_replied",
         "action",
         "run_finished",
@@ -243,7 +242,6 @@ def test_a_persons_no_ends_the_run(stage: Stage) -> None:
 
 
 def test_models_that_fail(stage: Stage) -> None:
-    stage.settings = Settings(attempts=2)
     outcome = stage.run(ModelUnavailable("busy", wait=0.0), final("at last"))
     assert (outcome.status, outcome.answer) == ("done", "at last")
     outcome = stage.run(ModelUnavailable("busy", wait=0.0))

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from vademecum.agent.budget import Budget
 from vademecum.agent.loop import Loop, Outcome
-from vademecum.agent.mentions import Mentions, called_in, commanded, files_in
-from vademecum.agent.model_calls import Settings
-from vademecum.agent.transcript import Transcript, request_section, untrusted
+from vademecum.agent.mentions import Mentions, called_in, files_in
+from vademecum.agent.model_calls import Budget, Settings
+from vademecum.agent.transcript import Transcript, request_section, safe, untrusted
 from vademecum.config import SandboxName
 from vademecum.context import Context
 from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.catalogue import Catalogue, render_catalogue
-from vademecum.models import sections
 from vademecum.models.base import Model, needs_ranking, wire_of
 from vademecum.models.choose import choose_model
 from vademecum.policy.approval import Approver
@@ -136,7 +133,7 @@ class Conversation:
         named = list(dict.fromkeys([*skills, *self._called(text)]))
         room = self.agent.budget.context_tokens * CHARS_A_TOKEN // CATALOGUE_SHARE
         catalogue = render_catalogue(self.session.view.offered.skills, budget=room)
-        shown, wire = sections.safe(catalogue.text), wire_of(self.model)
+        shown, wire = safe(catalogue.text), wire_of(self.model)
         if self.transcript is None:
             self.transcript = Transcript(wire, shown, self.agent.budget.context_tokens)
         elif self.transcript.catalogue != shown or self.transcript.wire != wire:
@@ -168,15 +165,13 @@ class Conversation:
         record = session.begin(
             request,
             model=self.model.name,
-            budget=self.agent.budget.to_json(),
+            budget=asdict(self.agent.budget),
             skills=len(session.view.offered),
             skills_named=list(named),
             **({"ranked": [hit.name for hit in found.hits]} if found else {}),
             **({"skills_active": active} if (active := [each.skill_id for each in session.active]) else {}),
         )
-        self._loop = Loop(
-            self.model, session, record, self.transcript, self.agent.budget, settings=self._settings()
-        )
+        self._loop = Loop(self.model, session, record, self.transcript, self.agent.budget, self._settings())
         about = self._about(request, found, catalogue)
         if before:
             about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
@@ -189,14 +184,14 @@ class Conversation:
 
     def _called(self, request: str) -> list[str]:
         """Return the skills that the request calls by name; an unknown first word ``/name`` is an error."""
-        first = commanded(request)
-        if first is not None:
-            self.agent.index.get(first)
         found = []
         for name in called_in(request):
-            with contextlib.suppress(SkillNotFound):
+            try:
                 if self.agent.index.get(name).controls.user_invocable:
                     found.append(name)
+            except SkillNotFound:
+                if "/" not in name and request.split(maxsplit=1)[0] == f"/{name}":
+                    raise
         return found
 
     def has_room_for(self, text: str) -> bool:
@@ -213,19 +208,19 @@ class Conversation:
             return Result(f"Too little is left of the budget to run {skill.name}.", "budget")
         session = self.session.child()
         loaded = session.nested_body(skill)
-        request = sections.safe(task) if task else self.transcript.request
+        request = safe(task) if task else self.transcript.request
         record = session.begin(
             request,
             model=self.model.name,
-            budget=budget.to_json(),
+            budget=asdict(budget),
             skills=1,
             parent=self.session.run_id,
         )
-        self.session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=budget.to_json())
+        self.session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=asdict(budget))
         alone = "This is a run of its own, for the loaded skill alone."
         said = Transcript(self.transcript.wire, alone, self.transcript.limit)
         session.load_nested(skill, loaded, effect)
-        loop = Loop(self.model, session, record, said, budget, settings=self._settings())
+        loop = Loop(self.model, session, record, said, budget, self._settings())
         loop.skills.add(skill.name)
         outcome = loop.run(request, about=f"budget: {budget}", loaded=[said.keep(skill, loaded.text)])
         spent.add(loop.spent)
@@ -259,5 +254,5 @@ class Conversation:
             if catalogue.shortened:
                 names = {hit.name for hit in found.hits}
                 hits = [each for each in self.session.view.offered.skills if each.name in names]
-                lines.append(sections.safe(render_catalogue(hits).text))
+                lines.append(safe(render_catalogue(hits).text))
         return "\n".join(lines)

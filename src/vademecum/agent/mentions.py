@@ -26,7 +26,6 @@ _FOLDER = re.compile(
 )
 _LATIN = re.compile(r"[A-Za-z0-9_./-]+")
 _CALLED = re.compile(r"(?:^/|(?<!\S)\$)([\w-]+(?:/[\w-]+)?)(?![\w/.-])")
-_FIRST = re.compile(r"/([\w-]+)(?:\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +69,6 @@ def called_in(request: str) -> list[str]:
     ['pdf-forms', 'other', 'org/more']
     """
     return _CALLED.findall(request)
-
-
-def commanded(request: str) -> str | None:
-    """Return the one name that a request begins with as ``/name``, if it does."""
-    found = _FIRST.match(request)
-    return found[1] if found else None
 
 
 def _named_by(word: str, paths: Workspace, *, quoted: bool, around: tuple[str, str]) -> list[str]:

@@ -25,8 +25,6 @@ from vademecum.models.wire import (
     translated,
 )
 
-Protocol = Literal["auto", "tools", "json"]
-
 _OPEN, _CLOSE = "<think>", "</think>"
 _IN_TEXT = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 # What to give up if a server's refusal names it, and in which order if it names nothing.
@@ -48,15 +46,12 @@ class OpenAIModel(ServedModel):
 
     def __init__(
         self,
-        name: str,
-        model: str,
-        client: Any,
-        *,
-        protocol: Protocol = "auto",
+        *named: Any,
+        protocol: Literal["auto", "tools", "json"] = "auto",
         structure: Structure | Literal["auto"] = "auto",
         **params: Any,
     ) -> None:
-        super().__init__(name, model, client, **params)
+        super().__init__(*named, **params)
         if protocol != "auto":
             self._habits = structs.replace(self._habits, tools=protocol == "tools")
         if structure != "auto":
@@ -72,46 +67,51 @@ class OpenAIModel(ServedModel):
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
         """Ask once; what the server does not know is left out, and it is asked in the next simpler way."""
-        first: BaseException | None = None
+        first: openai.APIStatusError | None = None
         habits = self._habits
-        while True:
-            try:
-                with translated(openai, self._client):
+        with translated(openai, self._client):
+            while True:
+                try:
                     found = self._asked(messages, schema, habits, on_text)
-            except _Refused as refusal:
-                error = refusal.__cause__
-                assert error is not None
-                first = first or error
-                simpler = self._simpler(habits, error, messages, schema)
-                if simpler is None:
-                    with translated(openai, self._client):
+                except openai.APIStatusError as error:
+                    first = first or error
+                    simpler = self._simpler(habits, error, messages, schema)
+                    if simpler is None:
                         raise first from None
-                if habits.tools and not simpler.tools:
-                    self._learn(simpler)
-                    words = said(str(error), self._client)
-                    raise ToolsUnsupported(f"{server_of(self._client)} takes no tools: {words}") from error
-                habits = simpler
-                continue
-            if habits != self._habits:
-                self._learn(habits)
-            return found
+                    if habits.tools and not simpler.tools:
+                        self._learn(simpler)
+                        words = said(error, self._client)
+                        raise ToolsUnsupported(
+                            f"{server_of(self._client)} takes no tools: {words}"
+                        ) from error
+                    habits = simpler
+                else:
+                    if habits != self._habits:
+                        self._learn(habits)
+                    return found
 
     def _simpler(
-        self, habits: Habits, error: BaseException, messages: Sequence[Message], schema: Mapping[str, Any]
+        self,
+        habits: Habits,
+        error: openai.APIStatusError,
+        messages: Sequence[Message],
+        schema: Mapping[str, Any],
     ) -> Habits | None:
-        """Return the next simpler way to ask after a refusal, or ``None`` if nothing is left to give up."""
-        native = bool(messages[0].tools) and habits.tools
+        """Return the next simpler way to ask after a refusal, or ``None`` if that would not help."""
+        words, status = str(error), error.status_code
+        refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
+        if not refuses or TOO_LONG.search(words):
+            return None
         used = {
             "usage": habits.stream and habits.usage,
             "strict": bool(schema) and habits.structure == "json_schema" and habits.strict,
             "structure": bool(schema) and habits.structure != "text",
-            "tools": native and self._may_drop_tools,
+            "tools": bool(messages[0].tools) and habits.tools and self._may_drop_tools,
             "system": habits.system,
             "stream": habits.stream,
         }
-        words = str(error)
         named = [part for part, sign in _NAMED.items() if used[part] and sign.search(words)]
-        if not named and getattr(error, "status_code", 0) in _UNNAMED:
+        if not named and status in _UNNAMED:
             named = [part for part in _NAMED if used[part] and part != "system"]
         if not named:
             return None
@@ -128,25 +128,18 @@ class OpenAIModel(ServedModel):
             sent["tools"] = [
                 {"type": "function", "function": structs.asdict(tool)} for tool in messages[0].tools
             ]
-        elif schema:
-            sent |= _structured(schema, habits)
+        elif schema and habits.structure == "json_schema":
+            wanted = {"name": "turn", "schema": dict(schema)} | ({"strict": False} if habits.strict else {})
+            sent["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        elif schema and habits.structure == "json_object":
+            sent["response_format"] = {"type": "json_object"}
         if habits.stream:
             sent["stream"] = True
             sent |= {"stream_options": {"include_usage": True}} if habits.usage else {}
         heard = _Heard(on_text)
-        try:
-            self._hear(self._client.chat.completions.with_raw_response.create, sent, heard.take)
-        except openai.APIStatusError as error:
-            words, status = str(error), error.status_code
-            refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
-            if refuses and not TOO_LONG.search(words):
-                raise _Refused from error
-            raise
+        for part in self._parts(self._client.chat.completions.with_raw_response.create, sent):
+            heard.take(part)
         return heard.reply(self.name, native="tools" in sent)
-
-
-class _Refused(Exception):
-    """The server does not take a request of this form; its error is the cause."""
 
 
 @dataclass(slots=True)
@@ -207,20 +200,16 @@ class _Heard:
             known.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
 
     def _text(self, text: str) -> None:
-        if self.waiting is None:
-            self._pass_on(text)
-            return
-        self.waiting += text
-        begun = self.waiting.lstrip()
-        if begun.startswith(_OPEN):
-            if _CLOSE in begun:
-                text, self.waiting = begun.partition(_CLOSE)[2].lstrip(), None
-                self._pass_on(text)
-        elif not _OPEN.startswith(begun):
-            text, self.waiting = self.waiting, None
-            self._pass_on(text)
-
-    def _pass_on(self, text: str) -> None:
+        if self.waiting is not None:
+            self.waiting += text
+            begun = self.waiting.lstrip()
+            if begun.startswith(_OPEN) and _CLOSE in begun:
+                text = begun.partition(_CLOSE)[2].lstrip()
+            elif begun.startswith(_OPEN) or _OPEN.startswith(begun):
+                return
+            else:
+                text = self.waiting
+            self.waiting = None
         if text:
             self.pieces.append(text)
             if self.on_text is not None:
@@ -264,21 +253,17 @@ def _calls_in(text: str) -> tuple[ToolCall, ...]:
 def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for message in messages:
-        match message.role:
-            case "assistant" if message.calls:
-                calls = [
-                    {
-                        "id": call.id,
-                        "type": "function",
-                        "function": {"name": call.name, "arguments": call.arguments or "{}"},
-                    }
-                    for call in message.calls
-                ]
-                found.append({"role": "assistant", "content": message.content or None, "tool_calls": calls})
-            case "tool":
-                found.append({"role": "tool", "tool_call_id": message.call_id, "content": message.content})
-            case role:
-                found.append({"role": role, "content": message.content})
+        sent: dict[str, Any] = {"role": message.role, "content": message.content}
+        if message.role == "tool":
+            sent["tool_call_id"] = message.call_id
+        if message.calls:
+            sent["content"] = message.content or None
+            functions = [{"name": call.name, "arguments": call.arguments or "{}"} for call in message.calls]
+            sent["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": function}
+                for call, function in zip(message.calls, functions, strict=True)
+            ]
+        found.append(sent)
     if not habits.system and found[0]["role"] == "system":
         first, *rest = found
         if rest and rest[0]["role"] == "user":
@@ -286,17 +271,6 @@ def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any
             return rest
         return [{**first, "role": "user"}, *rest]
     return found
-
-
-def _structured(schema: Mapping[str, Any], habits: Habits) -> dict[str, Any]:
-    match habits.structure:
-        case "json_schema":
-            wanted: dict[str, Any] = {"name": "turn", "schema": dict(schema)}
-            wanted |= {"strict": False} if habits.strict else {}
-            return {"response_format": {"type": "json_schema", "json_schema": wanted}}
-        case "json_object":
-            return {"response_format": {"type": "json_object"}}
-    return {}
 
 
 SDK, SDK_ERROR, MODEL = openai, openai.OpenAIError, OpenAIModel

@@ -23,9 +23,8 @@ Mode = Literal["record", "replay", "strict"]
 MAX_TAPE_BYTES = 256 * 1024 * 1024
 MAX_DIFFERENCE_LINES = 20
 
-_DATE = re.compile(r"^date: \d{4}-\d\d-\d\d$", re.MULTILINE)  # a tape is good for longer than a day
-
-
+# A tape is good for longer than a day.
+_DATE = re.compile(r"^date: \d{4}-\d\d-\d\d$", re.MULTILINE)
 _ANEW = (
     "delete the file and record it with the model itself, by `vade eval run --model KIND:NAME --record TAPE` "
     "or `models.recorded(tape, model, mode='record')`."

@@ -8,14 +8,12 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from vademecum.context import Context
 from vademecum.errors import (
     ModelFailed,
     ModelOverflow,
@@ -48,6 +46,12 @@ _BUSY = re.compile(
 )
 _NO_MONEY = re.compile(r"insufficient.?(?:quota|balance|credit)|billing|余额不足|欠费", re.IGNORECASE)
 
+# The names that servers have for the length of a model's context.
+_LENGTHS = (
+    *("context_length", "max_model_len", "max_context_length", "context_window", "max_input_tokens"),
+    *("n_ctx", "n_ctx_train"),
+)
+
 Structure = Literal["json_schema", "json_object", "text"]
 
 
@@ -64,41 +68,13 @@ class Habits(Struct, frozen=True):
     seen: float = 0.0
 
 
-@dataclass(slots=True)
-class Remembered:
-    """The habits of servers, kept in the cache between processes."""
-
-    file: Path | None
-    _known: dict[str, Habits] | None = field(default=None, init=False)
-
-    @classmethod
-    def at(cls, context: Context) -> Remembered:
-        """Return what is remembered for this user."""
-        directory = context.cache_directory()
-        return cls(None if directory is None else directory / "models.json")
-
-    def get(self, server: str) -> Habits:
-        """Return the habits of a server, the richest ones if it is not known."""
-        found = self._read().get(server, Habits())
-        return found if time.time() - found.seen < REMEMBERED_SECONDS else Habits()
-
-    def keep(self, server: str, habits: Habits) -> None:
-        """Remember the habits of a server; a cache that cannot be written is ignored."""
-        known = self._read() | {server: msgspec.structs.replace(habits, seen=time.time())}
-        self._known = known
-        if self.file is not None:
-            with contextlib.suppress(OSError, VademecumError):
-                self.file.parent.mkdir(parents=True, exist_ok=True)
-                write_atomic(self.file, msgspec.json.encode(known))
-
-    def _read(self) -> dict[str, Habits]:
-        if self._known is None:
-            self._known = {}
-            if self.file is not None:
-                with contextlib.suppress(OSError, VademecumError, msgspec.DecodeError):
-                    data = read_capped(self.file, cap=MAX_REMEMBERED_BYTES)
-                    self._known = msgspec.json.decode(data, type=dict[str, Habits])
-        return self._known
+def _remembered(memory: Path | None) -> dict[str, Habits]:
+    """Return the habits of every server that is known; a cache that cannot be read is ignored."""
+    with contextlib.suppress(OSError, VademecumError, msgspec.DecodeError):
+        if memory is not None:
+            data = read_capped(memory, cap=MAX_REMEMBERED_BYTES)
+            return msgspec.json.decode(data, type=dict[str, Habits])
+    return {}
 
 
 def fault(
@@ -156,7 +132,7 @@ def objects_in(response: Any, client: Any) -> Iterator[dict[str, Any]]:
             if isinstance(found, dict):
                 yield _faultless(found, client)
                 return
-        if not any(line.startswith("data:") or line == _TOO_LONG_REPLY for line in body):
+        if not any(line.startswith("data:") for line in body):
             raise ModelReplyWrong(
                 f"The answer of {client.base_url} is not a reply of a model: check the address."
             )
@@ -208,7 +184,7 @@ def translated(sdk: Any, client: Any) -> Iterator[None]:
     server = server_of(client)
     try:
         yield
-    except (VademecumError, KeyboardInterrupt):
+    except VademecumError:
         raise
     except sdk.APIStatusError as error:
         headers = error.response.headers
@@ -227,19 +203,23 @@ def translated(sdk: Any, client: Any) -> Iterator[None]:
 
 
 class ServedModel:
-    """One model of one server. The key is the environment's or a kept secret; it is written nowhere."""
+    """One model of one server. The key is the environment's or a kept secret; it is written nowhere.
+
+    ``memory`` is the file that keeps the habits of servers between processes.
+    """
 
     models = "/models"
 
     def __init__(
-        self, name: str, model: str, client: Any, *, remembered: Remembered | None = None, **params: Any
+        self, name: str, model: str, client: Any, *, memory: Path | None = None, **params: Any
     ) -> None:
         self.name = name
         self._model = model
         self._client = client.with_options(max_retries=0)  # the loop waits and asks again, on the record
-        self._remembered = remembered or Remembered(None)
+        self._memory = memory
         self._server = f"{client.base_url} {model}"
-        self._habits = self._remembered.get(self._server)
+        known = _remembered(memory).get(self._server, Habits())
+        self._habits = known if time.time() - known.seen < REMEMBERED_SECONDS else Habits()
         self._params = params
         self.streamed = False
 
@@ -251,29 +231,23 @@ class ServedModel:
             (row,) = [each for each in rows if self._model in (each.get("id"), each.get("name"))]
         except Exception:  # noqa: BLE001 - a server that tells nothing is no fault, whatever it does instead
             return None
-        known = (
-            "context_length",
-            "max_model_len",
-            "max_context_length",
-            "context_window",
-            "max_input_tokens",
-        )
-        meta = row.get("meta") if isinstance(row.get("meta"), dict) else {}
-        found = [row.get(key) for key in known] + [meta.get("n_ctx"), meta.get("n_ctx_train")]
-        return next((each for each in found if isinstance(each, int) and each > 0), None)
+        told = {**meta, **row} if isinstance(meta := row.get("meta"), dict) else row
+        return next((told[key] for key in _LENGTHS if count(told.get(key)) > 0), None)
 
     def _learn(self, habits: Habits) -> None:
+        """Remember what the server accepts; a cache that cannot be written is ignored."""
         self._habits = habits
-        self._remembered.keep(self._server, habits)
+        if self._memory is not None:
+            known = _remembered(self._memory) | {self._server: structs.replace(habits, seen=time.time())}
+            with contextlib.suppress(OSError, VademecumError):
+                self._memory.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(self._memory, msgspec.json.encode(known))
 
-    def _hear(
-        self, create: Callable[..., Any], sent: Mapping[str, Any], take: Callable[[dict[str, Any]], None]
-    ) -> None:
-        """Send a request, and take the parts of the reply as they come."""
+    def _parts(self, create: Callable[..., Any], sent: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Send a request, and yield the parts of the reply as they come."""
         response = create(**{**sent, **self._params}).http_response
         self.streamed = "event-stream" in response.headers.get("content-type", "")
         try:
-            for each in objects_in(response, self._client):
-                take(each)
+            yield from objects_in(response, self._client)
         finally:
             response.close()
