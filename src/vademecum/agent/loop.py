@@ -11,14 +11,12 @@ from typing import Any, Literal
 import msgspec
 
 from vademecum.agent import protocol
-from vademecum.agent.model_calls import LIMITS, Budget, ModelCalls, Settings, Spent
+from vademecum.agent.model_calls import LIMITS, ModelCalls
 from vademecum.agent.plan import Plan, updated
-from vademecum.agent.transcript import Observed, Transcript, safe, shortened, untrusted
+from vademecum.agent.transcript import Observed, safe, shortened, untrusted
 from vademecum.errors import Declined, ModelFailed, SkillNotFound, VademecumError
-from vademecum.models.base import Model, Reply, ToolCall
-from vademecum.runs.record import Record
+from vademecum.models.base import Reply, ToolCall
 from vademecum.session.base import Deferred, Result
-from vademecum.session.session import Session
 from vademecum.skill.text import visible
 from vademecum.tools import calls
 from vademecum.tools.outputs import Output
@@ -72,16 +70,9 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Loop:
-    """One run of one agent."""
+class Loop(ModelCalls):
+    """One run of one agent: the calls of its model, and what comes of them."""
 
-    model: Model
-    session: Session
-    record: Record
-    said: Transcript
-    budget: Budget
-    settings: Settings
-    spent: Spent = field(default_factory=Spent)
     skills: set[str] = field(default_factory=set)
     _started: float = field(default_factory=time.monotonic)
     _failures: list[str] = field(default_factory=list)
@@ -126,16 +117,11 @@ class Loop:
         return self._observe("select_skills", self._kept(loaded), skill.name)
 
     def _run(self) -> Outcome:
-        asking = ModelCalls(
-            self.model, self.session, self.record, self.said, self.budget, self.settings, self.spent
-        )
-        while True:
-            decision = self._stuck() or self._decide(asking)
-            if isinstance(decision, str):
-                return self._give_up(decision)
-            ended = self._perform(decision)
-            if ended is not None:
-                return ended
+        ended = None
+        while ended is None:
+            decision = self._stuck() or self._decide()
+            ended = self._give_up(decision) if isinstance(decision, str) else self._perform(decision)
+        return ended
 
     # Doing
 
@@ -267,13 +253,13 @@ class Loop:
 
     # Deciding
 
-    def _decide(self, asking: ModelCalls) -> protocol.Turn | str:
+    def _decide(self) -> protocol.Turn | str:
         """Ask the model; a reply that is wrong is sent back with what is wrong with it.
 
         Each call counts as a turn. Returns the reason if there is nothing to go on with.
         """
         for attempt in range(1, WRONG_REPLIES + 1):
-            asked = asking.whole()
+            asked = self.whole()
             if isinstance(asked, str):
                 return asked
             reply, watched = asked

@@ -96,7 +96,7 @@ class Settings:
 
 @dataclass(slots=True)
 class ModelCalls:
-    """The calls of the model in one run, each counted and on the record."""
+    """The calls of the model in one run, each counted and on the record; the loop does what they ask for."""
 
     model: Model
     session: Session

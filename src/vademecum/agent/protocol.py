@@ -75,30 +75,52 @@ PAYLOADS: dict[str, type[calls.Parameters]] = {
 }
 
 
+_TYPES: dict[type, str] = {payload: name for name, payload in PAYLOADS.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing to do. ``payload`` is how the record has it, ``id`` the provider's name for the call.
+    """One thing to do: one of the payloads, or a call by its own type; ``id`` is the provider's name for it.
 
-    A native call of a tool is a typed call; if its arguments are wrong, it is the ``ToolCall`` as it was
-    written, and the session says what is wrong with it.
+    A native call with wrong arguments is a ``ToolCall``, and the session says what is wrong with it.
     """
 
-    type: str
     call: Any
-    payload: dict[str, Any]
     id: str = ""
 
     @property
+    def type(self) -> str:
+        """The name that the protocol and the record have for it."""
+        return _TYPES.get(type(self.call), "call_tool")
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The action as the record has it: each skill is an object with its name and source."""
+        call = self.call
+        if isinstance(call, ToolCall):
+            return {"tool": call.name[:80], "arguments": call.arguments[:2000]}
+        if type(call) not in _TYPES:
+            call = CallTool(calls.NAMES[type(call)], calls.said(call))
+        said: dict[str, Any] = calls.said(call)
+        source = said.pop("source", None)
+        if "skill" in said:
+            said["skill"] = {"name": said["skill"]} | ({"source": source} if source else {})
+        if isinstance(call, SelectSkills):
+            said["skills"] = [calls.said(skill) for skill in call.skills]
+        return said
+
+    @property
     def about(self) -> str:
-        """Say what it is about, in a few words."""
-        match self.payload:
+        """The skills, the file or the call that it is about, in a few words."""
+        said = self.payload
+        match said:
             case {"skills": skills}:
                 return ", ".join(skill["name"] for skill in skills)
             case {"skill": {"name": skill}, "relative_path": path}:
-                args = json.dumps(self.payload.get("args", []), ensure_ascii=False)[:200]
+                args = json.dumps(said.get("args", []), ensure_ascii=False)[:200]
                 return f"{skill}/{path} {args}" if self.type == "run_script" else f"{skill}/{path}"
             case {"tool": tool}:
-                return f"{tool} {json.dumps(self.payload.get('arguments', {}), ensure_ascii=False)[:200]}"
+                return f"{tool} {json.dumps(said.get('arguments', {}), ensure_ascii=False)[:200]}"
         return ""
 
 
@@ -114,17 +136,6 @@ class Turn:
     plan_update: PlanUpdate | None = None
     plan_problem: str = ""
     plan_calls: Sequence[str] = ()
-
-
-def _action(type_: str, call: calls.Parameters, id_: str = "") -> Action:
-    """Return an action with its payload: each skill as an object with its name and source."""
-    said: dict[str, Any] = calls.said(call)
-    source = said.pop("source", None)
-    if "skill" in said:
-        said["skill"] = {"name": said["skill"]} | ({"source": source} if source else {})
-    if isinstance(call, SelectSkills):
-        said["skills"] = [calls.said(skill) for skill in call.skills]
-    return Action(type_, call, said, id_)
 
 
 # As JSON text
@@ -180,19 +191,18 @@ def parse_turn(text: str) -> Turn:
     problems = [
         f"{key}: it is not known" for key in found if key not in {"action", "plan_update", "diagnostics"}
     ]
-    given = found["action"]
-    type_ = str(given.get("type")) if isinstance(given, dict) else ""
-    call = _call(type_, given, problems)
+    call = _call(found["action"], problems)
     if problems or call is None:
         raise ReplyWrong(f"The reply does not fit the protocol: {'; '.join(dict.fromkeys(problems))}.")
     update, wrong = plan_in(found.get("plan_update"))
-    return Turn([_action(type_, call)], update, wrong)
+    return Turn([Action(call)], update, wrong)
 
 
-def _call(type_: str, given: Any, problems: list[str]) -> calls.Parameters | None:
+def _call(given: Any, problems: list[str]) -> calls.Parameters | None:
     if not isinstance(given, dict):
         problems.append("action: it is not an object")
         return None
+    type_ = str(given.get("type"))
     payload = PAYLOADS.get(type_)
     problems += [f"action.{key}: it is not known" for key in given if key not in {"type", "payload"}]
     if payload is None:
@@ -319,7 +329,7 @@ def decision_in(reply: Reply) -> Turn:
     {'text': 'Four.'}
     """
     if not reply.calls:
-        return Turn([_action("final_answer", FinalAnswer(text=reply.text.strip()))])
+        return Turn([Action(FinalAnswer(reply.text.strip()))])
     changes = [call for call in reply.calls if call.name == "update_plan"]
     update, wrong = None, ""
     for call in changes:
@@ -340,19 +350,10 @@ def _read(arguments: str) -> dict[str, Any]:
 
 def _native(call: ToolCall) -> Action:
     if call.name == "final_answer" and (answer := calls.convert(_read(call.arguments), FinalAnswer, [])):
-        return _action("final_answer", answer, call.id)
+        return Action(answer, call.id)
     arguments = call.arguments.strip() or "{}"
     try:
         parsed = calls.parse_call(call.name, arguments)
     except ToolRefused:
-        payload = {"tool": call.name[:80], "arguments": arguments[:2000]}
-        return Action("call_tool", ToolCall(call.id, call.name, arguments), payload, call.id)
-    match parsed:
-        case calls.UseSkill():
-            return _action("select_skills", SelectSkills(skills=[parsed]), call.id)
-        case calls.LoadSkillAsset():
-            return _action("load_resource", parsed, call.id)
-        case calls.RunScript():
-            return _action("run_script", parsed, call.id)
-    payload = _action("call_tool", CallTool(calls.NAMES[type(parsed)], calls.said(parsed))).payload
-    return Action("call_tool", parsed, payload, call.id)
+        return Action(ToolCall(call.id, call.name, arguments), call.id)
+    return Action(SelectSkills([parsed]) if isinstance(parsed, calls.UseSkill) else parsed, call.id)
