@@ -31,10 +31,6 @@ WRONG_REPLIES = 3  # one after the other, then the run ends
 LOW = 2  # turns before the last at which the model is told
 
 _REFUSALS = frozenset({"denied", "declined", "refused"})
-_CUT = (
-    "The reply was cut at its length limit, so nothing of it was done. Do it in smaller steps: write a long "
-    "file in parts (write_file, then edit_file), or answer more briefly."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +88,6 @@ class Loop(ModelCalls):
         try:
             self.said.ask(request, about=about, skills=[*loaded, *map(self._named, named)])
             return self._run()
-        except Declined as error:
-            return self._end("declined", self._account(str(error)), "declined")
         except Deferred as deferred:
             question = deferred.question
             return self._end("refused", f"{question.wanted} waits for an answer ({question.id}).", "deferred")
@@ -101,7 +95,8 @@ class Loop(ModelCalls):
             return self._end("interrupted", self._account("The run was interrupted."), "interrupted")
         except VademecumError as error:
             head = "The model failed: " if isinstance(error, ModelFailed) else ""
-            return self._end("failed", self._account(f"{head}{error}"), error.code)
+            status: Status = "declined" if isinstance(error, Declined) else "failed"
+            return self._end(status, self._account(f"{head}{error}"), error.code)
         except Exception as error:  # noqa: BLE001 - whatever it is, the record says how the run ended
             words = f"Unexpected {type(error).__name__}: {error}"
             return self._end("failed", self._account(words), "unexpected")
@@ -264,7 +259,7 @@ class Loop(ModelCalls):
                 return asked
             reply, watched = asked
             try:
-                decision = self._understood(reply)
+                decision = protocol.decision_in(reply, self.said.wire)
             except protocol.ReplyWrong as error:
                 self.record.add("reply_wrong", problem=str(error), attempt=attempt)
                 self._faults.append(str(error))
@@ -280,15 +275,6 @@ class Loop(ModelCalls):
             self.said.said(reply)
             return decision
         return "bad_replies"
-
-    def _understood(self, reply: Reply) -> protocol.Turn:
-        if reply.cut:
-            raise protocol.ReplyWrong(_CUT)
-        if self.said.wire == "json":
-            return protocol.parse_turn(reply.text)
-        if not reply.calls and not reply.text.strip():
-            raise protocol.ReplyWrong("The reply is empty: call a tool, or answer.")
-        return protocol.decision_in(reply)
 
     def _stuck(self) -> str | None:
         last = self._failures[-self.settings.same_failures :]

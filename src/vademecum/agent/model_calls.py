@@ -144,22 +144,11 @@ class ModelCalls:
         return done is not None
 
     def _replied(self, watched: Watched) -> Reply:
-        """Ask the model once; what it cannot read is shortened and sent once more."""
-        try:
-            return self._tried(watched)
-        except ModelOverflow as error:
-            watched.restart()
-            self._failed(error)
-            self.said.limit = min(self.said.limit, int(self.said.tokens * 0.75))
-            if not self._shorten():
-                raise
-            return self._tried(watched)
-
-    def _tried(self, watched: Watched) -> Reply:
-        """Ask, and ask again after a pause if the model is away for a moment."""
+        """Ask, again after a pause if the model is away, and once more if it could not read so much."""
         said = self.said
         schema = protocol.schema() if said.wire == "json" else {}
-        for attempt in range(ATTEMPTS):
+        failed, is_shortened = 0, False
+        while True:
             self.record.add(
                 "model_asked",
                 turn=self.spent.turns,
@@ -170,16 +159,23 @@ class ModelCalls:
             started = time.monotonic()
             try:
                 reply = self.model.reply(tuple(said.messages), schema=schema, on_text=watched)
+            except ModelOverflow as error:
+                watched.restart()
+                self._failed(error)
+                said.limit = min(said.limit, int(said.tokens * 0.75))
+                if is_shortened or not self._shorten():
+                    raise
+                is_shortened = True
             except ModelUnavailable as error:
                 watched.restart()
                 self._failed(error, error.wait)
-                if attempt == ATTEMPTS - 1 or (error.wait or 0) > MAX_WAIT_SECONDS:
+                failed += 1
+                if failed == ATTEMPTS or (error.wait or 0) > MAX_WAIT_SECONDS:
                     raise
-                time.sleep(self.settings.pause * 2.0**attempt if error.wait is None else error.wait)
+                time.sleep(self.settings.pause * 2.0 ** (failed - 1) if error.wait is None else error.wait)
             else:
                 self._count(reply, time.monotonic() - started)
                 return structs.replace(reply, text=mended(reply.text))
-        raise AssertionError  # the last attempt returned or raised
 
     def _failed(self, error: ModelFailed, wait: float | None = None) -> None:
         self.record.add("model_failed", problem=str(error), code=error.code, wait=wait)

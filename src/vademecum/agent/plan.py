@@ -40,62 +40,31 @@ class Plan(_Strict):
     constraints: dict[str, Any] = {}
 
 
-class AddStep(_Strict, tag_field="op", tag="add"):
-    """Put a step behind another, or at the end."""
+class Patch(_Strict):
+    """One change: ``add`` a ``step`` after another or last, ``update`` or ``remove`` the step ``id``,
+    ``move`` it after another or first, ``assume`` a ``text``, ``correct`` it ``by`` another or none,
+    or set ``constraints`` by name, with null for none.
+    """
 
-    step: Step
+    op: Literal["add", "update", "remove", "move", "assume", "correct", "constrain"]
+    step: Step | None = None
+    id: str | None = None
     after: str | None = None
-
-
-class UpdateStep(_Strict, tag_field="op", tag="update"):
-    """Change a step's title or status."""
-
-    id: str
     title: str | None = None
     status: Status | None = None
+    text: Short | None = None
+    by: Short = ""
+    constraints: dict[str, Any] | None = None
 
 
-class RemoveStep(_Strict, tag_field="op", tag="remove"):
-    """Take a step out."""
-
-    id: str
-
-
-class MoveStep(_Strict, tag_field="op", tag="move"):
-    """Put a step behind another, or first."""
-
-    id: str
-    after: str | None = None
-
-
-class Assume(_Strict, tag_field="op", tag="assume"):
-    """Add an assumption."""
-
-    text: Short
-
-
-class Correct(_Strict, tag_field="op", tag="correct"):
-    """Replace an assumption by another, or remove it."""
-
-    text: Short
-    by: Annotated[str, Meta(max_length=500)] = ""
-
-
-class Constrain(_Strict, tag_field="op", tag="constrain"):
-    """Set constraints by name; null removes one."""
-
-    constraints: dict[str, Any]
-
-
-Patch = AddStep | UpdateStep | RemoveStep | MoveStep | Assume | Correct | Constrain
 PlanUpdate = Plan | list[Patch]
 
 
 def plan_in(given: Any) -> tuple[PlanUpdate | None, str]:
     """Return a plan or its patches as their types, or what is wrong with them.
 
-    >>> plan_in([{"op": "remove", "id": "a"}])
-    ([RemoveStep(id='a')], '')
+    >>> plan_in([{"op": "fly"}])
+    (None, "The plan was not changed: Invalid enum value 'fly' - at `$[0].op`.")
     """
     try:
         return msgspec.convert(given, PlanUpdate | None), ""
@@ -123,24 +92,26 @@ def _patched(plan: Plan, patches: Sequence[Patch]) -> Plan:
     steps, assumed, limits = list(plan.steps), list(plan.assumptions), dict(plan.constraints)
     for patch in patches:
         match patch:
-            case AddStep(step=step, after=after):
+            case Patch(op="add", step=Step() as step, after=after):
                 steps.insert(len(steps) if after is None else _place(steps, after) + 1, step)
-            case UpdateStep(id=name, title=title, status=status):
+            case Patch(op="update", id=str(name), title=title, status=status):
                 place = _place(steps, name)
                 steps[place] = Step(name, title or steps[place].title, status or steps[place].status)
-            case RemoveStep(id=name):
+            case Patch(op="remove", id=str(name)):
                 del steps[_place(steps, name)]
-            case MoveStep(id=name, after=after):
+            case Patch(op="move", id=str(name), after=after):
                 step = steps.pop(_place(steps, name))
                 steps.insert(0 if after is None else _place(steps, after) + 1, step)
-            case Assume(text=text):
+            case Patch(op="assume", text=str(text)):
                 assumed.append(text)
-            case Correct(text=text, by=by):
+            case Patch(op="correct", text=str(text), by=by):
                 if text not in assumed:
                     raise _misfit(f"does not assume {text!r}: it assumes {'; '.join(assumed) or 'none'}")
                 assumed = [by if each == text else each for each in assumed if by or each != text]
-            case Constrain(constraints=changed):
+            case Patch(op="constrain", constraints=dict(changed)):
                 limits |= changed
+            case _:
+                raise _misfit(f"cannot take this: the change {patch.op!r} is not complete")
     kept = {name: limit for name, limit in limits.items() if limit is not None}
     return Plan(plan.goal, tuple(steps), tuple(assumed), kept)
 

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from vademecum.agent.plan import Patch, Plan, PlanUpdate, plan_in
 from vademecum.errors import ToolRefused, VademecumError
-from vademecum.models.base import Reply, Tool, ToolCall
+from vademecum.models.base import Reply, Tool, ToolCall, Wire
 from vademecum.nearest import meant, nearest
 from vademecum.session.schemas import ALL_TOOLS
 from vademecum.tools import calls
@@ -35,6 +35,11 @@ _COMMA = re.compile(r'("(?:[^"\\]|\\.)*"?)|,(?=\s*[}\]])', re.DOTALL)
 _START = re.compile(r'\{\s*(?:"|\})')
 _OURS = re.compile(r'\{\s*"(?:action|plan_update|diagnostics)"')
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
+
+_CUT = (
+    "The reply was cut at its length limit, so nothing of it was done. Do it in smaller steps: write a long "
+    "file in parts (write_file, then edit_file), or answer more briefly."
+)
 
 
 class ReplyWrong(VademecumError):
@@ -80,48 +85,17 @@ _TYPES: dict[type, str] = {payload: name for name, payload in PAYLOADS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing to do: one of the payloads, or a call by its own type; ``id`` is the provider's name for it.
+    """One thing to do. ``payload`` is how the record has it, ``about`` says what it is about in a few words.
 
-    A native call with wrong arguments is a ``ToolCall``, and the session says what is wrong with it.
+    ``call`` is a payload of the protocol, a call by its own type, or a ``ToolCall`` with wrong arguments:
+    the session says what is wrong with them. ``id`` is the provider's name for the call.
     """
 
+    type: str
     call: Any
+    payload: dict[str, Any]
+    about: str = ""
     id: str = ""
-
-    @property
-    def type(self) -> str:
-        """The name that the protocol and the record have for it."""
-        return _TYPES.get(type(self.call), "call_tool")
-
-    @property
-    def payload(self) -> dict[str, Any]:
-        """The action as the record has it: each skill is an object with its name and source."""
-        call = self.call
-        if isinstance(call, ToolCall):
-            return {"tool": call.name[:80], "arguments": call.arguments[:2000]}
-        if type(call) not in _TYPES:
-            call = CallTool(calls.NAMES[type(call)], calls.said(call))
-        said: dict[str, Any] = calls.said(call)
-        source = said.pop("source", None)
-        if "skill" in said:
-            said["skill"] = {"name": said["skill"]} | ({"source": source} if source else {})
-        if isinstance(call, SelectSkills):
-            said["skills"] = [calls.said(skill) for skill in call.skills]
-        return said
-
-    @property
-    def about(self) -> str:
-        """The skills, the file or the call that it is about, in a few words."""
-        said = self.payload
-        match said:
-            case {"skills": skills}:
-                return ", ".join(skill["name"] for skill in skills)
-            case {"skill": {"name": skill}, "relative_path": path}:
-                args = json.dumps(said.get("args", []), ensure_ascii=False)[:200]
-                return f"{skill}/{path} {args}" if self.type == "run_script" else f"{skill}/{path}"
-            case {"tool": tool}:
-                return f"{tool} {json.dumps(said.get('arguments', {}), ensure_ascii=False)[:200]}"
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +110,43 @@ class Turn:
     plan_update: PlanUpdate | None = None
     plan_problem: str = ""
     plan_calls: Sequence[str] = ()
+
+
+def _action(call: Any, id_: str = "") -> Action:
+    """Return an action with its payload: each skill is an object with its name and source."""
+    type_ = _TYPES.get(type(call), "call_tool")
+    if isinstance(call, ToolCall):
+        said: dict[str, Any] = {"tool": call.name[:80], "arguments": call.arguments[:2000]}
+    elif type(call) in _TYPES:
+        said = calls.said(call)
+    else:
+        said = {"tool": calls.NAMES[type(call)], "arguments": calls.said(call)}
+    source = said.pop("source", None)
+    if "skill" in said:
+        said["skill"] = {"name": said["skill"]} | ({"source": source} if source else {})
+    about = ""
+    match call:
+        case SelectSkills(skills=skills):
+            said["skills"] = [calls.said(skill) for skill in skills]
+            about = ", ".join(skill.name for skill in skills)
+        case calls.LoadSkillAsset(skill=skill, relative_path=path):
+            about = f"{skill}/{path}"
+        case calls.RunScript(skill=skill, relative_path=path, args=args):
+            about = f"{skill}/{path} {json.dumps(args, ensure_ascii=False)[:200]}"
+        case _ if type_ == "call_tool":
+            about = f"{said['tool']} {json.dumps(said.get('arguments', {}), ensure_ascii=False)[:200]}"
+    return Action(type_, call, said, about, id_)
+
+
+def decision_in(reply: Reply, wire: Wire) -> Turn:
+    """Return what a reply asks for, or raise what is wrong with it.
+
+    >>> decision_in(Reply("Four."), "tools").actions[0].payload
+    {'text': 'Four.'}
+    """
+    if reply.cut:
+        raise ReplyWrong(_CUT)
+    return parse_turn(reply.text) if wire == "json" else _called(reply)
 
 
 # As JSON text
@@ -195,7 +206,7 @@ def parse_turn(text: str) -> Turn:
     if problems or call is None:
         raise ReplyWrong(f"The reply does not fit the protocol: {'; '.join(dict.fromkeys(problems))}.")
     update, wrong = plan_in(found.get("plan_update"))
-    return Turn([Action(call)], update, wrong)
+    return Turn([_action(call)], update, wrong)
 
 
 def _call(given: Any, problems: list[str]) -> calls.Parameters | None:
@@ -322,14 +333,12 @@ def offered_tools() -> tuple[Tool, ...]:
     return tuple(found)
 
 
-def decision_in(reply: Reply) -> Turn:
-    """Return what the calls of a reply ask for; text without a call is the answer.
-
-    >>> decision_in(Reply("Four.")).actions[0].payload
-    {'text': 'Four.'}
-    """
+def _called(reply: Reply) -> Turn:
+    """Return what the calls of a reply ask for; text without a call is the answer."""
     if not reply.calls:
-        return Turn([Action(FinalAnswer(reply.text.strip()))])
+        if not reply.text.strip():
+            raise ReplyWrong("The reply is empty: call a tool, or answer.")
+        return Turn([_action(FinalAnswer(reply.text.strip()))])
     changes = [call for call in reply.calls if call.name == "update_plan"]
     update, wrong = None, ""
     for call in changes:
@@ -350,10 +359,10 @@ def _read(arguments: str) -> dict[str, Any]:
 
 def _native(call: ToolCall) -> Action:
     if call.name == "final_answer" and (answer := calls.convert(_read(call.arguments), FinalAnswer, [])):
-        return Action(answer, call.id)
+        return _action(answer, call.id)
     arguments = call.arguments.strip() or "{}"
     try:
         parsed = calls.parse_call(call.name, arguments)
     except ToolRefused:
-        return Action(ToolCall(call.id, call.name, arguments), call.id)
-    return Action(SelectSkills([parsed]) if isinstance(parsed, calls.UseSkill) else parsed, call.id)
+        return _action(ToolCall(call.id, call.name, arguments), call.id)
+    return _action(SelectSkills([parsed]) if isinstance(parsed, calls.UseSkill) else parsed, call.id)

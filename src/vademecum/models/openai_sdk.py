@@ -13,28 +13,27 @@ from msgspec import structs
 
 from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable, ToolsUnsupported
 from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
-from vademecum.models.wire import (
-    SERVER_ERROR,
-    TOO_LONG,
-    Habits,
-    ServedModel,
-    Structure,
-    count,
-    said,
-    server_of,
-    translated,
-)
+from vademecum.models.wire import SERVER_ERROR, TOO_LONG, ServedModel, count, said, server_of, translated
 
 _OPEN, _CLOSE = "<think>", "</think>"
 _IN_TEXT = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+_FORMAT = re.compile(r"response_format|json_schema|json_object|grammar|structured", re.IGNORECASE)
 # What to give up if a server's refusal names it, and in which order if it names nothing.
-_NAMED = {
+_FEATURES = {
     "usage": re.compile(r"stream_options|include_usage", re.IGNORECASE),
     "strict": re.compile(r"strict", re.IGNORECASE),
-    "structure": re.compile(r"response_format|json_schema|json_object|grammar|structured", re.IGNORECASE),
+    "json_schema": _FORMAT,
+    "json_object": _FORMAT,
     "tools": re.compile(r"tool|function", re.IGNORECASE),
     "system": re.compile(r"system role|role.{0,20}system|system message", re.IGNORECASE),
     "stream": re.compile(r"\bstream", re.IGNORECASE),
+}
+# What a server does without that takes no more than this `response_format`.
+_WITHOUT = {
+    "auto": set(),
+    "json_schema": set(),
+    "json_object": {"json_schema"},
+    "text": {"json_schema", "json_object"},
 }
 _INVALID = re.compile(r"validation|not support|unsupported|unknown|unrecogni|extra ", re.IGNORECASE)
 _REFUSING = frozenset({400, 404, 405, 415, 422, 501})
@@ -48,94 +47,96 @@ class OpenAIModel(ServedModel):
         self,
         *named: Any,
         protocol: Literal["auto", "tools", "json"] = "auto",
-        structure: Structure | Literal["auto"] = "auto",
+        structure: Literal["auto", "json_schema", "json_object", "text"] = "auto",
         **params: Any,
     ) -> None:
         super().__init__(*named, **params)
+        without = self._habits.without | _WITHOUT[structure]
         if protocol != "auto":
-            self._habits = structs.replace(self._habits, tools=protocol == "tools")
-        if structure != "auto":
-            self._habits = structs.replace(self._habits, structure=structure)
+            without = without - {"tools"} if protocol == "tools" else without | {"tools"}
+        self._habits = structs.replace(self._habits, without=without)
         self._may_drop_tools = protocol == "auto"
 
     @property
     def wire(self) -> Wire:
         """How this server carries actions, as far as is known."""
-        return "tools" if self._habits.tools else "json"
+        return "json" if "tools" in self._habits.without else "tools"
 
     def reply(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
         """Ask once; what the server does not know is left out, and it is asked in the next simpler way."""
         first: openai.APIStatusError | None = None
-        habits = self._habits
+        without = self._habits.without
         with translated(openai, self._client):
             while True:
                 try:
-                    found = self._asked(messages, schema, habits, on_text)
+                    found = self._asked(messages, schema, without, on_text)
                 except openai.APIStatusError as error:
                     first = first or error
-                    simpler = self._simpler(habits, error, messages, schema)
-                    if simpler is None:
+                    less = self._given_up(without, error, messages, schema)
+                    if less is None:
                         raise first from None
-                    if habits.tools and not simpler.tools:
-                        self._learn(simpler)
+                    without |= {less}
+                    if less == "tools":
+                        self._learn(structs.replace(self._habits, without=without))
                         words = said(error, self._client)
                         raise ToolsUnsupported(
                             f"{server_of(self._client)} takes no tools: {words}"
                         ) from error
-                    habits = simpler
                 else:
-                    if habits != self._habits:
-                        self._learn(habits)
+                    if without != self._habits.without:
+                        self._learn(structs.replace(self._habits, without=without))
                     return found
 
-    def _simpler(
+    def _given_up(
         self,
-        habits: Habits,
+        without: frozenset[str],
         error: openai.APIStatusError,
         messages: Sequence[Message],
         schema: Mapping[str, Any],
-    ) -> Habits | None:
-        """Return the next simpler way to ask after a refusal, or ``None`` if that would not help."""
+    ) -> str | None:
+        """Return what to leave out after a refusal, or ``None`` if that would not help."""
         words, status = str(error), error.status_code
         refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
         if not refuses or TOO_LONG.search(words):
             return None
-        used = {
-            "usage": habits.stream and habits.usage,
-            "strict": bool(schema) and habits.structure == "json_schema" and habits.strict,
-            "structure": bool(schema) and habits.structure != "text",
-            "tools": bool(messages[0].tools) and habits.tools and self._may_drop_tools,
-            "system": habits.system,
-            "stream": habits.stream,
-        }
-        named = [part for part, sign in _NAMED.items() if used[part] and sign.search(words)]
+        unused = set(without)
+        if "json_schema" in without or not schema:
+            unused.add("strict")
+        if not schema:
+            unused |= {"json_schema", "json_object"}
+        if not messages[0].tools or not self._may_drop_tools:
+            unused.add("tools")
+        if "stream" in without:
+            unused.add("usage")
+        used = [feature for feature in _FEATURES if feature not in unused]
+        named = [feature for feature in used if _FEATURES[feature].search(words)]
         if not named and status in _UNNAMED:
-            named = [part for part in _NAMED if used[part] and part != "system"]
-        if not named:
-            return None
-        if named[0] == "structure":
-            less: Structure = "json_object" if habits.structure == "json_schema" else "text"
-            return structs.replace(habits, structure=less)
-        return structs.replace(habits, **{named[0]: False})
+            named = [feature for feature in used if feature != "system"]
+        return named[0] if named else None
 
     def _asked(
-        self, messages: Sequence[Message], schema: Mapping[str, Any], habits: Habits, on_text: OnText | None
+        self,
+        messages: Sequence[Message],
+        schema: Mapping[str, Any],
+        without: frozenset[str],
+        on_text: OnText | None,
     ) -> Reply:
-        sent: dict[str, Any] = {"model": self._model, "messages": _messages(messages, habits)}
-        if habits.tools and messages[0].tools:
+        sent: dict[str, Any] = {"model": self._model, "messages": _messages(messages, without)}
+        if "tools" not in without and messages[0].tools:
             sent["tools"] = [
                 {"type": "function", "function": structs.asdict(tool)} for tool in messages[0].tools
             ]
-        elif schema and habits.structure == "json_schema":
-            wanted = {"name": "turn", "schema": dict(schema)} | ({"strict": False} if habits.strict else {})
+        elif schema and "json_schema" not in without:
+            wanted: dict[str, Any] = {"name": "turn", "schema": dict(schema)}
+            wanted |= {} if "strict" in without else {"strict": False}
             sent["response_format"] = {"type": "json_schema", "json_schema": wanted}
-        elif schema and habits.structure == "json_object":
+        elif schema and "json_object" not in without:
             sent["response_format"] = {"type": "json_object"}
-        if habits.stream:
+        if "stream" not in without:
             sent["stream"] = True
-            sent |= {"stream_options": {"include_usage": True}} if habits.usage else {}
+            sent |= {} if "usage" in without else {"stream_options": {"include_usage": True}}
         heard = _Heard(on_text)
         for part in self._parts(self._client.chat.completions.with_raw_response.create, sent):
             heard.take(part)
@@ -250,7 +251,7 @@ def _calls_in(text: str) -> tuple[ToolCall, ...]:
     return tuple(found)
 
 
-def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any]]:
+def _messages(messages: Sequence[Message], without: frozenset[str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for message in messages:
         sent: dict[str, Any] = {"role": message.role, "content": message.content}
@@ -264,7 +265,7 @@ def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any
                 for call, function in zip(message.calls, functions, strict=True)
             ]
         found.append(sent)
-    if not habits.system and found[0]["role"] == "system":
+    if "system" in without and found[0]["role"] == "system":
         first, *rest = found
         if rest and rest[0]["role"] == "user":
             rest[0] = {"role": "user", "content": f"{first['content']}\n\n{rest[0]['content']}"}

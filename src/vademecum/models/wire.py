@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
@@ -52,18 +52,11 @@ _LENGTHS = (
     *("n_ctx", "n_ctx_train"),
 )
 
-Structure = Literal["json_schema", "json_object", "text"]
-
 
 class Habits(Struct, frozen=True):
-    """The request features that one server accepts for one model; we try all first, then fewer."""
+    """What one server accepts for one model: the features of a request that were given up, and its limit."""
 
-    tools: bool = True
-    stream: bool = True
-    usage: bool = True
-    strict: bool = True
-    structure: Structure = "json_schema"
-    system: bool = True
+    without: frozenset[str] = frozenset()
     max_tokens: int = 0
     seen: float = 0.0
 
