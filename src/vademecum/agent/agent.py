@@ -68,7 +68,7 @@ class Agent:
     approver: Approver | None = None
     name: str = "default"
     budget: Budget = Budget()
-    settings: Settings | None = None
+    settings: Settings = Settings()
     context: Context | None = None
     listener: Listener | None = None
     runs: Path | None = None
@@ -171,7 +171,9 @@ class Conversation:
             **({"ranked": [hit.name for hit in found.hits]} if found else {}),
             **({"skills_active": active} if (active := [each.skill_id for each in session.active]) else {}),
         )
-        self._loop = Loop(self.model, session, record, self.transcript, self.agent.budget, self._settings())
+        self._loop = Loop(
+            self.model, session, record, self.transcript, self.agent.budget, self.agent.settings
+        )
         about = self._about(request, found, catalogue)
         if before:
             about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
@@ -220,7 +222,7 @@ class Conversation:
         alone = "This is a run of its own, for the loaded skill alone."
         said = Transcript(self.transcript.wire, alone, self.transcript.limit)
         session.load_nested(skill, loaded, effect)
-        loop = Loop(self.model, session, record, said, budget, self._settings())
+        loop = Loop(self.model, session, record, said, budget, self.agent.settings)
         loop.skills.add(skill.name)
         outcome = loop.run(request, about=f"budget: {budget}", loaded=[said.keep(skill, loaded.text)])
         spent.add(loop.spent)
@@ -232,9 +234,6 @@ class Conversation:
         code = "" if outcome.status == "done" else outcome.status
         text = f"{skill.name} ran by itself:\n{outcome.answer[:MAX_SUMMARY_CHARS]}"
         return Result(text, code, "tool", outputs=outcome.outputs)
-
-    def _settings(self) -> Settings:
-        return self.agent.settings or Settings(keep_model_text=self.session.place.config.runs.keep_model_text)
 
     def _found(self, mentions: Mentions) -> Findings:
         """Search for the request without the files that are there; the endings of these say more."""

@@ -87,11 +87,10 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a run does with the same mistake again and again, with a model that is away, and with its text."""
+    """Patience with the same mistake again and again, and with a model that is away."""
 
     same_failures: int = 3
     pause: float = 1.0  # seconds before the second attempt; twice as long before each later one
-    keep_model_text: bool = True
 
 
 @dataclass(slots=True)
@@ -185,7 +184,7 @@ class ModelCalls:
         self.spent.input_tokens += usage.input_tokens
         self.spent.output_tokens += usage.output_tokens
         self.spent.cached_tokens += usage.cached_tokens
-        if self.settings.keep_model_text:
+        if self.session.place.config.runs.keep_model_text:
             kept: dict[str, object] = {"text": text}
             called = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
         else:

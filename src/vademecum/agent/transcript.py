@@ -101,8 +101,8 @@ class Transcript:
     def ask(self, request: str, *, about: str = "", skills: Sequence[str] = ()) -> None:
         """Append a request of the person, with the instructions of the skills that it names."""
         self.request = request
-        more = {"about": about, "loaded skills": "\n\n".join(skills)}
-        self._append(Message("user", written({"request": request, **more})))
+        sections = {"request": request, "about": about, "loaded skills": "\n\n".join(skills)}
+        self._append(Message("user", written(sections)))
 
     def said(self, reply: Reply) -> None:
         """Append what the model said, and take over its count of tokens if it has one that can be true."""
@@ -117,8 +117,11 @@ class Transcript:
 
     def answered(self, answer: str, why: str) -> None:
         """Close a request: calls without a result get one, and the answer is the last word."""
-        for call_id in self._open_calls():
-            self.told(f"Not done: the run ended ({why}).", call_id)
+        last = self._last_calls()
+        done = {message.call_id for message in self.messages[last:]}
+        for call in self.messages[last].calls:
+            if call.id not in done:
+                self.told(f"Not done: the run ended ({why}).", call.id)
         if self.messages[-1].role != "assistant" or self.messages[-1].calls:
             self._append(Message("assistant", answer or why))
         self.earlier = [*self.earlier, (self.request, answer)][-MAX_EARLIER:]
@@ -163,10 +166,9 @@ class Transcript:
         with its full text. What comes back is for the record.
         """
         before = self.tokens
-        said = [n for n, message in enumerate(self.messages) if message.role == "assistant"]
-        start = next((n for n in reversed(said) if self.messages[n].calls), 0)
+        start = self._last_calls()
         if not start and len(self.messages) > 3:
-            start = max(said, default=0)
+            start = max((n for n, each in enumerate(self.messages) if each.role == "assistant"), default=0)
         tail = self._fitted(self.messages[start:]) if start > 1 else []
         self.skills = {name: text for name, text in self.skills.items() if name in active}
         summary = Message("user", self._summary())
@@ -195,19 +197,16 @@ class Transcript:
         """Return what was said so far, in sections."""
         short = [[" ".join(text.split())[:MAX_QUOTED_CHARS] for text in pair] for pair in self.earlier]
         earlier = "\n".join(f"asked: {asked}\nanswered: {said}" for asked, said in short)
-        done = [
-            f"{seen.line} (full text: {seen.kept})" if seen.kept else seen.line
-            for seen in self.observed[-MAX_LINES:]
-        ]
-        return written(
-            {
-                "request": self.request,
-                "earlier in this conversation": earlier and untrusted(earlier, kind="conversation"),
-                "plan": safe(msgspec.json.encode(self.plan).decode()) if self.plan else "",
-                "loaded skills": "\n\n".join(self.skills.values()),
-                "done so far": "\n".join([_SHORTENED, *done]) if done else "",
-            }
-        )
+        seen = self.observed[-MAX_LINES:]
+        done = [f"{each.line} (full text: {each.kept})" if each.kept else each.line for each in seen]
+        found = {
+            "request": self.request,
+            "earlier in this conversation": earlier and untrusted(earlier, kind="conversation"),
+            "plan": safe(msgspec.json.encode(self.plan).decode()) if self.plan else "",
+            "loaded skills": "\n\n".join(self.skills.values()),
+            "done so far": "\n".join([_SHORTENED, *done]) if done else "",
+        }
+        return written(found)
 
     # The messages themselves
 
@@ -232,15 +231,9 @@ class Transcript:
         for message in messages:
             self._append(message)
 
-    def _open_calls(self) -> list[str]:
-        """Return the calls of the last reply that have no result yet."""
-        done = set()
-        for message in reversed(self.messages):
-            if message.role == "tool":
-                done.add(message.call_id)
-            elif message.calls:
-                return [call.id for call in message.calls if call.id not in done]
-        return []
+    def _last_calls(self) -> int:
+        """Return the place of the last reply that calls tools, 0 if there is none."""
+        return max((n for n, message in enumerate(self.messages) if message.calls), default=0)
 
 
 def safe(text: str) -> str:
@@ -258,9 +251,9 @@ def mended(text: str) -> str:
     >>> mended("\ud83d\ude00"), mended("\ud83d") == "\ufffd"
     ('😀', True)
     """
-    return (
-        text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    )
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def written(sections: Mapping[str, str]) -> str:

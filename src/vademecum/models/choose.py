@@ -170,13 +170,12 @@ def find_key(service: Service, context: Context) -> ModelKey | None:
 
 def _required_key(service: Service, context: Context) -> dict[str, str]:
     """Return the key as the client takes it; if it is missing, say which variable has to be set."""
-    key = find_key(service, context)
-    if key is not None:
+    if key := find_key(service, context):
         return {key.argument: key.value}
-    if service.variables:
-        variable = next(iter(service.variables))
-        raise ModelRefused(
-            f"The key of {service.name} is missing: set {variable}, "
-            f"or run `vade secrets set {variable} --models`."
-        )
-    return {"api_key": NO_KEY} if service.package == "openai" else {}
+    if not service.variables:
+        return {"api_key": NO_KEY} if service.package == "openai" else {}
+    variable = next(iter(service.variables))
+    raise ModelRefused(
+        f"The key of {service.name} is missing: set {variable}, "
+        f"or run `vade secrets set {variable} --models`."
+    )

@@ -29,12 +29,7 @@ _FEATURES = {
     "stream": re.compile(r"\bstream", re.IGNORECASE),
 }
 # What a server does without that takes no more than this `response_format`.
-_WITHOUT = {
-    "auto": set(),
-    "json_schema": set(),
-    "json_object": {"json_schema"},
-    "text": {"json_schema", "json_object"},
-}
+_WITHOUT = {"json_schema": set(), "json_object": {"json_schema"}, "text": {"json_schema", "json_object"}}
 _INVALID = re.compile(r"validation|not support|unsupported|unknown|unrecogni|extra ", re.IGNORECASE)
 _REFUSING = frozenset({400, 404, 405, 415, 422, 501})
 _UNNAMED = frozenset({400, 422})
@@ -51,7 +46,9 @@ class OpenAIModel(ServedModel):
         **params: Any,
     ) -> None:
         super().__init__(*named, **params)
-        without = self._habits.without | _WITHOUT[structure]
+        without = self._habits.without
+        if structure != "auto":
+            without = without - {"json_schema", "json_object"} | _WITHOUT[structure]
         if protocol != "auto":
             without = without - {"tools"} if protocol == "tools" else without | {"tools"}
         self._habits = structs.replace(self._habits, without=without)
@@ -70,59 +67,50 @@ class OpenAIModel(ServedModel):
         without = self._habits.without
         with translated(openai, self._client):
             while True:
+                sent = self._request(messages, schema, without)
                 try:
-                    found = self._asked(messages, schema, without, on_text)
+                    heard = _Heard(on_text)
+                    for part in self._parts(self._client.chat.completions.with_raw_response.create, sent):
+                        heard.take(part)
                 except openai.APIStatusError as error:
                     first = first or error
-                    less = self._given_up(without, error, messages, schema)
+                    less = self._given_up(sent, error)
                     if less is None:
                         raise first from None
                     without |= {less}
                     if less == "tools":
                         self._learn(structs.replace(self._habits, without=without))
-                        words = said(error, self._client)
-                        raise ToolsUnsupported(
-                            f"{server_of(self._client)} takes no tools: {words}"
-                        ) from error
+                        told = f"{server_of(self._client)} takes no tools: {said(error, self._client)}"
+                        raise ToolsUnsupported(told) from error
                 else:
                     if without != self._habits.without:
                         self._learn(structs.replace(self._habits, without=without))
-                    return found
+                    return heard.reply(self.name, native="tools" in sent)
 
-    def _given_up(
-        self,
-        without: frozenset[str],
-        error: openai.APIStatusError,
-        messages: Sequence[Message],
-        schema: Mapping[str, Any],
-    ) -> str | None:
-        """Return what to leave out after a refusal, or ``None`` if that would not help."""
+    def _given_up(self, sent: Mapping[str, Any], error: openai.APIStatusError) -> str | None:
+        """Return what to leave out of a request after a refusal, or ``None`` if that would not help."""
         words, status = str(error), error.status_code
         refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
         if not refuses or TOO_LONG.search(words):
             return None
-        unused = set(without)
-        if "json_schema" in without or not schema:
-            unused.add("strict")
-        if not schema:
-            unused |= {"json_schema", "json_object"}
-        if not messages[0].tools or not self._may_drop_tools:
-            unused.add("tools")
-        if "stream" in without:
-            unused.add("usage")
-        used = [feature for feature in _FEATURES if feature not in unused]
-        named = [feature for feature in used if _FEATURES[feature].search(words)]
+        form = sent.get("response_format", {})
+        used = {
+            "usage": "stream_options" in sent,
+            "strict": "strict" in form.get("json_schema", {}),
+            "json_schema": form.get("type") == "json_schema",
+            "json_object": form.get("type") == "json_object",
+            "tools": "tools" in sent and self._may_drop_tools,
+            "system": sent["messages"][0]["role"] == "system",
+            "stream": "stream" in sent,
+        }
+        named = [feature for feature, sign in _FEATURES.items() if used[feature] and sign.search(words)]
         if not named and status in _UNNAMED:
-            named = [feature for feature in used if feature != "system"]
+            named = [feature for feature in _FEATURES if used[feature] and feature != "system"]
         return named[0] if named else None
 
-    def _asked(
-        self,
-        messages: Sequence[Message],
-        schema: Mapping[str, Any],
-        without: frozenset[str],
-        on_text: OnText | None,
-    ) -> Reply:
+    def _request(
+        self, messages: Sequence[Message], schema: Mapping[str, Any], without: frozenset[str]
+    ) -> dict[str, Any]:
         sent: dict[str, Any] = {"model": self._model, "messages": _messages(messages, without)}
         if "tools" not in without and messages[0].tools:
             sent["tools"] = [
@@ -137,10 +125,7 @@ class OpenAIModel(ServedModel):
         if "stream" not in without:
             sent["stream"] = True
             sent |= {} if "usage" in without else {"stream_options": {"include_usage": True}}
-        heard = _Heard(on_text)
-        for part in self._parts(self._client.chat.completions.with_raw_response.create, sent):
-            heard.take(part)
-        return heard.reply(self.name, native="tools" in sent)
+        return sent
 
 
 @dataclass(slots=True)
