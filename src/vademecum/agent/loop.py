@@ -233,9 +233,10 @@ class Loop(ModelCalls):
         line = f"[{number}] {kind}{shown}: {result.code or 'ok'}"
         kept = self.record.keep(result.text) if result.text else ""
         path = os.path.relpath(self.record.place / kept, self.session.place.context.cwd) if kept else ""
-        framed = safe(result.text)
-        if result.kind and result.text:
-            framed = untrusted(shortened(result.text, path), kind=result.kind)
+        is_foreign = result.kind and result.text
+        framed = (
+            untrusted(shortened(result.text, path), kind=result.kind) if is_foreign else safe(result.text)
+        )
         self.said.observed.append(Observed(line, path))
         self.record.add("observation", line=line, code=result.code, kept=kept, characters=len(result.text))
         if kind != "plan_update":

@@ -239,12 +239,14 @@ class Watched:
         text = self._waiting + piece
         if self._is_plain:
             text = text if self.shown else text.lstrip()
-            end = _UNFINISHED.search(text)
-            whole = text[: end.start() if end else None]
-            self._waiting = text[len(whole) :]
-            self._show(mended(whole))
+            shown = _UNFINISHED.sub("", text)
+            self._waiting = text[len(shown) :]
         else:
-            self._take(text)
+            shown, self._waiting = _decoded(text)
+        if shown:
+            shown = mended(shown)
+            self.shown += shown
+            self._on_piece(shown)
 
     def finish(self, answer: str | None) -> None:
         """Show what is missing of the answer, now that it is known; without one, take back what was shown."""
@@ -260,17 +262,12 @@ class Watched:
         self.finish(None)
         self._begin()
 
-    def _show(self, text: str) -> None:
-        if text:
-            self.shown += text
-            self._on_piece(text)
 
-    def _take(self, raw: str) -> None:
-        """Show as much of a JSON text as is whole; the rest waits for the next piece."""
-        whole = _WHOLE.match(raw)
-        end = whole.end() if whole else 0
-        try:
-            self._show(json.loads(f'"{raw[:end]}"', strict=False))
-        except ValueError:
-            end = 0
-        self._waiting = '"' if raw[end : end + 1] == '"' else raw[end:]
+def _decoded(raw: str) -> tuple[str, str]:
+    """Return as much of a JSON text as is whole, and the rest, which waits for the next piece."""
+    whole = _WHOLE.match(raw)
+    end = whole.end() if whole else 0
+    try:
+        return json.loads(f'"{raw[:end]}"', strict=False), '"' if raw[end : end + 1] == '"' else raw[end:]
+    except ValueError:
+        return "", raw

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Union
 
 import msgspec
 from msgspec import Meta
@@ -157,24 +156,20 @@ def schema() -> dict[str, Any]:
     """Return the JSON schema of a reply, made from the types of the calls."""
     actions = [
         msgspec.defstruct(
-            f"{name}_action", [("type", Literal[name]), ("payload", payload)], forbid_unknown_fields=True
+            name, [("payload", payload)], tag_field="type", tag=name, forbid_unknown_fields=True
         )
         for name, payload in PAYLOADS.items()
     ]
-    (*shapes, plan, patches), components = msgspec.json.schema_components(
-        [*actions, Plan, list[Patch]], ref_template="#/$defs/{name}"
-    )
-    return {
-        "type": "object",
-        "properties": {
-            "action": {"anyOf": shapes},
-            "plan_update": {"anyOf": [plan, patches, {"type": "null"}]},
-            "diagnostics": {},
-        },
-        "required": ["action"],
-        "additionalProperties": False,
-        "$defs": components,
-    }
+    action, plan_update = Union[tuple(actions)], PlanUpdate | None  # noqa: UP007 - of as many as there are
+    fields: list[Any] = [("action", action), ("plan_update", plan_update, None), ("diagnostics", Any, None)]
+    return _schema_of(msgspec.defstruct("reply", fields, forbid_unknown_fields=True))
+
+
+def _schema_of(type_: type) -> dict[str, Any]:
+    (shape,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
+    own = components.pop(shape["$ref"].rpartition("/")[2])
+    kept = {key: own[key] for key in ("type", "properties", "required", "additionalProperties")}
+    return kept | ({"$defs": components} if components else {})
 
 
 def tools_in_words() -> str:
@@ -323,14 +318,9 @@ def offered_tools() -> tuple[Tool, ...]:
     ['network_request', 'update_plan', 'final_answer']
     """
     types: dict[str, type[calls.Parameters]] = {name: calls.CALLS[name] for name in ALL_TOOLS}
-    found = []
-    for name, parameters in (types | {"update_plan": UpdatePlan, "final_answer": _Answer}).items():
-        (shape,), components = msgspec.json.schema_components([parameters], ref_template="#/$defs/{name}")
-        own = components.pop(shape["$ref"].rpartition("/")[2])
-        accepted = {key: own[key] for key in ("type", "properties", "required", "additionalProperties")}
-        more = {"$defs": components} if components else {}
-        found.append(Tool(name, " ".join((parameters.__doc__ or "").split()), accepted | more))
-    return tuple(found)
+    types |= {"update_plan": UpdatePlan, "final_answer": _Answer}
+    words = {name: " ".join((type_.__doc__ or "").split()) for name, type_ in types.items()}
+    return tuple(Tool(name, words[name], _schema_of(type_)) for name, type_ in types.items())
 
 
 def _called(reply: Reply) -> Turn:
@@ -351,10 +341,10 @@ def _called(reply: Reply) -> Turn:
 
 
 def _read(arguments: str) -> dict[str, Any]:
-    with contextlib.suppress(ValueError, RecursionError):
-        found = json.loads(arguments or "{}")
-        return found if isinstance(found, dict) else {}
-    return {}
+    try:
+        return msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {}
 
 
 def _native(call: ToolCall) -> Action:
