@@ -115,8 +115,16 @@ class Conversation:
     agent: Agent
     session: Session
     model: Model
-    transcript: Transcript | None = field(default=None, init=False)
+    transcript: Transcript = field(init=False)
     _loop: Loop | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing said."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was said; skills and outputs stay."""
+        self.transcript = Transcript(wire_of(self.model), "", self.agent.budget.context_tokens)
 
     def run(
         self, request: str, *, skills: Sequence[str] = (), files: Sequence[str] = (), before: str = ""
@@ -126,17 +134,13 @@ class Conversation:
         if not text.strip():
             raise VademecumError("The request is empty: say what is to be done.", code="request")
         if len(text) > MAX_REQUEST_CHARS:
-            most = f"{MAX_REQUEST_CHARS:,} characters"
-            raise VademecumError(
-                f"The request is longer than {most}: put it into a file and name it.", code="request"
-            )
+            words = f"is longer than {MAX_REQUEST_CHARS:,} characters: put it into a file and name it"
+            raise VademecumError(f"The request {words}.", code="request")
         named = list(dict.fromkeys([*skills, *self._called(text)]))
         room = self.agent.budget.context_tokens * CHARS_A_TOKEN // CATALOGUE_SHARE
         catalogue = render_catalogue(self.session.view.offered.skills, budget=room)
         shown, wire = safe(catalogue.text), wire_of(self.model)
-        if self.transcript is None:
-            self.transcript = Transcript(wire, shown, self.agent.budget.context_tokens)
-        elif self.transcript.catalogue != shown or self.transcript.wire != wire:
+        if (self.transcript.catalogue, self.transcript.wire) != (shown, wire):
             self.transcript.speak(wire, shown)
         session = self.session
         listener = session.listener
@@ -155,7 +159,6 @@ class Conversation:
     def _begun(
         self, request: str, named: Sequence[str], files: Sequence[str], catalogue: Catalogue, before: str
     ) -> Outcome:
-        assert self.transcript is not None
         session = self.session
         workspace = session.place.workspace
         given = [name for pattern in files for name in workspace.named(pattern)]
@@ -180,10 +183,6 @@ class Conversation:
         asked = request_section(request, mentions.files, mentions.absent)
         return self._loop.run(asked, about=about, named=named)
 
-    def clear(self) -> None:
-        """Forget what was said; skills and outputs stay."""
-        self.transcript = None
-
     def _called(self, request: str) -> list[str]:
         """Return the skills that the request calls by name; an unknown first word ``/name`` is an error."""
         found = []
@@ -198,12 +197,11 @@ class Conversation:
 
     def has_room_for(self, text: str) -> bool:
         """Return whether a skill's instructions still fit into the context."""
-        return self.transcript is not None and self.transcript.has_room_for(text)
+        return self.transcript.has_room_for(text)
 
     def run_subagent(self, skill: Skill, task: str, effect: str) -> Result:
         """Run one skill by itself, with its own context, half of what is left, and the same rules."""
         assert self._loop is not None
-        assert self.transcript is not None
         spent = self._loop.spent
         budget = self.agent.budget.share(spent)
         if min(budget.turns, budget.tool_calls, budget.script_runs) < 1:
@@ -211,14 +209,11 @@ class Conversation:
         session = self.session.child()
         loaded = session.nested_body(skill)
         request = safe(task) if task else self.transcript.request
+        limits = asdict(budget)
         record = session.begin(
-            request,
-            model=self.model.name,
-            budget=asdict(budget),
-            skills=1,
-            parent=self.session.run_id,
+            request, model=self.model.name, budget=limits, skills=1, parent=self.session.run_id
         )
-        self.session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=asdict(budget))
+        self.session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=limits)
         alone = "This is a run of its own, for the loaded skill alone."
         said = Transcript(self.transcript.wire, alone, self.transcript.limit)
         session.load_nested(skill, loaded, effect)

@@ -79,7 +79,7 @@ class Transcript:
     wire: Wire
     catalogue: str
     limit: int
-    messages: list[Message] = field(default_factory=list)
+    messages: list[Message] = field(init=False)
     request: str = ""
     earlier: list[tuple[str, str]] = field(default_factory=list)
     plan: Plan | None = None
@@ -89,12 +89,11 @@ class Transcript:
     _fixed: int = 0
     _known: int = 0
     _since: int = 0
-    _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    _digest: hashlib._Hash = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with the system message."""
-        if not self.messages:
-            self._restart([])
+        self._restart([])
 
     # Appending
 

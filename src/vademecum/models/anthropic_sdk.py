@@ -31,13 +31,7 @@ class AnthropicModel(ServedModel):
         super().__init__(*named, **params)
         self.wire: Wire = "json" if protocol == "json" else "tools"
 
-    def reply(
-        self,
-        messages: Sequence[Message],
-        *,
-        schema: Mapping[str, Any],  # noqa: ARG002 - tools or text
-        on_text: OnText | None = None,
-    ) -> Reply:
+    def reply(self, messages: Sequence[Message], *, on_text: OnText | None = None, **_: Any) -> Reply:
         """Ask once; if the limit of the reply is more than the model can write, ask with its own."""
         while True:
             try:

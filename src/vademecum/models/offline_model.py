@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from vademecum.models.base import Message, OnText, Reply
@@ -65,13 +65,7 @@ class Offline:
     name = "offline"
     needs_ranking = True
 
-    def reply(
-        self,
-        messages: Sequence[Message],
-        *,
-        schema: Mapping[str, Any],  # noqa: ARG002 - it knows the protocol
-        on_text: OnText | None = None,
-    ) -> Reply:
+    def reply(self, messages: Sequence[Message], *, on_text: OnText | None = None, **_: Any) -> Reply:
         """Read the conversation and take the next step."""
         text = json.dumps(_turn(messages), ensure_ascii=False)
         if on_text is not None:
