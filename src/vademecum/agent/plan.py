@@ -19,11 +19,7 @@ Short = Annotated[str, Meta(max_length=500)]
 StepId = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
-class _Strict(Struct, forbid_unknown_fields=True):
-    """A part of a plan as a model writes it."""
-
-
-class Step(_Strict):
+class Step(Struct, forbid_unknown_fields=True):
     """One step of a plan."""
 
     id: StepId
@@ -31,7 +27,7 @@ class Step(_Strict):
     status: Status = "pending"
 
 
-class Plan(_Strict):
+class Plan(Struct, forbid_unknown_fields=True):
     """A goal, the steps that lead to it, what is assumed, and within which limits."""
 
     goal: Annotated[str, Meta(max_length=2000)] = ""
@@ -40,7 +36,7 @@ class Plan(_Strict):
     constraints: dict[str, Any] = {}
 
 
-class Patch(_Strict):
+class Patch(Struct, forbid_unknown_fields=True):
     """One change: ``add`` a ``step`` after another or last, ``update`` or ``remove`` the step ``id``,
     ``move`` it after another or first, ``assume`` a ``text``, ``correct`` it ``by`` another or none,
     or set ``constraints`` by name, with null for none.

@@ -95,8 +95,7 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
         else:
             return _final(said.none.format(request=_first_line(request)), complete=False)
         reason = "search ranks it first and says that it fits"
-        payload: dict[str, Any] = {"skills": [{"name": chosen}], "reason": reason}
-        return {"action": {"type": "select_skills", "payload": payload}} | _plan(request, said, 0)
+        return _action("select_skills", skills=[{"name": chosen}], reason=reason) | _plan(request, said, 0)
     skill, source, entry = loaded[-1]
     if not entry:
         body = next(text for text, words in zip(since[::-1], own[::-1], strict=True) if _LOADED.search(words))
@@ -104,8 +103,9 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
     if not any(what == "run_script" for what, _, _ in observed):
         if absent := _listed(_ABSENT, request):
             return _final(said.absent.format(files=", ".join(map(repr, absent))), complete=False)
-        payload = {"skill": {"name": skill, "source": source}, "relative_path": entry, "args": files}
-        return {"action": {"type": "run_script", "payload": payload}} | _plan(request, said, 1)
+        named = {"name": skill, "source": source}
+        run = _action("run_script", skill=named, relative_path=entry, args=files)
+        return run | _plan(request, said, 1)
     came = _last_words(since[-1])
     # A script that only complained has not done what was asked; one that printed something may well have.
     complete = "It printed:" in came or " exit code 0 " in came.partition("\n")[0]
@@ -159,9 +159,12 @@ def _plan(request: str, said: _Phrases, done: int) -> dict[str, Any]:
     return {"plan_update": {"goal": _first_line(request), "steps": steps}}
 
 
+def _action(type_: str, **payload: Any) -> dict[str, Any]:
+    return {"action": {"type": type_, "payload": payload}}
+
+
 def _final(text: str, *, complete: bool = True) -> dict[str, Any]:
-    payload: dict[str, Any] = {"text": text} if complete else {"text": text, "complete": False}
-    return {"action": {"type": "final_answer", "payload": payload}}
+    return _action("final_answer", text=text, **({} if complete else {"complete": False}))
 
 
 def _last_words(observations: str) -> str:

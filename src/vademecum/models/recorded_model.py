@@ -82,11 +82,9 @@ class Recorded:
     def _keep(self, taped: _Taped) -> None:
         self._known[taped.key] = taped
         self._tape.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._tape, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(descriptor, msgspec.json.encode(taped) + b"\n")
-        finally:
-            os.close(descriptor)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with os.fdopen(os.open(self._tape, flags, 0o600), "ab") as tape:
+            tape.write(msgspec.json.encode(taped) + b"\n")
 
 
 def _read(tape: Path) -> dict[str, _Taped]:
