@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, Union
+from functools import cache, reduce
+from operator import or_
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -160,8 +161,11 @@ def schema() -> dict[str, Any]:
         )
         for name, payload in PAYLOADS.items()
     ]
-    action, plan_update = Union[tuple(actions)], PlanUpdate | None  # noqa: UP007 - of as many as there are
-    fields: list[Any] = [("action", action), ("plan_update", plan_update, None), ("diagnostics", Any, None)]
+    fields: list[Any] = [
+        ("action", reduce(or_, actions)),
+        ("plan_update", PlanUpdate | None, None),
+        ("diagnostics", Any, None),
+    ]
     return _schema_of(msgspec.defstruct("reply", fields, forbid_unknown_fields=True))
 
 

@@ -54,7 +54,7 @@ _LENGTHS = (
 
 
 class Habits(Struct, frozen=True):
-    """What one server accepts for one model: the features of a request that were given up, and its limit."""
+    """The features of a request that one server does without for one model, and its limit for a reply."""
 
     without: frozenset[str] = frozenset()
     max_tokens: int = 0
