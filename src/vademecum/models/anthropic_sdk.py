@@ -13,7 +13,7 @@ from msgspec import structs
 
 from vademecum.errors import ModelRefused, ModelUnavailable
 from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
-from vademecum.models.wire import ServedModel, count, translated
+from vademecum.models.wire import ServedModel, count
 
 MAX_TOKENS = 16_000
 _CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -23,6 +23,7 @@ _MOST_TOKENS = re.compile(r"max_tokens: \d+ > (\d+)")
 class AnthropicModel(ServedModel):
     """One of Anthropic's models."""
 
+    sdk = anthropic
     models = "/v1/models"
 
     def __init__(
@@ -35,7 +36,7 @@ class AnthropicModel(ServedModel):
         """Ask once; if the limit of the reply is more than the model can write, ask with its own."""
         while True:
             try:
-                with translated(anthropic, self._client):
+                with self._translated():
                     return self._asked(messages, on_text)
             except ModelRefused as error:
                 most = _MOST_TOKENS.search(str(error))
@@ -159,4 +160,4 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     return blocks
 
 
-SDK, SDK_ERROR, MODEL = anthropic, anthropic.AnthropicError, AnthropicModel
+SDK_ERROR, MODEL = anthropic.AnthropicError, AnthropicModel

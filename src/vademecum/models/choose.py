@@ -78,7 +78,7 @@ def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
         params["base_url"] = address
     own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
     try:
-        client = getattr(ours.SDK, service.client)(**own, **_required_key(service, context))
+        client = getattr(ours.MODEL.sdk, service.client)(**own, **_required_key(service, context))
     except (ours.SDK_ERROR, ValueError) as error:
         raise ModelRefused(f"The model cannot be used: {' '.join(str(error).split())}") from error
     cache_directory = context.cache_directory()

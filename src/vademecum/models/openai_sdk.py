@@ -13,7 +13,7 @@ from msgspec import structs
 
 from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable, ToolsUnsupported
 from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
-from vademecum.models.wire import SERVER_ERROR, TOO_LONG, ServedModel, count, said, server_of, translated
+from vademecum.models.wire import SERVER_ERROR, TOO_LONG, ServedModel, count
 
 _OPEN, _CLOSE = "<think>", "</think>"
 _IN_TEXT = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
@@ -37,6 +37,8 @@ _UNNAMED = frozenset({400, 422})
 
 class OpenAIModel(ServedModel):
     """One model behind the OpenAI protocol."""
+
+    sdk = openai
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class OpenAIModel(ServedModel):
         """Ask once; what the server does not know is left out, and it is asked in the next simpler way."""
         first: openai.APIStatusError | None = None
         without = self._habits.without
-        with translated(openai, self._client):
+        with self._translated():
             while True:
                 sent = self._request(messages, schema, without)
                 try:
@@ -80,7 +82,7 @@ class OpenAIModel(ServedModel):
                     without |= {less}
                     if less == "tools":
                         self._learn(structs.replace(self._habits, without=without))
-                        told = f"{server_of(self._client)} takes no tools: {said(error, self._client)}"
+                        told = f"{self._host} takes no tools: {self._words(error)}"
                         raise ToolsUnsupported(told) from error
                 else:
                     if without != self._habits.without:
@@ -161,17 +163,17 @@ class _Heard:
             )
         choices = chunk.get("choices")
         for choice in (choices if isinstance(choices, list) else [])[:1]:
-            said_ = choice.get("delta") or choice.get("message") or {}
-            self.refusal += str(said_.get("refusal") or "")
-            text = said_.get("content") or choice.get("text")
+            said = choice.get("delta") or choice.get("message") or {}
+            self.refusal += str(said.get("refusal") or "")
+            text = said.get("content") or choice.get("text")
             if isinstance(text, list):  # parts, as some servers have them
                 text = "".join(str(part.get("text") or "") for part in text if isinstance(part, dict))
             if isinstance(text, str) and text:
                 self._text(text)
-            for place, call in enumerate(said_.get("tool_calls") or ()):
+            for place, call in enumerate(said.get("tool_calls") or ()):
                 self._call(call.get("index", place), call.get("id"), call.get("function") or {})
-            if isinstance(said_.get("function_call"), dict):
-                self._call("function", None, said_["function_call"])
+            if isinstance(said.get("function_call"), dict):
+                self._call("function", None, said["function_call"])
             self.ended = str(choice.get("finish_reason") or self.ended)
 
     def _call(self, index: Any, id_: Any, function: Mapping[str, Any]) -> None:
@@ -259,4 +261,4 @@ def _messages(messages: Sequence[Message], without: frozenset[str]) -> list[dict
     return found
 
 
-SDK, SDK_ERROR, MODEL = openai, openai.OpenAIError, OpenAIModel
+SDK_ERROR, MODEL = openai.OpenAIError, OpenAIModel

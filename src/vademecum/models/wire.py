@@ -98,52 +98,6 @@ def count(tokens: object) -> int:
     return tokens if isinstance(tokens, int) else 0
 
 
-def said(error: Exception | str, client: Any = None) -> str:
-    """Return an error's words on one line, not too many of them, without the key of the client."""
-    secrets = Secrets({})
-    keys = (getattr(client, name, None) for name in ("api_key", "auth_token", "_azure_ad_token"))
-    secrets.add(key for key in keys if isinstance(key, str) and key)
-    words = " ".join(str(error).split())
-    return secrets.mask_values(words)[:400] or type(error).__name__
-
-
-def server_of(client: Any) -> str:
-    """Return how messages name the server of a client."""
-    return f"The model's server ({client.base_url})"
-
-
-def objects_in(response: Any, client: Any) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a reply: events as they come, or the one body of a server that does not stream.
-
-    A reply without end is cut: the last object says so in the words of both wires.
-    """
-    lines = _lines(response)
-    if "event-stream" not in response.headers.get("content-type", ""):
-        body = list(lines)
-        with contextlib.suppress(ValueError):
-            found = json.loads("\n".join(body))
-            if isinstance(found, dict):
-                yield _faultless(found, client)
-                return
-        if not any(line.startswith("data:") for line in body):
-            raise ModelReplyWrong(
-                f"The answer of {client.base_url} is not a reply of a model: check the address."
-            )
-        lines = iter(body)
-    for line in lines:
-        data = line.removeprefix("data:").strip()
-        if not line.startswith("data:") or not data:
-            continue
-        if data == "[DONE]":
-            return
-        try:
-            found = json.loads(data)
-        except ValueError as error:
-            raise ModelUnavailable(f"{server_of(client)} sent an event that is not JSON.") from error
-        if isinstance(found, dict):
-            yield _faultless(found, client)
-
-
 def _lines(response: Any) -> Iterator[str]:
     """Yield the lines of a body, up to its cap."""
     characters, rest = 0, ""
@@ -159,48 +113,13 @@ def _lines(response: Any) -> Iterator[str]:
     yield rest
 
 
-def _faultless(found: dict[str, Any], client: Any) -> dict[str, Any]:
-    """Return an object of a reply, or raise the error that it is."""
-    error = found.get("error")
-    if not error and found.get("type") != "error" and found.get("object") != "error":
-        return found
-    error = error or found
-    words = json.dumps(error, ensure_ascii=False) if isinstance(error, dict) else str(error)
-    code = error.get("code") if isinstance(error, dict) else None
-    status = code if isinstance(code, int) and code >= 400 else 200
-    raise fault(said(words, client), server=server_of(client), status=status)
-
-
-@contextmanager
-def translated(sdk: Any, client: Any) -> Iterator[None]:
-    """Say in our words what one of the two SDKs raises; they have the same names for it."""
-    server = server_of(client)
-    try:
-        yield
-    except VademecumError:
-        raise
-    except sdk.APIStatusError as error:
-        headers = error.response.headers
-        raise fault(said(error, client), server=server, status=error.status_code, headers=headers) from error
-    except sdk.APIConnectionError as error:
-        raise ModelUnavailable(f"{server} cannot be reached ({said(error, client)}).") from error
-    except TypeError as error:
-        raise ModelRefused(f"The model's settings do not fit: {said(error)}.") from error
-    except (sdk.APIError, ValueError, AttributeError) as error:
-        raise ModelReplyWrong(f"The answer is not a reply of a model: {said(error, client)}.") from error
-    except Exception as error:
-        # The HTTP client below an SDK may bring its own errors.
-        if not type(error).__module__.partition(".")[0].startswith(("httpx", "httpcore", "h11")):
-            raise
-        raise ModelUnavailable(f"{server} broke off ({said(error, client)}).") from error
-
-
 class ServedModel:
     """One model of one server. The key is the environment's or a kept secret; it is written nowhere.
 
     ``memory`` is the file that keeps the habits of servers between processes.
     """
 
+    sdk: Any
     models = "/models"
 
     def __init__(
@@ -215,6 +134,19 @@ class ServedModel:
         self._habits = known if time.time() - known.seen < REMEMBERED_SECONDS else Habits()
         self._params = params
         self.streamed = False
+
+    @property
+    def _host(self) -> str:
+        """How messages name the server."""
+        return f"The model's server ({self._client.base_url})"
+
+    def _words(self, error: Exception | str) -> str:
+        """Return an error's words on one line, not too many of them, without the key of the client."""
+        secrets = Secrets({})
+        keys = (getattr(self._client, name, None) for name in ("api_key", "auth_token", "_azure_ad_token"))
+        secrets.add(key for key in keys if isinstance(key, str) and key)
+        words = " ".join(str(error).split())
+        return secrets.mask_values(words)[:400] or type(error).__name__
 
     def context_length(self) -> int | None:
         """Return how many tokens the model reads, if its server tells that in its list of models."""
@@ -241,6 +173,68 @@ class ServedModel:
         response = create(**{**sent, **self._params}).http_response
         self.streamed = "event-stream" in response.headers.get("content-type", "")
         try:
-            yield from objects_in(response, self._client)
+            yield from self._objects_in(_lines(response))
         finally:
             response.close()
+
+    def _objects_in(self, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+        """Yield the objects of a reply: events as they come, or the one body if the server does not stream.
+
+        A reply without end is cut: the last object says so in the words of both wires.
+        """
+        if not self.streamed:
+            body = list(lines)
+            with contextlib.suppress(ValueError):
+                found = json.loads("\n".join(body))
+                if isinstance(found, dict):
+                    yield self._faultless(found)
+                    return
+            if not any(line.startswith("data:") for line in body):
+                where = self._client.base_url
+                raise ModelReplyWrong(f"The answer of {where} is not a reply of a model: check the address.")
+            lines = iter(body)
+        for line in lines:
+            data = line.removeprefix("data:").strip()
+            if not line.startswith("data:") or not data:
+                continue
+            if data == "[DONE]":
+                return
+            try:
+                found = json.loads(data)
+            except ValueError as error:
+                raise ModelUnavailable(f"{self._host} sent an event that is not JSON.") from error
+            if isinstance(found, dict):
+                yield self._faultless(found)
+
+    def _faultless(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return an object of a reply, or raise the error that it is."""
+        error = found.get("error")
+        if not error and found.get("type") != "error" and found.get("object") != "error":
+            return found
+        error = error or found
+        words = json.dumps(error, ensure_ascii=False) if isinstance(error, dict) else str(error)
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and code >= 400 else 200
+        raise fault(self._words(words), server=self._host, status=status)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Say in our words what one of the two SDKs raises; they have the same names for it."""
+        try:
+            yield
+        except VademecumError:
+            raise
+        except self.sdk.APIStatusError as error:
+            told = {"status": error.status_code, "headers": error.response.headers}
+            raise fault(self._words(error), server=self._host, **told) from error
+        except self.sdk.APIConnectionError as error:
+            raise ModelUnavailable(f"{self._host} cannot be reached ({self._words(error)}).") from error
+        except TypeError as error:
+            raise ModelRefused(f"The model's settings do not fit: {self._words(error)}.") from error
+        except (self.sdk.APIError, ValueError, AttributeError) as error:
+            raise ModelReplyWrong(f"The answer is not a reply of a model: {self._words(error)}.") from error
+        except Exception as error:
+            # The HTTP client below an SDK may bring its own errors.
+            if not type(error).__module__.partition(".")[0].startswith(("httpx", "httpcore", "h11")):
+                raise
+            raise ModelUnavailable(f"{self._host} broke off ({self._words(error)}).") from error
