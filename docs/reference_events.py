@@ -12,7 +12,7 @@ from typing import Any
 
 from docs.reference_words import Say, table
 from vademecum import BUILTIN_ROOT, Agent, Context, IndexOptions, Policy, Root, build_index, models
-from vademecum.agent.budget import Budget
+from vademecum.agent.model_calls import Budget
 from vademecum.errors import ModelUnavailable
 from vademecum.governance import load_charter
 from vademecum.models.scripted_model import Turn
@@ -79,10 +79,6 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
             "problem": "everything that is wrong",
             "attempt": "which attempt it was; after the third the run ends",
         },
-    ),
-    "action_planned": (
-        "The type of the action was seen while the reply was still streaming. Nothing is done yet.",
-        {"action": "the type of the action"},
     ),
     "action": (
         "A whole, valid action: what the model wants to do now.",

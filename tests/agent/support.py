@@ -9,7 +9,6 @@ from typing import Any
 
 from tests.support import Place, write_skill
 from vademecum import Agent, Budget, Outcome
-from vademecum.agent.model_calls import Settings
 from vademecum.errors import ModelFailed
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Approver, Consent
@@ -47,7 +46,6 @@ class Stage:
     approver: Approver | None = field(default_factory=Consent)
     policy: Decider | None = None
     budget: Budget = field(default_factory=Budget)
-    settings: Settings | None = None
     piece: int = 0
     heard: list[Event] = field(default_factory=list)
 
@@ -79,7 +77,6 @@ class Stage:
             policy=self.policy,
             approver=self.approver,
             budget=self.budget,
-            settings=self.settings,
             context=self.place.context,
             listener=self.heard.append,
         )

@@ -14,7 +14,6 @@ from tests.agent.support import Stage, final, run_script, select, tool
 from tests.policy.test_approval import Saying
 from tests.support import Place, write_skill
 from vademecum import Agent, Budget, Policy, VademecumError
-from vademecum.agent.model_calls import Settings
 from vademecum.agent.transcript import rules
 from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
 from vademecum.models.base import Message
@@ -35,7 +34,6 @@ def test_an_answer_at_once(stage: Stage) -> None:
     assert stage.types(outcome) == [
         "run_started",
         "model_asked",
-        "action_planned",
         "model_replied",
         "action",
         "run_finished",
@@ -243,7 +241,6 @@ def test_a_persons_no_ends_the_run(stage: Stage) -> None:
 
 
 def test_models_that_fail(stage: Stage) -> None:
-    stage.settings = Settings(attempts=2)
     outcome = stage.run(ModelUnavailable("busy", wait=0.0), final("at last"))
     assert (outcome.status, outcome.answer) == ("done", "at last")
     outcome = stage.run(ModelUnavailable("busy", wait=0.0))
@@ -339,8 +336,13 @@ def test_a_child_may_do_no_more_than_its_parent(stage: Stage) -> None:
     assert (outcome.status, len(stage.model.seen)) == ("declined", 2)
 
 
+def without_model_text(stage: Stage) -> None:
+    (stage.place.home / ".agent").mkdir()
+    (stage.place.home / ".agent/config.json").write_text('{"runs": {"keep_model_text": false}}')
+
+
 def test_text_of_the_model_may_be_left_out_of_the_record(stage: Stage) -> None:
-    stage.settings = Settings(keep_model_text=False)
+    without_model_text(stage)
     outcome = stage.run(tool("list_dir"), final("the secret plan"))
     replied = [e.data for e in stage.past(outcome).events if e.type == "model_replied"]
     assert all("text" not in data and len(data["sha256"]) == 64 for data in replied)
@@ -496,7 +498,7 @@ def test_children_do_not_stretch_the_budget(stage: Stage) -> None:
     ],
 )
 def test_whatever_a_model_says_the_run_has_an_end(stage: Stage, reply: str) -> None:
-    stage.settings = Settings(keep_model_text=False)
+    without_model_text(stage)
     outcome = stage.run(reply)
     assert stage.types(outcome)[-1] == "run_finished"
 

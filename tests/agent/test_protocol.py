@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vademecum.agent import protocol
+from vademecum.agent.model_calls import Watched
 from vademecum.agent.protocol import ReplyWrong, parse_turn
-from vademecum.agent.streaming import Watched
 
 FINAL = '{"action": {"type": "final_answer", "payload": {"text": "hi"}}}'
 
@@ -107,16 +107,15 @@ def test_the_schema_is_one_a_server_takes() -> None:
     assert json.dumps(found)
 
 
-def watched(reply: str, size: int) -> tuple[list[str], str]:
-    planned: list[str] = []
+def watched(reply: str, size: int) -> str:
     pieces: list[str] = []
-    watching = Watched(planned.append, pieces.append, pieces.clear)
+    watching = Watched(pieces.append, pieces.clear)
     for start in range(0, len(reply), size):
         watching(reply[start : start + size])
     (action,) = parse_turn(reply).actions
     if isinstance(action.call, protocol.FinalAnswer):
         watching.finish(action.call.text)
-    return planned, "".join(pieces)
+    return "".join(pieces)
 
 
 @given(st.text(max_size=400), st.integers(1, 40), st.booleans())
@@ -124,28 +123,9 @@ def watched(reply: str, size: int) -> tuple[list[str], str]:
 def test_pieces_joined_are_the_answer(text: str, size: int, escaped: bool) -> None:
     clean = text.encode("utf-8", "replace").decode()
     reply: dict[str, Any] = {"action": {"type": "final_answer", "payload": {"text": clean}}}
-    planned, joined = watched(json.dumps(reply, ensure_ascii=escaped), size)
-    assert joined == clean
-    assert planned in (["final_answer"], [])
-
-
-def test_what_is_planned_is_known_early() -> None:
-    seen: list[int] = []
-    reply = json.dumps(
-        {
-            "action": {
-                "type": "run_script",
-                "payload": {"skill": "x", "relative_path": "y", "args": ["z" * 5000]},
-            }
-        }
-    )
-    watching = Watched(lambda type_: seen.append(place), lambda text: None, lambda: None)
-    for place in range(0, len(reply), 10):
-        watching(reply[place : place + 10])
-    assert seen
-    assert seen[0] < 200
+    assert watched(json.dumps(reply, ensure_ascii=escaped), size) == clean
 
 
 def test_watching_is_linear() -> None:
     reply = json.dumps({"action": {"type": "final_answer", "payload": {"text": "x" * 300_000}}})
-    assert len(watched(reply, 7)[1]) == 300_000
+    assert len(watched(reply, 7)) == 300_000

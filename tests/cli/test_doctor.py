@@ -19,7 +19,7 @@ from tests.models import server as models_server
 from tests.models.server import serving
 from tests.support import Place
 from vademecum.cli.doctor import OLDEST_PYTHON
-from vademecum.models.services import known_services
+from vademecum.models.choose import known_services
 from vademecum.secret_store import SecretStore
 
 

@@ -453,7 +453,7 @@ def test_what_a_server_refused_is_remembered(place: Place) -> None:
 
 def events(past: PastRun) -> list[tuple[str, dict[str, Any]]]:
     """What happened, without what the model was asked and said word by word, and without times."""
-    left_out = {"model_asked", "model_replied", "action_planned", "run_started", "run_finished"}
+    left_out = {"model_asked", "model_replied", "run_started", "run_finished"}
     changing = {"started", "ended", "seconds", "report", "number", "times", "result", "kept", "characters"}
     return [
         (event.type, {key: value for key, value in event.data.items() if key not in changing})

@@ -92,9 +92,8 @@ def test_a_tape_is_recorded_and_replayed(tmp_path: Path) -> None:
     assert replaying.reply([Message("user", "two")], schema={}).text == "second"
     strict = Recorded(tape, mode="strict", secrets=secrets)
     assert strict.reply([Message("user", "two")], schema={}).text == "second"
-    with pytest.raises(ModelReplyWrong, match="The nearest differs so") as caught:
+    with pytest.raises(ModelReplyWrong, match="has no reply to this: delete the file and record it"):
         strict.reply([Message("user", "three\ntwo")], schema={})
-    assert "+user: three" in str(caught.value)
     with pytest.raises(ModelReplyWrong):
         strict.reply([Message("user", "two")], schema={"another": 1})
 

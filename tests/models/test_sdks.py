@@ -17,8 +17,7 @@ from vademecum import ConfigError, Context, models
 from vademecum.agent.protocol import schema
 from vademecum.errors import ModelRefused, ModelUnavailable
 from vademecum.models.base import Message, Model, Reply, Usage
-from vademecum.models.choose import choose_model
-from vademecum.models.services import known_services
+from vademecum.models.choose import choose_model, known_services
 from vademecum.secret_store import SecretStore
 
 MESSAGES = [Message("system", "rules"), Message("user", "do it")]

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from vademecum.agent.budget import Budget
 from vademecum.agent.loop import Loop, Outcome
-from vademecum.agent.mentions import Mentions, called_in, commanded, files_in
-from vademecum.agent.model_calls import Settings
-from vademecum.agent.transcript import Transcript, request_section, untrusted
+from vademecum.agent.mentions import Mentions, called_in, files_in
+from vademecum.agent.model_calls import Budget, Settings
+from vademecum.agent.transcript import Transcript, request_section, safe, untrusted
 from vademecum.config import SandboxName
 from vademecum.context import Context
 from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.catalogue import Catalogue, render_catalogue
-from vademecum.models import sections
 from vademecum.models.base import Model, needs_ranking, wire_of
 from vademecum.models.choose import choose_model
 from vademecum.policy.approval import Approver
@@ -70,7 +67,7 @@ class Agent:
     approver: Approver | None = None
     name: str = "default"
     budget: Budget = Budget()
-    settings: Settings | None = None
+    settings: Settings = Settings()
     context: Context | None = None
     listener: Listener | None = None
     runs: Path | None = None
@@ -117,8 +114,16 @@ class Conversation:
     agent: Agent
     session: Session
     model: Model
-    transcript: Transcript | None = field(default=None, init=False)
+    transcript: Transcript = field(init=False)
     _loop: Loop | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing said."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was said; skills and outputs stay."""
+        self.transcript = Transcript(wire_of(self.model), "", self.agent.budget.context_tokens)
 
     def run(
         self, request: str, *, skills: Sequence[str] = (), files: Sequence[str] = (), before: str = ""
@@ -128,17 +133,13 @@ class Conversation:
         if not text.strip():
             raise VademecumError("The request is empty: say what is to be done.", code="request")
         if len(text) > MAX_REQUEST_CHARS:
-            most = f"{MAX_REQUEST_CHARS:,} characters"
-            raise VademecumError(
-                f"The request is longer than {most}: put it into a file and name it.", code="request"
-            )
+            words = f"is longer than {MAX_REQUEST_CHARS:,} characters: put it into a file and name it"
+            raise VademecumError(f"The request {words}.", code="request")
         named = list(dict.fromkeys([*skills, *self._called(text)]))
         room = self.agent.budget.context_tokens * CHARS_A_TOKEN // CATALOGUE_SHARE
         catalogue = render_catalogue(self.session.view.offered.skills, budget=room)
-        shown, wire = sections.safe(catalogue.text), wire_of(self.model)
-        if self.transcript is None:
-            self.transcript = Transcript(wire, shown, self.agent.budget.context_tokens)
-        elif self.transcript.catalogue != shown or self.transcript.wire != wire:
+        shown, wire = safe(catalogue.text), wire_of(self.model)
+        if (self.transcript.catalogue, self.transcript.wire) != (shown, wire):
             self.transcript.speak(wire, shown)
         session = self.session
         listener = session.listener
@@ -157,7 +158,6 @@ class Conversation:
     def _begun(
         self, request: str, named: Sequence[str], files: Sequence[str], catalogue: Catalogue, before: str
     ) -> Outcome:
-        assert self.transcript is not None
         session = self.session
         workspace = session.place.workspace
         given = [name for pattern in files for name in workspace.named(pattern)]
@@ -167,14 +167,14 @@ class Conversation:
         record = session.begin(
             request,
             model=self.model.name,
-            budget=self.agent.budget.to_json(),
+            budget=asdict(self.agent.budget),
             skills=len(session.view.offered),
             skills_named=list(named),
             **({"ranked": [hit.name for hit in found.hits]} if found else {}),
             **({"skills_active": active} if (active := [each.skill_id for each in session.active]) else {}),
         )
         self._loop = Loop(
-            self.model, session, record, self.transcript, self.agent.budget, settings=self._settings()
+            self.model, session, record, self.transcript, self.agent.budget, self.agent.settings
         )
         about = self._about(request, found, catalogue)
         if before:
@@ -182,49 +182,41 @@ class Conversation:
         asked = request_section(request, mentions.files, mentions.absent)
         return self._loop.run(asked, about=about, named=named)
 
-    def clear(self) -> None:
-        """Forget what was said; skills and outputs stay."""
-        self.transcript = None
-
     def _called(self, request: str) -> list[str]:
         """Return the skills that the request calls by name; an unknown first word ``/name`` is an error."""
-        first = commanded(request)
-        if first is not None:
-            self.agent.index.get(first)
         found = []
         for name in called_in(request):
-            with contextlib.suppress(SkillNotFound):
+            try:
                 if self.agent.index.get(name).controls.user_invocable:
                     found.append(name)
+            except SkillNotFound:
+                if "/" not in name and request.split(maxsplit=1)[0] == f"/{name}":
+                    raise
         return found
 
     def has_room_for(self, text: str) -> bool:
         """Return whether a skill's instructions still fit into the context."""
-        return self.transcript is not None and self.transcript.has_room_for(text)
+        return self.transcript.has_room_for(text)
 
     def run_subagent(self, skill: Skill, task: str, effect: str) -> Result:
         """Run one skill by itself, with its own context, half of what is left, and the same rules."""
         assert self._loop is not None
-        assert self.transcript is not None
         spent = self._loop.spent
         budget = self.agent.budget.share(spent)
         if min(budget.turns, budget.tool_calls, budget.script_runs) < 1:
             return Result(f"Too little is left of the budget to run {skill.name}.", "budget")
         session = self.session.child()
         loaded = session.nested_body(skill)
-        request = sections.safe(task) if task else self.transcript.request
+        request = safe(task) if task else self.transcript.request
+        limits = asdict(budget)
         record = session.begin(
-            request,
-            model=self.model.name,
-            budget=budget.to_json(),
-            skills=1,
-            parent=self.session.run_id,
+            request, model=self.model.name, budget=limits, skills=1, parent=self.session.run_id
         )
-        self.session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=budget.to_json())
+        self.session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=limits)
         alone = "This is a run of its own, for the loaded skill alone."
         said = Transcript(self.transcript.wire, alone, self.transcript.limit)
         session.load_nested(skill, loaded, effect)
-        loop = Loop(self.model, session, record, said, budget, settings=self._settings())
+        loop = Loop(self.model, session, record, said, budget, self.agent.settings)
         loop.skills.add(skill.name)
         outcome = loop.run(request, about=f"budget: {budget}", loaded=[said.keep(skill, loaded.text)])
         spent.add(loop.spent)
@@ -236,9 +228,6 @@ class Conversation:
         code = "" if outcome.status == "done" else outcome.status
         text = f"{skill.name} ran by itself:\n{outcome.answer[:MAX_SUMMARY_CHARS]}"
         return Result(text, code, "tool", outputs=outcome.outputs)
-
-    def _settings(self) -> Settings:
-        return self.agent.settings or Settings(keep_model_text=self.session.place.config.runs.keep_model_text)
 
     def _found(self, mentions: Mentions) -> Findings:
         """Search for the request without the files that are there; the endings of these say more."""
@@ -258,5 +247,5 @@ class Conversation:
             if catalogue.shortened:
                 names = {hit.name for hit in found.hits}
                 hits = [each for each in self.session.view.offered.skills if each.name in names]
-                lines.append(sections.safe(render_catalogue(hits).text))
+                lines.append(safe(render_catalogue(hits).text))
         return "\n".join(lines)

@@ -26,7 +26,6 @@ _FOLDER = re.compile(
 )
 _LATIN = re.compile(r"[A-Za-z0-9_./-]+")
 _CALLED = re.compile(r"(?:^/|(?<!\S)\$)([\w-]+(?:/[\w-]+)?)(?![\w/.-])")
-_FIRST = re.compile(r"/([\w-]+)(?:\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +45,19 @@ def files_in(request: str, paths: Workspace, *, given: Sequence[str] = ()) -> Me
     for pattern in (_QUOTED, _WORD):
         for found in pattern.finditer(rest):
             word = next(part for part in (*found.groups(), found[0]) if part)
-            around = rest[max(0, found.start() - 40) : found.start()], rest[found.end() : found.end() + 40]
-            names = _named_by(word, paths, quoted=pattern is _QUOTED, around=around)
+            start, end = found.span()
+            is_marked = bool(_IN.search(rest, max(0, start - 40), start) or _FOLDER.match(rest, end))
+            names = _named_by(word, paths, is_marked=is_marked or pattern is _QUOTED)
             if not names:
                 # It stays in the request: Node.js and Next.js look like files as well.
                 if pattern is _WORD and (like := _LIKE_A_FILE.fullmatch(word.rstrip(".?!"))):
-                    absent.append((found.start(), like[0]))
+                    absent.append((start, like[0]))
                 continue
-            places += [(found.start() + n, name) for n, name in enumerate(names)]
+            places += [(start + n, name) for n, name in enumerate(names)]
             left = found[0]
             for name in names if names[0] in word else (word,):  # what a glob matches is not in it
                 left = left.replace(name, " " * len(name), 1)
-            rest = rest[: found.start()] + left + rest[found.end() :]
+            rest = rest[:start] + left + rest[end:]
     files = tuple(dict.fromkeys([*given, *(name for _, name in sorted(places))]))[:MAX_FILES]
     missing = tuple(dict.fromkeys(name for _, name in sorted(absent)))[:MAX_FILES]
     return Mentions(files, missing, re.sub(r" {3,}", "  ", rest))
@@ -72,29 +72,18 @@ def called_in(request: str) -> list[str]:
     return _CALLED.findall(request)
 
 
-def commanded(request: str) -> str | None:
-    """Return the one name that a request begins with as ``/name``, if it does."""
-    found = _FIRST.match(request)
-    return found[1] if found else None
-
-
-def _named_by(word: str, paths: Workspace, *, quoted: bool, around: tuple[str, str]) -> list[str]:
+def _named_by(word: str, paths: Workspace, *, is_marked: bool) -> list[str]:
     """Return what a word names: a file, a directory, the files of a glob, or names inside of it.
 
     A language that writes without blanks has names inside its words. A plain word such as ``docs`` names a
-    directory only if the words around it say so.
+    directory only if quotation marks or the words around it mark it as one.
     """
     if len(word) > MAX_NAME_CHARS:
         return []
     for name in dict.fromkeys((word, word.rstrip(".?!"))):
         if paths.is_file(name):
             return [name]
-        plain = "/" not in name and name != "." and not quoted
-        if (
-            name
-            and paths.is_directory(name)
-            and (not plain or _IN.search(around[0]) or _FOLDER.match(around[1]))
-        ):
+        if name and (is_marked or "/" in name or name == ".") and paths.is_directory(name):
             return [name.rstrip("/") or name]
     if any(sign in word for sign in "*?["):
         with contextlib.suppress(VademecumError):

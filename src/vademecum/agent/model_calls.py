@@ -1,123 +1,154 @@
-"""Asking the model for one reply: retries, continuations, and making the conversation fit."""
+"""Asking the model for one reply within a budget: retries, continuations, and the answer as it streams."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
 
 from msgspec import structs
 
 from vademecum.agent import protocol
-from vademecum.agent.budget import Budget, Spent
-from vademecum.agent.streaming import Watched
-from vademecum.agent.transcript import Transcript
-from vademecum.errors import ModelOverflow, ModelUnavailable, ToolsUnsupported
-from vademecum.models import sections
+from vademecum.agent.transcript import Transcript, mended
+from vademecum.errors import ModelFailed, ModelOverflow, ModelUnavailable, ToolsUnsupported
 from vademecum.models.base import Model, Reply
 from vademecum.runs.record import Record
 from vademecum.session.session import Session
 
+# The limits: the reason of a run that one ended, which is also its option, its field, and what it is.
+LIMITS = {
+    "max_turns": ("turns", "Maximum number of model calls"),
+    "max_tool_calls": ("tool_calls", "Maximum number of tool calls"),
+    "max_script_runs": ("script_runs", "Maximum number of script runs"),
+    "max_context": ("context_tokens", "Maximum number of tokens in one request to the model"),
+}
+ATTEMPTS = 3  # with a model that cannot be reached
 MAX_WAIT_SECONDS = 30.0
 MAX_CONTINUATIONS = 4
 MAX_ANSWER_CHARS = 1_000_000
 
 _GO_ON = "The reply was cut at its length limit: go on exactly where it stopped, without repeating anything."
+_GROWTH = 1.06  # the text is searched anew when it is so much longer, so that the work stays linear
+_ANSWER = re.compile(r'"type"\s*:\s*"final_answer"\s*,\s*"payload"\s*:\s*\{\s*"text"\s*:\s*"')
+# An answer does not end with blanks, and a character does not end with its first half.
+_UNFINISHED = re.compile("(?:\\s|[\ud800-\udbff])+$")
+# Up to here a JSON text is whole: no quotation mark ends it, no escape is cut.
+_WHOLE = re.compile(
+    r'(?:[^"\\]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most of each that a run may use; ``context_tokens`` is the size of one request to the model.
+
+    >>> Budget(turns=4)
+    Budget(turns=4, tool_calls=30, script_runs=10, context_tokens=100000)
+    """
+
+    turns: int = 12
+    tool_calls: int = 30
+    script_runs: int = 10
+    context_tokens: int = 100_000
+
+    def share(self, spent: Spent) -> Budget:
+        """Return half of what is left, for a child; nothing if nothing is left."""
+        return replace(
+            self,
+            turns=(self.turns - spent.turns) // 2,
+            tool_calls=(self.tool_calls - spent.tool_calls + 1) // 2,
+            script_runs=(self.script_runs - spent.script_runs + 1) // 2,
+        )
+
+    def __str__(self) -> str:
+        """Return the limits as the first message has them."""
+        return f"{self.turns} turns, {self.tool_calls} tool calls, {self.script_runs} script runs"
+
+
+@dataclass(slots=True)
+class Spent:
+    """The numbers that a run has used so far."""
+
+    turns: int = 0
+    tool_calls: int = 0
+    script_runs: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+    def add(self, other: Spent) -> None:
+        """Count what a child used."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Limits of patience: with replies that are wrong, with a model that is away, with the same mistake."""
+    """Patience with the same mistake again and again, and with a model that is away."""
 
-    retries: int = 2
-    attempts: int = 3
     same_failures: int = 3
     pause: float = 1.0  # seconds before the second attempt; twice as long before each later one
-    keep_model_text: bool = True
 
 
 @dataclass(slots=True)
 class ModelCalls:
-    """The calls of the model in one run, each counted and on the record."""
+    """The calls of the model in one run, each counted and on the record; the loop does what they ask for."""
 
-    _model: Model
-    _session: Session
-    _record: Record
-    _said: Transcript
-    _budget: Budget
-    _settings: Settings
-    _sleep: Callable[[float], None] = time.sleep
+    model: Model
+    session: Session
+    record: Record
+    said: Transcript
+    budget: Budget
+    settings: Settings
     spent: Spent = field(default_factory=Spent)
 
     def whole(self) -> tuple[Reply, Watched] | str:
         """Ask for a reply; a plain answer that was cut is continued where it stopped."""
-        record = self._record
         watched = Watched(
-            lambda type_: record.add("action_planned", action=type_),
-            lambda text: record.passing("answer_piece", text=text),
-            lambda: record.passing("answer_withdrawn"),
-            is_plain=self._said.wire == "tools",
+            lambda text: self.record.passing("answer_piece", text=text),
+            lambda: self.record.passing("answer_withdrawn"),
+            is_plain=self.said.wire == "tools",
         )
         text = ""
         for continued in range(MAX_CONTINUATIONS + 1):
-            if self.spent.turns >= self._budget.turns:
+            if self.spent.turns >= self.budget.turns:
                 return "max_turns"
-            if not self._made_room():
+            if self.said.is_long:
+                self._shorten()
+            if self.said.tokens > self.said.limit:
                 return "max_context"
             self.spent.turns += 1
             try:
                 reply = self._replied(watched)
             except ToolsUnsupported as error:
-                self._record.add("model_failed", problem=str(error), code=error.code, wait=None)
-                self._said.speak("json")
+                self._failed(error)
+                self.said.speak("json")
                 self.spent.turns -= 1
                 return self.whole()
             text += reply.text
-            is_lost = bool(reply.calls) or self._said.wire == "json" or len(text) > MAX_ANSWER_CHARS
+            is_lost = bool(reply.calls) or self.said.wire == "json" or len(text) > MAX_ANSWER_CHARS
             if not reply.cut or is_lost or continued == MAX_CONTINUATIONS:
                 break
-            self._said.said(reply)
-            self._said.told(_GO_ON)
-        return Reply(text, reply.usage, reply.calls, reply.cut and is_lost, reply.blocks), watched
-
-    def _made_room(self) -> bool:
-        """Shorten the conversation if it is too long; return whether it fits now."""
-        if self._said.is_long:
-            self._shorten()
-        return self._said.tokens <= self._said.limit
+            self.said.said(reply)
+            self.said.told(_GO_ON)
+        return structs.replace(reply, text=text, cut=reply.cut and is_lost), watched
 
     def _shorten(self) -> bool:
-        done = self._said.compact({skill.skill_id for skill in self._session.active})
+        done = self.said.compact({skill.skill_id for skill in self.session.active})
         if done is not None:
-            self._record.add(
-                "compacted",
-                observations=done.observations,
-                tokens_before=done.before,
-                tokens_after=done.after,
-                kept=list(done.kept),
-            )
+            self.record.add("compacted", **done)
         return done is not None
 
     def _replied(self, watched: Watched) -> Reply:
-        """Ask the model once; what it cannot read is shortened and sent once more."""
-        try:
-            return self._tried(watched)
-        except ModelOverflow as error:
-            watched.restart()
-            self._record.add("model_failed", problem=str(error), code=error.code, wait=None)
-            self._said.limit = min(self._said.limit, int(self._said.tokens * 0.75))
-            if not self._shorten():
-                raise
-            return self._tried(watched)
-
-    def _tried(self, watched: Watched) -> Reply:
-        """Ask, and ask again after a pause if the model is away for a moment."""
-        said = self._said
+        """Ask, again after a pause if the model is away, and once more if it could not read so much."""
+        said = self.said
         schema = protocol.schema() if said.wire == "json" else {}
-        for attempt in range(1, self._settings.attempts + 1):
-            self._record.add(
+        failed, is_shortened = 0, False
+        while True:
+            self.record.add(
                 "model_asked",
                 turn=self.spent.turns,
                 prompt_sha256=said.digest,
@@ -126,40 +157,117 @@ class ModelCalls:
             )
             started = time.monotonic()
             try:
-                reply = self._model.reply(tuple(said.messages), schema=schema, on_text=watched)
+                reply = self.model.reply(tuple(said.messages), schema=schema, on_text=watched)
+            except ModelOverflow as error:
+                watched.restart()
+                self._failed(error)
+                said.limit = min(said.limit, int(said.tokens * 0.75))
+                if is_shortened or not self._shorten():
+                    raise
+                is_shortened = True
             except ModelUnavailable as error:
                 watched.restart()
-                self._record.add("model_failed", problem=str(error), code=error.code, wait=error.wait)
-                if attempt == self._settings.attempts or (error.wait or 0) > MAX_WAIT_SECONDS:
+                self._failed(error, error.wait)
+                failed += 1
+                if failed == ATTEMPTS or (error.wait or 0) > MAX_WAIT_SECONDS:
                     raise
-                self._sleep(
-                    error.wait if error.wait is not None else self._settings.pause * 2.0 ** (attempt - 1)
-                )
-                continue
-            self._count(reply, time.monotonic() - started)
-            return structs.replace(reply, text=sections.mended(reply.text))
-        raise AssertionError  # the last attempt returned or raised
+                time.sleep(self.settings.pause * 2.0 ** (failed - 1) if error.wait is None else error.wait)
+            else:
+                self._count(reply, time.monotonic() - started)
+                return structs.replace(reply, text=mended(reply.text))
+
+    def _failed(self, error: ModelFailed, wait: float | None = None) -> None:
+        self.record.add("model_failed", problem=str(error), code=error.code, wait=wait)
 
     def _count(self, reply: Reply, seconds: float) -> None:
-        usage = reply.usage
+        usage, text = reply.usage, reply.text
         self.spent.input_tokens += usage.input_tokens
         self.spent.output_tokens += usage.output_tokens
         self.spent.cached_tokens += usage.cached_tokens
-        called = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
-        self._record.add(
+        if self.session.place.config.runs.keep_model_text:
+            kept: dict[str, object] = {"text": text}
+            called = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
+        else:
+            digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+            kept = {"sha256": digest, "characters": len(text)}
+            called = [{"name": call.name} for call in reply.calls]
+        self.record.add(
             "model_replied",
-            **self._text_of(reply, called),
+            **kept,
+            **({"calls": called} if called else {}),
             **({"cut": True} if reply.cut else {}),
             seconds=seconds,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
         )
 
-    def _text_of(self, reply: Reply, called: list[dict[str, str]]) -> dict[str, Any]:
-        if self._settings.keep_model_text:
-            return {"text": reply.text, **({"calls": called} if called else {})}
-        return {
-            "sha256": hashlib.sha256(reply.text.encode("utf-8", "replace")).hexdigest(),
-            "characters": len(reply.text),
-            **({"calls": [{"name": each["name"]} for each in called]} if called else {}),
-        }
+
+class Watched:
+    """Shows the answer in a reply while it grows. Nothing is done because of what is seen here.
+
+    If ``is_plain``, the text is the answer itself; otherwise the answer is in a JSON object.
+    """
+
+    def __init__(
+        self, on_piece: Callable[[str], None], on_withdrawn: Callable[[], None], *, is_plain: bool = False
+    ) -> None:
+        self._on_piece = on_piece
+        self._on_withdrawn = on_withdrawn
+        self._is_plain = is_plain
+        self.shown = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        self._next = 1
+        self._waiting: str | None = "" if self._is_plain else None  # of the answer, once that began
+
+    def __call__(self, piece: str) -> None:
+        """Take the next piece."""
+        if self._waiting is None:
+            self._pieces.append(piece)
+            self._length += len(piece)
+            if self._length < self._next:
+                return
+            self._next = int(self._length * _GROWTH) + 1
+            self._pieces = ["".join(self._pieces)]
+            found = _ANSWER.search(self._pieces[0])
+            if found is None:
+                return
+            self._waiting, piece = "", self._pieces[0][found.end() :]
+        text = self._waiting + piece
+        if self._is_plain:
+            text = text if self.shown else text.lstrip()
+            shown = _UNFINISHED.sub("", text)
+            self._waiting = text[len(shown) :]
+        else:
+            shown, self._waiting = _decoded(text)
+        if shown:
+            shown = mended(shown)
+            self.shown += shown
+            self._on_piece(shown)
+
+    def finish(self, answer: str | None) -> None:
+        """Show what is missing of the answer, now that it is known; without one, take back what was shown."""
+        if self.shown and (answer is None or not answer.startswith(self.shown)):
+            self._on_withdrawn()
+            self.shown = ""
+        if answer is not None and answer != self.shown:
+            self._on_piece(answer[len(self.shown) :])
+            self.shown = answer
+
+    def restart(self) -> None:
+        """Take back what was shown: the reply broke off, and another one comes."""
+        self.finish(None)
+        self._begin()
+
+
+def _decoded(raw: str) -> tuple[str, str]:
+    """Return as much of a JSON text as is whole, and the rest, which waits for the next piece."""
+    whole = _WHOLE.match(raw)
+    end = whole.end() if whole else 0
+    try:
+        return json.loads(f'"{raw[:end]}"', strict=False), '"' if raw[end : end + 1] == '"' else raw[end:]
+    except ValueError:
+        return "", raw

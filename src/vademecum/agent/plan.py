@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
 from vademecum.errors import VademecumError
 
@@ -19,11 +19,7 @@ Short = Annotated[str, Meta(max_length=500)]
 StepId = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
-class _Strict(Struct, forbid_unknown_fields=True):
-    """A part of a plan as a model writes it."""
-
-
-class Step(_Strict):
+class Step(Struct, forbid_unknown_fields=True):
     """One step of a plan."""
 
     id: StepId
@@ -31,7 +27,7 @@ class Step(_Strict):
     status: Status = "pending"
 
 
-class Plan(_Strict):
+class Plan(Struct, forbid_unknown_fields=True):
     """A goal, the steps that lead to it, what is assumed, and within which limits."""
 
     goal: Annotated[str, Meta(max_length=2000)] = ""
@@ -39,68 +35,32 @@ class Plan(_Strict):
     assumptions: Annotated[tuple[Short, ...], Meta(max_length=MAX_ASSUMPTIONS)] = ()
     constraints: dict[str, Any] = {}
 
-    def __post_init__(self) -> None:
-        """Refuse constraints that are too long for a prompt."""
-        if len(msgspec.json.encode(self.constraints)) > MAX_CONSTRAINTS_CHARS:
-            raise ValueError(f"the constraints should have at most {MAX_CONSTRAINTS_CHARS} characters")
 
+class Patch(Struct, forbid_unknown_fields=True):
+    """One change: ``add`` a ``step`` after another or last, ``update`` or ``remove`` the step ``id``,
+    ``move`` it after another or first, ``assume`` a ``text``, ``correct`` it ``by`` another or none,
+    or set ``constraints`` by name, with null for none.
+    """
 
-class AddStep(_Strict, tag_field="op", tag="add"):
-    """Put a step behind another, or at the end."""
-
-    step: Step
+    op: Literal["add", "update", "remove", "move", "assume", "correct", "constrain"]
+    step: Step | None = None
+    id: str | None = None
     after: str | None = None
-
-
-class UpdateStep(_Strict, tag_field="op", tag="update"):
-    """Change a step's title or status."""
-
-    id: str
     title: str | None = None
     status: Status | None = None
+    text: Short | None = None
+    by: Short = ""
+    constraints: dict[str, Any] | None = None
 
 
-class RemoveStep(_Strict, tag_field="op", tag="remove"):
-    """Take a step out."""
-
-    id: str
-
-
-class MoveStep(_Strict, tag_field="op", tag="move"):
-    """Put a step behind another, or first."""
-
-    id: str
-    after: str | None = None
-
-
-class Assume(_Strict, tag_field="op", tag="assume"):
-    """Add an assumption."""
-
-    text: Short
-
-
-class Correct(_Strict, tag_field="op", tag="correct"):
-    """Replace an assumption by another, or remove it."""
-
-    text: Short
-    by: Annotated[str, Meta(max_length=500)] = ""
-
-
-class Constrain(_Strict, tag_field="op", tag="constrain"):
-    """Set constraints by name; null removes one."""
-
-    constraints: dict[str, Any]
-
-
-Patch = AddStep | UpdateStep | RemoveStep | MoveStep | Assume | Correct | Constrain
 PlanUpdate = Plan | list[Patch]
 
 
 def plan_in(given: Any) -> tuple[PlanUpdate | None, str]:
     """Return a plan or its patches as their types, or what is wrong with them.
 
-    >>> plan_in([{"op": "remove", "id": "a"}])
-    ([RemoveStep(id='a')], '')
+    >>> plan_in([{"op": "fly"}])
+    (None, "The plan was not changed: Invalid enum value 'fly' - at `$[0].op`.")
     """
     try:
         return msgspec.convert(given, PlanUpdate | None), ""
@@ -109,60 +69,55 @@ def plan_in(given: Any) -> tuple[PlanUpdate | None, str]:
 
 
 def updated(plan: Plan, update: PlanUpdate) -> Plan:
-    """Return the plan after an update; a patch that does not fit raises, and leaves the plan as it was."""
-    if isinstance(update, Plan):
-        _check_ids(update.steps)
-        return update
-    for patch in update:
-        plan = _patched(plan, patch)
-    return plan
+    """Return the plan after an update; an update that does not fit raises, and leaves the plan as it was."""
+    new = update if isinstance(update, Plan) else _patched(plan, update)
+    names = [step.id for step in new.steps]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise _misfit(f"has two steps {twice!r}: give each its own id")
+    if len(new.steps) > MAX_STEPS:
+        raise _misfit(f"has more than {MAX_STEPS} steps: merge some")
+    if len(new.assumptions) > MAX_ASSUMPTIONS:
+        raise _misfit(f"has more than {MAX_ASSUMPTIONS} assumptions: replace it")
+    if len(msgspec.json.encode(new.constraints)) > MAX_CONSTRAINTS_CHARS:
+        raise _misfit(f"cannot take this: the constraints have at most {MAX_CONSTRAINTS_CHARS} characters")
+    return new
 
 
-def _patched(plan: Plan, patch: Patch) -> Plan:
-    steps, assumed = list(plan.steps), plan.assumptions
-    match patch:
-        case AddStep(step=step, after=after):
-            steps.insert(len(steps) if after is None else _place(steps, after) + 1, step)
-        case UpdateStep(id=name, title=title, status=status):
-            place = _place(steps, name)
-            old = steps[place]
-            steps[place] = Step(id=name, title=title or old.title, status=status or old.status)
-        case RemoveStep(id=name):
-            del steps[_place(steps, name)]
-        case MoveStep(id=name, after=after):
-            step = steps.pop(_place(steps, name))
-            steps.insert(0 if after is None else _place(steps, after) + 1, step)
-        case Assume(text=text):
-            if len(assumed) >= MAX_ASSUMPTIONS:
-                raise VademecumError(f"The plan has {MAX_ASSUMPTIONS} assumptions: replace it.", code="plan")
-            assumed = (*assumed, text)
-        case Correct(text=text, by=by):
-            if text not in assumed:
-                known = "; ".join(assumed) or "none"
-                raise VademecumError(f"The plan does not assume {text!r}: it assumes {known}.", code="plan")
-            assumed = tuple(filter(None, (by if each == text else each for each in assumed)))
-        case Constrain(constraints=changed):
-            merged = {key: value for key, value in (plan.constraints | changed).items() if value is not None}
-            try:
-                return Plan(plan.goal, plan.steps, assumed, merged)
-            except ValueError as error:
-                raise VademecumError(f"The plan cannot take this: {error}.", code="plan") from error
-    _check_ids(steps)
-    return structs.replace(plan, steps=tuple(steps), assumptions=assumed)
+def _patched(plan: Plan, patches: Sequence[Patch]) -> Plan:
+    steps, assumed, limits = list(plan.steps), list(plan.assumptions), dict(plan.constraints)
+    for patch in patches:
+        match patch:
+            case Patch(op="add", step=Step() as step, after=after):
+                steps.insert(len(steps) if after is None else _place(steps, after) + 1, step)
+            case Patch(op="update", id=str(name), title=title, status=status):
+                place = _place(steps, name)
+                steps[place] = Step(name, title or steps[place].title, status or steps[place].status)
+            case Patch(op="remove", id=str(name)):
+                del steps[_place(steps, name)]
+            case Patch(op="move", id=str(name), after=after):
+                step = steps.pop(_place(steps, name))
+                steps.insert(0 if after is None else _place(steps, after) + 1, step)
+            case Patch(op="assume", text=str(text)):
+                assumed.append(text)
+            case Patch(op="correct", text=str(text), by=by):
+                if text not in assumed:
+                    raise _misfit(f"does not assume {text!r}: it assumes {'; '.join(assumed) or 'none'}")
+                assumed = [by if each == text else each for each in assumed if by or each != text]
+            case Patch(op="constrain", constraints=dict(changed)):
+                limits |= changed
+            case _:
+                raise _misfit(f"cannot take this: the change {patch.op!r} is not complete")
+    kept = {name: limit for name, limit in limits.items() if limit is not None}
+    return Plan(plan.goal, tuple(steps), tuple(assumed), kept)
 
 
 def _place(steps: Sequence[Step], name: str) -> int:
-    for place, step in enumerate(steps):
-        if step.id == name:
-            return place
-    known = ", ".join(step.id for step in steps) or "none"
-    raise VademecumError(f"The plan has no step {name!r}: its steps are {known}.", code="plan")
-
-
-def _check_ids(steps: Sequence[Step]) -> None:
     names = [step.id for step in steps]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise VademecumError(f"The plan has two steps {twice!r}: give each its own id.", code="plan")
-    if len(steps) > MAX_STEPS:
-        raise VademecumError(f"The plan has more than {MAX_STEPS} steps: merge some.", code="plan")
+    if name not in names:
+        raise _misfit(f"has no step {name!r}: its steps are {', '.join(names) or 'none'}")
+    return names.index(name)
+
+
+def _misfit(words: str) -> VademecumError:
+    return VademecumError(f"The plan {words}.", code="plan")

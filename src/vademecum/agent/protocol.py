@@ -1,4 +1,4 @@
-"""A reply as JSON text → a decision: one action, by the name that the protocol has for it, and the plan."""
+"""A reply → a decision: actions in order and a change of the plan, from JSON text or from native calls."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, Literal
+from functools import cache, reduce
+from operator import or_
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from vademecum.agent.plan import Patch, Plan, PlanUpdate, plan_in
-from vademecum.errors import VademecumError
+from vademecum.errors import ToolRefused, VademecumError
+from vademecum.models.base import Reply, Tool, ToolCall, Wire
 from vademecum.nearest import meant, nearest
+from vademecum.session.schemas import ALL_TOOLS
 from vademecum.tools import calls
 
 MAX_REPLY_CHARS = 2_000_000
@@ -23,10 +26,7 @@ MAX_DEPTH = 64
 # Calls that have no action of their own.
 CALLED_AS_TOOLS = (
     *calls.DIRECT_TOOLS,
-    "search_skills",
-    "list_skill_assets",
-    "get_skill_script_path",
-    "unload_skill",
+    *("search_skills", "list_skill_assets", "get_skill_script_path", "unload_skill"),
 )
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -36,7 +36,10 @@ _START = re.compile(r'\{\s*(?:"|\})')
 _OURS = re.compile(r'\{\s*"(?:action|plan_update|diagnostics)"')
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 
-Type = Literal["select_skills", "load_resource", "run_script", "call_tool", "final_answer"]
+_CUT = (
+    "The reply was cut at its length limit, so nothing of it was done. Do it in smaller steps: write a long "
+    "file in parts (write_file, then edit_file), or answer more briefly."
+)
 
 
 class ReplyWrong(VademecumError):
@@ -77,39 +80,22 @@ PAYLOADS: dict[str, type[calls.Parameters]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BadCall:
-    """A native call whose arguments are wrong; the session says what is wrong with them."""
-
-    name: str
-    arguments: str
+_TYPES: dict[type, str] = {payload: name for name, payload in PAYLOADS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing to do. ``payload`` is how the record has it, ``id`` the provider's name for the call."""
+    """One thing to do. ``payload`` is how the record has it, ``about`` says what it is about in a few words.
+
+    ``call`` is a payload of the protocol, a call by its own type, or a ``ToolCall`` with wrong arguments:
+    the session says what is wrong with them. ``id`` is the provider's name for the call.
+    """
 
     type: str
     call: Any
     payload: dict[str, Any]
+    about: str = ""
     id: str = ""
-
-    @property
-    def about(self) -> str:
-        """Say what it is about, in a few words."""
-        match self.call:
-            case SelectSkills(skills=skills):
-                return ", ".join(skill.name for skill in skills)
-            case calls.LoadSkillAsset(skill=skill, relative_path=path):
-                return f"{skill}/{path}"
-            case calls.RunScript(skill=skill, relative_path=path, args=args):
-                return f"{skill}/{path} {json.dumps(args, ensure_ascii=False)[:200]}"
-            case CallTool(tool=tool, arguments=arguments):
-                return f"{tool} {json.dumps(arguments, ensure_ascii=False)[:200]}"
-            case BadCall(name=name):
-                return name[:80]
-            case _:
-                return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +112,44 @@ class Turn:
     plan_calls: Sequence[str] = ()
 
 
-def recorded(type_: str, call: calls.Parameters, id_: str = "") -> Action:
-    """Return an action with its payload: each skill as an object with its name and source."""
-    said: dict[str, Any] = calls.said(call)
+def _action(call: Any, id_: str = "") -> Action:
+    """Return an action with its payload: each skill is an object with its name and source."""
+    type_ = _TYPES.get(type(call), "call_tool")
+    if isinstance(call, ToolCall):
+        said: dict[str, Any] = {"tool": call.name[:80], "arguments": call.arguments[:2000]}
+    elif type(call) in _TYPES:
+        said = calls.said(call)
+    else:
+        said = {"tool": calls.NAMES[type(call)], "arguments": calls.said(call)}
     source = said.pop("source", None)
     if "skill" in said:
         said["skill"] = {"name": said["skill"]} | ({"source": source} if source else {})
-    if isinstance(call, SelectSkills):
-        said["skills"] = [calls.said(skill) for skill in call.skills]
-    return Action(type_, call, said, id_)
+    about = ""
+    match call:
+        case SelectSkills(skills=skills):
+            said["skills"] = [calls.said(skill) for skill in skills]
+            about = ", ".join(skill.name for skill in skills)
+        case calls.LoadSkillAsset(skill=skill, relative_path=path):
+            about = f"{skill}/{path}"
+        case calls.RunScript(skill=skill, relative_path=path, args=args):
+            about = f"{skill}/{path} {json.dumps(args, ensure_ascii=False)[:200]}"
+        case _ if type_ == "call_tool":
+            about = f"{said['tool']} {json.dumps(said.get('arguments', {}), ensure_ascii=False)[:200]}"
+    return Action(type_, call, said, about, id_)
+
+
+def decision_in(reply: Reply, wire: Wire) -> Turn:
+    """Return what a reply asks for, or raise what is wrong with it.
+
+    >>> decision_in(Reply("Four."), "tools").actions[0].payload
+    {'text': 'Four.'}
+    """
+    if reply.cut:
+        raise ReplyWrong(_CUT)
+    return parse_turn(reply.text) if wire == "json" else _called(reply)
+
+
+# As JSON text
 
 
 @cache
@@ -142,80 +157,23 @@ def schema() -> dict[str, Any]:
     """Return the JSON schema of a reply, made from the types of the calls."""
     actions = [
         msgspec.defstruct(
-            f"{name}_action",
-            [("type", Literal[name]), ("payload", payload)],
-            forbid_unknown_fields=True,
+            name, [("payload", payload)], tag_field="type", tag=name, forbid_unknown_fields=True
         )
         for name, payload in PAYLOADS.items()
     ]
-    found, components = msgspec.json.schema_components(
-        [*actions, Plan, *Patch.__args__], ref_template="#/$defs/{name}"
-    )
-    shapes = found[: len(actions)]
-    plan, patches = found[len(actions)], found[len(actions) + 1 :]
-    return {
-        "type": "object",
-        "properties": {
-            "action": {"anyOf": list(shapes)},
-            "plan_update": {
-                "anyOf": [plan, {"type": "array", "items": {"anyOf": list(patches)}}, {"type": "null"}]
-            },
-            "diagnostics": {},
-        },
-        "required": ["action"],
-        "additionalProperties": False,
-        "$defs": components,
-    }
-
-
-def parse_turn(text: str) -> Turn:
-    r"""Return the one action in a reply that may have prose and fences around it.
-
-    >>> said = parse_turn('Sure!\n{"action": {"type": "final_answer", "payload": {"text": "hi"}},}')
-    >>> said.actions[0].call.text
-    'hi'
-    """
-    if len(text) > MAX_REPLY_CHARS:
-        raise ReplyWrong(f"The reply has more than {MAX_REPLY_CHARS:,} characters: answer more briefly.")
-    found = _object_in(text)
-    problems = [
-        f"{key}: it is not known" for key in found if key not in {"action", "plan_update", "diagnostics"}
+    fields: list[Any] = [
+        ("action", reduce(or_, actions)),
+        ("plan_update", PlanUpdate | None, None),
+        ("diagnostics", Any, None),
     ]
-    type_, call = _action(found["action"], problems)
-    if problems or call is None:
-        raise ReplyWrong(f"The reply does not fit the protocol: {'; '.join(dict.fromkeys(problems))}.")
-    update, wrong = plan_in(found.get("plan_update"))
-    return Turn([recorded(type_, call)], update, wrong)
+    return _schema_of(msgspec.defstruct("reply", fields, forbid_unknown_fields=True))
 
 
-def _action(given: Any, problems: list[str]) -> tuple[str, Any]:
-    if not isinstance(given, dict):
-        problems.append("action: it is not an object")
-        return "", None
-    type_ = str(given.get("type"))
-    payload = PAYLOADS.get(type_)
-    problems += [f"action.{key}: it is not known" for key in given if key not in {"type", "payload"}]
-    if payload is None:
-        hint = meant(nearest(type_, PAYLOADS), otherwise=f"there are {', '.join(PAYLOADS)}")
-        problems.append(f"action.type: there is no {type_[:80]!r}, {hint}")
-        return "", None
-    inside: list[str] = []
-    value = given.get("payload")
-    if payload is SelectSkills and isinstance(value, dict) and isinstance(value.get("skills"), list):
-        named = [{"name": each} if isinstance(each, str) else each for each in value["skills"]]
-        found = [calls.convert(each, calls.UseSkill, inside) for each in named]
-        value = {**value, "skills": [calls.said(each) for each in found if each is not None]}
-    action = None if inside else calls.convert(value, payload, inside)
-    if isinstance(action, CallTool) and action.tool not in CALLED_AS_TOOLS:
-        hint = meant(
-            nearest(action.tool, CALLED_AS_TOOLS), otherwise=f"there are {', '.join(CALLED_AS_TOOLS)}"
-        )
-        inside.append(f"tool: there is no {action.tool[:80]!r}, {hint}")
-    problems += [
-        f"action.payload: {problem}" if " " in problem.partition(":")[0] else f"action.payload.{problem}"
-        for problem in inside
-    ]
-    return type_, action
+def _schema_of(type_: type) -> dict[str, Any]:
+    (shape,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
+    own = components.pop(shape["$ref"].rpartition("/")[2])
+    kept = {key: own[key] for key in ("type", "properties", "required", "additionalProperties")}
+    return kept | ({"$defs": components} if components else {})
 
 
 def tools_in_words() -> str:
@@ -230,19 +188,63 @@ def tools_in_words() -> str:
     )
 
 
+def parse_turn(text: str) -> Turn:
+    r"""Return the one action in a reply that may have prose and fences around it.
+
+    >>> said = parse_turn('Sure!\n{"action": {"type": "final_answer", "payload": {"text": "hi"}},}')
+    >>> said.actions[0].payload
+    {'text': 'hi'}
+    """
+    if len(text) > MAX_REPLY_CHARS:
+        raise ReplyWrong(f"The reply has more than {MAX_REPLY_CHARS:,} characters: answer more briefly.")
+    found = _object_in(text)
+    problems = [
+        f"{key}: it is not known" for key in found if key not in {"action", "plan_update", "diagnostics"}
+    ]
+    call = _call(found["action"], problems)
+    if problems or call is None:
+        raise ReplyWrong(f"The reply does not fit the protocol: {'; '.join(dict.fromkeys(problems))}.")
+    update, wrong = plan_in(found.get("plan_update"))
+    return Turn([_action(call)], update, wrong)
+
+
+def _call(given: Any, problems: list[str]) -> calls.Parameters | None:
+    if not isinstance(given, dict):
+        problems.append("action: it is not an object")
+        return None
+    type_ = str(given.get("type"))
+    payload = PAYLOADS.get(type_)
+    problems += [f"action.{key}: it is not known" for key in given if key not in {"type", "payload"}]
+    if payload is None:
+        hint = meant(nearest(type_, PAYLOADS), otherwise=f"there are {', '.join(PAYLOADS)}")
+        problems.append(f"action.type: there is no {type_[:80]!r}, {hint}")
+        return None
+    inside: list[str] = []
+    value = given.get("payload")
+    if payload is SelectSkills and isinstance(value, dict) and isinstance(value.get("skills"), list):
+        named = [{"name": each} if isinstance(each, str) else each for each in value["skills"]]
+        found = [calls.convert(each, calls.UseSkill, inside) for each in named]
+        value = {**value, "skills": [calls.said(each) for each in found if each is not None]}
+    call = None if inside else calls.convert(value, payload, inside)
+    if isinstance(call, CallTool) and call.tool not in CALLED_AS_TOOLS:
+        known = f"there are {', '.join(CALLED_AS_TOOLS)}"
+        hint = meant(nearest(call.tool, CALLED_AS_TOOLS), otherwise=known)
+        inside.append(f"tool: there is no {call.tool[:80]!r}, {hint}")
+    problems += [
+        f"action.payload: {problem}" if " " in problem.partition(":")[0] else f"action.payload.{problem}"
+        for problem in inside
+    ]
+    return call
+
+
 def _object_in(text: str) -> dict[str, Any]:
     """Return the one JSON object with an action in it."""
-    objects = 0
-    found: dict[str, Any] = {}
-    for read in _objects(_THOUGHT.sub("", text) if "</" in text else text):
-        objects += 1
-        if "action" not in read:
-            continue
-        if found and read != found:
-            raise ReplyWrong("The reply has two different actions: answer with one.")
-        found = read
-    if found:
-        return found
+    objects = list(_objects(_THOUGHT.sub("", text) if "</" in text else text))
+    actions = [each for each in objects if "action" in each]
+    if any(each != actions[0] for each in actions):
+        raise ReplyWrong("The reply has two different actions: answer with one.")
+    if actions:
+        return actions[0]
     if objects:
         raise ReplyWrong("The reply has a JSON object, but no 'action' in it: put the action under that key.")
     raise ReplyWrong(
@@ -255,19 +257,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ReplyWrong("The reply cannot be taken: a key is there twice.")
     return found
-
-
-def _check(value: Any, depth: int = 0) -> None:
-    """Refuse what cannot be meant: very deep nesting, and half a character."""
-    if depth > MAX_DEPTH:
-        raise ReplyWrong("The reply cannot be taken: it is nested too deeply.")
-    if isinstance(value, str) and not value.isascii() and _HALF.search(value):
-        raise ReplyWrong("The reply cannot be taken: it contains half a character.")
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    if isinstance(value, list):
-        for item in value:
-            _check(item, depth + 1)
 
 
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_once)
@@ -294,3 +283,80 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             text, place = text[:place] + repaired, place + length
         _check(read)
         yield read
+
+
+def _check(value: Any, depth: int = 0) -> None:
+    """Refuse what cannot be meant: very deep nesting, and half a character."""
+    if depth > MAX_DEPTH:
+        raise ReplyWrong("The reply cannot be taken: it is nested too deeply.")
+    if isinstance(value, str) and not value.isascii() and _HALF.search(value):
+        raise ReplyWrong("The reply cannot be taken: it contains half a character.")
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for item in value:
+            _check(item, depth + 1)
+
+
+# As native calls
+
+
+class UpdatePlan(calls.Parameters):
+    """Make or change the plan. Make one with your first call, and mark each step when it is done."""
+
+    plan: Annotated[Plan | None, Meta(description="The whole plan, which replaces the one before.")] = None
+    changes: Annotated[
+        list[Patch] | None, Meta(description="Changes of the plan; used if there is no `plan`.")
+    ] = None
+
+
+class _Answer(FinalAnswer):
+    """End the task. Needed only if it could not be done: any text without a call is the answer."""
+
+
+@cache
+def offered_tools() -> tuple[Tool, ...]:
+    """Return every tool that a model is offered; they are the same in every run.
+
+    >>> [tool.name for tool in offered_tools()][-3:]
+    ['network_request', 'update_plan', 'final_answer']
+    """
+    types: dict[str, type[calls.Parameters]] = {name: calls.CALLS[name] for name in ALL_TOOLS}
+    types |= {"update_plan": UpdatePlan, "final_answer": _Answer}
+    words = {name: " ".join((type_.__doc__ or "").split()) for name, type_ in types.items()}
+    return tuple(Tool(name, words[name], _schema_of(type_)) for name, type_ in types.items())
+
+
+def _called(reply: Reply) -> Turn:
+    """Return what the calls of a reply ask for; text without a call is the answer."""
+    if not reply.calls:
+        if not reply.text.strip():
+            raise ReplyWrong("The reply is empty: call a tool, or answer.")
+        return Turn([_action(FinalAnswer(reply.text.strip()))])
+    changes = [call for call in reply.calls if call.name == "update_plan"]
+    update, wrong = None, ""
+    for call in changes:
+        change = _read(call.arguments)
+        given = change.get("plan") or change.get("changes")
+        update, problem = plan_in(given)
+        wrong = wrong or problem or ("" if given else "The plan was not changed: give `plan` or `changes`.")
+    actions = [_native(call) for call in reply.calls if call.name != "update_plan"]
+    return Turn(actions, update, wrong, [call.id for call in changes])
+
+
+def _read(arguments: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {}
+
+
+def _native(call: ToolCall) -> Action:
+    if call.name == "final_answer" and (answer := calls.convert(_read(call.arguments), FinalAnswer, [])):
+        return _action(answer, call.id)
+    arguments = call.arguments.strip() or "{}"
+    try:
+        parsed = calls.parse_call(call.name, arguments)
+    except ToolRefused:
+        return _action(ToolCall(call.id, call.name, arguments), call.id)
+    return _action(SelectSkills([parsed]) if isinstance(parsed, calls.UseSkill) else parsed, call.id)

@@ -9,18 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from vademecum.agent.native import offered_tools
 from vademecum.agent.plan import Plan
-from vademecum.agent.protocol import tools_in_words
-from vademecum.models import sections
+from vademecum.agent.protocol import offered_tools, tools_in_words
 from vademecum.models.base import Message, Reply, Wire
 from vademecum.skill.skill import Skill
 
@@ -33,11 +32,13 @@ MAX_LINES = 300
 BYTES_A_TOKEN = 3  # of UTF-8: safe for English, and for Chinese, which has three bytes a character
 
 _ENTRY = re.compile(r"[\w./-]{1,200}")
+_SPOOF = re.compile(r"^(\s*===)", re.MULTILINE)
 _FRAME = re.compile(r"<(/?)(untrusted)", re.IGNORECASE)
 _NATIVE = (
     "Use the tools for everything you do; you may call several at once, and they are done in order. A text "
     "without a call is your answer to the person and ends the task."
 )
+_SHORTENED = "The conversation was shortened. read_file gives back the full text of each line here."
 
 
 @cache
@@ -68,16 +69,6 @@ class Observed:
     kept: str
 
 
-@dataclass(frozen=True, slots=True)
-class Shortened:
-    """A compaction: the number of results that became lines, and the sizes before and after."""
-
-    observations: int
-    before: int
-    after: int
-    kept: tuple[str, ...]
-
-
 @dataclass(slots=True)
 class Transcript:
     """The messages of one conversation, and what has to survive their compaction.
@@ -88,7 +79,7 @@ class Transcript:
     wire: Wire
     catalogue: str
     limit: int
-    messages: list[Message] = field(default_factory=list)
+    messages: list[Message] = field(init=False)
     request: str = ""
     earlier: list[tuple[str, str]] = field(default_factory=list)
     plan: Plan | None = None
@@ -98,22 +89,19 @@ class Transcript:
     _fixed: int = 0
     _known: int = 0
     _since: int = 0
-    _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    _digest: hashlib._Hash = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with the system message."""
-        if not self.messages:
-            self._restart([])
+        self._restart([])
 
     # Appending
 
     def ask(self, request: str, *, about: str = "", skills: Sequence[str] = ()) -> None:
         """Append a request of the person, with the instructions of the skills that it names."""
         self.request = request
-        more = {"about": about} if about else {}
-        if skills:
-            more["loaded skills"] = "\n\n".join(skills)
-        self._append(Message("user", sections.written({"request": request, **more})))
+        sections = {"request": request, "about": about, "loaded skills": "\n\n".join(skills)}
+        self._append(Message("user", written(sections)))
 
     def said(self, reply: Reply) -> None:
         """Append what the model said, and take over its count of tokens if it has one that can be true."""
@@ -128,8 +116,11 @@ class Transcript:
 
     def answered(self, answer: str, why: str) -> None:
         """Close a request: calls without a result get one, and the answer is the last word."""
-        for call_id in self._open_calls():
-            self.told(f"Not done: the run ended ({why}).", call_id)
+        last = self._last_calls()
+        done = {message.call_id for message in self.messages[last:]}
+        for call in self.messages[last].calls:
+            if call.id not in done:
+                self.told(f"Not done: the run ended ({why}).", call.id)
         if self.messages[-1].role != "assistant" or self.messages[-1].calls:
             self._append(Message("assistant", answer or why))
         self.earlier = [*self.earlier, (self.request, answer)][-MAX_EARLIER:]
@@ -167,34 +158,32 @@ class Transcript:
 
     # Compaction
 
-    def compact(self, active: Collection[str]) -> Shortened | None:
+    def compact(self, active: Collection[str]) -> dict[str, Any] | None:
         """Shorten everything before the last exchange in one step; return ``None`` if that saves nothing.
 
         Active skills, request and plan stay whole. Every observation becomes a line that names the file
-        with its full text.
+        with its full text. What comes back is for the record.
         """
         before = self.tokens
-        start = next((n for n in range(len(self.messages) - 1, 0, -1) if self.messages[n].calls), 0)
+        start = self._last_calls()
         if not start and len(self.messages) > 3:
-            start = next(
-                (n for n in range(len(self.messages) - 1, 1, -1) if self.messages[n].role == "assistant"), 0
-            )
+            start = max((n for n, each in enumerate(self.messages) if each.role == "assistant"), default=0)
         tail = self._fitted(self.messages[start:]) if start > 1 else []
         self.skills = {name: text for name, text in self.skills.items() if name in active}
-        summary = Message("user", sections.written(self._summary()))
-        fresh = estimate(summary.content) + sum(estimate(message.content) for message in tail)
+        summary = Message("user", self._summary())
+        fresh = sum(estimate(message.content) for message in (summary, *tail))
         if fresh + self._fixed >= before * 0.9:
             return None
         self._restart([summary, *tail])
-        kept = tuple(seen.kept for seen in self.observed if seen.kept)
-        return Shortened(len(self.observed), before, self.tokens, kept)
+        kept = [seen.kept for seen in self.observed if seen.kept]
+        sizes = {"tokens_before": before, "tokens_after": self.tokens}
+        return {"observations": len(self.observed), **sizes, "kept": kept}
 
     def speak(self, wire: Wire, catalogue: str | None = None) -> None:
         """Go on in another wire or with another catalogue; what was said before is summed up."""
         self.wire = wire
         self.catalogue = self.catalogue if catalogue is None else catalogue
-        said = self.request or self.earlier
-        self._restart([Message("user", sections.written(self._summary()))] if said else [])
+        self._restart([Message("user", self._summary())] if self.request or self.earlier else [])
 
     def _fitted(self, tail: Sequence[Message]) -> list[Message]:
         """Return the last exchange, its texts cut to their share; nothing if its calls alone are too long."""
@@ -203,29 +192,25 @@ class Transcript:
             return []
         return [structs.replace(each, content=shortened(each.content, "", most=share)) for each in tail]
 
-    def _summary(self) -> dict[str, str]:
-        found = {"request": self.request}
-        if self.earlier:
-            short = [[" ".join(text.split())[:MAX_QUOTED_CHARS] for text in pair] for pair in self.earlier]
-            lines = [f"asked: {asked}\nanswered: {said}" for asked, said in short]
-            found["earlier in this conversation"] = untrusted("\n".join(lines), kind="conversation")
-        if self.plan is not None:
-            found["plan"] = sections.safe(msgspec.json.encode(self.plan).decode())
-        if self.skills:
-            found["loaded skills"] = "\n\n".join(self.skills.values())
-        if self.observed:
-            lines = [
-                f"{seen.line} (full text: {seen.kept})" if seen.kept else seen.line
-                for seen in self.observed[-MAX_LINES:]
-            ]
-            head = "The conversation was shortened. read_file gives back the full text of each line here."
-            found["done so far"] = "\n".join([head, *lines])
-        return found
+    def _summary(self) -> str:
+        """Return what was said so far, in sections."""
+        short = [[" ".join(text.split())[:MAX_QUOTED_CHARS] for text in pair] for pair in self.earlier]
+        earlier = "\n".join(f"asked: {asked}\nanswered: {said}" for asked, said in short)
+        seen = self.observed[-MAX_LINES:]
+        done = [f"{each.line} (full text: {each.kept})" if each.kept else each.line for each in seen]
+        found = {
+            "request": self.request,
+            "earlier in this conversation": earlier and untrusted(earlier, kind="conversation"),
+            "plan": safe(msgspec.json.encode(self.plan).decode()) if self.plan else "",
+            "loaded skills": "\n\n".join(self.skills.values()),
+            "done so far": "\n".join([_SHORTENED, *done]) if done else "",
+        }
+        return written(found)
 
     # The messages themselves
 
     def _append(self, message: Message) -> None:
-        message = structs.replace(message, content=sections.mended(message.content))
+        message = structs.replace(message, content=mended(message.content))
         self.messages.append(message)
         texts = [message.content, *(call.name + call.arguments for call in message.calls)]
         texts += [json.dumps(block) for block in message.blocks]
@@ -245,15 +230,42 @@ class Transcript:
         for message in messages:
             self._append(message)
 
-    def _open_calls(self) -> list[str]:
-        """Return the calls of the last reply that have no result yet."""
-        done = set()
-        for message in reversed(self.messages):
-            if message.role == "tool":
-                done.add(message.call_id)
-            elif message.calls:
-                return [call.id for call in message.calls if call.id not in done]
-        return []
+    def _last_calls(self) -> int:
+        """Return the place of the last reply that calls tools, 0 if there is none."""
+        return max((n for n, message in enumerate(self.messages) if message.calls), default=0)
+
+
+def safe(text: str) -> str:
+    r"""Return text in which nothing can pass for the head of a section.
+
+    >>> safe("=== plan ===")
+    '\\=== plan ==='
+    """
+    return _SPOOF.sub(r"\\\1", text) if "===" in text else text
+
+
+def mended(text: str) -> str:
+    r"""Return a text that can be sent: halves of a character are joined, and a lone half is replaced.
+
+    >>> mended("\ud83d\ude00"), mended("\ud83d") == "\ufffd"
+    ('😀', True)
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def written(sections: Mapping[str, str]) -> str:
+    """Return the sections that are not empty; what comes from outside was made safe before.
+
+    >>> print(written({"request": "do it", "about": "", "plan": "none"}))
+    === request ===
+    do it
+    <BLANKLINE>
+    === plan ===
+    none
+    """
+    return "\n\n".join(f"=== {name} ===\n{text}" for name, text in sections.items() if text)
 
 
 def untrusted(text: str, *, kind: str) -> str:
@@ -264,7 +276,7 @@ def untrusted(text: str, *, kind: str) -> str:
     a &lt;/untrusted> b
     </untrusted>
     """
-    inside = sections.safe(_FRAME.sub(r"&lt;\1\2", text) if "ntrusted" in text.lower() else text)
+    inside = safe(_FRAME.sub(r"&lt;\1\2", text) if "ntrusted" in text.lower() else text)
     return f'<untrusted kind="{kind}">\n{inside}\n</untrusted>'
 
 
@@ -279,7 +291,7 @@ def shortened(text: str, kept: str, *, most: int = MAX_OBSERVATION_CHARS) -> str
 
 def request_section(request: str, files: Sequence[str], absent: Sequence[str] = ()) -> str:
     """Return a request with the files of the project that it names, and those that are not there."""
-    lines = [sections.safe(request)]
+    lines = [safe(request)]
     for head, names in (("files it names", files), ("files it names that are not here", absent)):
         if names:
             lines.append(f"{head}: {json.dumps(list(names), ensure_ascii=False)}")

@@ -14,8 +14,7 @@ from vademecum.config import ModelSettings
 from vademecum.context import Context
 from vademecum.errors import ConfigError, ModelFailed, ToolsUnsupported, VademecumError
 from vademecum.models.base import Message, Model, Tool, wire_of
-from vademecum.models.choose import choose_model
-from vademecum.models.services import Service, find_key, kind_and_name, services_of
+from vademecum.models.choose import Service, choose_model, find_key, kind_and_name, services_of
 
 MAX_SECONDS = 2.0
 _CONFIG = "~/.agent/config.json"

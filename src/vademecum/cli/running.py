@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from vademecum.agent.agent import Agent
-from vademecum.agent.budget import LIMITS, Budget
 from vademecum.agent.loop import Outcome
+from vademecum.agent.model_calls import LIMITS, Budget
 from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
 from vademecum.cli.output.completion import complete_names, complete_paths, complete_scripts
 from vademecum.cli.output.printing import counted, json_option, print_json, print_text, raised, yes_option

@@ -46,8 +46,7 @@ def scripted(turns: Sequence[Turn], *, piece: int = 0) -> Scripted:
 def openai(name: str, **params: Any) -> Model:
     """Return a model behind the OpenAI protocol; ``base_url`` names another server, ``timeout`` its patience.
 
-    Needs the extra ``openai``. The key is that of ``OPENAI_API_KEY`` in the environment, or among the
-    secrets that ``vade secrets set OPENAI_API_KEY --models`` keeps.
+    Needs the extra ``openai``, and ``OPENAI_API_KEY`` in the environment or kept by ``vade secrets``.
 
     >>> import os
     >>> os.environ["OPENAI_API_KEY"] = "for a server of one's own, anything"
@@ -62,8 +61,7 @@ def openai(name: str, **params: Any) -> Model:
 def anthropic(name: str, **params: Any) -> Model:
     """Return one of Anthropic's models.
 
-    Needs the extra ``anthropic``. The key is that of ``ANTHROPIC_API_KEY`` in the environment, or among the
-    secrets that ``vade secrets set ANTHROPIC_API_KEY --models`` keeps.
+    Needs the extra ``anthropic``, and ``ANTHROPIC_API_KEY`` in the environment or kept by ``vade secrets``.
 
     >>> import os
     >>> os.environ["ANTHROPIC_API_KEY"] = "..."

@@ -13,8 +13,7 @@ from msgspec import structs
 
 from vademecum.errors import ModelRefused, ModelUnavailable
 from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
-from vademecum.models.sections import mended
-from vademecum.models.wire import ServedModel, count, translated
+from vademecum.models.wire import ServedModel, count
 
 MAX_TOKENS = 16_000
 _CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -24,6 +23,7 @@ _MOST_TOKENS = re.compile(r"max_tokens: \d+ > (\d+)")
 class AnthropicModel(ServedModel):
     """One of Anthropic's models."""
 
+    sdk = anthropic
     models = "/v1/models"
 
     def __init__(
@@ -32,17 +32,11 @@ class AnthropicModel(ServedModel):
         super().__init__(*named, **params)
         self.wire: Wire = "json" if protocol == "json" else "tools"
 
-    def reply(
-        self,
-        messages: Sequence[Message],
-        *,
-        schema: Mapping[str, Any],  # noqa: ARG002 - tools or text
-        on_text: OnText | None = None,
-    ) -> Reply:
+    def reply(self, messages: Sequence[Message], *, on_text: OnText | None = None, **_: Any) -> Reply:
         """Ask once; if the limit of the reply is more than the model can write, ask with its own."""
         while True:
             try:
-                with translated(anthropic, self._client):
+                with self._translated():
                     return self._asked(messages, on_text)
             except ModelRefused as error:
                 most = _MOST_TOKENS.search(str(error))
@@ -65,7 +59,8 @@ class AnthropicModel(ServedModel):
                 for tool in system.tools
             ]
         heard = _Heard(on_text)
-        self._hear(self._client.messages.with_raw_response.create, sent, heard.take)
+        for part in self._parts(self._client.messages.with_raw_response.create, sent):
+            heard.take(part)
         return heard.reply(self.name)
 
 
@@ -81,13 +76,12 @@ class _Heard:
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Take one event, or a whole reply of a server that does not stream."""
+        begun = event.get("message") or event  # the first event has the empty message
+        self.usage |= {key: value for key, value in (begun.get("usage") or {}).items() if value}
         match event.get("type"):
-            case "message_start":
-                self.usage |= event.get("message", {}).get("usage") or {}
             case "message":
                 for number, block in enumerate(event.get("content") or ()):
                     self._begin(number, block)
-                self.usage |= event.get("usage") or {}
                 self.ended, self.is_over = str(event.get("stop_reason") or ""), True
             case "content_block_start":
                 self._begin(event["index"], event["content_block"])
@@ -95,7 +89,6 @@ class _Heard:
                 self._more(self.blocks.setdefault(event["index"], {"type": "text"}), event["delta"])
             case "message_delta":
                 self.ended = str(event.get("delta", {}).get("stop_reason") or self.ended)
-                self.usage |= {key: value for key, value in (event.get("usage") or {}).items() if value}
             case "message_stop":
                 self.is_over = True
 
@@ -105,17 +98,11 @@ class _Heard:
             self.on_text(block["text"])
 
     def _more(self, block: dict[str, Any], delta: Mapping[str, Any]) -> None:
-        match delta.get("type"):
-            case "text_delta":
-                block["text"] = block.get("text", "") + delta["text"]
-                if self.on_text is not None:
-                    self.on_text(delta["text"])
-            case "input_json_delta":
-                block["written"] = block.get("written", "") + delta["partial_json"]
-            case "thinking_delta":
-                block["thinking"] = block.get("thinking", "") + delta["thinking"]
-            case "signature_delta":
-                block["signature"] = block.get("signature", "") + delta["signature"]
+        for key in ("text", "partial_json", "thinking", "signature"):
+            if key in delta:
+                block[key] = block.get(key, "") + delta[key]
+        if "text" in delta and self.on_text is not None:
+            self.on_text(delta["text"])
 
     def reply(self, name: str) -> Reply:
         """Return the whole reply, or raise what it says of itself."""
@@ -125,13 +112,9 @@ class _Heard:
             raise ModelUnavailable(f"The reply of {name} broke off in the middle.")
         blocks = [self.blocks[number] for number in sorted(self.blocks)]
         calls = tuple(
-            ToolCall(
-                str(block.get("id")),
-                str(block.get("name")),
-                block.get("written") or json.dumps(block.get("input") or {}),
-            )
-            for block in blocks
-            if block.get("type") == "tool_use"
+            ToolCall(str(each.get("id")), str(each.get("name")), _arguments(each))
+            for each in blocks
+            if each.get("type") == "tool_use"
         )
         thoughts = tuple(block for block in blocks if "thinking" in str(block.get("type")))
         text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
@@ -140,6 +123,10 @@ class _Heard:
         given = count(usage.get("input_tokens")) + cached + count(usage.get("cache_creation_input_tokens"))
         cut = self.ended in {"max_tokens", "model_context_window_exceeded"}
         return Reply(text, Usage(given, count(usage.get("output_tokens")), cached), calls, cut, thoughts)
+
+
+def _arguments(block: Mapping[str, Any]) -> str:
+    return str(block.get("partial_json") or json.dumps(block.get("input") or {}))
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -164,8 +151,8 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     for call in message.calls:
         try:
             given = json.loads(call.arguments or "{}")
-            if "\\u" in call.arguments:
-                given = json.loads(mended(json.dumps(given, ensure_ascii=False)))
+            # An escape may be half a character, which cannot be sent.
+            given = json.loads(json.dumps(given, ensure_ascii=False).encode("utf-8", "replace"))
         except ValueError:
             given = {}
         arguments = given if isinstance(given, dict) else {}
@@ -173,4 +160,4 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     return blocks
 
 
-SDK, SDK_ERROR, MODEL = anthropic, anthropic.AnthropicError, AnthropicModel
+SDK_ERROR, MODEL = anthropic.AnthropicError, AnthropicModel

@@ -1,26 +1,33 @@
-"""A model by what a person typed: ``offline``, ``openai:NAME``, ``anthropic:NAME``, ``scripted:FILE``."""
+"""A model by what a person typed: its kind and name, the service it is at, and that service's key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
+from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused, ModelRefused
 from vademecum.files import read_capped
 from vademecum.models.base import Model
+from vademecum.nearest import meant, nearest
 
 MAX_CASE_BYTES = 16 * 1024 * 1024
+OWN_KINDS = ("offline", "mock", "scripted", "recorded")
+NO_KEY = "none"
 
 
 def choose_model(
     wanted: str, params: Mapping[str, Any] | None = None, *, context: Context | None = None
 ) -> Model:
-    """Return the model of that name.
+    """Return the model of that name. Each kind is imported when it is asked for.
 
     >>> choose_model("offline").name
     'offline'
@@ -32,7 +39,7 @@ def choose_model(
 
         return Scripted(turns, wire=given.get("protocol", "json"))
     if kind in {"offline", "mock"}:
-        from vademecum.models.offline_model import Offline  # noqa: PLC0415 - each when it is asked for
+        from vademecum.models.offline_model import Offline  # noqa: PLC0415
 
         return Offline()
     if kind == "scripted" and name:
@@ -44,10 +51,18 @@ def choose_model(
     return _by_sdk(wanted, given, context or Context.current())
 
 
-def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
-    from vademecum.models.services import kind_and_name, require_key, services_of  # noqa: PLC0415
-    from vademecum.models.wire import Remembered, said  # noqa: PLC0415
+def _scripted(file: Path) -> Model:
+    from vademecum.models.scripted_model import Scripted  # noqa: PLC0415
 
+    try:
+        found = msgspec.json.decode(read_capped(file, cap=MAX_CASE_BYTES))
+        turns = found if isinstance(found, list) else found.get("turns") or found["mock"]["turns"]
+        return Scripted(turns)
+    except (OSError, FileRefused, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{file} has no turns for a scripted model ({error}): write a list.") from error
+
+
+def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
     services = services_of(context)
     kind, name = kind_and_name(wanted, services)
     service = services[kind]
@@ -63,19 +78,104 @@ def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
         params["base_url"] = address
     own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
     try:
-        client = getattr(ours.SDK, service.client)(**own, **require_key(service, context))
+        client = getattr(ours.MODEL.sdk, service.client)(**own, **_required_key(service, context))
     except (ours.SDK_ERROR, ValueError) as error:
-        raise ModelRefused(f"The model cannot be used: {said(error)}") from error
-    made: Model = ours.MODEL(wanted, name, client, remembered=Remembered.at(context), **params)
+        raise ModelRefused(f"The model cannot be used: {' '.join(str(error).split())}") from error
+    cache_directory = context.cache_directory()
+    memory = None if cache_directory is None else cache_directory / "models.json"
+    made: Model = ours.MODEL(wanted, name, client, memory=memory, **params)
     return made
 
 
-def _scripted(file: Path) -> Model:
-    from vademecum.models.scripted_model import Scripted  # noqa: PLC0415
+class Service(Struct, frozen=True, forbid_unknown_fields=True):
+    """One service: its address, the variables of its key with the client's name for each, and its package.
 
-    try:
-        found = msgspec.json.decode(read_capped(file, cap=MAX_CASE_BYTES))
-        turns = found if isinstance(found, list) else found.get("turns") or found["mock"]["turns"]
-        return Scripted(turns)
-    except (OSError, FileRefused, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ConfigError(f"{file} has no turns for a scripted model ({error}): write a list.") from error
+    A service without a variable takes any key. ``package`` is also the name of our extra that brings it.
+    """
+
+    name: str
+    base_url: str = ""
+    key: str = ""
+    address_variable: str = ""
+    structure: str = ""
+    package: Literal["openai", "anthropic"] = "openai"
+    client: str = "OpenAI"
+    keys: dict[str, str] = {}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that may have the key, and what the client calls each."""
+        return self.keys or ({self.key: "api_key"} if self.key else {})
+
+    def address_in(self, env: Mapping[str, str], params: Mapping[str, Any]) -> str:
+        """Return the address of requests, or nothing if only the SDK knows it."""
+        return str(params.get("base_url") or env.get(self.address_variable) or self.base_url)
+
+
+@cache
+def known_services() -> dict[str, Service]:
+    """Return the services that are known without configuration, by name.
+
+    >>> known_services()["ollama"].base_url
+    'http://localhost:11434/v1'
+    """
+    rows = msgspec.json.decode(Path(__file__).with_name("services.json").read_bytes(), type=list[Service])
+    return {service.name: service for service in rows}
+
+
+def services_of(context: Context) -> dict[str, Service]:
+    """Return the known services and those of the user's configuration, which win."""
+    own = load_config(context).settings.model.services
+    return known_services() | {name: Service(name, each.base_url, each.key) for name, each in own.items()}
+
+
+def kind_and_name(wanted: str, services: Mapping[str, Service]) -> tuple[str, str]:
+    """Take apart what was typed.
+
+    >>> kind_and_name("openai:gpt-5", known_services())
+    ('openai', 'gpt-5')
+    """
+    kind, _, name = wanted.partition(":")
+    kinds = (*OWN_KINDS, *services)
+    if kind not in kinds:
+        hint = meant(nearest(kind, kinds), otherwise=f"there are {', '.join(kinds)}.")
+        raise ConfigError(f"There is no kind of model {kind!r}: {hint}")
+    if not name and kind not in {"offline", "mock"}:
+        raise ConfigError(f"Which model of {kind!r}? Write it as {kind}:NAME.")
+    return kind, name
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKey:
+    """A key that was found: under which variable, where, and how it is given to the SDK's client."""
+
+    variable: str
+    source: Literal["environment", "secrets"]
+    argument: str
+    value: str = field(repr=False)
+
+
+def find_key(service: Service, context: Context) -> ModelKey | None:
+    """Return the key of a service: from the environment, else from what ``vade secrets`` keeps."""
+    from vademecum.secret_store import SecretStore  # noqa: PLC0415 - only for models that have a key
+
+    for variable, argument in service.variables.items():
+        if value := context.env.get(variable):
+            return ModelKey(variable, "environment", argument, value)
+    for variable, argument in service.variables.items():
+        if value := SecretStore(context).get(variable, skill=None):
+            return ModelKey(variable, "secrets", argument, value)
+    return None
+
+
+def _required_key(service: Service, context: Context) -> dict[str, str]:
+    """Return the key as the client takes it; if it is missing, say which variable has to be set."""
+    if key := find_key(service, context):
+        return {key.argument: key.value}
+    if not service.variables:
+        return {"api_key": NO_KEY} if service.package == "openai" else {}
+    variable = next(iter(service.variables))
+    raise ModelRefused(
+        f"The key of {service.name} is missing: set {variable}, "
+        f"or run `vade secrets set {variable} --models`."
+    )

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from vademecum.models import sections
 from vademecum.models.base import Message, OnText, Reply
 from vademecum.skill.words import UNSPACED
 
 MAX_QUOTED_CHARS = 6000
 
+_HEAD = re.compile(r"^=== ([a-z ]+) ===$", re.MULTILINE)
 _FILES = re.compile(r"^files it names: (\[.*\])$", re.MULTILINE)
 _ABSENT = re.compile(r"^files it names that are not here: (\[.*\])$", re.MULTILINE)
 _FITS = re.compile(r"^the first one fits: yes\b", re.MULTILINE)
@@ -65,13 +65,7 @@ class Offline:
     name = "offline"
     needs_ranking = True
 
-    def reply(
-        self,
-        messages: Sequence[Message],
-        *,
-        schema: Mapping[str, Any],  # noqa: ARG002 - it knows the protocol
-        on_text: OnText | None = None,
-    ) -> Reply:
+    def reply(self, messages: Sequence[Message], *, on_text: OnText | None = None, **_: Any) -> Reply:
         """Read the conversation and take the next step."""
         text = json.dumps(_turn(messages), ensure_ascii=False)
         if on_text is not None:
@@ -82,7 +76,7 @@ class Offline:
 def _turn(messages: Sequence[Message]) -> dict[str, Any]:
     told = [message.content for message in messages if message.role == "user"]
     start = max(n for n, text in enumerate(told) if text.startswith("=== request ==="))
-    prompt = sections.read(told[start])
+    prompt = _sections(told[start])
     request, about = prompt.get("request", ""), prompt.get("about", "")
     said = _CHINESE if UNSPACED.search(_FILES.sub("", request)) else _ENGLISH
     since = [prompt.get("loaded skills", ""), *told[start + 1 :]]
@@ -100,11 +94,8 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
             chosen = before[-1][0]
         else:
             return _final(said.none.format(request=_first_line(request)), complete=False)
-        payload: dict[str, Any] = {
-            "skills": [{"name": chosen}],
-            "reason": "search ranks it first and says that it fits",
-        }
-        return {"action": {"type": "select_skills", "payload": payload}} | _plan(request, said, done=0)
+        reason = "search ranks it first and says that it fits"
+        return _action("select_skills", skills=[{"name": chosen}], reason=reason) | _plan(request, said, 0)
     skill, source, entry = loaded[-1]
     if not entry:
         body = next(text for text, words in zip(since[::-1], own[::-1], strict=True) if _LOADED.search(words))
@@ -112,14 +103,25 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
     if not any(what == "run_script" for what, _, _ in observed):
         if absent := _listed(_ABSENT, request):
             return _final(said.absent.format(files=", ".join(map(repr, absent))), complete=False)
-        payload = {"skill": {"name": skill, "source": source}, "relative_path": entry, "args": files}
-        plan = _plan(request, said, done=1, is_new=not observed)
-        return {"action": {"type": "run_script", "payload": payload}} | plan
+        named = {"name": skill, "source": source}
+        run = _action("run_script", skill=named, relative_path=entry, args=files)
+        return run | _plan(request, said, 1)
     came = _last_words(since[-1])
     # A script that only complained has not done what was asked; one that printed something may well have.
     complete = "It printed:" in came or " exit code 0 " in came.partition("\n")[0]
     answer = _final(said.ran.format(skill=skill, script=entry, text=came), complete=complete)
-    return answer | _plan(request, said, done=3, is_new=False)
+    return answer | _plan(request, said, 3)
+
+
+def _sections(text: str) -> dict[str, str]:
+    r"""Return the sections of a message by their names; of several with one name the first is ours.
+
+    >>> _sections("=== request ===\ndo it\n\n=== about ===\nnothing")["request"]
+    'do it'
+    """
+    _, *parts = _HEAD.split(text)
+    pairs = list(zip(parts[::2], parts[1::2], strict=True))
+    return {name: body.strip("\n") for name, body in reversed(pairs)}
 
 
 def _own_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -148,11 +150,8 @@ def _listed(pattern: re.Pattern[str], request: str) -> list[str]:
     return [name for name in found if isinstance(name, str)]
 
 
-def _plan(request: str, said: _Phrases, *, done: int, is_new: bool = True) -> dict[str, Any]:
-    """Return what is done by now: the first plan, or patches of the one there is."""
-    if not is_new:
-        patches = [{"op": "update", "id": f"s{n}", "status": "completed"} for n in range(1, done + 1)]
-        return {"plan_update": patches}
+def _plan(request: str, said: _Phrases, done: int) -> dict[str, Any]:
+    """Return the plan with what is done by now."""
     steps = [
         {"id": f"s{n}", "title": title, "status": "completed" if n <= done else "pending"}
         for n, title in enumerate(said.plan, 1)
@@ -160,9 +159,12 @@ def _plan(request: str, said: _Phrases, *, done: int, is_new: bool = True) -> di
     return {"plan_update": {"goal": _first_line(request), "steps": steps}}
 
 
+def _action(type_: str, **payload: Any) -> dict[str, Any]:
+    return {"action": {"type": type_, "payload": payload}}
+
+
 def _final(text: str, *, complete: bool = True) -> dict[str, Any]:
-    payload: dict[str, Any] = {"text": text} if complete else {"text": text, "complete": False}
-    return {"action": {"type": "final_answer", "payload": payload}}
+    return _action("final_answer", text=text, **({} if complete else {"complete": False}))
 
 
 def _last_words(observations: str) -> str:

@@ -13,31 +13,23 @@ from msgspec import structs
 
 from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable, ToolsUnsupported
 from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
-from vademecum.models.wire import (
-    SERVER_ERROR,
-    TOO_LONG,
-    Habits,
-    ServedModel,
-    Structure,
-    count,
-    said,
-    server_of,
-    translated,
-)
-
-Protocol = Literal["auto", "tools", "json"]
+from vademecum.models.wire import SERVER_ERROR, TOO_LONG, ServedModel, count
 
 _OPEN, _CLOSE = "<think>", "</think>"
 _IN_TEXT = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+_FORMAT = re.compile(r"response_format|json_schema|json_object|grammar|structured", re.IGNORECASE)
 # What to give up if a server's refusal names it, and in which order if it names nothing.
-_NAMED = {
+_FEATURES = {
     "usage": re.compile(r"stream_options|include_usage", re.IGNORECASE),
     "strict": re.compile(r"strict", re.IGNORECASE),
-    "structure": re.compile(r"response_format|json_schema|json_object|grammar|structured", re.IGNORECASE),
+    "json_schema": _FORMAT,
+    "json_object": _FORMAT,
     "tools": re.compile(r"tool|function", re.IGNORECASE),
     "system": re.compile(r"system role|role.{0,20}system|system message", re.IGNORECASE),
     "stream": re.compile(r"\bstream", re.IGNORECASE),
 }
+# What a server does without that takes no more than this `response_format`.
+_WITHOUT = {"json_schema": set(), "json_object": {"json_schema"}, "text": {"json_schema", "json_object"}}
 _INVALID = re.compile(r"validation|not support|unsupported|unknown|unrecogni|extra ", re.IGNORECASE)
 _REFUSING = frozenset({400, 404, 405, 415, 422, 501})
 _UNNAMED = frozenset({400, 422})
@@ -46,107 +38,96 @@ _UNNAMED = frozenset({400, 422})
 class OpenAIModel(ServedModel):
     """One model behind the OpenAI protocol."""
 
+    sdk = openai
+
     def __init__(
         self,
-        name: str,
-        model: str,
-        client: Any,
-        *,
-        protocol: Protocol = "auto",
-        structure: Structure | Literal["auto"] = "auto",
+        *named: Any,
+        protocol: Literal["auto", "tools", "json"] = "auto",
+        structure: Literal["auto", "json_schema", "json_object", "text"] = "auto",
         **params: Any,
     ) -> None:
-        super().__init__(name, model, client, **params)
-        if protocol != "auto":
-            self._habits = structs.replace(self._habits, tools=protocol == "tools")
+        super().__init__(*named, **params)
+        without = self._habits.without
         if structure != "auto":
-            self._habits = structs.replace(self._habits, structure=structure)
+            without = without - {"json_schema", "json_object"} | _WITHOUT[structure]
+        if protocol != "auto":
+            without = without - {"tools"} if protocol == "tools" else without | {"tools"}
+        self._habits = structs.replace(self._habits, without=without)
         self._may_drop_tools = protocol == "auto"
 
     @property
     def wire(self) -> Wire:
         """How this server carries actions, as far as is known."""
-        return "tools" if self._habits.tools else "json"
+        return "json" if "tools" in self._habits.without else "tools"
 
     def reply(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
         """Ask once; what the server does not know is left out, and it is asked in the next simpler way."""
-        first: BaseException | None = None
-        habits = self._habits
-        while True:
-            try:
-                with translated(openai, self._client):
-                    found = self._asked(messages, schema, habits, on_text)
-            except _Refused as refusal:
-                error = refusal.__cause__
-                assert error is not None
-                first = first or error
-                simpler = self._simpler(habits, error, messages, schema)
-                if simpler is None:
-                    with translated(openai, self._client):
+        first: openai.APIStatusError | None = None
+        without = self._habits.without
+        with self._translated():
+            while True:
+                sent = self._request(messages, schema, without)
+                try:
+                    heard = _Heard(on_text)
+                    for part in self._parts(self._client.chat.completions.with_raw_response.create, sent):
+                        heard.take(part)
+                except openai.APIStatusError as error:
+                    first = first or error
+                    less = self._given_up(sent, error)
+                    if less is None:
                         raise first from None
-                if habits.tools and not simpler.tools:
-                    self._learn(simpler)
-                    words = said(str(error), self._client)
-                    raise ToolsUnsupported(f"{server_of(self._client)} takes no tools: {words}") from error
-                habits = simpler
-                continue
-            if habits != self._habits:
-                self._learn(habits)
-            return found
+                    without |= {less}
+                    if less == "tools":
+                        self._learn(structs.replace(self._habits, without=without))
+                        told = f"{self._host} takes no tools: {self._words(error)}"
+                        raise ToolsUnsupported(told) from error
+                else:
+                    if without != self._habits.without:
+                        self._learn(structs.replace(self._habits, without=without))
+                    return heard.reply(self.name, native="tools" in sent)
 
-    def _simpler(
-        self, habits: Habits, error: BaseException, messages: Sequence[Message], schema: Mapping[str, Any]
-    ) -> Habits | None:
-        """Return the next simpler way to ask after a refusal, or ``None`` if nothing is left to give up."""
-        native = bool(messages[0].tools) and habits.tools
-        used = {
-            "usage": habits.stream and habits.usage,
-            "strict": bool(schema) and habits.structure == "json_schema" and habits.strict,
-            "structure": bool(schema) and habits.structure != "text",
-            "tools": native and self._may_drop_tools,
-            "system": habits.system,
-            "stream": habits.stream,
-        }
-        words = str(error)
-        named = [part for part, sign in _NAMED.items() if used[part] and sign.search(words)]
-        if not named and getattr(error, "status_code", 0) in _UNNAMED:
-            named = [part for part in _NAMED if used[part] and part != "system"]
-        if not named:
+    def _given_up(self, sent: Mapping[str, Any], error: openai.APIStatusError) -> str | None:
+        """Return what to leave out of a request after a refusal, or ``None`` if that would not help."""
+        words, status = str(error), error.status_code
+        refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
+        if not refuses or TOO_LONG.search(words):
             return None
-        if named[0] == "structure":
-            less: Structure = "json_object" if habits.structure == "json_schema" else "text"
-            return structs.replace(habits, structure=less)
-        return structs.replace(habits, **{named[0]: False})
+        form = sent.get("response_format", {})
+        used = {
+            "usage": "stream_options" in sent,
+            "strict": "strict" in form.get("json_schema", {}),
+            "json_schema": form.get("type") == "json_schema",
+            "json_object": form.get("type") == "json_object",
+            "tools": "tools" in sent and self._may_drop_tools,
+            "system": sent["messages"][0]["role"] == "system",
+            "stream": "stream" in sent,
+        }
+        named = [feature for feature, sign in _FEATURES.items() if used[feature] and sign.search(words)]
+        if not named and status in _UNNAMED:
+            named = [feature for feature in _FEATURES if used[feature] and feature != "system"]
+        return named[0] if named else None
 
-    def _asked(
-        self, messages: Sequence[Message], schema: Mapping[str, Any], habits: Habits, on_text: OnText | None
-    ) -> Reply:
-        sent: dict[str, Any] = {"model": self._model, "messages": _messages(messages, habits)}
-        if habits.tools and messages[0].tools:
+    def _request(
+        self, messages: Sequence[Message], schema: Mapping[str, Any], without: frozenset[str]
+    ) -> dict[str, Any]:
+        sent: dict[str, Any] = {"model": self._model, "messages": _messages(messages, without)}
+        if "tools" not in without and messages[0].tools:
             sent["tools"] = [
                 {"type": "function", "function": structs.asdict(tool)} for tool in messages[0].tools
             ]
-        elif schema:
-            sent |= _structured(schema, habits)
-        if habits.stream:
+        elif schema and "json_schema" not in without:
+            wanted: dict[str, Any] = {"name": "turn", "schema": dict(schema)}
+            wanted |= {} if "strict" in without else {"strict": False}
+            sent["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        elif schema and "json_object" not in without:
+            sent["response_format"] = {"type": "json_object"}
+        if "stream" not in without:
             sent["stream"] = True
-            sent |= {"stream_options": {"include_usage": True}} if habits.usage else {}
-        heard = _Heard(on_text)
-        try:
-            self._hear(self._client.chat.completions.with_raw_response.create, sent, heard.take)
-        except openai.APIStatusError as error:
-            words, status = str(error), error.status_code
-            refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
-            if refuses and not TOO_LONG.search(words):
-                raise _Refused from error
-            raise
-        return heard.reply(self.name, native="tools" in sent)
-
-
-class _Refused(Exception):
-    """The server does not take a request of this form; its error is the cause."""
+            sent |= {} if "usage" in without else {"stream_options": {"include_usage": True}}
+        return sent
 
 
 @dataclass(slots=True)
@@ -182,17 +163,17 @@ class _Heard:
             )
         choices = chunk.get("choices")
         for choice in (choices if isinstance(choices, list) else [])[:1]:
-            said_ = choice.get("delta") or choice.get("message") or {}
-            self.refusal += str(said_.get("refusal") or "")
-            text = said_.get("content") or choice.get("text")
+            said = choice.get("delta") or choice.get("message") or {}
+            self.refusal += str(said.get("refusal") or "")
+            text = said.get("content") or choice.get("text")
             if isinstance(text, list):  # parts, as some servers have them
                 text = "".join(str(part.get("text") or "") for part in text if isinstance(part, dict))
             if isinstance(text, str) and text:
                 self._text(text)
-            for place, call in enumerate(said_.get("tool_calls") or ()):
+            for place, call in enumerate(said.get("tool_calls") or ()):
                 self._call(call.get("index", place), call.get("id"), call.get("function") or {})
-            if isinstance(said_.get("function_call"), dict):
-                self._call("function", None, said_["function_call"])
+            if isinstance(said.get("function_call"), dict):
+                self._call("function", None, said["function_call"])
             self.ended = str(choice.get("finish_reason") or self.ended)
 
     def _call(self, index: Any, id_: Any, function: Mapping[str, Any]) -> None:
@@ -207,20 +188,16 @@ class _Heard:
             known.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
 
     def _text(self, text: str) -> None:
-        if self.waiting is None:
-            self._pass_on(text)
-            return
-        self.waiting += text
-        begun = self.waiting.lstrip()
-        if begun.startswith(_OPEN):
-            if _CLOSE in begun:
-                text, self.waiting = begun.partition(_CLOSE)[2].lstrip(), None
-                self._pass_on(text)
-        elif not _OPEN.startswith(begun):
-            text, self.waiting = self.waiting, None
-            self._pass_on(text)
-
-    def _pass_on(self, text: str) -> None:
+        if self.waiting is not None:
+            self.waiting += text
+            begun = self.waiting.lstrip()
+            if begun.startswith(_OPEN) and _CLOSE in begun:
+                text = begun.partition(_CLOSE)[2].lstrip()
+            elif begun.startswith(_OPEN) or _OPEN.startswith(begun):
+                return
+            else:
+                text = self.waiting
+            self.waiting = None
         if text:
             self.pieces.append(text)
             if self.on_text is not None:
@@ -261,25 +238,21 @@ def _calls_in(text: str) -> tuple[ToolCall, ...]:
     return tuple(found)
 
 
-def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any]]:
+def _messages(messages: Sequence[Message], without: frozenset[str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for message in messages:
-        match message.role:
-            case "assistant" if message.calls:
-                calls = [
-                    {
-                        "id": call.id,
-                        "type": "function",
-                        "function": {"name": call.name, "arguments": call.arguments or "{}"},
-                    }
-                    for call in message.calls
-                ]
-                found.append({"role": "assistant", "content": message.content or None, "tool_calls": calls})
-            case "tool":
-                found.append({"role": "tool", "tool_call_id": message.call_id, "content": message.content})
-            case role:
-                found.append({"role": role, "content": message.content})
-    if not habits.system and found[0]["role"] == "system":
+        sent: dict[str, Any] = {"role": message.role, "content": message.content}
+        if message.role == "tool":
+            sent["tool_call_id"] = message.call_id
+        if message.calls:
+            sent["content"] = message.content or None
+            functions = [{"name": call.name, "arguments": call.arguments or "{}"} for call in message.calls]
+            sent["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": function}
+                for call, function in zip(message.calls, functions, strict=True)
+            ]
+        found.append(sent)
+    if "system" in without and found[0]["role"] == "system":
         first, *rest = found
         if rest and rest[0]["role"] == "user":
             rest[0] = {"role": "user", "content": f"{first['content']}\n\n{rest[0]['content']}"}
@@ -288,15 +261,4 @@ def _messages(messages: Sequence[Message], habits: Habits) -> list[dict[str, Any
     return found
 
 
-def _structured(schema: Mapping[str, Any], habits: Habits) -> dict[str, Any]:
-    match habits.structure:
-        case "json_schema":
-            wanted: dict[str, Any] = {"name": "turn", "schema": dict(schema)}
-            wanted |= {"strict": False} if habits.strict else {}
-            return {"response_format": {"type": "json_schema", "json_schema": wanted}}
-        case "json_object":
-            return {"response_format": {"type": "json_object"}}
-    return {}
-
-
-SDK, SDK_ERROR, MODEL = openai, openai.OpenAIError, OpenAIModel
+SDK_ERROR, MODEL = openai.OpenAIError, OpenAIModel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import re
@@ -21,11 +20,9 @@ from vademecum.models.base import Message, Model, OnText, Reply, Wire, needs_ran
 Mode = Literal["record", "replay", "strict"]
 
 MAX_TAPE_BYTES = 256 * 1024 * 1024
-MAX_DIFFERENCE_LINES = 20
 
-_DATE = re.compile(r"^date: \d{4}-\d\d-\d\d$", re.MULTILINE)  # a tape is good for longer than a day
-
-
+# A tape is good for longer than a day.
+_DATE = re.compile(r"^date: \d{4}-\d\d-\d\d$", re.MULTILINE)
 _ANEW = (
     "delete the file and record it with the model itself, by `vade eval run --model KIND:NAME --record TAPE` "
     "or `models.recorded(tape, model, mode='record')`."
@@ -41,8 +38,9 @@ class _Taped(msgspec.Struct):
 
 
 class Recorded:
-    """Wraps a model. ``record`` asks it and keeps the reply; ``replay`` asks for what is not on the tape;
-    ``strict`` never asks, and says what differs.
+    """Wraps a model: ``record`` asks it and keeps the reply, ``replay`` asks for what is not on the tape.
+
+    ``strict`` never asks.
     """
 
     def __init__(
@@ -64,10 +62,8 @@ class Recorded:
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
         """Return the kept reply, or the model's, which is kept then."""
-        sent = [
-            structs.replace(m, content=_DATE.sub("date: any", self._secrets.mask(m.content)))
-            for m in messages
-        ]
+        texts = [_DATE.sub("date: any", self._secrets.mask(message.content)) for message in messages]
+        sent = [structs.replace(m, content=text) for m, text in zip(messages, texts, strict=True)]
         key = hashlib.sha256(msgspec.json.encode([sent, schema], order="sorted")).hexdigest()
         found = self._known.get(key)
         if found is not None:
@@ -75,37 +71,20 @@ class Recorded:
                 on_text(found.reply.text)
             return found.reply
         if self._mode == "strict" or self._inner is None:
-            raise ModelReplyWrong(self._missing(sent))
+            to_this = " to this" if self._known else ""
+            raise ModelReplyWrong(f"The tape {self._tape} has no reply{to_this}: {_ANEW}")
         reply = self._inner.reply(messages, schema=schema, on_text=on_text)
-        calls = tuple(
-            structs.replace(call, arguments=self._secrets.mask(call.arguments)) for call in reply.calls
-        )
-        kept = structs.replace(reply, text=self._secrets.mask(reply.text), calls=calls)
-        self._keep(_Taped(key, sent, kept))
+        mask = self._secrets.mask
+        calls = tuple(structs.replace(call, arguments=mask(call.arguments)) for call in reply.calls)
+        self._keep(_Taped(key, sent, structs.replace(reply, text=mask(reply.text), calls=calls)))
         return reply
 
     def _keep(self, taped: _Taped) -> None:
         self._known[taped.key] = taped
         self._tape.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._tape, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(descriptor, msgspec.json.encode(taped) + b"\n")
-        finally:
-            os.close(descriptor)
-
-    def _missing(self, sent: list[Message]) -> str:
-        """Say that the tape has no reply to this, what differs from the nearest, and how to record anew."""
-        wanted = _text(sent)
-        if not self._known:
-            return f"The tape {self._tape} has no reply: {_ANEW}"
-        nearest = max(
-            (_text(taped.sent) for taped in self._known.values()), key=lambda text: _likeness(text, wanted)
-        )
-        lines = difflib.unified_diff(
-            nearest.splitlines(), wanted.splitlines(), "on the tape", "asked now", n=0
-        )
-        shown = "\n".join(list(lines)[:MAX_DIFFERENCE_LINES])
-        return f"The tape {self._tape} has no reply to this: {_ANEW}\nThe nearest differs so:\n{shown}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with os.fdopen(os.open(self._tape, flags, 0o600), "ab") as tape:
+            tape.write(msgspec.json.encode(taped) + b"\n")
 
 
 def _read(tape: Path) -> dict[str, _Taped]:
@@ -117,13 +96,3 @@ def _read(tape: Path) -> dict[str, _Taped]:
     except (OSError, FileRefused, msgspec.DecodeError) as error:
         raise ModelReplyWrong(f"The tape {tape} cannot be read ({error}): {_ANEW}") from error
     return {taped.key: taped for taped in found}
-
-
-def _text(sent: list[Message]) -> str:
-    return "\n".join(f"{m.role}: {m.content}" for m in sent)
-
-
-def _likeness(one: str, other: str) -> float:
-    """Return the share of lines that two texts have in common."""
-    lines, others = set(one.splitlines()), set(other.splitlines())
-    return len(lines & others) / (len(lines | others) or 1)

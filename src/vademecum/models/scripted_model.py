@@ -35,13 +35,7 @@ class Scripted:
         self.wire = wire
         self.seen: list[tuple[Message, ...]] = []
 
-    def reply(
-        self,
-        messages: Sequence[Message],
-        *,
-        schema: Mapping[str, Any],  # noqa: ARG002 - its turns are what they are
-        on_text: OnText | None = None,
-    ) -> Reply:
+    def reply(self, messages: Sequence[Message], *, on_text: OnText | None = None, **_: Any) -> Reply:
         """Return the next turn."""
         self.seen.append(tuple(messages))
         turn = self._turns[min(len(self.seen), len(self._turns)) - 1]

@@ -8,14 +8,12 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from vademecum.context import Context
 from vademecum.errors import (
     ModelFailed,
     ModelOverflow,
@@ -48,57 +46,28 @@ _BUSY = re.compile(
 )
 _NO_MONEY = re.compile(r"insufficient.?(?:quota|balance|credit)|billing|余额不足|欠费", re.IGNORECASE)
 
-Structure = Literal["json_schema", "json_object", "text"]
+# The names that servers have for the length of a model's context.
+_LENGTHS = (
+    *("context_length", "max_model_len", "max_context_length", "context_window", "max_input_tokens"),
+    *("n_ctx", "n_ctx_train"),
+)
 
 
 class Habits(Struct, frozen=True):
-    """The request features that one server accepts for one model; we try all first, then fewer."""
+    """The features of a request that one server does without for one model, and its limit for a reply."""
 
-    tools: bool = True
-    stream: bool = True
-    usage: bool = True
-    strict: bool = True
-    structure: Structure = "json_schema"
-    system: bool = True
+    without: frozenset[str] = frozenset()
     max_tokens: int = 0
     seen: float = 0.0
 
 
-@dataclass(slots=True)
-class Remembered:
-    """The habits of servers, kept in the cache between processes."""
-
-    file: Path | None
-    _known: dict[str, Habits] | None = field(default=None, init=False)
-
-    @classmethod
-    def at(cls, context: Context) -> Remembered:
-        """Return what is remembered for this user."""
-        directory = context.cache_directory()
-        return cls(None if directory is None else directory / "models.json")
-
-    def get(self, server: str) -> Habits:
-        """Return the habits of a server, the richest ones if it is not known."""
-        found = self._read().get(server, Habits())
-        return found if time.time() - found.seen < REMEMBERED_SECONDS else Habits()
-
-    def keep(self, server: str, habits: Habits) -> None:
-        """Remember the habits of a server; a cache that cannot be written is ignored."""
-        known = self._read() | {server: msgspec.structs.replace(habits, seen=time.time())}
-        self._known = known
-        if self.file is not None:
-            with contextlib.suppress(OSError, VademecumError):
-                self.file.parent.mkdir(parents=True, exist_ok=True)
-                write_atomic(self.file, msgspec.json.encode(known))
-
-    def _read(self) -> dict[str, Habits]:
-        if self._known is None:
-            self._known = {}
-            if self.file is not None:
-                with contextlib.suppress(OSError, VademecumError, msgspec.DecodeError):
-                    data = read_capped(self.file, cap=MAX_REMEMBERED_BYTES)
-                    self._known = msgspec.json.decode(data, type=dict[str, Habits])
-        return self._known
+def _remembered(memory: Path | None) -> dict[str, Habits]:
+    """Return the habits of every server that is known; a cache that cannot be read is ignored."""
+    with contextlib.suppress(OSError, VademecumError, msgspec.DecodeError):
+        if memory is not None:
+            data = read_capped(memory, cap=MAX_REMEMBERED_BYTES)
+            return msgspec.json.decode(data, type=dict[str, Habits])
+    return {}
 
 
 def fault(
@@ -129,52 +98,6 @@ def count(tokens: object) -> int:
     return tokens if isinstance(tokens, int) else 0
 
 
-def said(error: Exception | str, client: Any = None) -> str:
-    """Return an error's words on one line, not too many of them, without the key of the client."""
-    secrets = Secrets({})
-    keys = (getattr(client, name, None) for name in ("api_key", "auth_token", "_azure_ad_token"))
-    secrets.add(key for key in keys if isinstance(key, str) and key)
-    words = " ".join(str(error).split())
-    return secrets.mask_values(words)[:400] or type(error).__name__
-
-
-def server_of(client: Any) -> str:
-    """Return how messages name the server of a client."""
-    return f"The model's server ({client.base_url})"
-
-
-def objects_in(response: Any, client: Any) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a reply: events as they come, or the one body of a server that does not stream.
-
-    A reply without end is cut: the last object says so in the words of both wires.
-    """
-    lines = _lines(response)
-    if "event-stream" not in response.headers.get("content-type", ""):
-        body = list(lines)
-        with contextlib.suppress(ValueError):
-            found = json.loads("\n".join(body))
-            if isinstance(found, dict):
-                yield _faultless(found, client)
-                return
-        if not any(line.startswith("data:") or line == _TOO_LONG_REPLY for line in body):
-            raise ModelReplyWrong(
-                f"The answer of {client.base_url} is not a reply of a model: check the address."
-            )
-        lines = iter(body)
-    for line in lines:
-        data = line.removeprefix("data:").strip()
-        if not line.startswith("data:") or not data:
-            continue
-        if data == "[DONE]":
-            return
-        try:
-            found = json.loads(data)
-        except ValueError as error:
-            raise ModelUnavailable(f"{server_of(client)} sent an event that is not JSON.") from error
-        if isinstance(found, dict):
-            yield _faultless(found, client)
-
-
 def _lines(response: Any) -> Iterator[str]:
     """Yield the lines of a body, up to its cap."""
     characters, rest = 0, ""
@@ -190,58 +113,40 @@ def _lines(response: Any) -> Iterator[str]:
     yield rest
 
 
-def _faultless(found: dict[str, Any], client: Any) -> dict[str, Any]:
-    """Return an object of a reply, or raise the error that it is."""
-    error = found.get("error")
-    if not error and found.get("type") != "error" and found.get("object") != "error":
-        return found
-    error = error or found
-    words = json.dumps(error, ensure_ascii=False) if isinstance(error, dict) else str(error)
-    code = error.get("code") if isinstance(error, dict) else None
-    status = code if isinstance(code, int) and code >= 400 else 200
-    raise fault(said(words, client), server=server_of(client), status=status)
-
-
-@contextmanager
-def translated(sdk: Any, client: Any) -> Iterator[None]:
-    """Say in our words what one of the two SDKs raises; they have the same names for it."""
-    server = server_of(client)
-    try:
-        yield
-    except (VademecumError, KeyboardInterrupt):
-        raise
-    except sdk.APIStatusError as error:
-        headers = error.response.headers
-        raise fault(said(error, client), server=server, status=error.status_code, headers=headers) from error
-    except sdk.APIConnectionError as error:
-        raise ModelUnavailable(f"{server} cannot be reached ({said(error, client)}).") from error
-    except TypeError as error:
-        raise ModelRefused(f"The model's settings do not fit: {said(error)}.") from error
-    except (sdk.APIError, ValueError, AttributeError) as error:
-        raise ModelReplyWrong(f"The answer is not a reply of a model: {said(error, client)}.") from error
-    except Exception as error:
-        # The HTTP client below an SDK may bring its own errors.
-        if not type(error).__module__.partition(".")[0].startswith(("httpx", "httpcore", "h11")):
-            raise
-        raise ModelUnavailable(f"{server} broke off ({said(error, client)}).") from error
-
-
 class ServedModel:
-    """One model of one server. The key is the environment's or a kept secret; it is written nowhere."""
+    """One model of one server. The key is the environment's or a kept secret; it is written nowhere.
 
+    ``memory`` is the file that keeps the habits of servers between processes.
+    """
+
+    sdk: Any
     models = "/models"
 
     def __init__(
-        self, name: str, model: str, client: Any, *, remembered: Remembered | None = None, **params: Any
+        self, name: str, model: str, client: Any, *, memory: Path | None = None, **params: Any
     ) -> None:
         self.name = name
         self._model = model
         self._client = client.with_options(max_retries=0)  # the loop waits and asks again, on the record
-        self._remembered = remembered or Remembered(None)
+        self._memory = memory
         self._server = f"{client.base_url} {model}"
-        self._habits = self._remembered.get(self._server)
+        known = _remembered(memory).get(self._server, Habits())
+        self._habits = known if time.time() - known.seen < REMEMBERED_SECONDS else Habits()
         self._params = params
         self.streamed = False
+
+    @property
+    def _host(self) -> str:
+        """How messages name the server."""
+        return f"The model's server ({self._client.base_url})"
+
+    def _words(self, error: Exception | str) -> str:
+        """Return an error's words on one line, not too many of them, without the key of the client."""
+        secrets = Secrets({})
+        keys = (getattr(self._client, name, None) for name in ("api_key", "auth_token", "_azure_ad_token"))
+        secrets.add(key for key in keys if isinstance(key, str) and key)
+        words = " ".join(str(error).split())
+        return secrets.mask_values(words)[:400] or type(error).__name__
 
     def context_length(self) -> int | None:
         """Return how many tokens the model reads, if its server tells that in its list of models."""
@@ -251,29 +156,85 @@ class ServedModel:
             (row,) = [each for each in rows if self._model in (each.get("id"), each.get("name"))]
         except Exception:  # noqa: BLE001 - a server that tells nothing is no fault, whatever it does instead
             return None
-        known = (
-            "context_length",
-            "max_model_len",
-            "max_context_length",
-            "context_window",
-            "max_input_tokens",
-        )
-        meta = row.get("meta") if isinstance(row.get("meta"), dict) else {}
-        found = [row.get(key) for key in known] + [meta.get("n_ctx"), meta.get("n_ctx_train")]
-        return next((each for each in found if isinstance(each, int) and each > 0), None)
+        told = {**meta, **row} if isinstance(meta := row.get("meta"), dict) else row
+        return next((told[key] for key in _LENGTHS if count(told.get(key)) > 0), None)
 
     def _learn(self, habits: Habits) -> None:
+        """Remember what the server accepts; a cache that cannot be written is ignored."""
         self._habits = habits
-        self._remembered.keep(self._server, habits)
+        if self._memory is not None:
+            known = _remembered(self._memory) | {self._server: structs.replace(habits, seen=time.time())}
+            with contextlib.suppress(OSError, VademecumError):
+                self._memory.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(self._memory, msgspec.json.encode(known))
 
-    def _hear(
-        self, create: Callable[..., Any], sent: Mapping[str, Any], take: Callable[[dict[str, Any]], None]
-    ) -> None:
-        """Send a request, and take the parts of the reply as they come."""
+    def _parts(self, create: Callable[..., Any], sent: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Send a request, and yield the parts of the reply as they come."""
         response = create(**{**sent, **self._params}).http_response
         self.streamed = "event-stream" in response.headers.get("content-type", "")
         try:
-            for each in objects_in(response, self._client):
-                take(each)
+            yield from self._objects_in(_lines(response))
         finally:
             response.close()
+
+    def _objects_in(self, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+        """Yield the objects of a reply: events as they come, or the one body if the server does not stream.
+
+        A reply without end is cut: the last object says so in the words of both wires.
+        """
+        if not self.streamed:
+            body = list(lines)
+            with contextlib.suppress(ValueError):
+                found = json.loads("\n".join(body))
+                if isinstance(found, dict):
+                    yield self._faultless(found)
+                    return
+            if not any(line.startswith("data:") for line in body):
+                where = self._client.base_url
+                raise ModelReplyWrong(f"The answer of {where} is not a reply of a model: check the address.")
+            lines = iter(body)
+        for line in lines:
+            data = line.removeprefix("data:").strip()
+            if not line.startswith("data:") or not data:
+                continue
+            if data == "[DONE]":
+                return
+            try:
+                found = json.loads(data)
+            except ValueError as error:
+                raise ModelUnavailable(f"{self._host} sent an event that is not JSON.") from error
+            if isinstance(found, dict):
+                yield self._faultless(found)
+
+    def _faultless(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return an object of a reply, or raise the error that it is."""
+        error = found.get("error")
+        if not error and found.get("type") != "error" and found.get("object") != "error":
+            return found
+        error = error or found
+        words = json.dumps(error, ensure_ascii=False) if isinstance(error, dict) else str(error)
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and code >= 400 else 200
+        raise fault(self._words(words), server=self._host, status=status)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Say in our words what one of the two SDKs raises; they have the same names for it."""
+        try:
+            yield
+        except VademecumError:
+            raise
+        except self.sdk.APIStatusError as error:
+            told = {"status": error.status_code, "headers": error.response.headers}
+            raise fault(self._words(error), server=self._host, **told) from error
+        except self.sdk.APIConnectionError as error:
+            raise ModelUnavailable(f"{self._host} cannot be reached ({self._words(error)}).") from error
+        except TypeError as error:
+            raise ModelRefused(f"The model's settings do not fit: {self._words(error)}.") from error
+        except (self.sdk.APIError, ValueError, AttributeError) as error:
+            raise ModelReplyWrong(f"The answer is not a reply of a model: {self._words(error)}.") from error
+        except Exception as error:
+            # The HTTP client below an SDK may bring its own errors.
+            if not type(error).__module__.partition(".")[0].startswith(("httpx", "httpcore", "h11")):
+                raise
+            raise ModelUnavailable(f"{self._host} broke off ({self._words(error)}).") from error

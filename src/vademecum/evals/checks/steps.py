@@ -28,7 +28,6 @@ EVENTS = frozenset(
         "model_replied",
         "model_failed",
         "reply_wrong",
-        "action_planned",
         "action",
         "plan",
         "approval_asked",
