@@ -60,15 +60,16 @@ class Scene:
         if wanted == 0:
             return lambda: uninstall(NAMES, self.shelf, purge=how == "sync")
         version = self.versions[wanted - 1]
-        sources = Sources(Context(cwd=self.source.parent, home=self.source.parent, env={}))
+        context = Context(cwd=self.source.parent, home=self.source.parent, env={})
+        sources = Sources(self.shelf, context)
         match how:
             case "update":
                 self.source.unlink(missing_ok=True)
                 self.source.symlink_to(version)
-                return lambda: update(self.shelf, sources, Options())
+                return lambda: update(sources, Options())
             case "sync":
                 lock_path(self.shelf.root).write_text(self.locks[wanted - 1])
-                return lambda: sync(self.shelf, sources, Options())
+                return lambda: sync(sources, Options())
         return lambda: install(local_source(version, "./source"), self.shelf, Options())
 
 

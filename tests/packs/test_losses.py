@@ -20,7 +20,7 @@ from vademecum.packs.incoming import Options
 from vademecum.packs.install import install
 from vademecum.packs.install_root import InstallRoot, install_ground
 from vademecum.packs.sources.fetching import Fetching, local_source
-from vademecum.packs.sources.references import GitSource, MarketplaceSource, SiteSource, reference_to
+from vademecum.packs.sources.references import GitSource, SiteSource, reference_to
 from vademecum.packs.transaction import tidied
 from vademecum.packs.verifying import verify
 from vademecum.registry.roots import needs_recovery
@@ -213,18 +213,6 @@ def test_repositories_that_are_not_taken(place: Place, typed: str) -> None:
     assert "secret" not in done.err
 
 
-def test_a_list_from_the_web_names_nothing_on_this_machine(tmp_path: Path) -> None:
-    with serving(tmp_path) as web:
-        for source in ({"source": "url", "url": "file:///etc"}, {"source": "url", "url": "ssh://x/y"}):
-            document = {"name": "m", "plugins": [{"name": "p", "source": source}]}
-            web.answers["/marketplace.json"] = Answer(json.dumps(document).encode())
-            with (
-                pytest.raises(PackRefused, match="names no repository"),
-                Fetching().fetched(MarketplaceSource(f"{web.url}/marketplace.json"), "x"),
-            ):
-                pass
-
-
 def test_a_branch_with_a_similar_name_hides_no_update(place: Place, tmp_path: Path) -> None:
     repo = tmp_path / "repo"
     make(repo, "mine")
@@ -234,7 +222,7 @@ def test_a_branch_with_a_similar_name_hides_no_update(place: Place, tmp_path: Pa
     place.vade("install", f"git+file://{repo}@main")
     make(repo, "mine", "two")
     commit(repo)
-    assert place.vade("outdated", "--json").json["skills"][0]["status"] == "outdated"
+    assert place.vade("update", "--dry-run", "--json").json["updates"][0]["action"] == "replace"
 
 
 def test_several_sources_are_all_or_nothing(place: Place, skills: Path) -> None:
@@ -337,8 +325,8 @@ def test_a_signature_that_may_not_be_read_is_none(place: Place, tmp_path: Path) 
 def test_only_harmless_files_may_be_unsigned() -> None:
     from tests.packs.test_signatures import FILES, HINT, KEY, oms
     from vademecum.packs.content import SkillFile
-    from vademecum.packs.signing.oms import oms_signer
-    from vademecum.packs.signing.signing_keys import Trusted
+    from vademecum.packs.signatures import oms_signer
+    from vademecum.packs.signing_keys import Trusted
 
     trusted = Trusted((("them", KEY.public_key()),))
     for path in (".github/config", ".gitmodules"):

@@ -193,17 +193,6 @@ def test_one_skill_that_cannot_be_had_does_not_stop_the_others(place: Place) -> 
     assert (skills(place) / "b/SKILL.md").is_file()
 
 
-def test_one_skill_that_is_gone_says_nothing_about_the_others(place: Place) -> None:
-    for name in ("a", "b"):
-        make(place.cwd / "src", name)
-    place.vade("publish", "src", "--to", "site")
-    with serving(place.cwd / "site") as web:
-        assert place.vade("install", f"{web.url}/").code == 0
-        next((place.cwd / "site/.well-known/agent-skills").glob("a-*.zip")).unlink()
-        ages = place.vade("outdated", "--json").json["skills"]
-    assert [(age["name"], age["status"]) for age in ages] == [("a", "gone"), ("b", "current")]
-
-
 def test_only_the_lock_of_the_npm_tool(place: Place) -> None:
     skill = make(place.cwd / "src", "a")
     (skill / "evals").mkdir()
@@ -378,7 +367,7 @@ def test_wrong_places_are_sentences(place: Place) -> None:
         (["install", "src", "--scope", "user"], {"HOME": "/proc/x"}),
         (["keygen"], {"HOME": "/proc/x"}),
         (["link", "file-diff", "--to", "claude", "--scope", "user"], {"HOME": "/dev/null"}),
-        (["outdated", "x", "--scope", "user"], {"HOME": "/dev/null"}),
+        (["update", "x", "--scope", "user"], {"HOME": "/dev/null"}),
         (["lock", "--scope", "user"], {"HOME": "/dev/null"}),
         (["install", "closed"], {}),
     ):

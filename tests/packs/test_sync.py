@@ -99,8 +99,8 @@ def test_a_source_that_has_something_else_by_now(packed: Place) -> None:
     assert not (skills(packed) / "a").exists()
     (packed.cwd / "both.zip").unlink()
     assert packed.vade("sync").code == 1
-    ages = packed.vade("outdated", "--json")
-    assert (ages.code, {age["status"] for age in ages.json["skills"]}) == (1, {"gone"})
+    done = packed.vade("update", "--json")
+    assert (done.code, [one["code"] for one in done.json["problems"]]) == (1, ["missing"])
 
 
 def test_locking_what_is_here(packed: Place) -> None:  # K4
@@ -111,7 +111,7 @@ def test_locking_what_is_here(packed: Place) -> None:  # K4
     assert packed.vade("verify").code == 0
     assert lock_of(packed)["by-hand"]["source"] == "local"
     assert lock_of(packed)["b"]["source"] == "./both.zip"
-    assert packed.vade("outdated").out == "3 skills asked for, 3 up to date\n"
+    assert packed.vade("update", "--dry-run", "b").out == "Up to date: b\n"
     assert packed.vade("update", "by-hand").code == 1
     shutil.rmtree(skills(packed) / "by-hand")
     done = packed.vade("sync")

@@ -7,7 +7,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,6 +19,9 @@ MAX_FILES = 10_000
 MAX_SKILL_BYTES = 512 * 1024 * 1024
 MAX_COMPARED_BYTES = 1024 * 1024
 MAX_DIFF_LINES = 400
+
+SIGNATURE, OMS_SIGNATURE = "skill.sig", "skill.oms.sig"
+SIGNATURES = frozenset({SIGNATURE, OMS_SIGNATURE})
 
 # What interpreters and desktops leave behind: not an edit that anybody made.
 _CACHES = frozenset({"__pycache__", ".DS_Store"})
@@ -108,14 +111,14 @@ def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> tuple
     return tuple(sorted([*added, *removed, *changed]))
 
 
-def diff_of(old: Path, new: Path, *, signatures: Collection[str] = ()) -> list[str]:
+def diff_of(old: Path, new: Path) -> list[str]:
     """Return a unified diff of every file; what is not text, or too long, is only named."""
     before, after = ({file.path: file for file in files_of(place, every=True)} for place in (old, new))
     lines: list[str] = []
     for path in sorted({*before, *after}):
         was, now = before.get(path), after.get(path)
         if was != now:
-            if was and now and path in signatures:
+            if was and now and path in SIGNATURES:
                 lines.append(f"{path} differs: it was signed again")
                 continue
             if was is None or now is None or was.sha256 != now.sha256:

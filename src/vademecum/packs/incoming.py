@@ -10,21 +10,21 @@ from msgspec import Struct, structs
 
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.files import read_capped
-from vademecum.packs.content import SkillFile, differences_of, digest_of, files_of
-from vademecum.packs.install_root import InstallRoot
-from vademecum.packs.lock import Locked, LockFile
-from vademecum.packs.lookalikes import hidden_in, looks_like, mixed_scripts
-from vademecum.packs.signing.envelopes import (
-    MAX_SIGNATURE_BYTES,
+from vademecum.packs.content import (
     OMS_SIGNATURE,
     SIGNATURE,
     SIGNATURES,
-    Signer,
-    signed_words,
-    signer_of,
+    SkillFile,
+    diff_of,
+    differences_of,
+    digest_of,
+    files_of,
 )
-from vademecum.packs.signing.oms import oms_signer
-from vademecum.packs.signing.signing_keys import Trusted
+from vademecum.packs.install_root import InstallRoot
+from vademecum.packs.lock import Locked, LockFile
+from vademecum.packs.lookalikes import hidden_in, looks_like, mixed_scripts
+from vademecum.packs.signatures import MAX_SIGNATURE_BYTES, Signer, oms_signer, signed_words, signer_of
+from vademecum.packs.signing_keys import Trusted
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
 from vademecum.packs.unpacking import Staged, unpack
@@ -57,6 +57,7 @@ class SkillChange(Struct, frozen=True):
     scripts: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     signer: str | None = None
+    diff: tuple[str, ...] = ()
 
 
 class IncomingSkill(Struct, frozen=True):
@@ -94,10 +95,8 @@ class Inspection(Struct, frozen=True):
     lock: LockFile
     staging: Path
 
-    def inspect(
-        self, source: Source, progress: Progress = silently
-    ) -> tuple[list[IncomingSkill], tuple[str, ...]]:
-        """Unpack a source and check all of it; return the skills that were asked for, and remarks."""
+    def inspect(self, source: Source, progress: Progress = silently) -> tuple[list[IncomingSkill], list[str]]:
+        """Unpack a source and check all of it; return what was asked for, and what was left out."""
         only = self.options.only
         unpacked = unpack(source.open(), self.staging, label=source.name, only=only, progress=progress)
         signers = signers_of(unpacked.skills, source.signature, self.staging, self.where.trusted, only=only)
@@ -107,10 +106,9 @@ class Inspection(Struct, frozen=True):
             raise PackRefused(
                 f"{source.name} has no skill {missing[0]!r}: it has {', '.join(known)}.", code="missing"
             )
-        remarks = [f"{directory} (it contains no skill)" for directory in unpacked.left_out]
         wanted = [skill for skill in unpacked.skills if not only or skill.name in only]
         incoming = [self._incoming(skill, signers[skill.name]) for skill in wanted]
-        return incoming, (*source.remarks, *remarks)
+        return incoming, [f"{directory} (it contains no skill)" for directory in unpacked.left_out]
 
     def _incoming(self, skill: Staged, signer: Signer | None) -> IncomingSkill:
         before = self.lock.skills.get(skill.name)
@@ -133,14 +131,20 @@ class Inspection(Struct, frozen=True):
         place = self.where.root / skill.name
         if not place.exists():
             return change
-        differences = differences_of(_files_there(place), skill.files)
-        if differences and not self.options.force:
+        try:
+            differences = differences_of(files_of(place), skill.files)
+            diff = diff_of(place, self.staging / skill.name) if differences else []
+        except PackRefused:  # what is there cannot be read as a skill
+            differences, diff = differences_of((), skill.files), []
+        if not differences:
+            return structs.replace(change, action="same", added=())
+        if not self.options.force:
             refuse_edits(skill.name, self.where.root, self.lock)
         by_kind = {
             kind: tuple(text.partition(" ")[2] for text in differences if text.startswith(f"{kind} "))
             for kind in ("added", "removed", "changed")
         }
-        return structs.replace(change, action="replace" if differences else "same", **by_kind)
+        return structs.replace(change, action="replace", diff=tuple(diff), **by_kind)
 
     def _remarks(self, skill: Staged) -> Iterable[str]:
         """Yield what a person should know: what is wrong, what hides, what could be mistaken."""
@@ -244,10 +248,3 @@ def _refuse_risk(skill: Staged) -> None:
             f"The skill {skill.name!r} wants tools of high risk ({', '.join(risky)}): inspect it, then "
             "say --allow-unsafe."
         )
-
-
-def _files_there(place: Path) -> Iterable[SkillFile]:
-    try:
-        return files_of(place)
-    except PackRefused:
-        return ()

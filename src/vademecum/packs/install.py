@@ -49,11 +49,12 @@ def install(
         inspection = Inspection(where, options, change.lock, change.staging)
         found, left_out = _inspected(listed, inspection, progress)
         for skill, source in found:
+            locked = skill.locked(source)
             if skill.change.action == "same":
-                change.remember(skill.name, skill.locked(source))
+                change.remember(skill.name, locked)
             else:
                 keep = options.backup or (options.force and edits_of(skill.name, where.root, change.lock))
-                change.put(skill.name, skill.locked(source), skill.place, keep_old=bool(keep))
+                change.put(skill.name, locked, skill.place, keep_old=bool(keep))
         change.commit()
     for skill, source in found:
         _keep(source, where, skill)

@@ -27,7 +27,7 @@ from vademecum.packs.lock import (
 from vademecum.packs.npm_lock import NPM_LOCK, npm_lock_path, npm_lock_text
 from vademecum.packs.pack_cache import PackCache
 from vademecum.packs.records import json_text
-from vademecum.packs.signing.signing_keys import Trusted
+from vademecum.packs.signing_keys import Trusted
 from vademecum.packs.transaction import TRASH, Ground, Transaction, changing
 from vademecum.registry.scan import Walk
 

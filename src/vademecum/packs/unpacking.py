@@ -15,12 +15,13 @@ from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs.content import MAX_FILES, MAX_SKILL_BYTES, SkillFile, is_junk
 from vademecum.packs.outgoing import FORMAT_VERSION, MANIFEST
 from vademecum.packs.sources.archive import Opened, Progress, SourceFile, pieces_of, read_small, silently
-from vademecum.packs.sources.entry_names import NameCheck, check_name, refused
-from vademecum.packs.sources.skill_places import (
+from vademecum.packs.sources.entry_names import (
+    NameCheck,
+    check_name,
     document_in,
     left_out,
-    marketplace_of,
     place_of,
+    refused,
     skill_places,
 )
 from vademecum.packs.sources.web import MAX_DOCUMENT_BYTES
@@ -71,12 +72,11 @@ def unpack(
     skills that are wanted are named in ``only``.
     """
     try:
-        marketplace = marketplace_of(opened)
-        names = [file.name for file in opened.files]
-        places = skill_places(names, None if marketplace is None else marketplace.plugins)
+        places = skill_places(file.name for file in opened.files)
         if not places:
             raise PackRefused(f"{label} contains no {SKILL_FILE}, so there is no skill in it.")
-        without = left_out(opened, places)
+        parents = {file.name.rpartition("/")[0] for file in opened.files}
+        without = left_out({*opened.directories, *parents}, places)
         if without and opened.packed and not only and all(place and "/" not in place for place in places):
             raise PackRefused(
                 f"{label} has a directory without {SKILL_FILE} ({', '.join(without[:5])}): nothing was "

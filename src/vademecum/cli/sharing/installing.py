@@ -1,4 +1,4 @@
-"""``vade install`` and what follows: uninstall, restore, verify, diff, lock, sync, outdated, update."""
+"""``vade install`` and what follows: uninstall, restore, verify, diff, lock, sync, update."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from vademecum.packs.install_root import InstallRoot, install_ground
 from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.npm_lock import not_for_npm, npm_lock_path
 from vademecum.packs.pack_cache import PackCache
-from vademecum.packs.signing.envelopes import SIGNATURES
-from vademecum.packs.signing.signing_keys import TRUSTED_DIRECTORY, Trusted, trusted_keys
+from vademecum.packs.signing_keys import TRUSTED_DIRECTORY, Trusted, trusted_keys
 from vademecum.packs.sources.fetching import Fetching
 from vademecum.packs.sources.references import Reference, reference_to, remembered
 from vademecum.packs.sources.run_outputs import fetch_from_run
@@ -36,10 +35,8 @@ from vademecum.packs.syncing import (
     Failure,
     Sources,
     SyncStep,
-    Update,
     check_frozen,
     lock_here,
-    outdated,
     sync,
     update,
 )
@@ -95,7 +92,6 @@ class InstallContext:
         self.bar = ProgressBar("fetching", bytes_=True)
         kinds = {"run": partial(fetch_from_run, self.context), "mcp": partial(_from_server, self.context)}
         aside = None if cache is None else cache / "fetch"
-        self.sources = Sources(self.context, Fetching(aside, self.bar, kinds=kinds))
         known, builtin = _known_names() if incoming else ((), frozenset())
         self.where = InstallRoot(
             root_of(scope, self.context),
@@ -105,6 +101,7 @@ class InstallContext:
             builtin,
             scan=self.settings.scan,
         )
+        self.sources = Sources(self.where, self.context, Fetching(aside, self.bar, kinds=kinds))
         done = tidied(install_ground(self.where.root))
         if done is not None:
             click.echo(f"vade: {visible(done)}", err=True)
@@ -148,8 +145,8 @@ def install_command(
     """Install the skills of a source: all of them, or nothing.
 
     SOURCE is a zip, a tar or a directory; https://…/x.zip (#sha256=… demands a digest); git+https://…@ref#dir
-    or owner/repo; https://site/ that lists its skills; a marketplace.json; run:ID/NAME, a skill that an
-    agent wrote in a run; or mcp:SERVER/NAME, a skill of a server that vade source add named.
+    or owner/repo; https://site/ that lists its skills; run:ID/NAME, a skill that an agent wrote in a run; or
+    mcp:SERVER/NAME, a skill of a server that vade source add named.
     """
     here = InstallContext(scope, incoming=True)
     options = here.options(only=only, **allowed)
@@ -252,9 +249,9 @@ def diff_command(*, name: str, scope: str, as_json: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
         lax = Options(allow_unsafe=True)  # to be looked at only
         unsigned = LockFile({name: structs.replace(locked, signer=None)})
-        original = here.sources.stage_again(name, unsigned, here.where, lax, Path(aside, "then"))
+        original = here.sources.stage_again(name, unsigned, lax, Path(aside, "then"))
         here.bar.done()
-        lines = diff_of(original, place, signatures=SIGNATURES)
+        lines = diff_of(original, place)
     shown = _coloured(lines) if lines else [f"{visible(name)} is as it was installed"]
     answer({"name": name, "diff": lines}, shown, as_json=as_json)
     return FOUND_PROBLEMS if lines else 0
@@ -309,7 +306,7 @@ def sync_command(*, scope: str, frozen: bool, as_json: bool, **allowed: bool) ->
         check_frozen(here.where)
         steps, failures = list[SyncStep](), list[Failure]()
     else:
-        steps, failures = sync(here.where, here.sources, here.options(**allowed))
+        steps, failures = sync(here.sources, here.options(**allowed))
     here.bar.done()
     words = {"restored": "Restored", "removed": "Removed (it is in .trash)", "not-locked": "Not in the lock"}
     lines = [f"{words[step.action]}: {visible(step.name)}" for step in steps]
@@ -331,26 +328,6 @@ def _finish(document: dict[str, Any], lines: Iterable[str], failures: list[Failu
     return FOUND_PROBLEMS if failures else 0
 
 
-@click.command("outdated")
-@_names
-@scope_option
-@json_option
-def outdated_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
-    """Ask the sources what is newer. Exit code 1: a source is gone or cannot be reached."""
-    here = InstallContext(scope)
-    ages = outdated(here.where, here.sources, names)
-    here.bar.done()
-    problems = any(age.status in {"gone", "unreachable"} for age in ages)
-    lines = []
-    for age in ages:
-        if age.status not in {"current", "local"}:
-            new = f" ({age.locked[:19]} → {age.newest[:19]})" if age.status == "outdated" else ""
-            lines.append(f"{age.name}: {age.status}{new}{f' ({age.problem})' if age.problem else ''}")
-    lines.append(f"{counted(len(ages), 'skill')} asked for, {len(ages) - len(lines)} up to date")
-    answer({"skills": ages}, map(visible, lines), as_json=as_json)
-    return FOUND_PROBLEMS if problems else 0
-
-
 @click.command("update")
 @_names
 @scope_option
@@ -360,17 +337,16 @@ def update_command(*, names: tuple[str, ...], scope: str, as_json: bool, **allow
     """Install what the sources have now, and show what differs."""
     here = InstallContext(scope, incoming=True)
     options = here.options(**allowed)
-    updates, failures = update(here.where, here.sources, options, names)
+    updates, failures = update(here.sources, options, names)
     here.bar.done()
-    document = {"dry_run": options.dry_run, "updates": [one.to_json() for one in updates]}
-    lines = [line for one in updates for line in _updated(one, dry_run=options.dry_run)]
-    return _finish(document, lines, failures, as_json=as_json)
+    lines = [line for change in updates for line in _updated(change, dry_run=options.dry_run)]
+    return _finish({"dry_run": options.dry_run, "updates": updates}, lines, failures, as_json=as_json)
 
 
-def _updated(one: Update, *, dry_run: bool) -> Iterator[str]:
-    if one.change.action == "same":
-        yield f"Up to date: {visible(one.change.name)}"
+def _updated(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
+    if change.action == "same":
+        yield f"Up to date: {visible(change.name)}"
         return
-    yield f"{'Would be updated' if dry_run else 'Updated'}: {visible(one.change.name)}"
-    yield from _coloured(one.diff, "  ")
-    yield from (f"  {visible(remark)}" for remark in one.change.remarks)
+    yield f"{'Would be updated' if dry_run else 'Updated'}: {visible(change.name)}"
+    yield from _coloured(change.diff, "  ")
+    yield from (f"  {visible(remark)}" for remark in change.remarks)

@@ -18,12 +18,19 @@ from vademecum.cli.output.progress import ProgressBar
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import sha256_of, write_atomic
-from vademecum.packs.content import SkillFile, check_packable, digest_of, files_of
+from vademecum.packs.content import (
+    OMS_SIGNATURE,
+    SIGNATURE,
+    SIGNATURES,
+    SkillFile,
+    check_packable,
+    digest_of,
+    files_of,
+)
 from vademecum.packs.incoming import signers_of
 from vademecum.packs.outgoing import PackedSkill, publish, write_pack
-from vademecum.packs.signing.envelopes import OMS_SIGNATURE, SIGNATURE, SIGNATURES, signed, signed_words
-from vademecum.packs.signing.oms import oms_signed
-from vademecum.packs.signing.signing_keys import (
+from vademecum.packs.signatures import oms_signed, signed, signed_words
+from vademecum.packs.signing_keys import (
     KEY_DIRECTORY,
     TRUSTED_DIRECTORY,
     new_key,
@@ -31,8 +38,7 @@ from vademecum.packs.signing.signing_keys import (
     trusted_keys,
 )
 from vademecum.packs.sources.archive import open_path
-from vademecum.packs.sources.fetching import SIGNATURE_SUFFIX, Fetching
-from vademecum.packs.sources.references import LocalSource
+from vademecum.packs.sources.fetching import SIGNATURE_SUFFIX, local_source
 from vademecum.packs.unpacking import unpack
 from vademecum.skill.document import parse_document
 from vademecum.skill.frontmatter import read_opening
@@ -205,7 +211,8 @@ def _files_of_pack(path: Path) -> tuple[SkillFile, ...]:
 def verify_pack_command(*, pack: str, as_json: bool) -> None:
     """Check a pack without installing it: every entry, the manifest, every signature."""
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
-    with Fetching().fetched(LocalSource(Path(pack)), pack) as source, tempfile.TemporaryDirectory() as aside:
+    source = local_source(Path(pack))
+    with tempfile.TemporaryDirectory(prefix="vade-") as aside:
         staged = unpack(source.open(), Path(aside, "pack"), label=pack).skills
         signers = signers_of(staged, source.signature, Path(aside, "pack"), trusted)
     skills = [

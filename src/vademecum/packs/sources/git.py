@@ -73,18 +73,6 @@ class Repository:
             raise PackRefused(f"{source.url} has no commit at {wanted!r}: nothing was installed.")
         return found
 
-    def newest(self, source: GitSource) -> str | None:
-        """Return the commit that a source leads to now, or None if the server does not say; fetch nothing."""
-        if source.ref is not None and _COMMIT.match(source.ref):
-            return source.ref
-        ref = source.ref or "HEAD"
-        # As git itself looks for a name; an annotated tag counts with the commit that it leads to.
-        names = (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref)
-        found = self._run("ls-remote", "--quiet", "--", source.url, *names)
-        lines = [line.split("\t") for line in found.splitlines() if "\t" in line]
-        by_name = {name: commit for commit, name in lines if _COMMIT.match(commit)}
-        return next((by_name[name] for name in names if name in by_name), None)
-
     def open(self, commit: str, directory: str) -> Opened:
         """Open all files of a commit below a directory; links and submodules have an objection."""
         listed = self._run(

@@ -25,7 +25,7 @@ _GIT_SCHEMES = frozenset({"git+https", "git+http", "git+ssh", "git+file"})
 
 
 class LocalSource(Struct, frozen=True):
-    """An archive, a directory or a marketplace's list on this machine."""
+    """An archive or a directory on this machine."""
 
     path: Path
     sha256: str | None = None
@@ -52,12 +52,6 @@ class SiteSource(Struct, frozen=True):
     url: str
 
 
-class MarketplaceSource(Struct, frozen=True):
-    """A marketplace's list on the web."""
-
-    url: str
-
-
 class KindSource(Struct, frozen=True):
     """A source of a kind that the caller provides, such as ``run:ID/NAME``."""
 
@@ -65,7 +59,7 @@ class KindSource(Struct, frozen=True):
     name: str
 
 
-Reference = LocalSource | ArchiveSource | GitSource | SiteSource | MarketplaceSource | KindSource
+Reference = LocalSource | ArchiveSource | GitSource | SiteSource | KindSource
 
 
 def reference_to(
@@ -119,7 +113,7 @@ def remembered(reference: Reference, *, base: Path) -> str:
             return url + (f"#sha256={sha256}" if sha256 else "")
         case GitSource(url, ref, directory):
             return f"git+{url}" + (f"@{ref}" if ref else "") + (f"#{directory}" if directory else "")
-        case SiteSource(url) | MarketplaceSource(url):
+        case SiteSource(url):
             return url
         case KindSource(kind, name):
             return f"{kind}:{name}"
@@ -165,8 +159,6 @@ def _web(typed: str) -> Reference:
         return checked(GitSource(f"{GITHUB}/{on_github['repo']}", on_github["ref"], on_github["dir"] or ""))
     if parts.path.endswith(".git"):
         return checked(GitSource(url))
-    if parts.path.endswith("marketplace.json"):
-        return MarketplaceSource(url)
     if wanted is None and (parts.path in {"", "/"} or parts.path.endswith(("/", "/index.json"))):
         return SiteSource(url if parts.path else f"{url}/")
     return ArchiveSource(url, wanted)

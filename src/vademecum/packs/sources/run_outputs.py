@@ -15,8 +15,7 @@ from vademecum.context import Context
 from vademecum.errors import FileRefused, IntegrityFailed, PackRefused
 from vademecum.files import sha256_of
 from vademecum.packs.content import files_of, strays_in
-from vademecum.packs.sources.entry_names import NameCheck
-from vademecum.packs.sources.skill_places import skill_places
+from vademecum.packs.sources.entry_names import NameCheck, skill_places
 from vademecum.runs.record import Event, runs_directory
 from vademecum.runs.stored import RunOutput, outputs_of, read_run
 

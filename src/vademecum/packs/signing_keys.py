@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
     from cryptography.hazmat.primitives.hashes import HashAlgorithm
-    from cryptography.x509 import Certificate
 
     PublicKey = Ed25519PublicKey | EllipticCurvePublicKey
     PrivateKey = Ed25519PrivateKey | EllipticCurvePrivateKey
@@ -30,10 +29,9 @@ KEY_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}\Z")
 
 
 class Trusted(Struct, frozen=True):
-    """The keys and certificates in ``~/.agent/trusted-keys``, each with its file's name."""
+    """The keys in ``~/.agent/trusted-keys``, each with its file's name."""
 
     keys: tuple[tuple[str, PublicKey], ...] = ()
-    certificates: tuple[tuple[str, Certificate], ...] = ()
 
     def key(self, key_id: str) -> tuple[str, PublicKey] | None:
         """Return the trusted key of that id."""
@@ -86,11 +84,8 @@ def signature_by(key: PrivateKey, message: bytes) -> bytes:
 
 def trusted_keys(directory: Path) -> Trusted:
     """Return everything in the directory of trusted keys; a file that is not a key is an error."""
-    found = [trusted_in(file) for file in trusted_files(directory)]
-    return Trusted(
-        tuple(key for each in found for key in each.keys),
-        tuple(certificate for each in found for certificate in each.certificates),
-    )
+    files = trusted_files(directory)
+    return Trusted(tuple((file.name.rpartition(".")[0] or file.name, trusted_in(file)) for file in files))
 
 
 def trusted_files(directory: Path) -> list[Path]:
@@ -106,32 +101,27 @@ def trusted_files(directory: Path) -> list[Path]:
     return [directory / name for name in names[:MAX_TRUSTED]]
 
 
-def trusted_in(file: Path) -> Trusted:
-    """Return the key or the certificates in one file."""
-    from cryptography import x509  # noqa: PLC0415
-
-    name = file.name.rpartition(".")[0] or file.name
+def trusted_in(file: Path) -> PublicKey:
+    """Return the key in one file."""
     try:
-        data = read_capped(file, cap=MAX_KEY_BYTES)
-        if b"BEGIN CERTIFICATE" in data:
-            certificates = x509.load_pem_x509_certificates(data)
-            return Trusted(certificates=tuple((name, found) for found in certificates))
-        return Trusted(keys=((name, public_key(data)),))
+        return public_key(read_capped(file, cap=MAX_KEY_BYTES))
     except (OSError, FileRefused, ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{file} is not a public key or certificate in PEM form ({error}): remove it."
-        ) from error
+        raise ConfigError(f"{file} is not a public key in PEM form ({error}): remove it.") from error
 
 
 def public_key(text: bytes) -> PublicKey:
     """Parse a public key in PEM form; raise ``ValueError`` if it cannot be used."""
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
 
     try:
-        return _usable(form.load_pem_public_key(text))
+        key = form.load_pem_public_key(text)
     except UnsupportedAlgorithm as error:
         raise ValueError(str(error)) from error
+    if isinstance(key, (ed25519.Ed25519PublicKey, ec.EllipticCurvePublicKey)):
+        return key
+    raise ValueError("only Ed25519 and elliptic curves are taken")
 
 
 def public_text(key: PublicKey) -> bytes:
@@ -168,14 +158,6 @@ def _hash_for(bits: int) -> HashAlgorithm:
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
 
     return {256: hashes.SHA256(), 384: hashes.SHA384()}.get(bits, hashes.SHA512())
-
-
-def _usable(key: object) -> PublicKey:
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
-
-    if isinstance(key, (ed25519.Ed25519PublicKey, ec.EllipticCurvePublicKey)):
-        return key
-    raise ValueError("only Ed25519 and elliptic curves are taken")
 
 
 def _write_new(path: Path, data: bytes, *, mode: int) -> None:
