@@ -39,9 +39,9 @@ def _may_write(relative: str) -> bool:
     return relative in _FILES or (_NOTE.match(relative) is not None and ".." not in relative.split("/"))
 
 
-def install_ground(root: Path, *, durable: bool = True) -> Ground:
+def install_ground(root: Path) -> Ground:
     """Return what a change of a root may touch."""
-    return Ground(root, root, is_skill_path, _may_write, durable)
+    return Ground(root, root, is_skill_path, _may_write)
 
 
 class InstallRoot(Struct, frozen=True):
@@ -52,7 +52,6 @@ class InstallRoot(Struct, frozen=True):
     cache: PackCache = PackCache(None)
     known: tuple[str, ...] = ()
     builtin: frozenset[str] = frozenset()
-    durable: bool = True
     scan: ScanSettings = ScanSettings()
 
     @property
@@ -79,7 +78,7 @@ class InstallRoot(Struct, frozen=True):
     @contextmanager
     def changing(self) -> Iterator[RootChange]:
         """Change the root, alone, and whole or not at all."""
-        with changing(install_ground(self.root, durable=self.durable)) as transaction:
+        with changing(install_ground(self.root)) as transaction:
             yield RootChange(self, transaction)
 
 

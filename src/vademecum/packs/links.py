@@ -114,7 +114,6 @@ class Base(Struct, frozen=True):
             self.real,
             lambda place: self._can_be_link(place) and self.is_inside(place),
             lambda relative: relative == _LINKS_FILE or relative in known,
-            durable=False,
         )
 
     def _can_be_link(self, place: str) -> bool:

@@ -39,7 +39,6 @@ class Ground(msgspec.Struct, frozen=True):
     base: Path
     may_move: Callable[[str], bool]
     may_write: Callable[[str], bool]
-    durable: bool = True
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -100,14 +99,12 @@ class Transaction:
     def commit(self, files: Mapping[str, str | None], *, emptied: Sequence[str] = ()) -> None:
         """Write the journal, which is the point of no return, and carry it out; undo it if that fails."""
         ground = self.ground
-        staged = [self.staging / move.place for move in self._moves if move.staged]
-        if ground.durable:
-            _sync_trees(staged, ground.control)
+        _sync_trees([self.staging / move.place for move in self._moves if move.staged], ground.control)
         journal = Journal(
             self.moment, _inode(ground.control), tuple(self._moves), dict(files), tuple(emptied)
         )
         assert journal.is_for(ground)
-        _write(ground.control / JOURNAL, msgspec.json.encode(journal), durable=True)
+        _put_file(ground.control / JOURNAL, msgspec.json.encode(journal))
         undo: list[Callable[[], object]] = []
         try:
             _carry_out(ground, journal, undo)
@@ -189,18 +186,17 @@ def _carry_out(ground: Ground, journal: Journal, undo: list[Callable[[], object]
     for relative, text in journal.files.items():
         file = Path(os.path.normpath(ground.base / relative))
         before = file.read_bytes() if file.is_file() else None
-        undo.append(partial(_put_file, file, before, durable=False))
-        _put_file(file, None if text is None else text.encode(), durable=ground.durable)
+        undo.append(partial(_put_file, file, before))
+        _put_file(file, None if text is None else text.encode())
 
 
 def _finish(ground: Ground, journal: Journal) -> None:
     for directory in journal.emptied:
         with contextlib.suppress(OSError):
             os.rmdir(ground.base / directory)  # only if it is empty
-    if ground.durable:
-        for place in {(ground.base / move.place).parent for move in journal.moves}:
-            with contextlib.suppress(FileNotFoundError):
-                _sync(place)
+    for place in {(ground.base / move.place).parent for move in journal.moves}:
+        with contextlib.suppress(FileNotFoundError):
+            _sync(place)
     (ground.control / JOURNAL).unlink(missing_ok=True)
 
 
@@ -276,34 +272,30 @@ def _inode(path: Path) -> int:
         return -1
 
 
-def _put_file(file: Path, data: bytes | None, *, durable: bool) -> None:
+def _put_file(file: Path, data: bytes | None) -> None:
+    """Write a file and bring it to disk, or remove it."""
     if data is None:
         file.unlink(missing_ok=True)
-    else:
-        if not file.parent.is_dir():
-            file.parent.mkdir(parents=True)
-        _write(file, data, durable=durable)
-
-
-def _write(file: Path, data: bytes, *, durable: bool) -> None:
+        return
+    if not file.parent.is_dir():
+        file.parent.mkdir(parents=True)
     temporary = file.with_name(f".{file.name}.{os.urandom(4).hex()}")
     try:
         with open(temporary, "xb") as out:
             out.write(data)
             out.flush()
-            if durable:
-                os.fsync(out.fileno())
+            os.fsync(out.fileno())
         os.replace(temporary, file)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if durable:
-        _sync(file.parent)
+    _sync(file.parent)
 
 
 def _sync_trees(directories: list[Path], control: Path) -> None:
-    """Bring directories with all their files to disk; many of them with all else that waits there."""
-    walked = [found for directory in directories for found in os.walk(directory)]
+    """Bring directories with all their files to disk, links aside; many with all else that waits there."""
+    trees = [directory for directory in directories if not directory.is_symlink()]
+    walked = [found for tree in trees for found in os.walk(tree)]
     if sum(len(files) for _, _, files in walked) > _SYNC_ONE_BY_ONE and _synced_whole(control):
         return
     for place, _, files in walked:

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import tarfile
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,9 +25,10 @@ from msgspec import Struct
 
 from vademecum.errors import FileRefused, PackRefused
 from vademecum.packs.sources.entry_names import NameCheck, refused
-from vademecum.packs.sources.zips import CHUNK, MAX_ENTRIES, check_layout, content_of, read_entries
+from vademecum.packs.sources.zips import MAX_ENTRIES, read_zip
 from vademecum.paths import open_contained
 
+CHUNK = 256 * 1024
 MAX_PACKED_BYTES = 512 * 1024 * 1024
 MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
 MAX_RATIO = 200  # no text shrinks so much
@@ -38,7 +40,16 @@ _BLOCK = 512
 _PASSED_OVER = frozenset({".git", "node_modules", "__pycache__"})
 
 # What the libraries raise for bytes that are not what they should be.
-_UNREADABLE = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, FileRefused)
+_UNREADABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    NotImplementedError,
+    lzma.LZMAError,
+    zlib.error,
+    EOFError,
+    OSError,
+    FileRefused,
+)
 
 
 # Bytes or files done, and in all; the total is 0 if it is not known.
@@ -77,14 +88,20 @@ def open_archive(path: Path) -> Opened:
         head = file.read(6)
     try:
         if head[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
-            return _open_zip(path, size)
-        return _open_tar(path, head, size)
+            opened = _open_zip(path, size)
+        else:
+            opened = _open_tar(path, head)
     except (*_UNREADABLE, struct.error) as error:
         raise PackRefused(
             f"{path} is not an archive that can be read ({str(error)[:200]}): nothing was installed."
         ) from error
     except ValueError as error:  # of decoding, too
         raise PackRefused(f"{path} cannot be installed ({error}): nothing was changed.") from error
+    total = sum(file.size for file in opened.files)
+    if total > MAX_UNPACKED_BYTES or (total > _RATIO_FROM and total > size * MAX_RATIO):
+        opened.close()
+        raise PackRefused(f"{path} would unpack to {total:,} bytes: nothing was installed.")
+    return opened
 
 
 def open_directory(path: Path) -> Opened:
@@ -128,39 +145,23 @@ def read_small(file: SourceFile, cap: int) -> bytes:
 
 
 def _open_zip(path: Path, size: int) -> Opened:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        entries, directory = read_entries(descriptor, path, size)
-        _check_total(sum(entry.size for entry in entries), size, path)
-        check_layout(descriptor, entries, path, directory)
-    except BaseException:
-        os.close(descriptor)
-        raise
+    archive = read_zip(path, size)
     files = tuple(
         SourceFile(
-            entry.name, entry.size, bool(entry.mode & stat.S_IXUSR), partial(content_of, descriptor, entry)
+            entry.filename,
+            entry.file_size,
+            bool(entry.external_attr >> 16 & stat.S_IXUSR),
+            partial(_chunks_of_entry, archive, entry),
         )
-        for entry in entries
-        if not entry.is_directory
+        for entry in archive.infolist()
+        if not entry.is_dir()
     )
-    directories = tuple(entry.name.rstrip("/") for entry in entries if entry.is_directory)
-    return Opened(files, _closer(descriptor), packed=True, directories=directories)
+    directories = tuple(entry.filename.rstrip("/") for entry in archive.infolist() if entry.is_dir())
+    return Opened(files, archive.close, packed=True, directories=directories)
 
 
-def _closer(descriptor: int) -> Callable[[], None]:
-    """Return a function that closes a descriptor once."""
-    opened = [descriptor]
-
-    def close() -> None:
-        while opened:
-            os.close(opened.pop())
-
-    return close
-
-
-def _check_total(total: int, packed: int, path: Path) -> None:
-    if total > MAX_UNPACKED_BYTES or (total > _RATIO_FROM and total > packed * MAX_RATIO):
-        raise PackRefused(f"{path} would unpack to {total:,} bytes: nothing was installed.")
+def _chunks_of_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+    return chunks_of(archive.open(entry))
 
 
 class _Bounded:
@@ -176,13 +177,12 @@ class _Bounded:
         return self._read(size)
 
 
-def _open_tar(path: Path, head: bytes, size: int) -> Opened:
+def _open_tar(path: Path, head: bytes) -> Opened:
     opener = next((opener for magic, opener in _COMPRESSED.items() if head.startswith(magic)), None)
     file = open(path, "rb") if opener is None else _expanded(path, opener)  # noqa: SIM115 - closed with it
     try:
         archive = tarfile.open(fileobj=cast(IO[bytes], _Bounded(file)), mode="r:")  # noqa: SIM115
         files, directories = _members(archive, path)
-        _check_total(sum(file.size for file in files), size, path)
         _check_end(file, archive.offset, path)
     except BaseException:
         file.close()
