@@ -15,10 +15,9 @@ from bench.measure import best, print_table
 from vademecum.packs.content import files_of
 from vademecum.packs.incoming import Options
 from vademecum.packs.install import install
-from vademecum.packs.install_root import InstallRoot
+from vademecum.packs.install_root import InstallRoot, verify
 from vademecum.packs.outgoing import PackedSkill, write_pack
 from vademecum.packs.sources.fetching import local_source
-from vademecum.packs.verifying import verify
 
 FILES = 5
 

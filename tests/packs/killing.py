@@ -21,13 +21,12 @@ from vademecum import Context
 from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.incoming import Options
 from vademecum.packs.install import install, uninstall
-from vademecum.packs.install_root import InstallRoot, install_ground
+from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import lock_path
 from vademecum.packs.pack_cache import PackCache
 from vademecum.packs.sources.fetching import local_source
 from vademecum.packs.syncing import Sources, sync, update
 from vademecum.packs.transaction import tidied
-from vademecum.packs.verifying import verify
 from vademecum.registry.roots import needs_recovery
 
 NAMES = [f"s{number}" for number in range(6)]

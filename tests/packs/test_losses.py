@@ -18,11 +18,10 @@ from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.incoming import Options
 from vademecum.packs.install import install
-from vademecum.packs.install_root import InstallRoot, install_ground
+from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.sources.fetching import Fetching, local_source
 from vademecum.packs.sources.references import GitSource, SiteSource, reference_to
 from vademecum.packs.transaction import tidied
-from vademecum.packs.verifying import verify
 from vademecum.registry.roots import needs_recovery
 
 

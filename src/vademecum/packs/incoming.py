@@ -20,7 +20,7 @@ from vademecum.packs.content import (
     digest_of,
     files_of,
 )
-from vademecum.packs.install_root import InstallRoot
+from vademecum.packs.install_root import InstallRoot, verdict_of
 from vademecum.packs.lock import Locked, LockFile
 from vademecum.packs.lookalikes import hidden_in, looks_like, mixed_scripts
 from vademecum.packs.signatures import MAX_SIGNATURE_BYTES, Signer, oms_signer, signed_words, signer_of
@@ -28,7 +28,6 @@ from vademecum.packs.signing_keys import Trusted
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
 from vademecum.packs.unpacking import Staged, unpack
-from vademecum.packs.verifying import verdict_of
 from vademecum.policy.bounds import Bounds, Risk, risk_of
 
 Action = Literal["new", "replace", "same"]

@@ -1,19 +1,20 @@
-"""A root that skills are installed in, and one change of it: skills, the lock, and what vade installed."""
+"""A root that skills are installed in: what is in it, compared with its lock, and one change of it."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.config import ScanSettings
 from vademecum.errors import PackRefused
 from vademecum.nearest import meant, nearest
-from vademecum.packs.content import strays_in
+from vademecum.packs.content import differences_of, digest_of, files_of, is_cache, strays_in
 from vademecum.packs.lock import (
     INSTALLED_FILE,
     LOCK_FILE,
@@ -24,12 +25,14 @@ from vademecum.packs.lock import (
     read_installed,
     read_lock,
 )
-from vademecum.packs.npm_lock import NPM_LOCK, npm_lock_path, npm_lock_text
+from vademecum.packs.npm_lock import NPM_LOCK, folder_hash, npm_lock_path, npm_lock_text, read_npm_lock
 from vademecum.packs.pack_cache import PackCache
 from vademecum.packs.records import json_text
 from vademecum.packs.signing_keys import Trusted
 from vademecum.packs.transaction import TRASH, Ground, Transaction, changing
 from vademecum.registry.scan import Walk
+
+Status = Literal["ok", "missing", "changed", "not-locked"]
 
 _FILES = frozenset({f"../{LOCK_FILE}", f"../../{NPM_LOCK}", INSTALLED_FILE})
 _NOTE = re.compile(rf"{re.escape(TRASH)}/[^/.][^\0]*/[\dT.]+\.lock\.json\Z")
@@ -153,3 +156,75 @@ class RootChange:
         if npm or other.is_file():
             files[f"../../{NPM_LOCK}"] = npm_lock_text(other, self._came, removed=self._went)
         self._transaction.commit(files)
+
+
+class Verdict(Struct, frozen=True):
+    """The result of comparing one skill with the lock: a status, its present digest and the differences."""
+
+    name: str
+    status: Status
+    digest: str = ""
+    differences: tuple[str, ...] = ()
+
+    @property
+    def is_edited(self) -> bool:
+        """Return whether a person changed files; caches that interpreters leave do not count."""
+        edits = [text for text in self.differences if not is_cache(text.partition(" ")[2])]
+        return self.status == "changed" and bool(edits)
+
+
+def verify(where: InstallRoot, names: Iterable[str] = ()) -> tuple[list[Verdict], str]:
+    """Compare the root with the lock; return the verdicts, and what is wrong with the lock itself, or "".
+
+    Without a lock of our own, that of the npm tool is compared.
+    """
+    npm = {} if where.has_lock else read_npm_lock(where.root)
+    lock = read_lock(where.root)
+    known = npm or lock.skills
+    wanted = list(names) or sorted({*known, *where.names()})
+    for name in {*wanted}.difference(known):
+        where.place(name)
+    if npm:
+        hashes = {name: entry.folder_hash for name, entry in npm.items()}
+        return [_npm_verdict(name, where.root, hashes.get(name)) for name in wanted], ""
+    return [verdict_of(name, where.root, lock) for name in wanted], missing_lock(where)
+
+
+def missing_lock(where: InstallRoot) -> str:
+    """Return what to say about a lock that is missing although skills are, or were, in the root."""
+    if where.has_lock or npm_lock_path(where.root).is_file():
+        return ""
+    if not where.names() and not (where.root / INSTALLED_FILE).is_file():
+        return ""
+    return (
+        f"{lock_path(where.root)} is missing: take it from version control, or run vade lock to accept "
+        "the skills as they are"
+    )
+
+
+def verdict_of(name: str, root: Path, lock: LockFile) -> Verdict:
+    """Compare one skill with the lock."""
+    locked = lock.skills.get(name)
+    if not (root / name).is_dir():
+        return Verdict(name, "missing" if locked else "not-locked")
+    try:
+        found = files_of(root / name, every=True)
+    except (PackRefused, OSError) as error:
+        return Verdict(name, "changed" if locked else "not-locked", "", (str(error),))
+    if locked is None:
+        return Verdict(name, "not-locked", digest_of(found))
+    differences = differences_of(locked.files, found)
+    return Verdict(name, "changed" if differences else "ok", digest_of(found), differences)
+
+
+def _npm_verdict(name: str, root: Path, wanted: str | None) -> Verdict:
+    """Compare one skill with the npm tool's lock, which has no digest of single files."""
+    verdict = verdict_of(name, root, LockFile())
+    if wanted is None:
+        return verdict
+    if not verdict.digest:
+        return structs.replace(verdict, status="changed" if verdict.differences else "missing")
+    found = folder_hash(root / name)
+    same = found == wanted
+    differences = () if same else (f"its folder has the hash {found}, not {wanted}",)
+    return structs.replace(verdict, status="ok" if same else "changed", differences=differences)

@@ -10,10 +10,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
@@ -29,22 +27,21 @@ from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
 from vademecum.packs.transaction import LOCK, TRASH, Ground, Transaction, changing
 from vademecum.paths import MAX_PATH_CHARS, contained, open_contained
 from vademecum.registry.index import SkillIndex
-from vademecum.registry.roots import directory_of
+from vademecum.registry.roots import STAGING, directory_of
 from vademecum.skill.digest import directory_digest
 from vademecum.skill.skill import Skill
 
-LINKS_VERSION = 1
 MAX_NAMED = 5
 # What file systems without links answer: FAT, some network shares, some containers.
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
 _OURS, _LINKS_FILE = ".agent", ".agent/links.json"
-_DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64})?\Z")
 
 LinkKind = Literal["link", "copy"]
 # What is at a place: nothing, what was made there, a copy that was edited, or something else.
 State = Literal["free", "ours", "edited", "other"]
 Action = Literal["linked", "copied", "refreshed", "there", "removed", "kept", "gone", "other"]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PATH_CHARS)]
+Digest = Annotated[str, msgspec.Meta(pattern=r"^(sha256:[0-9a-f]{64})?$")]
 
 
 class Link(Struct, frozen=True, omit_defaults=True):
@@ -58,7 +55,7 @@ class Link(Struct, frozen=True, omit_defaults=True):
     place: Text
     kind: LinkKind
     source: Text
-    digest: str = ""
+    digest: Digest = ""
     inode: int = 0
 
 
@@ -67,7 +64,7 @@ class Links(Struct, frozen=True):
 
     links: tuple[Link, ...] = ()
     directories: tuple[str, ...] = ()
-    version: int = LINKS_VERSION
+    version: Literal[1] = 1
 
     def to_text(self) -> str | None:
         """Return the file's content, or None if there is nothing to record."""
@@ -151,22 +148,17 @@ class Base(Struct, frozen=True):
         found = read_json(self.file, Links, advice="restore it, or delete it and the links by hand")
         if found is None:
             return Links()
-        if found.version != LINKS_VERSION:
-            raise IntegrityFailed(f"{self.file} has the unknown version {found.version}: update vademecum.")
-        wrong = [link.place for link in found.links if not self._is_sound(link)]
+        wrong = [
+            link.place
+            for link in found.links
+            if not self._can_be_link(link.place) or link.place != self.place(link.agent, link.name)
+        ]
         wrong += [one for one in found.directories if one == _LINKS_FILE or not self.ground.may_write(one)]
         if wrong:
             raise IntegrityFailed(
                 f"{self.file} has an entry {wrong[0][:100]!r} that cannot be right: delete it."
             )
         return found
-
-    def _is_sound(self, link: Link) -> bool:
-        return (
-            self._can_be_link(link.place)
-            and link.place == self.place(link.agent, link.name)
-            and _DIGEST.match(link.digest) is not None
-        )
 
     def look(self, link: Link) -> State:
         """Return what is at the place of a link."""
@@ -221,10 +213,10 @@ class _Wanted(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def _changing(base: Base, clock: Callable[[], float]) -> Iterator[tuple[Transaction, Links, bool]]:
+def _changing(base: Base) -> Iterator[tuple[Transaction, Links, bool]]:
     """Hold the lock and yield the record; remove what is ours if nothing is recorded afterwards."""
     base.inside(_LINKS_FILE)
-    with changing(base.ground, clock=clock) as transaction:
+    with changing(base.ground) as transaction:
         made = transaction.made_control
         try:
             links = base.read()
@@ -232,30 +224,25 @@ def _changing(base: Base, clock: Callable[[], float]) -> Iterator[tuple[Transact
             yield transaction, links, made
         finally:
             if not os.path.lexists(base.file):
-                _clear(base, made=made)
+                # The lock is still held: a process that waits for it notices, and makes a new one.
+                with contextlib.suppress(OSError):
+                    shutil.rmtree(base.real / _OURS / STAGING, ignore_errors=True)
+                    os.unlink(base.real / _OURS / LOCK)
+                    if made:
+                        os.rmdir(base.real / _OURS)
 
 
-def _clear(base: Base, *, made: bool) -> None:
-    """Remove the lock while it is held: a process that waits for it notices, and makes a new one."""
-    with contextlib.suppress(OSError):
-        shutil.rmtree(base.real / _OURS / ".staging", ignore_errors=True)
-        os.unlink(base.real / _OURS / LOCK)
-        if made:
-            os.rmdir(base.real / _OURS)
-
-
-def link(  # noqa: PLR0913 - one for each option
+def link(
     skills: Iterable[Skill],
     base: Base,
     *,
     agents: Sequence[Compatible],
     copy: bool = False,
     force: bool = False,
-    clock: Callable[[], float] = time.time,
 ) -> list[LinkResult]:
     """Put all these skills where all these agents look, or none of them anywhere."""
     chosen = {skill.name: skill for skill in skills}
-    with _changing(base, clock) as (transaction, links, made):
+    with _changing(base) as (transaction, links, made):
         kind: LinkKind = "copy" if copy else "link"
         wanted = [
             _wanted(s, agent, base, links, kind) for agent in dict.fromkeys(agents) for s in chosen.values()
@@ -277,13 +264,12 @@ def unlink(
     *,
     agents: Sequence[Compatible] = (),
     force: bool = False,
-    clock: Callable[[], float] = time.time,
 ) -> list[LinkResult]:
     """Take away what was linked under these names, or everything; what is not ours any more stays."""
     if not os.path.lexists(base.file) and not os.path.lexists(base.path / _OURS / LOCK):
         _refuse_unknown(names or (), base)
         return []
-    with _changing(base, clock) as (transaction, links, _):
+    with _changing(base) as (transaction, links, _):
         chosen = {
             one.place: one
             for one in links.links
@@ -423,9 +409,9 @@ def _staged(one: _Wanted, base: Base, place: Path) -> Link:
         target = place / file.path
         if not target.parent.is_dir():
             target.parent.mkdir(parents=True)
-        made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755 if file.executable else 0o644)
-        with os.fdopen(open_contained(one.source, file.path), "rb") as given, os.fdopen(made, "wb") as out:
+        with os.fdopen(open_contained(one.source, file.path), "rb") as given, open(target, "xb") as out:
             shutil.copyfileobj(given, out)
+        target.chmod(0o755 if file.executable else 0o644)
     digest = directory_digest(str(place))
     return structs.replace(one.link, kind="copy", digest=digest, inode=place.stat().st_ino)
 

@@ -15,14 +15,13 @@ from vademecum.nearest import meant, nearest
 from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.incoming import Inspection, Options, SkillChange
 from vademecum.packs.install import install
-from vademecum.packs.install_root import InstallRoot, RootChange
+from vademecum.packs.install_root import InstallRoot, RootChange, Verdict, missing_lock, verdict_of, verify
 from vademecum.packs.lock import LOCAL, Locked, LockFile, lock_path, read_installed, read_lock
 from vademecum.packs.npm_lock import NpmEntry, hash_of_contents, read_npm_lock
 from vademecum.packs.sources.archive import pieces_of
 from vademecum.packs.sources.entry_names import skill_places
 from vademecum.packs.sources.fetching import Fetching, Origin, Source, local_source
 from vademecum.packs.sources.references import reference_to
-from vademecum.packs.verifying import Verdict, missing_lock, verdict_of, verify
 from vademecum.registry.scan import Walk
 from vademecum.skill.frontmatter import read_opening
 

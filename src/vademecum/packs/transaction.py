@@ -73,10 +73,10 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Transaction:
     """One change, made by the process that has the lock."""
 
-    def __init__(self, ground: Ground, clock: Callable[[], float], *, made: bool) -> None:
+    def __init__(self, ground: Ground, *, made: bool) -> None:
         self.ground = ground
         self.made_control = made
-        now = clock()
+        now = time.time()
         self.moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now * 1e6) % 1_000_000:06}"
         self.staging = ground.control / STAGING / self.moment
         self._moves: list[Move] = []
@@ -123,7 +123,7 @@ class Transaction:
 
 
 @contextlib.contextmanager
-def changing(ground: Ground, *, clock: Callable[[], float] = time.time) -> Iterator[Transaction]:
+def changing(ground: Ground) -> Iterator[Transaction]:
     """Hold the lock, finish what was begun before, and clean up afterwards."""
     held, made = _locked(ground.control, fcntl.LOCK_EX)
     try:
@@ -131,7 +131,7 @@ def changing(ground: Ground, *, clock: Callable[[], float] = time.time) -> Itera
             _refuse_link(ground.control / name)
         recover(ground)
         try:
-            yield Transaction(ground, clock, made=made)
+            yield Transaction(ground, made=made)
         finally:
             # With a journal the change happens, if not now then next: what it moves must stay.
             if not (ground.control / JOURNAL).exists():

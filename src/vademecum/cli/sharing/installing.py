@@ -23,7 +23,7 @@ from vademecum.nearest import meant, nearest
 from vademecum.packs.content import diff_of
 from vademecum.packs.incoming import Options, SkillChange
 from vademecum.packs.install import install, restore, uninstall
-from vademecum.packs.install_root import InstallRoot, install_ground
+from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.npm_lock import not_for_npm, npm_lock_path
 from vademecum.packs.pack_cache import PackCache
@@ -41,7 +41,6 @@ from vademecum.packs.syncing import (
     update,
 )
 from vademecum.packs.transaction import tidied
-from vademecum.packs.verifying import verify
 from vademecum.skill.text import escaped, visible
 
 BROKEN, FOUND_PROBLEMS = 5, 1
