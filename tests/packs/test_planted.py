@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.packs.support import make, serving
 from tests.support import Place, write_skill
-from vademecum import Policy, Toolkit
 from vademecum.files import sha256_of
 from vademecum.packs.lock import Locked
 from vademecum.packs.npm_lock import folder_hash, not_for_npm, npm_lock_text, read_npm_lock
-from vademecum.policy.engine import allowing
 
 
 @pytest.fixture
@@ -307,49 +304,6 @@ def test_a_skill_that_an_agent_wrote(place: Place) -> None:
     risky = "---\nname: risky\ndescription: x\nallowed-tools: Write\n---\n"
     run = record(place, {"risky/SKILL.md": risky}, "20260102-000000-abcd")
     assert "--allow-unsafe" in place.vade("install", f"run:{run.name}/risky").err
-
-
-def test_a_skill_that_an_agent_wrote_into_the_project(place: Place) -> None:
-    cwd = place.cwd / "below"
-    cwd.mkdir()
-    context = replace(place.context, cwd=cwd)
-    policy = Policy.load(context, run=allowing(["write_file", "edit_file", "delete_file"]))
-    kit = Toolkit(context=context, policy=policy, tools=["write_file", "edit_file", "delete_file"])
-    document = "---\nname: own\ndescription: What it does.\n---\n"
-    for tool, path, words in (
-        ("write_file", "./drafts/own/SKILL.md", {"content": document}),
-        ("edit_file", "drafts/own/SKILL.md", {"old": "does", "new": "did"}),
-        ("write_file", "drafts/own/scripts/x.py", {"content": "print()\n"}),
-        ("write_file", "drafts/own/gone.md", {"content": "x"}),
-        ("delete_file", "drafts/own/gone.md", {}),
-    ):
-        assert kit.call(tool, {"path": path, **words}).ok
-    kit.close()
-    (run,) = (place.cwd / ".agent/runs").glob("2*")
-    source = f"run:{run.name}/own"
-    done = place.vade("install", source)
-    assert (done.code, done.out) == (0, "Installed: own\n  it brings scripts: scripts/x.py\n"), done.err
-    assert "What it did." in (skills(place) / "own/SKILL.md").read_text()
-    assert (skills(place) / "own/gone.md").exists() is False
-    stray = cwd / "drafts/own/notes.md"
-    stray.write_text("mine")
-    done = place.vade("install", source, "--force")
-    assert (done.code, "'notes.md'" in done.err, "vade install below/drafts/own" in done.err) == (
-        1,
-        True,
-        True,
-    )
-    stray.unlink()
-    script = cwd / "drafts/own/scripts/x.py"
-    for change in (
-        lambda: script.write_text("print(1)\n"),
-        script.unlink,
-        lambda: script.symlink_to(place.home / "x.py"),
-    ):
-        change()
-        done = place.vade("install", source, "--force")
-        assert (done.code in {1, 5}, "x.py'" in done.err, "nothing was installed" in done.err) == (True,) * 3
-    assert (skills(place) / "own/scripts/x.py").read_text() == "print()\n"
 
 
 def test_wrong_places_are_sentences(place: Place) -> None:

@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.files import read_capped
 from vademecum.packs.content import (
+    MAX_SIGNATURE_BYTES,
     OMS_SIGNATURE,
     SIGNATURE,
     SIGNATURES,
@@ -23,7 +24,7 @@ from vademecum.packs.content import (
 from vademecum.packs.install_root import InstallRoot, verdict_of
 from vademecum.packs.lock import Locked, LockFile
 from vademecum.packs.lookalikes import hidden_in, looks_like, mixed_scripts
-from vademecum.packs.signatures import MAX_SIGNATURE_BYTES, Signer, oms_signer, signed_words, signer_of
+from vademecum.packs.signatures import Signer, oms_signer, signed_words, signer_of
 from vademecum.packs.signing_keys import Trusted
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
@@ -98,7 +99,9 @@ class Inspection(Struct, frozen=True):
         """Unpack a source and check all of it; return what was asked for, and what was left out."""
         only = self.options.only
         unpacked = unpack(source.open(), self.staging, label=source.name, only=only, progress=progress)
-        signers = signers_of(unpacked.skills, source.signature, self.staging, self.where.trusted, only=only)
+        signers = signers_of(
+            unpacked.skills, source.signature, self.staging, self.where.trusted or Trusted(), only=only
+        )
         known = sorted(skill.name for skill in unpacked.skills)
         missing = sorted(set(only) - set(known))
         if missing:
@@ -115,9 +118,6 @@ class Inspection(Struct, frozen=True):
         _check_signer(skill.name, signer, pinned=pinned, required=self.options.require_signature)
         if not self.options.allow_unsafe:
             _refuse_risk(skill)
-        return IncomingSkill(skill, self.staging / skill.name, signer, self._change(skill, signer))
-
-    def _change(self, skill: Staged, signer: Signer | None) -> SkillChange:
         change = SkillChange(
             skill.name,
             "new",
@@ -127,18 +127,22 @@ class Inspection(Struct, frozen=True):
             remarks=tuple(self._remarks(skill)),
             signer=signer.words if signer else None,
         )
-        place = self.where.root / skill.name
-        if not place.exists():
-            return change
+        if (self.where.root / skill.name).exists():
+            change = self._compared(change, skill.files)
+        return IncomingSkill(skill, self.staging / skill.name, signer, change)
+
+    def _compared(self, change: SkillChange, files: tuple[SkillFile, ...]) -> SkillChange:
+        """Compare a skill with what is in its place; refuse to replace what a person wrote or changed."""
+        place = self.where.root / change.name
         try:
-            differences = differences_of(files_of(place), skill.files)
-            diff = diff_of(place, self.staging / skill.name) if differences else []
+            differences = differences_of(files_of(place), files)
+            diff = diff_of(place, self.staging / change.name) if differences else []
         except PackRefused:  # what is there cannot be read as a skill
-            differences, diff = differences_of((), skill.files), []
+            differences, diff = differences_of((), files), []
         if not differences:
             return structs.replace(change, action="same", added=())
         if not self.options.force:
-            refuse_edits(skill.name, self.where.root, self.lock)
+            refuse_edits(change.name, self.where.root, self.lock)
         by_kind = {
             kind: tuple(text.partition(" ")[2] for text in differences if text.startswith(f"{kind} "))
             for kind in ("added", "removed", "changed")
@@ -150,7 +154,7 @@ class Inspection(Struct, frozen=True):
         for problem in skill.document.problems:
             if skill.inside or problem.code != "name-directory-mismatch":
                 yield problem.message
-        yield from hidden_in(self.staging / skill.name, skill.beyond_ascii)
+        yield from hidden_in(self.staging / skill.name, (file.path for file in skill.files))
         if skill.name in self.where.builtin:
             yield f"it is used instead of the built-in skill {skill.name!r}"
         other = looks_like(skill.name, self.where.known)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
@@ -28,9 +28,11 @@ from vademecum.packs.lock import (
 from vademecum.packs.npm_lock import NPM_LOCK, folder_hash, npm_lock_path, npm_lock_text, read_npm_lock
 from vademecum.packs.pack_cache import PackCache
 from vademecum.packs.records import json_text
-from vademecum.packs.signing_keys import Trusted
 from vademecum.packs.transaction import TRASH, Ground, Transaction, changing
 from vademecum.registry.scan import Walk
+
+if TYPE_CHECKING:
+    from vademecum.packs.signing_keys import Trusted
 
 Status = Literal["ok", "missing", "changed", "not-locked"]
 
@@ -51,7 +53,7 @@ class InstallRoot(Struct, frozen=True):
     """A root, the trusted keys, earlier packs, and the names that other skills and built-in ones have."""
 
     root: Path
-    trusted: Trusted = Trusted()
+    trusted: Trusted | None = None
     cache: PackCache = PackCache(None)
     known: tuple[str, ...] = ()
     builtin: frozenset[str] = frozenset()

@@ -6,11 +6,10 @@ import hashlib
 import io
 import json
 import re
-import shutil
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from msgspec import Struct, structs
 
@@ -18,7 +17,7 @@ from vademecum.errors import FileRefused
 from vademecum.files import read_capped, write_atomic
 from vademecum.packs.content import SkillFile, digest_of
 from vademecum.packs.sources.archive import Progress, silently
-from vademecum.packs.sources.web import SCHEMA, WELL_KNOWN, WELL_KNOWN_BEFORE
+from vademecum.packs.sources.web import SCHEMA, WELL_KNOWN
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 FORMAT_VERSION = 1
@@ -39,31 +38,26 @@ class PackedSkill(Struct, frozen=True):
     files: tuple[SkillFile, ...]
 
 
-def manifest_of(skills: list[PackedSkill]) -> dict[str, Any]:
-    """Return what a pack says about itself."""
-    return {
-        "format_version": FORMAT_VERSION,
-        "skills": [
-            {
-                "name": skill.name,
-                "version": skill.version,
-                "directory": skill.name,
-                "digest": digest_of(skill.files),
-                "files": [structs.asdict(file) for file in skill.files],
-            }
-            for skill in sorted(skills, key=lambda skill: skill.name)
-        ],
-    }
-
-
 def write_pack(skills: list[PackedSkill], out: IO[bytes], progress: Progress = silently) -> None:
     """Write a zip of skills, each in a folder of its name, with a manifest of all files."""
-    manifest = json.dumps(manifest_of(skills), ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+    ordered = sorted(skills, key=lambda skill: skill.name)
+    listed = [
+        {
+            "name": skill.name,
+            "version": skill.version,
+            "directory": skill.name,
+            "digest": digest_of(skill.files),
+            "files": [structs.asdict(file) for file in skill.files],
+        }
+        for skill in ordered
+    ]
+    document = {"format_version": FORMAT_VERSION, "skills": listed}
+    manifest = json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
     total = sum(file.size for skill in skills for file in skill.files)
     done = 0
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr(_info(MANIFEST, executable=False), manifest, compresslevel=6)
-        for skill in sorted(skills, key=lambda skill: skill.name):
+        for skill in ordered:
             for file in skill.files:
                 _add(archive, skill, file, f"{skill.name}/{file.path}")
                 done += file.size
@@ -106,27 +100,17 @@ class Published(Struct, frozen=True):
 
 
 def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Published]:
-    """Write skills with their descriptions, and then both lists, which so are never ahead of the files."""
+    """Write skills with their descriptions, and then the list, which so is never ahead of the files."""
+    listing = folder / WELL_KNOWN
+    before = _offered_in(listing)
     ordered = sorted(skills, key=lambda pair: pair[0].name)
-    newer, older = folder / WELL_KNOWN, folder / WELL_KNOWN_BEFORE
-    before_this = _offered_in(newer)
-    published = [_published(skill, description, newer.parent) for skill, description in ordered]
-    for skill, _ in ordered:
-        for file in skill.files:
-            data, mode = (skill.place / file.path).read_bytes(), 0o755 if file.executable else 0o644
-            write_atomic(older.parent / skill.name / file.path, data, mode=mode)
-    before = [
-        {
-            "name": skill.name,
-            "description": description,
-            "files": sorted((f.path for f in skill.files), key=lambda path: path != SKILL_FILE),
-        }
-        for skill, description in ordered
-    ]
-    _write_json(older, {"skills": before})
-    _write_json(newer, {"$schema": SCHEMA, "skills": [structs.asdict(skill) for skill in published]})
-    offered = {skill.url for skill in published} | before_this
-    _sweep(newer.parent, older.parent, offered, {skill.name for skill in published})
+    published = [_published(skill, description, listing.parent) for skill, description in ordered]
+    document = {"$schema": SCHEMA, "skills": [structs.asdict(skill) for skill in published]}
+    write_atomic(listing, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
+    offered = {skill.url for skill in published} | before
+    for entry in listing.parent.iterdir():
+        if entry.is_file() and _ARTIFACT.match(entry.name) and entry.name not in offered:
+            entry.unlink()
     return published
 
 
@@ -136,14 +120,10 @@ def _published(skill: PackedSkill, description: str, place: Path) -> Published:
     else:
         data, kind, suffix = pack_bytes(skill, bare=True), "archive", "zip"
     digest = hashlib.sha256(data).hexdigest()
-    # Named by its content: readers of the old list, and locks, still find what it says.
+    # Named by its content: readers of the list before, and locks, still find what it says.
     url = f"{skill.name}-{digest[:12]}.{suffix}"
     write_atomic(place / url, data)
     return Published(skill.name, kind, description, url, f"sha256:{digest}")
-
-
-def _write_json(path: Path, document: dict[str, Any]) -> None:
-    write_atomic(path, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
 
 
 def _offered_in(listing: Path) -> set[str]:
@@ -153,13 +133,3 @@ def _offered_in(listing: Path) -> set[str]:
         return {str(skill["url"]) for skill in skills}
     except (OSError, FileRefused, ValueError, KeyError, TypeError):
         return set()
-
-
-def _sweep(newer: Path, older: Path, offered: set[str], names: set[str]) -> None:
-    """Remove what neither this list nor the one before it offers."""
-    for entry in newer.iterdir():
-        if entry.is_file() and _ARTIFACT.match(entry.name) and entry.name not in offered:
-            entry.unlink()
-    for entry in older.iterdir():
-        if entry.is_dir() and (entry / SKILL_FILE).is_file() and entry.name not in names:
-            shutil.rmtree(entry)

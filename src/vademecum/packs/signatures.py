@@ -13,7 +13,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +21,8 @@ from msgspec import Struct
 from vademecum.errors import IntegrityFailed
 from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SkillFile
 from vademecum.packs.signing_keys import (
+    PrivateKey,
+    PublicKey,
     Trusted,
     id_of,
     is_signed_by,
@@ -29,10 +31,6 @@ from vademecum.packs.signing_keys import (
     signature_by,
 )
 
-if TYPE_CHECKING:
-    from vademecum.packs.signing_keys import PrivateKey, PublicKey
-
-MAX_SIGNATURE_BYTES = 8 * 1024 * 1024
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:vademecum:skill-signature:1"

@@ -6,20 +6,26 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization as form
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    ECDSA,
+    SECP256R1,
+    EllipticCurve,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Struct
 
 from vademecum.errors import ConfigError, FileRefused, PackRefused
 from vademecum.files import read_capped
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-    from cryptography.hazmat.primitives.hashes import HashAlgorithm
-
-    PublicKey = Ed25519PublicKey | EllipticCurvePublicKey
-    PrivateKey = Ed25519PrivateKey | EllipticCurvePrivateKey
+PublicKey = Ed25519PublicKey | EllipticCurvePublicKey
+PrivateKey = Ed25519PrivateKey | EllipticCurvePrivateKey
 
 MAX_KEY_BYTES = 64 * 1024
 MAX_TRUSTED = 1000
@@ -40,46 +46,45 @@ class Trusted(Struct, frozen=True):
 
 def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, Path, str]:
     """Make a key pair, Ed25519 or ECDSA on P-256: ``name.pem`` is private, ``name.pub`` is for others."""
-    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415 - 30 ms, here alone
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
-
     if not KEY_NAME.match(name):
         raise ConfigError(f"{name!r} cannot name a key: use letters, digits, '.', '_' and '-'.")
-    key = ec.generate_private_key(ec.SECP256R1()) if ecdsa else ed25519.Ed25519PrivateKey.generate()
+    key = generate_private_key(SECP256R1()) if ecdsa else Ed25519PrivateKey.generate()
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     private, public = directory / f"{name}.pem", directory / f"{name}.pub"
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise ConfigError(f"{directory} cannot be made ({error.strerror}): set HOME.") from error
-    _write_new(private, secret, mode=0o600)
-    _write_new(public, public_text(key.public_key()), mode=0o644)
+    for path, data, mode in ((private, secret, 0o600), (public, public_text(key.public_key()), 0o644)):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError as error:
+            raise PackRefused(
+                f"{path} exists already: a key is never overwritten. Choose another name."
+            ) from error
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(data)
     return private, public, id_of(key.public_key())
 
 
 def private_key(path: Path) -> PrivateKey:
     """Return the private key in a file."""
-    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
-
     try:
         found = form.load_pem_private_key(read_capped(path, cap=MAX_KEY_BYTES), None)
     except FileNotFoundError as error:
         raise ConfigError(f"There is no key {path}: make one with vade keygen.") from error
     except (OSError, FileRefused, ValueError, TypeError) as error:
         raise ConfigError(f"{path} is not a private key that can be used ({error}).") from error
-    if not isinstance(found, (ed25519.Ed25519PrivateKey, ec.EllipticCurvePrivateKey)):
+    if not isinstance(found, PrivateKey):
         raise ConfigError(f"{path} is neither an Ed25519 nor an ECDSA key: make one with vade keygen.")
     return found
 
 
 def signature_by(key: PrivateKey, message: bytes) -> bytes:
     """Return a key's signature of a message."""
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
-
-    if isinstance(key, ed25519.Ed25519PrivateKey):
+    if isinstance(key, Ed25519PrivateKey):
         return key.sign(message)
-    return key.sign(message, ec.ECDSA(_hash_for(key.curve.key_size)))
+    return key.sign(message, _ecdsa(key.curve))
 
 
 def trusted_keys(directory: Path) -> Trusted:
@@ -111,61 +116,37 @@ def trusted_in(file: Path) -> PublicKey:
 
 def public_key(text: bytes) -> PublicKey:
     """Parse a public key in PEM form; raise ``ValueError`` if it cannot be used."""
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
-    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
-
     try:
         key = form.load_pem_public_key(text)
     except UnsupportedAlgorithm as error:
         raise ValueError(str(error)) from error
-    if isinstance(key, (ed25519.Ed25519PublicKey, ec.EllipticCurvePublicKey)):
+    if isinstance(key, PublicKey):
         return key
     raise ValueError("only Ed25519 and elliptic curves are taken")
 
 
 def public_text(key: PublicKey) -> bytes:
     """Return a public key in PEM form."""
-    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
-
     return key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
 
 
 def id_of(key: PublicKey) -> str:
     """Return a key's id: the sha256 of its usual binary form."""
-    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415
-
     data = key.public_bytes(form.Encoding.DER, form.PublicFormat.SubjectPublicKeyInfo)
     return hashlib.sha256(data).hexdigest()
 
 
 def is_signed_by(key: PublicKey, signature: bytes, message: bytes) -> bool:
     """Return whether this key made this signature of this message."""
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
-
     try:
-        if isinstance(key, ed25519.Ed25519PublicKey):
+        if isinstance(key, Ed25519PublicKey):
             key.verify(signature, message)
         else:
-            key.verify(signature, message, ec.ECDSA(_hash_for(key.curve.key_size)))
+            key.verify(signature, message, _ecdsa(key.curve))
     except InvalidSignature:
         return False
     return True
 
 
-def _hash_for(bits: int) -> HashAlgorithm:
-    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
-
-    return {256: hashes.SHA256(), 384: hashes.SHA384()}.get(bits, hashes.SHA512())
-
-
-def _write_new(path: Path, data: bytes, *, mode: int) -> None:
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError as error:
-        raise PackRefused(
-            f"{path} exists already: a key is never overwritten. Choose another name."
-        ) from error
-    with os.fdopen(descriptor, "wb") as out:
-        out.write(data)
+def _ecdsa(curve: EllipticCurve) -> ECDSA:
+    return ECDSA({256: hashes.SHA256(), 384: hashes.SHA384()}.get(curve.key_size, hashes.SHA512()))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs.content import MAX_FILES, MAX_SKILL_BYTES, SkillFile, is_junk
@@ -33,22 +33,18 @@ MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 
 
 class Staged(Struct, frozen=True):
-    """A skill that was unpacked aside; ``inside`` is its directory in the source.
-
-    Hidden characters can only be in the files ``beyond_ascii``.
-    """
+    """A skill that was unpacked aside; ``inside`` is its directory in the source."""
 
     name: str
     document: Document
     files: tuple[SkillFile, ...]
     inside: str
-    beyond_ascii: tuple[str, ...]
 
     @property
     def files_in_source(self) -> list[SkillFile]:
         """Return the files with their paths in the source."""
         prefix = f"{self.inside}/" if self.inside else ""
-        return [SkillFile(f"{prefix}{f.path}", f.sha256, f.size, f.executable) for f in self.files]
+        return [structs.replace(file, path=f"{prefix}{file.path}") for file in self.files]
 
 
 class Unpacked(Struct, frozen=True):
@@ -135,7 +131,7 @@ def _within(name: str, place: str) -> str:
     return name[len(place) + 1 :] if place else name
 
 
-def _write_all(files: list[SourceFile], target: str, place: str) -> list[tuple[SkillFile, bool]]:
+def _write_all(files: list[SourceFile], target: str, place: str) -> tuple[SkillFile, ...]:
     made: set[str] = set()
     written = []
     for file in files:
@@ -144,33 +140,22 @@ def _write_all(files: list[SourceFile], target: str, place: str) -> list[tuple[S
         if parent not in made:
             os.makedirs(f"{target}/{parent}", exist_ok=True)
             made.add(parent)
-        written.append(_write_one(file, f"{target}/{relative}", relative))
-    return sorted(written, key=lambda found: found[0].path.encode())
+        digest = hashlib.sha256()
+        mode = 0o755 if file.executable else 0o644
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(f"{target}/{relative}", flags, mode), "wb") as out:
+            for piece in pieces_of(file):
+                digest.update(piece)
+                out.write(piece)
+        written.append(SkillFile(relative, digest.hexdigest(), file.size, file.executable))
+    return tuple(sorted(written, key=lambda found: found.path.encode()))
 
 
-def _write_one(file: SourceFile, target: str, relative: str) -> tuple[SkillFile, bool]:
-    """Write one file; return its description, and whether it is plain ASCII."""
-    digest, plain = hashlib.sha256(), True
-    mode = 0o755 if file.executable else 0o644
-    out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        for piece in pieces_of(file):
-            digest.update(piece)
-            plain = plain and piece.isascii()
-            left = memoryview(piece)
-            while left:
-                left = left[os.write(out, left) :]
-    finally:
-        os.close(out)
-    return SkillFile(relative, digest.hexdigest(), file.size, file.executable), plain
-
-
-def _named(staging: Path, target: str, files: list[tuple[SkillFile, bool]], place: str) -> Staged:
+def _named(staging: Path, target: str, files: tuple[SkillFile, ...], place: str) -> Staged:
     """Rename an unpacked skill to its own name; it must be as valid as the index requires."""
-    file = document_in(found.path for found, _ in files) or SKILL_FILE
+    file = document_in(found.path for found in files) or SKILL_FILE
     with open(f"{target}/{file}", "rb") as opened:
-        data = opened.read(MAX_DOCUMENT_BYTES)
-    document = parse_document(data, directory=place.rpartition("/")[2])
+        document = parse_document(opened.read(MAX_DOCUMENT_BYTES), directory=place.rpartition("/")[2])
     if not document.valid:
         problem = next(problem for problem in document.problems if problem.severity == "error")
         line = f"line {problem.line}: " if problem.line else ""
@@ -179,8 +164,7 @@ def _named(staging: Path, target: str, files: list[tuple[SkillFile, bool]], plac
     check_name(document.name)
     if not os.path.lexists(f"{staging}/{document.name}"):
         os.rename(target, f"{staging}/{document.name}")
-    beyond = tuple(found.path for found, plain in files if not plain)
-    return Staged(document.name, document, tuple(found for found, _ in files), place, beyond)
+    return Staged(document.name, document, files, place)
 
 
 def _manifest_of(opened: Opened) -> dict[str, Any] | None:

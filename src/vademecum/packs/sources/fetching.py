@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.files import read_capped, sha256_of
-from vademecum.packs.signatures import MAX_SIGNATURE_BYTES
+from vademecum.packs.content import MAX_SIGNATURE_BYTES
 from vademecum.packs.sources.archive import Opened, Progress, open_directory, open_path, silently
 from vademecum.packs.sources.git import Repository
 from vademecum.packs.sources.references import (
@@ -26,7 +26,6 @@ from vademecum.packs.sources.references import (
     SiteSource,
 )
 from vademecum.packs.sources.web import (
-    MAX_SECONDS,
     Web,
     fetch_artifact,
     fetch_site,
@@ -68,11 +67,10 @@ class Source(Struct, frozen=True):
 
 
 class Fetching(Struct, frozen=True):
-    """How sources are fetched: where to, how progress is shown, how long it may take, and further kinds."""
+    """How sources are fetched: where to, how progress is shown, and further kinds."""
 
     aside: Path | None = None
     progress: Progress = silently
-    seconds: float = MAX_SECONDS
     kinds: Mapping[str, SourceKind] = {}
 
     @contextlib.contextmanager
@@ -89,7 +87,7 @@ class Fetching(Struct, frozen=True):
                 f"{self.aside} cannot be written ({error.strerror}): set HOME or XDG_CACHE_HOME."
             ) from error
         with place as aside:
-            errand = _Errand(name, Web(self.progress, self.seconds), Path(aside))
+            errand = _Errand(name, Web(self.progress), Path(aside))
             match reference:
                 case LocalSource(path, sha256):
                     yield local_source(path, name, sha256=sha256)
@@ -131,7 +129,7 @@ class _Errand(Struct, frozen=True):
     def git(self, source: GitSource, at: Origin) -> Source:
         if source.url.startswith(("http://", "https://")):
             hop_of(source.url)
-        repository = Repository(self.aside / "git", seconds=self.web.seconds)
+        repository = Repository(self.aside / "git")
         wanted = "" if at.resolved.startswith("sha256:") else at.resolved
         commit = repository.fetch(source, commit=wanted or None)
         if wanted and commit != wanted:

@@ -6,6 +6,7 @@ repository applies, and links are only entries in a list.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -136,7 +137,17 @@ class Repository:
                 start_new_session=True,
             )
             try:
-                self._watch(process, words[0], deadline, lambda: os.fstat(out.fileno()).st_size > most)
+                while True:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_LOOK_SECONDS)
+                        break
+                    if time.monotonic() > deadline:
+                        seconds = f"{self._seconds:.0f} seconds"
+                        raise PackRefused(
+                            f"git {words[0]} took longer than {seconds}: nothing was installed."
+                        )
+                    if os.fstat(out.fileno()).st_size > most or _size_of(self._place) > MAX_FETCHED_BYTES:
+                        raise PackRefused("The repository is too large: name a smaller one.")
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
@@ -148,22 +159,6 @@ class Repository:
                 reason = (said[-1] if said else "it said nothing")[:MAX_COMPLAINT_CHARS]
                 raise PackRefused(f"git {words[0]} failed ({reason}): nothing was installed.")
             return os.fsdecode(out.read())
-
-    def _watch(
-        self, process: subprocess.Popen[bytes], verb: str, deadline: float, is_too_much: Callable[[], bool]
-    ) -> None:
-        while True:
-            try:
-                process.wait(_LOOK_SECONDS)
-            except subprocess.TimeoutExpired:
-                if time.monotonic() > deadline:
-                    raise PackRefused(
-                        f"git {verb} took longer than {self._seconds:.0f} seconds: nothing was installed."
-                    ) from None
-                if is_too_much() or _size_of(self._place) > MAX_FETCHED_BYTES:
-                    raise PackRefused("The repository is too large: name a smaller one.") from None
-            else:
-                return
 
 
 def _size_of(place: Path) -> int:
