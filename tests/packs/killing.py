@@ -23,7 +23,6 @@ from vademecum.packs.incoming import Options
 from vademecum.packs.install import install, uninstall
 from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import lock_path
-from vademecum.packs.pack_cache import PackCache
 from vademecum.packs.sources.fetching import local_source
 from vademecum.packs.syncing import Sources, sync, update
 from vademecum.packs.transaction import tidied
@@ -37,7 +36,7 @@ class Scene:
     """A root, two versions of what can be in it, and the locks of both."""
 
     def __init__(self, place: Path) -> None:
-        self.shelf = InstallRoot(place / "project/.agent/skills", cache=PackCache(place / "store"))
+        self.shelf = InstallRoot(place / "project/.agent/skills")
         self.source = place / "project/source"
         self.versions = [place / "one", place / "two"]
         for version in self.versions:
@@ -61,10 +60,10 @@ class Scene:
         version = self.versions[wanted - 1]
         context = Context(cwd=self.source.parent, home=self.source.parent, env={})
         sources = Sources(self.shelf, context)
+        self.source.unlink(missing_ok=True)
+        self.source.symlink_to(version)
         match how:
             case "update":
-                self.source.unlink(missing_ok=True)
-                self.source.symlink_to(version)
                 return lambda: update(sources, Options())
             case "sync":
                 lock_path(self.shelf.root).write_text(self.locks[wanted - 1])

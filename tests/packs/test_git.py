@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -96,7 +97,7 @@ def test_the_lock_brings_back_the_very_commit(place: Place, repo: Path) -> None:
     place.vade("install", f"git+file://{repo}@main", "--skill", "mine")
     (repo / "skills/mine/scripts/run.sh").write_text("echo two\n")
     commit(repo)
-    subprocess.run(["rm", "-r", str(place.cwd / ".agent/skills"), str(place.home / "cache")], check=True)
+    shutil.rmtree(place.cwd / ".agent/skills")
     done = place.vade("sync")
     assert done.out == "Restored: mine\n", done.err
     assert (place.cwd / ".agent/skills/mine/scripts/run.sh").read_text() == "echo one\n"

@@ -170,7 +170,6 @@ def test_an_older_version_of_a_site_is_still_found(place: Place) -> None:
         make(place.cwd / "src", "a", "two")
         write_skill(place.cwd / "src", "document", "---\nname: document\ndescription: Newer.\n---\n")
         place.vade("publish", "src", "--to", "site")
-        shutil.rmtree(place.home / "cache")
         for name in ("a", "document"):
             shutil.rmtree(skills(place) / name)
         assert place.vade("sync").out == "Restored: a\nRestored: document\n"
@@ -182,7 +181,6 @@ def test_one_skill_that_cannot_be_had_does_not_stop_the_others(place: Place) -> 
         make(place.cwd / f"src-{name}", name)
         place.vade("install", f"src-{name}")
         shutil.rmtree(skills(place) / name)
-    shutil.rmtree(place.home / "cache")
     shutil.rmtree(place.cwd / "src-a")
     done = place.vade("sync", "--json")
     assert (done.code, [step["name"] for step in done.json["steps"]]) == (1, ["b"])
@@ -269,7 +267,6 @@ def test_the_npm_locks_own_words_for_a_site(place: Place) -> None:
         assert entry["wellKnownDigest"] == index["skills"][0]["digest"]
         assert (entry["source"], entry["sourceType"]) == (web.url.removeprefix("http://"), "well-known")
         shutil.rmtree(place.cwd / ".agent")
-        shutil.rmtree(place.home / "cache")
         assert place.vade("sync").out == "Restored: a\n"
 
 

@@ -56,8 +56,6 @@ def install(
                 keep = options.backup or (options.force and edits_of(skill.name, where.root, change.lock))
                 change.put(skill.name, locked, skill.place, keep_old=bool(keep))
         change.commit()
-    for skill, source in found:
-        _keep(source, where, skill)
     return Installed([skill.change for skill, _ in found], left_out)
 
 
@@ -138,11 +136,3 @@ def _locked_then(place: Path, name: str) -> Locked:
     if before.files == files:
         return before
     return structs.replace(before, source=LOCAL, resolved=digest, digest=digest, files=files, url=None)
-
-
-def _keep(source: Source, where: InstallRoot, skill: IncomingSkill) -> None:
-    """Keep what was installed in the cache: an archive as it is, anything else skill by skill."""
-    if source.pack is not None and source.origin.resolved:
-        where.cache.keep_pack(source.pack, source.origin.resolved, source.signature)
-    else:
-        where.cache.keep_skill(where.root / skill.name, skill.change.digest)

@@ -26,7 +26,6 @@ from vademecum.packs.lock import (
     read_lock,
 )
 from vademecum.packs.npm_lock import NPM_LOCK, folder_hash, npm_lock_path, npm_lock_text, read_npm_lock
-from vademecum.packs.pack_cache import PackCache
 from vademecum.packs.records import json_text
 from vademecum.packs.transaction import TRASH, Ground, Transaction, changing
 from vademecum.registry.scan import Walk
@@ -50,11 +49,10 @@ def install_ground(root: Path) -> Ground:
 
 
 class InstallRoot(Struct, frozen=True):
-    """A root, the trusted keys, earlier packs, and the names that other skills and built-in ones have."""
+    """A root, the trusted keys, and the names that other skills and built-in ones have."""
 
     root: Path
     trusted: Trusted | None = None
-    cache: PackCache = PackCache(None)
     known: tuple[str, ...] = ()
     builtin: frozenset[str] = frozenset()
     scan: ScanSettings = ScanSettings()

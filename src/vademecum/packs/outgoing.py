@@ -64,18 +64,6 @@ def write_pack(skills: list[PackedSkill], out: IO[bytes], progress: Progress = s
                 progress(done, total)
 
 
-def pack_bytes(skill: PackedSkill, *, bare: bool = False) -> bytes:
-    """Return a pack of one skill, or if ``bare`` a zip with its document at the top, as sites offer them."""
-    out = io.BytesIO()
-    if bare:
-        with zipfile.ZipFile(out, "w") as archive:
-            for file in skill.files:
-                _add(archive, skill, file, file.path)
-    else:
-        write_pack([skill], out)
-    return out.getvalue()
-
-
 def _add(archive: zipfile.ZipFile, skill: PackedSkill, file: SkillFile, name: str) -> None:
     data = (skill.place / file.path).read_bytes()
     archive.writestr(_info(name, executable=file.executable), data, compresslevel=6)
@@ -118,7 +106,11 @@ def _published(skill: PackedSkill, description: str, place: Path) -> Published:
     if [file.path for file in skill.files] == [SKILL_FILE]:
         data, kind, suffix = (skill.place / SKILL_FILE).read_bytes(), "skill-md", "md"
     else:
-        data, kind, suffix = pack_bytes(skill, bare=True), "archive", "zip"
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:  # its document is at the top
+            for file in skill.files:
+                _add(archive, skill, file, file.path)
+        data, kind, suffix = out.getvalue(), "archive", "zip"
     digest = hashlib.sha256(data).hexdigest()
     # Named by its content: readers of the list before, and locks, still find what it says.
     url = f"{skill.name}-{digest[:12]}.{suffix}"

@@ -20,7 +20,7 @@ from vademecum.packs.lock import LOCAL, Locked, LockFile, lock_path, read_instal
 from vademecum.packs.npm_lock import NpmEntry, hash_of_contents, read_npm_lock
 from vademecum.packs.sources.archive import pieces_of
 from vademecum.packs.sources.entry_names import skill_places
-from vademecum.packs.sources.fetching import Fetching, Origin, Source, local_source
+from vademecum.packs.sources.fetching import Fetching, Origin, Source
 from vademecum.packs.sources.references import reference_to
 from vademecum.registry.scan import Walk
 from vademecum.skill.frontmatter import read_opening
@@ -42,33 +42,21 @@ class Sources(Struct, frozen=True):
         return self.fetching.fetched(reference, source, only=only, at=at or Origin())
 
     def stage_again(self, name: str, lock: LockFile, options: Options, aside: Path) -> Path:
-        """Unpack exactly what was locked: from the cache, from its address then, or from its source."""
-        locked, cache = lock.skills[name], self.where.cache
-        asked = structs.replace(options, only=(name,), force=True)
-        inspection = Inspection(self.where, asked, lock.only(name), aside / "kept")
-        kept = cache.find(locked.digest, locked.resolved)
-        if kept is not None:
-            try:
-                return _exactly(local_source(kept, locked.source), name, inspection)
-            except (PackRefused, IntegrityFailed):
-                cache.forget(kept)  # the source shows whether the cache was to blame
+        """Unpack exactly what was locked, from its address then or from its source."""
+        locked = lock.skills[name]
         if locked.is_local:
             raise IntegrityFailed(
                 f"{name!r} was written here, and is gone or changed: take it from version control."
             )
+        asked = structs.replace(options, only=(name,), force=True)
         with self.fetched(locked.source, (name,), locked.origin) as source:
-            return _exactly(source, name, structs.replace(inspection, staging=aside / "again"))
-
-
-def _exactly(source: Source, name: str, inspection: Inspection) -> Path:
-    (found,), _ = inspection.inspect(source)
-    locked = inspection.lock.skills[name]
-    if found.staged.files != locked.files:
-        raise IntegrityFailed(
-            f"{locked.source} no longer has the {name!r} that is locked ({locked.digest[:19]}…): "
-            f"vade update {name} takes the one it has now."
-        )
-    return found.place
+            (found,), _ = Inspection(self.where, asked, lock.only(name), aside).inspect(source)
+        if found.staged.files != locked.files:
+            raise IntegrityFailed(
+                f"{locked.source} no longer has the {name!r} that is locked ({locked.digest[:19]}…): "
+                f"vade update {name} takes the one it has now."
+            )
+        return found.place
 
 
 class SyncStep(Struct, frozen=True):

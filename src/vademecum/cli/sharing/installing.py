@@ -26,7 +26,6 @@ from vademecum.packs.install import install, restore, uninstall
 from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.npm_lock import not_for_npm, npm_lock_path
-from vademecum.packs.pack_cache import PackCache
 from vademecum.packs.signing_keys import TRUSTED_DIRECTORY, trusted_keys
 from vademecum.packs.sources.fetching import Fetching
 from vademecum.packs.sources.references import Reference, reference_to, remembered
@@ -95,7 +94,6 @@ class InstallContext:
         self.where = InstallRoot(
             root_of(scope, self.context),
             trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY) if incoming else None,
-            PackCache(None if cache is None else cache / "packs"),
             known,
             builtin,
             scan=self.settings.scan,
