@@ -98,19 +98,18 @@ class Inspection(Struct, frozen=True):
     def inspect(self, source: Source, progress: Progress = silently) -> tuple[list[IncomingSkill], list[str]]:
         """Unpack a source and check all of it; return what was asked for, and what was left out."""
         only = self.options.only
-        unpacked = unpack(source.open(), self.staging, label=source.name, only=only, progress=progress)
-        signers = signers_of(
-            unpacked.skills, source.signature, self.staging, self.where.trusted or Trusted(), only=only
+        skills, left_out = unpack(
+            source.open(), self.staging, label=source.name, only=only, progress=progress
         )
-        known = sorted(skill.name for skill in unpacked.skills)
+        known = sorted(skill.name for skill in skills)
         missing = sorted(set(only) - set(known))
         if missing:
             raise PackRefused(
                 f"{source.name} has no skill {missing[0]!r}: it has {', '.join(known)}.", code="missing"
             )
-        wanted = [skill for skill in unpacked.skills if not only or skill.name in only]
-        incoming = [self._incoming(skill, signers[skill.name]) for skill in wanted]
-        return incoming, [f"{directory} (it contains no skill)" for directory in unpacked.left_out]
+        signers = signers_of(skills, source.signature, self.staging, self.where.trusted, only=only)
+        incoming = [self._incoming(skill, signers[skill.name]) for skill in skills if skill.name in signers]
+        return incoming, [f"{directory} (it contains no skill)" for directory in left_out]
 
     def _incoming(self, skill: Staged, signer: Signer | None) -> IncomingSkill:
         before = self.lock.skills.get(skill.name)
@@ -168,40 +167,31 @@ def signers_of(
     skills: Sequence[Staged],
     beside: bytes | None,
     place: Path,
-    trusted: Trusted,
+    trusted: Trusted | None,
     *,
     only: Collection[str] = (),
 ) -> dict[str, Signer | None]:
-    """Return who signed each unpacked skill, by the signature beside the pack and those in the skill."""
-    whole = None
+    """Return who signed each unpacked skill, by the signature beside the pack and those in the skill.
+
+    Each signature must match; a trusted signer counts before any other.
+    """
+    trusted = trusted or Trusted()
+    whole = []
     if beside is not None:
         files = [file for skill in skills for file in skill.files_in_source]
-        whole = signer_of(beside, files, trusted, place="beside the pack")
-    return {
-        skill.name: _best_of((whole, _skill_signer(place / skill.name, skill.files, trusted)))
-        for skill in skills
-        if not only or skill.name in only
-    }
-
-
-def _skill_signer(place: Path, files: Iterable[SkillFile], trusted: Trusted) -> Signer | None:
-    """Return who signed one skill, by the signatures in it; each of them must match."""
-    listed = {file.path: file for file in files}
-    signed = [file for path, file in listed.items() if path not in SIGNATURES]
-    found: list[Signer | None] = []
-    if SIGNATURE in listed:
-        data = read_capped(place / SIGNATURE, cap=MAX_SIGNATURE_BYTES)
-        found.append(signer_of(data, signed, trusted, place=f"{place.name}/{SIGNATURE}"))
-    if OMS_SIGNATURE in listed:
-        data = read_capped(place / OMS_SIGNATURE, cap=MAX_SIGNATURE_BYTES)
-        found.append(oms_signer(data, signed, trusted, place=f"{place.name}/{OMS_SIGNATURE}"))
-    return _best_of(found)
-
-
-def _best_of(signers: Iterable[Signer | None]) -> Signer | None:
-    """Return a trusted signer before any other."""
-    known = [signer for signer in signers if signer is not None]
-    return next((signer for signer in known if signer.trusted_as), known[0] if known else None)
+        whole = [signer_of(beside, files, trusted, place="beside the pack")]
+    found: dict[str, Signer | None] = {}
+    for skill in skills:
+        if not only or skill.name in only:
+            signed = [file for file in skill.files if file.path not in SIGNATURES]
+            signers = list(whole)
+            for name, read in ((SIGNATURE, signer_of), (OMS_SIGNATURE, oms_signer)):
+                if any(file.path == name for file in skill.files):
+                    data = read_capped(place / skill.name / name, cap=MAX_SIGNATURE_BYTES)
+                    signers.append(read(data, signed, trusted, place=f"{skill.name}/{name}"))
+            best = next((signer for signer in signers if signer.trusted_as), None)
+            found[skill.name] = best or next(iter(signers), None)
+    return found
 
 
 def _check_signer(name: str, signer: Signer | None, *, pinned: str | None, required: bool) -> None:
@@ -222,25 +212,17 @@ def _check_signer(name: str, signer: Signer | None, *, pinned: str | None, requi
         )
 
 
-def edits_of(name: str, root: Path, lock: LockFile) -> str:
-    """Return why a person's work would be lost if a skill were replaced, or ""."""
+def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
+    """Refuse to replace what a person wrote or changed."""
     verdict = verdict_of(name, root, lock)
     own = name in lock.skills and lock.skills[name].is_local
     if verdict.status == "not-locked" or (verdict.status == "ok" and own):
-        return f"{root / name} was not installed by vade: say --force to replace it (it is kept)."
+        raise PackRefused(f"{root / name} was not installed by vade: say --force to replace it (it is kept).")
     if verdict.is_edited:
-        return (
+        raise PackRefused(
             f"{root / name} was changed since it was installed ({verdict.differences[0]}): vade diff {name} "
             "shows it, --force replaces it (it is kept in .trash)."
         )
-    return ""
-
-
-def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
-    """Refuse to replace what a person wrote or changed."""
-    reason = edits_of(name, root, lock)
-    if reason:
-        raise PackRefused(reason)
 
 
 def _refuse_risk(skill: Staged) -> None:

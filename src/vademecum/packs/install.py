@@ -13,14 +13,7 @@ from msgspec import Struct, structs
 from vademecum.errors import PackRefused
 from vademecum.nearest import meant, nearest
 from vademecum.packs.content import digest_of, files_of
-from vademecum.packs.incoming import (
-    IncomingSkill,
-    Inspection,
-    Options,
-    SkillChange,
-    edits_of,
-    refuse_edits,
-)
+from vademecum.packs.incoming import IncomingSkill, Inspection, Options, SkillChange, refuse_edits
 from vademecum.packs.install_root import InstallRoot, note_of
 from vademecum.packs.lock import LOCAL, Locked, is_skill_path, read_lock, read_lock_file
 from vademecum.packs.sources.archive import Progress, silently
@@ -53,8 +46,7 @@ def install(
             if skill.change.action == "same":
                 change.remember(skill.name, locked)
             else:
-                keep = options.backup or (options.force and edits_of(skill.name, where.root, change.lock))
-                change.put(skill.name, locked, skill.place, keep_old=bool(keep))
+                change.put(skill.name, locked, skill.place, keep_old=options.backup or options.force)
         change.commit()
     return Installed([skill.change for skill, _ in found], left_out)
 

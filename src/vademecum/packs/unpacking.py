@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
 
+import msgspec
 from msgspec import Struct, structs
 
 from vademecum.errors import IntegrityFailed, PackRefused
@@ -47,11 +47,18 @@ class Staged(Struct, frozen=True):
         return [structs.replace(file, path=f"{prefix}{file.path}") for file in self.files]
 
 
-class Unpacked(Struct, frozen=True):
-    """The skills of a source, and its directories in which there is none."""
+class ListedSkill(Struct, frozen=True):
+    """One skill of a manifest."""
 
-    skills: tuple[Staged, ...]
-    left_out: tuple[str, ...]
+    directory: str
+    files: tuple[SkillFile, ...]
+
+
+class Manifest(Struct, frozen=True):
+    """What a pack says about itself; a skill may have a file of that name for itself, with neither field."""
+
+    skills: tuple[ListedSkill, ...] | None = None
+    format_version: int | None = None
 
 
 def unpack(
@@ -61,13 +68,13 @@ def unpack(
     label: str,
     only: Collection[str] = (),
     progress: Progress = silently,
-) -> Unpacked:
+) -> tuple[list[Staged], list[str]]:
     """Unpack every skill of an opened source into a directory of its name, and close the source.
 
-    A pack, which has skills right at its top, is refused if one of its directories is not a skill, unless the
-    skills that are wanted are named in ``only``.
+    Return the skills, and the directories in which there is none. A pack, which has skills right at its top, is
+    refused if one of its directories is not a skill, unless the skills that are wanted are named in ``only``.
     """
-    try:
+    with contextlib.closing(opened):
         places = skill_places(file.name for file in opened.files)
         if not places:
             raise PackRefused(f"{label} contains no {SKILL_FILE}, so there is no skill in it.")
@@ -78,31 +85,22 @@ def unpack(
                 f"{label} has a directory without {SKILL_FILE} ({', '.join(without[:5])}): nothing was "
                 "installed. Correct the pack, or name the skills to install with --only."
             )
-        return Unpacked(_unpacked(opened, places, staging, label, progress), tuple(without))
-    finally:
-        opened.close()
-
-
-def _unpacked(
-    opened: Opened, places: list[str], staging: Path, label: str, progress: Progress
-) -> tuple[Staged, ...]:
-    staging.mkdir(parents=True, exist_ok=True)
-    manifest = _manifest_of(opened)
-    by_place = _files_by_place(opened, places, manifest=manifest is not None)
-    total = sum(map(len, by_place.values()))
-    done = 0
-    staged: dict[str, Staged] = {}
-    for number, (place, files) in enumerate(by_place.items()):
-        target = f"{staging}/.{number}"
-        skill = _named(staging, target, _write_all(files, target, place), place)
-        if skill.name in staged:
-            raise PackRefused(f"{label} has two skills called {skill.name!r}: nothing was installed.")
-        staged[skill.name] = skill
-        done += len(files)
-        progress(done, total)
-    if manifest is not None:
-        _check_manifest(manifest, staged.values())
-    return tuple(staged.values())
+        staging.mkdir(parents=True, exist_ok=True)
+        manifest = _manifest_of(opened)
+        by_place = _files_by_place(opened, places, manifest=manifest is not None)
+        total, done = sum(map(len, by_place.values())), 0
+        staged: dict[str, Staged] = {}
+        for number, (place, files) in enumerate(by_place.items()):
+            target = f"{staging}/.{number}"
+            skill = _named(staging, target, _write_all(files, target, place), place)
+            if skill.name in staged:
+                raise PackRefused(f"{label} has two skills called {skill.name!r}: nothing was installed.")
+            staged[skill.name] = skill
+            done += len(files)
+            progress(done, total)
+        if manifest is not None:
+            _check_manifest(manifest, staged.values())
+    return list(staged.values()), without
 
 
 def _files_by_place(opened: Opened, places: list[str], *, manifest: bool) -> dict[str, list[SourceFile]]:
@@ -167,42 +165,30 @@ def _named(staging: Path, target: str, files: tuple[SkillFile, ...], place: str)
     return Staged(document.name, document, files, place)
 
 
-def _manifest_of(opened: Opened) -> dict[str, Any] | None:
-    """Return what a pack says about itself; a skill may have a file of that name for itself."""
+def _manifest_of(opened: Opened) -> Manifest | None:
+    """Return what a pack says about itself, if it does."""
     file = next((file for file in opened.files if file.name == MANIFEST and opened.packed), None)
     if file is None:
         return None
     try:
-        document = json.loads(read_small(file, MAX_MANIFEST_BYTES))
-        if "skills" not in document and "format_version" not in document:
-            return None
-        version = document.get("format_version", FORMAT_VERSION)
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        found = msgspec.json.decode(read_small(file, MAX_MANIFEST_BYTES), type=Manifest)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise refused(MANIFEST, f"cannot be understood ({error})") from error
-    if version != FORMAT_VERSION:
-        raise refused(MANIFEST, f"has the unknown version {version!r}")
-    found: dict[str, Any] = document
-    return found
+    if found.format_version not in {None, FORMAT_VERSION}:
+        raise refused(MANIFEST, f"has the unknown version {found.format_version!r}")
+    return None if found == Manifest() else found
 
 
-def _check_manifest(document: dict[str, Any], staged: Iterable[Staged]) -> None:
+def _check_manifest(manifest: Manifest, staged: Iterable[Staged]) -> None:
     """Refuse a manifest that does not list exactly the files that are there."""
-    try:
-        said = {
-            f"{skill['directory']}/{file['path']}": (file["sha256"], file["size"], bool(file["executable"]))
-            for skill in document["skills"]
-            for file in skill["files"]
-            if not is_junk(file["path"])
-        }
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise refused(MANIFEST, f"cannot be understood ({error})") from error
-    found = {
-        file.path: (file.sha256, file.size, file.executable)
-        for skill in staged
-        for file in skill.files_in_source
+    said = {
+        structs.replace(file, path=f"{skill.directory}/{file.path}")
+        for skill in manifest.skills or ()
+        for file in skill.files
+        if not is_junk(file.path)
     }
-    wrong = sorted(name for name in {*said, *found} if said.get(name) != found.get(name))
+    wrong = sorted(said ^ {file for skill in staged for file in skill.files_in_source})
     if wrong:
         raise IntegrityFailed(
-            f"The pack's manifest does not match its content ({wrong[0]!r}): nothing was installed."
+            f"The pack's manifest does not match its content ({wrong[0].path!r}): nothing was installed."
         )

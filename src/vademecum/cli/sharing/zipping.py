@@ -201,8 +201,8 @@ def sign_command(*, target: str, key: str, oms: bool, as_json: bool) -> None:
 def _files_of_pack(path: Path) -> tuple[SkillFile, ...]:
     """Return the files of a pack's skills as its signature names them; the pack must be valid."""
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-        unpacked = unpack(open_path(path), Path(aside, "pack"), label=str(path))
-        return tuple(file for skill in unpacked.skills for file in skill.files_in_source)
+        skills, _ = unpack(open_path(path), Path(aside, "pack"), label=str(path))
+        return tuple(file for skill in skills for file in skill.files_in_source)
 
 
 @click.command("verify-pack")
@@ -213,7 +213,7 @@ def verify_pack_command(*, pack: str, as_json: bool) -> None:
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
     source = local_source(Path(pack))
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-        staged = unpack(source.open(), Path(aside, "pack"), label=pack).skills
+        staged, _ = unpack(source.open(), Path(aside, "pack"), label=pack)
         signers = signers_of(staged, source.signature, Path(aside, "pack"), trusted)
     skills = [
         {
