@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -23,7 +24,6 @@ from vademecum.packs.content import (
 )
 from vademecum.packs.install_root import InstallRoot, verdict_of
 from vademecum.packs.lock import Locked, LockFile
-from vademecum.packs.lookalikes import hidden_in, looks_like, mixed_scripts
 from vademecum.packs.signatures import Signer, oms_signer, signed_words, signer_of
 from vademecum.packs.signing_keys import Trusted
 from vademecum.packs.sources.archive import Progress, silently
@@ -32,6 +32,11 @@ from vademecum.packs.unpacking import Staged, unpack
 from vademecum.policy.bounds import Bounds, Risk, risk_of
 
 Action = Literal["new", "replace", "same"]
+
+# Letters and digits that many fonts draw alike, each group behind the letter it is taken for.
+_DRAWN_LIKE = "aаαɑ bв cс dԁđ eе3 gɡ hһ iіι1ıl jј kкκ mм nп oоο0 pрρ qԛ rг sѕ5 tтτ uυ vν wԝ xхχ yу"
+_ALIKE = str.maketrans({odd: group[0] for group in _DRAWN_LIKE.split() for odd in group[1:]})
+_ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 
 
 class Options(Struct, frozen=True):
@@ -149,18 +154,15 @@ class Inspection(Struct, frozen=True):
         return structs.replace(change, action="replace", diff=tuple(diff), **by_kind)
 
     def _remarks(self, skill: Staged) -> Iterable[str]:
-        """Yield what a person should know: what is wrong, what hides, what could be mistaken."""
+        """Yield what a person should know: what is wrong, and what could be mistaken."""
         for problem in skill.document.problems:
             if skill.inside or problem.code != "name-directory-mismatch":
                 yield problem.message
-        yield from hidden_in(self.staging / skill.name, (file.path for file in skill.files))
         if skill.name in self.where.builtin:
             yield f"it is used instead of the built-in skill {skill.name!r}"
         other = looks_like(skill.name, self.where.known)
         if other is not None:
             yield f"its name could be taken for {other!r}, which is another skill"
-        elif mixed_scripts(skill.name):
-            yield "its name mixes letters of different alphabets that look alike"
 
 
 def signers_of(
@@ -233,3 +235,22 @@ def _refuse_risk(skill: Staged) -> None:
             f"The skill {skill.name!r} wants tools of high risk ({', '.join(risky)}): inspect it, then "
             "say --allow-unsafe."
         )
+
+
+def looks_like(name: str, others: Iterable[str]) -> str | None:
+    """Return another name that this one could be mistaken for, or None.
+
+    >>> looks_like("раypal-tools", ["paypal-tools"]), looks_like("file-dlff", ["file-diff"])
+    ('paypal-tools', 'file-diff')
+    >>> looks_like("pdf", ["pdf", "docx"]) is None
+    True
+    """
+    own = _skeleton(name)
+    return next((other for other in others if other != name and _skeleton(other) == own), None)
+
+
+def _skeleton(name: str) -> str:
+    plain = unicodedata.normalize("NFKC", name).casefold().translate(_ALIKE)
+    for pair, one in _ALIKE_PAIRS:
+        plain = plain.replace(pair, one)
+    return plain.replace("-", "").replace("_", "")

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs.content import MAX_FILES, MAX_SKILL_BYTES, SkillFile, is_junk
 from vademecum.packs.outgoing import FORMAT_VERSION, MANIFEST
-from vademecum.packs.sources.archive import Opened, Progress, SourceFile, pieces_of, read_small, silently
+from vademecum.packs.sources.archive import Opened, Progress, SourceFile, pieces_of, silently
 from vademecum.packs.sources.entry_names import (
     NameCheck,
     check_name,
@@ -71,8 +71,8 @@ def unpack(
 ) -> tuple[list[Staged], list[str]]:
     """Unpack every skill of an opened source into a directory of its name, and close the source.
 
-    Return the skills, and the directories in which there is none. A pack, which has skills right at its top, is
-    refused if one of its directories is not a skill, unless the skills that are wanted are named in ``only``.
+    Return the skills, and the directories in which there is none. A pack, which has skills right at its top,
+    is refused if one of its directories is not a skill, unless the wanted skills are named in ``only``.
     """
     with contextlib.closing(opened):
         places = skill_places(file.name for file in opened.files)
@@ -170,8 +170,10 @@ def _manifest_of(opened: Opened) -> Manifest | None:
     file = next((file for file in opened.files if file.name == MANIFEST and opened.packed), None)
     if file is None:
         return None
+    if file.size > MAX_MANIFEST_BYTES:
+        raise refused(MANIFEST, "is too large")
     try:
-        found = msgspec.json.decode(read_small(file, MAX_MANIFEST_BYTES), type=Manifest)
+        found = msgspec.json.decode(b"".join(pieces_of(file)), type=Manifest)
     except (msgspec.DecodeError, RecursionError) as error:
         raise refused(MANIFEST, f"cannot be understood ({error})") from error
     if found.format_version not in {None, FORMAT_VERSION}:

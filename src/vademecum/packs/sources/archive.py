@@ -137,13 +137,6 @@ def pieces_of(file: SourceFile) -> Iterator[bytes]:
         raise refused(file.name, "is not as large as it says")
 
 
-def read_small(file: SourceFile, cap: int) -> bytes:
-    """Return the content of a file of at most ``cap`` bytes."""
-    if file.objection or file.size > cap:
-        raise refused(file.name, file.objection or "is too large")
-    return b"".join(pieces_of(file))
-
-
 def _open_zip(path: Path, size: int) -> Opened:
     archive = read_zip(path, size)
     files = tuple(

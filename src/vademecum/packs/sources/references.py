@@ -77,7 +77,7 @@ def reference_to(
     """
     scheme = typed.partition("://")[0].lower() if "://" in typed else ""
     if scheme in _GIT_SCHEMES:
-        return _git(typed)
+        return git_source(typed)
     if scheme in {"http", "https"}:
         return _web(typed)
     if scheme == "file" and not urlsplit(typed).netloc:
@@ -120,7 +120,8 @@ def remembered(reference: Reference, *, base: Path) -> str:
     assert_never(reference)
 
 
-def _git(typed: str) -> GitSource:
+def git_source(typed: str) -> GitSource:
+    """Parse the address of a repository, as in ``git+https://example.org/repo.git@ref#directory``."""
     address, _, directory = typed.removeprefix("git+").partition("#")
     start, at, ref = address.rpartition("@")
     # An "@" in front of the host is a user's name.
