@@ -139,7 +139,7 @@ class RootChange:
         """Keep what the lock said of a skill beside it, for the day it is restored."""
         if keep and name in self.lock.skills:
             kept = note_of(self._transaction.kept(name)).relative_to(self._root)
-            self._notes[str(kept)] = self.lock.only(name).to_text()
+            self._notes[str(kept)] = json_text(self.lock.only(name))
 
     def commit(self, *, npm: bool = False) -> None:
         """Let all of it happen; an existing lock of the npm tool is updated, and made if ``npm``."""
@@ -149,7 +149,7 @@ class RootChange:
         kept |= {name: locked.digest for name, (locked, _) in self._came.items() if not locked.is_local}
         files: dict[str, str | None] = {
             INSTALLED_FILE: json_text(kept),
-            f"../{LOCK_FILE}": LockFile(self.lock.skills).to_text(),
+            f"../{LOCK_FILE}": json_text(LockFile(self.lock.skills)),
             **self._notes,
         }
         other = npm_lock_path(self._root)

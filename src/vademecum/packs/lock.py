@@ -11,7 +11,7 @@ import msgspec
 
 from vademecum.errors import IntegrityFailed
 from vademecum.packs.content import SkillFile, digest_of
-from vademecum.packs.records import json_text, read_json
+from vademecum.packs.records import read_json
 from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
 from vademecum.packs.sources.fetching import Origin
 
@@ -56,10 +56,6 @@ class LockFile(msgspec.Struct, frozen=True):
     def only(self, name: str) -> LockFile:
         """Return the lock of one skill alone."""
         return LockFile({name: self.skills[name]})
-
-    def to_text(self) -> str:
-        """Return the file's content: the same skills give the same bytes."""
-        return json_text(self)
 
 
 def lock_path(root: Path) -> Path:

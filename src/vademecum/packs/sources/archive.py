@@ -61,12 +61,12 @@ def silently(done: int, total: int) -> None:
 
 
 class SourceFile(Struct, frozen=True):
-    """One file of a source and a way to read it; with an objection, no skill may contain it."""
+    """One file of a source and a way to open it; with an objection, no skill may contain it."""
 
     name: str
     size: int
     executable: bool
-    read: Callable[[], Iterator[bytes]]
+    open: Callable[[], IO[bytes]]
     objection: str = ""
 
 
@@ -126,11 +126,11 @@ def pieces_of(file: SourceFile) -> Iterator[bytes]:
     """Yield the content of a file; refuse one that is damaged or not as large as it says."""
     left = file.size
     try:
-        for piece in file.read():
-            left -= len(piece)
-            if left < 0:
-                break
-            yield piece
+        with file.open() as stream:
+            while left >= 0 and (piece := stream.read(CHUNK)):
+                left -= len(piece)
+                if left >= 0:
+                    yield piece
     except _UNREADABLE as error:
         raise refused(file.name, f"cannot be read ({error})") from error
     if left:
@@ -144,17 +144,13 @@ def _open_zip(path: Path, size: int) -> Opened:
             entry.filename,
             entry.file_size,
             bool(entry.external_attr >> 16 & stat.S_IXUSR),
-            partial(_chunks_of_entry, archive, entry),
+            partial(archive.open, entry),
         )
         for entry in archive.infolist()
         if not entry.is_dir()
     )
     directories = tuple(entry.filename.rstrip("/") for entry in archive.infolist() if entry.is_dir())
     return Opened(files, archive.close, packed=True, directories=directories)
-
-
-def _chunks_of_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
-    return chunks_of(archive.open(entry))
 
 
 class _Bounded:
@@ -173,14 +169,39 @@ class _Bounded:
 def _open_tar(path: Path, head: bytes) -> Opened:
     opener = next((opener for magic, opener in _COMPRESSED.items() if head.startswith(magic)), None)
     file = open(path, "rb") if opener is None else _expanded(path, opener)  # noqa: SIM115 - closed with it
+    names, total = NameCheck(), 0
+    files: list[SourceFile] = []
+    directories: list[str] = []
     try:
         archive = tarfile.open(fileobj=cast(IO[bytes], _Bounded(file)), mode="r:")  # noqa: SIM115
-        files, directories = _members(archive, path)
+        for count, member in enumerate(archive, 1):
+            total += member.size
+            _check_member(member, count, total, path)
+            name = member.name.removeprefix("./")
+            if not member.isdir():
+                executable = bool(member.mode & stat.S_IXUSR)
+                content = cast(Callable[[], IO[bytes]], partial(archive.extractfile, member))
+                files.append(SourceFile(names.file(name), member.size, executable, content))
+            elif name not in {"", "."}:
+                directories.append(names.directory(name))
         _check_end(file, archive.offset, path)
     except BaseException:
         file.close()
         raise
     return Opened(tuple(files), file.close, packed=True, directories=tuple(directories))
+
+
+def _check_member(member: tarfile.TarInfo, count: int, total: int, path: Path) -> None:
+    if count > MAX_ENTRIES:
+        raise PackRefused(f"{path} has more than {MAX_ENTRIES:,} entries: nothing was installed.")
+    if total > MAX_UNPACKED_BYTES or member.size < 0:
+        raise refused(member.name, "makes the archive too large")
+    if member.issym() or member.islnk():
+        raise refused(member.name, "is a link")
+    if member.sparse is not None or any(key.startswith("GNU.sparse") for key in member.pax_headers):
+        raise refused(member.name, "is sparse")
+    if not member.isreg() and not member.isdir():
+        raise refused(member.name, "is not a plain file")
 
 
 def _expanded(path: Path, opener: Any) -> IO[bytes]:
@@ -239,49 +260,6 @@ def _check_end(file: IO[bytes], place: int, path: Path) -> None:
         raise PackRefused(f"{path} was cut short: nothing was installed.")
 
 
-def _members(archive: tarfile.TarFile, path: Path) -> tuple[list[SourceFile], list[str]]:
-    names, total = NameCheck(), 0
-    files: list[SourceFile] = []
-    directories: list[str] = []
-    for count, member in enumerate(archive, 1):
-        if count > MAX_ENTRIES:
-            raise PackRefused(f"{path} has more than {MAX_ENTRIES:,} entries: nothing was installed.")
-        total += member.size
-        if total > MAX_UNPACKED_BYTES or member.size < 0:
-            raise refused(member.name, "makes the archive too large")
-        name = member.name.removeprefix("./")
-        if not member.isdir():
-            names.file(name)
-            _check_member(member)
-            executable = bool(member.mode & stat.S_IXUSR)
-            files.append(SourceFile(name, member.size, executable, partial(_extracted, archive, member)))
-        elif name not in {"", "."}:
-            directories.append(names.directory(name))
-    return files, directories
-
-
-def _check_member(member: tarfile.TarInfo) -> None:
-    if member.issym() or member.islnk():
-        raise refused(member.name, "is a link")
-    if member.sparse is not None or any(key.startswith("GNU.sparse") for key in member.pax_headers):
-        raise refused(member.name, "is sparse")
-    if not member.isreg():
-        raise refused(member.name, "is not a plain file")
-
-
-def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
-    file = archive.extractfile(member)
-    assert file is not None  # a plain file, as was checked
-    return chunks_of(file)
-
-
-def chunks_of(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield a file's content, then close it."""
-    with file:
-        while piece := file.read(CHUNK):
-            yield piece
-
-
 def _walk(base: Path, place: str) -> Iterator[SourceFile]:
     with os.scandir(base / place) as listing:
         entries = sorted(listing, key=lambda entry: entry.name)
@@ -298,5 +276,5 @@ def _walk(base: Path, place: str) -> Iterator[SourceFile]:
         yield SourceFile(relative, about.st_size, executable, partial(_opened, base, relative), reason)
 
 
-def _opened(base: Path, relative: str) -> Iterator[bytes]:
-    return chunks_of(os.fdopen(open_contained(base, relative), "rb"))
+def _opened(base: Path, relative: str) -> IO[bytes]:
+    return os.fdopen(open_contained(base, relative), "rb")

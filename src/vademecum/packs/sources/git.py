@@ -7,6 +7,7 @@ repository applies, and links are only entries in a list.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import shutil
@@ -14,9 +15,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from vademecum.errors import PackRefused
 from vademecum.packs.sources.archive import MAX_UNPACKED_BYTES, Opened, SourceFile
@@ -92,8 +93,8 @@ class Repository:
             )
         return Opened(tuple(found), close=self.close)
 
-    def _read(self, name: str, blob: str) -> Iterator[bytes]:
-        """Yield an object's content, byte for byte as it was committed."""
+    def _read(self, name: str, blob: str) -> IO[bytes]:
+        """Return an object's content, byte for byte as it was committed."""
         if self._reader is None:
             self._reader = subprocess.Popen(  # noqa: S603 - git, told object names only
                 [*self._words, "cat-file", "--batch"],
@@ -112,7 +113,7 @@ class Repository:
             raise PackRefused(f"{name!r} cannot be read from the repository: nothing was installed.")
         data = answered.read(int(head[2]))
         answered.read(1)
-        yield data
+        return io.BytesIO(data)
 
     def close(self) -> None:
         """End the process that reads objects."""

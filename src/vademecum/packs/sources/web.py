@@ -174,23 +174,17 @@ class Offer(Struct, frozen=True):
     files: tuple[str, ...] = ()
 
 
-class Listing(Struct, frozen=True, rename={"schema": "$schema"}):
-    """A site's list of skills."""
+class Site(Struct, frozen=True, rename={"schema": "$schema"}):
+    """A site's list of skills, and where it was found."""
 
     skills: tuple[Offer, ...]
     schema: str = ""
-
-
-class Site(Struct, frozen=True):
-    """A list of skills, and where it was found."""
-
-    url: str
-    listing: Listing
+    url: str = ""
 
     @property
     def has_digests(self) -> bool:
         """Return whether the list has the digests of its skills."""
-        return self.listing.schema == SCHEMA
+        return self.schema == SCHEMA
 
     def address(self, offer: Offer) -> str:
         """Return where an offer's archive or document is."""
@@ -198,10 +192,10 @@ class Site(Struct, frozen=True):
 
     def wanted(self, only: Collection[str]) -> list[Offer]:
         """Return the offers that can be installed; raise if one in ``only`` is missing."""
-        offers = [offer for offer in self.listing.skills if not only or offer.name in only]
+        offers = [offer for offer in self.skills if not only or offer.name in only]
         missing = sorted(set(only) - {offer.name for offer in offers})
         if missing:
-            known = ", ".join(sorted(offer.name for offer in self.listing.skills)[:20]) or "nothing"
+            known = ", ".join(sorted(offer.name for offer in self.skills)[:20]) or "nothing"
             raise PackRefused(f"{self.url} has no skill {missing[0]!r}: it has {known}.", code="missing")
         return [offer for offer in offers if not self.has_digests or offer.type in {"skill-md", "archive"}]
 
@@ -216,7 +210,7 @@ def find_site(url: str, web: Web) -> Site:
     for candidate in dict.fromkeys(candidates):
         data = web.read(candidate)
         if data is not None:
-            return Site(candidate, _listing(data, candidate))
+            return _listing(data, candidate)
     raise PackRefused(f"{url} lists no skills: {candidates[0]} does not exist.", code="missing")
 
 
@@ -251,9 +245,9 @@ def open_fetched(places: dict[str, Path]) -> Opened:
         return Opened(tuple(files), stack.pop_all().close)
 
 
-def _listing(data: bytes, url: str) -> Listing:
+def _listing(data: bytes, url: str) -> Site:
     try:
-        found = msgspec.json.decode(data, type=Listing)
+        found = msgspec.json.decode(data, type=Site)
     except (msgspec.DecodeError, RecursionError) as error:
         raise PackRefused(f"{url} is not a list of skills ({error}): nothing was installed.") from error
     if found.schema not in {"", SCHEMA}:
@@ -264,7 +258,7 @@ def _listing(data: bytes, url: str) -> Listing:
     wrong = next((name for name in names if not name or check(name)), None)
     if wrong is not None:
         raise PackRefused(f"{url} lists {wrong[:100]!r}, which cannot name a skill: nothing was installed.")
-    return found
+    return structs.replace(found, url=url)
 
 
 def _check(offer: Offer, site: Site) -> None:
