@@ -140,14 +140,14 @@ def test_restoring_remembers_where_it_came_from(packed: Place) -> None:
     assert packed.vade("restore", "team/pdf").code == 0
 
 
-def test_backups_are_made_when_asked_for(packed: Place) -> None:
+def test_what_is_replaced_by_force_is_kept(packed: Place) -> None:
     make(packed.cwd / "src", "a", "two")
     packed.vade("pack", "src/a", "src/b", "-o", "both.zip")
     assert packed.vade("install", "both.zip").code == 0
     assert not (skills(packed) / ".trash").exists()
     make(packed.cwd / "src", "a", "three")
     packed.vade("pack", "src/a", "src/b", "-o", "both.zip")
-    assert packed.vade("install", "both.zip", "--backup").code == 0
+    assert packed.vade("install", "both.zip", "--force").code == 0
     packed.vade("restore", "a")
     assert (skills(packed) / "a/scripts/run.sh").read_text() == "echo two\n"
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from vademecum.errors import PackRefused
-from vademecum.packs.sources.entry_names import objection
 
 MAX_FILES = 10_000
 MAX_SKILL_BYTES = 512 * 1024 * 1024
@@ -43,14 +42,6 @@ class SkillFile(Struct, frozen=True, order=True):
     sha256: str
     size: int
     executable: bool = False
-
-
-def check_packable(directory: Path, files: Iterable[SkillFile]) -> None:
-    """Refuse files that could be packed here and not be installed elsewhere."""
-    for file in files:
-        reason = objection(file.path)
-        if reason is not None:
-            raise PackRefused(f"{file.path!r} in {directory} {reason}: rename it.")
 
 
 def is_junk(path: str) -> bool:

@@ -45,7 +45,6 @@ class Options(Struct, frozen=True):
     force: bool = False
     allow_unsafe: bool = False
     dry_run: bool = False
-    backup: bool = False
     require_signature: bool = False
     only: tuple[str, ...] = ()
 

@@ -46,7 +46,7 @@ def install(
             if skill.change.action == "same":
                 change.remember(skill.name, locked)
             else:
-                change.put(skill.name, locked, skill.place, keep_old=options.backup or options.force)
+                change.put(skill.name, locked, skill.place, keep_old=options.force)
         change.commit()
     return Installed([skill.change for skill, _ in found], left_out)
 

@@ -13,10 +13,11 @@ from typing import IO
 
 from msgspec import Struct, structs
 
-from vademecum.errors import FileRefused
+from vademecum.errors import FileRefused, PackRefused
 from vademecum.files import read_capped, write_atomic
-from vademecum.packs.content import SkillFile, digest_of
+from vademecum.packs.content import SkillFile, digest_of, files_of
 from vademecum.packs.sources.archive import Progress, silently
+from vademecum.packs.sources.entry_names import objection
 from vademecum.packs.sources.web import SCHEMA, WELL_KNOWN
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
@@ -36,6 +37,16 @@ class PackedSkill(Struct, frozen=True):
     version: str | None
     place: Path
     files: tuple[SkillFile, ...]
+
+
+def packed(directory: Path, name: str, version: str | None) -> PackedSkill:
+    """Return a directory as a skill; refuse files that could not be installed elsewhere."""
+    files = files_of(directory)
+    for file in files:
+        reason = objection(file.path)
+        if reason is not None:
+            raise PackRefused(f"{file.path!r} in {directory} {reason}: rename it.")
+    return PackedSkill(name, version, directory, files)
 
 
 def write_pack(skills: list[PackedSkill], out: IO[bytes], progress: Progress = silently) -> None:

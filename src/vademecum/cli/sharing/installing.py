@@ -28,7 +28,7 @@ from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.npm_lock import not_for_npm, npm_lock_path
 from vademecum.packs.signing_keys import TRUSTED_DIRECTORY, trusted_keys
 from vademecum.packs.sources.fetching import Fetching
-from vademecum.packs.sources.references import Reference, reference_to, remembered
+from vademecum.packs.sources.references import reference_to, remembered
 from vademecum.packs.sources.run_outputs import fetch_from_run
 from vademecum.packs.syncing import (
     Failure,
@@ -61,7 +61,6 @@ def _incoming(command: Command) -> Command:
     """Give a command the options of one that installs skills."""
     for name, words in (
         ("--allow-unsafe", "Take skills that want tools of high risk."),
-        ("--backup", "Keep what is replaced in .trash, edited or not."),
         ("--dry-run", "Show what would change, and change nothing."),
         ("--require-signature", "Refuse what no trusted key signed."),
     ):
@@ -86,10 +85,8 @@ class InstallContext:
         self.context = Context.current()
         self.settings: Config = load_config(self.context).settings
         self.scope = scope
-        cache = self.context.cache_directory()
         self.bar = ProgressBar("fetching", bytes_=True)
         kinds = {"run": partial(fetch_from_run, self.context), "mcp": partial(_from_server, self.context)}
-        aside = None if cache is None else cache / "fetch"
         known, builtin = _known_names() if incoming else ((), frozenset())
         self.where = InstallRoot(
             root_of(scope, self.context),
@@ -98,14 +95,10 @@ class InstallContext:
             builtin,
             scan=self.settings.scan,
         )
-        self.sources = Sources(self.where, self.context, Fetching(aside, self.bar, kinds=kinds))
+        self.sources = Sources(self.where, self.context, Fetching(self.bar, kinds))
         done = tidied(install_ground(self.where.root))
         if done is not None:
             click.echo(f"vade: {visible(done)}", err=True)
-
-    def reference(self, typed: str) -> Reference:
-        """Return the source that a person typed."""
-        return reference_to(typed, context=self.context, kinds=self.sources.fetching.kinds)
 
     def options(self, *, require_signature: bool = False, **allowed: Any) -> Options:
         """Return what was asked for, and what the configuration asks for beyond it."""
@@ -148,10 +141,10 @@ def install_command(
     here = InstallContext(scope, incoming=True)
     options = here.options(only=only, **allowed)
     with ExitStack() as stack:
-        fetched = []
-        for reference in [here.reference(typed) for typed in sources]:
-            name = remembered(reference, base=here.where.base)
-            fetched.append(stack.enter_context(here.sources.fetching.fetched(reference, name, only=only)))
+        fetching = here.sources.fetching
+        found = [reference_to(typed, context=here.context, kinds=fetching.kinds) for typed in sources]
+        named = [(reference, remembered(reference, base=here.where.base)) for reference in found]
+        fetched = [stack.enter_context(fetching.fetched(*each, only=only)) for each in named]
         here.bar.done()
         unpacking = ProgressBar("unpacking")
         done = install(fetched, here.where, options, progress=unpacking)
@@ -237,15 +230,14 @@ def verify_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
 def diff_command(*, name: str, scope: str, as_json: bool) -> int:
     """Show what was edited in a skill since it was installed. Exit code 1: something was."""
     here = InstallContext(scope)
-    locked = read_lock(here.where.root).skills.get(name)
-    if locked is None:
-        near = nearest(name, read_lock(here.where.root).skills)
-        hint = meant(near, otherwise="vade list shows what is.")
+    skills = read_lock(here.where.root).skills
+    if name not in skills:
+        hint = meant(nearest(name, skills), otherwise="vade list shows what is.")
         raise PackRefused(f"{name!r} was not installed here: {hint}", code="not-installed")
     place = here.where.place(name)
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
         lax = Options(allow_unsafe=True)  # to be looked at only
-        unsigned = LockFile({name: structs.replace(locked, signer=None)})
+        unsigned = LockFile({name: structs.replace(skills[name], signer=None)})
         original = here.sources.stage_again(name, unsigned, lax, Path(aside, "then"))
         here.bar.done()
         lines = diff_of(original, place)
@@ -272,9 +264,9 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool
     here = InstallContext(scope)
     changed = lock_here(here.where, names, npm=npm)
     file, locked = lock_path(here.where.root), read_lock(here.where.root).skills
-    has_npm = npm_lock_path(here.where.root).is_file()
-    for name, why in not_for_npm(locked).items() if has_npm else ():
-        click.echo(f"vade: {visible(f'{name} {why}')}: vade sync can.", err=True)
+    if npm_lock_path(here.where.root).is_file():
+        for name, why in not_for_npm(locked).items():
+            click.echo(f"vade: {visible(f'{name} {why}')}: vade sync can.", err=True)
     lines = [
         f"Adopted: {name} (source: local)" if name in locked else f"No longer locked: {name} (it is gone)"
         for name in changed

@@ -67,9 +67,8 @@ class Source(Struct, frozen=True):
 
 
 class Fetching(Struct, frozen=True):
-    """How sources are fetched: where to, how progress is shown, and further kinds."""
+    """How sources are fetched: how progress is shown, and which further kinds there are."""
 
-    aside: Path | None = None
     progress: Progress = silently
     kinds: Mapping[str, SourceKind] = {}
 
@@ -78,15 +77,7 @@ class Fetching(Struct, frozen=True):
         self, reference: Reference, name: str, *, only: Collection[str] = (), at: Origin = _NO_ORIGIN
     ) -> Iterator[Source]:
         """Fetch a source; ``at`` is what one skill of it once resolved to, and it must be had like that."""
-        try:
-            if self.aside is not None:
-                self.aside.mkdir(parents=True, exist_ok=True)
-            place = tempfile.TemporaryDirectory(prefix="fetch-", dir=self.aside)
-        except OSError as error:
-            raise PackRefused(
-                f"{self.aside} cannot be written ({error.strerror}): set HOME or XDG_CACHE_HOME."
-            ) from error
-        with place as aside:
+        with tempfile.TemporaryDirectory(prefix="vade-") as aside:
             errand = _Errand(name, Web(self.progress), Path(aside))
             match reference:
                 case LocalSource(path, sha256):
