@@ -83,13 +83,6 @@ def files_of(directory: Path, *, every: bool = False) -> tuple[SkillFile, ...]:
     return tuple(sorted(found, key=lambda file: file.path.encode()))
 
 
-def strays_in(directory: Path, known: Iterable[SkillFile]) -> list[str]:
-    """Return what is in a skill's directory beside these files, caches excepted."""
-    files = {file.path for file in known}
-    walked = _walk(str(directory), "", every=True)
-    return sorted(path for path in walked if path not in files and not is_cache(path))
-
-
 def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> tuple[str, ...]:
     """Return what was added, removed and changed, file by file.
 

@@ -12,10 +12,10 @@ from msgspec import Struct, structs
 
 from vademecum.errors import PackRefused
 from vademecum.nearest import meant, nearest
-from vademecum.packs.content import digest_of, files_of
+from vademecum.packs.content import files_of
 from vademecum.packs.incoming import IncomingSkill, Inspection, Options, SkillChange, refuse_edits
 from vademecum.packs.install_root import InstallRoot, note_of
-from vademecum.packs.lock import LOCAL, Locked, is_skill_path, read_lock, read_lock_file
+from vademecum.packs.lock import is_skill_path, locked_here, read_lock, read_lock_file
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
 from vademecum.packs.transaction import MOMENT, MOMENT_CHARS, TRASH
@@ -92,10 +92,14 @@ def restore(name: str, where: InstallRoot) -> Path:
         near = nearest(name, kept_names(where.root))
         hint = meant(near, otherwise="only what was uninstalled or replaced is.")
         raise PackRefused(f"Nothing called {name!r} is kept in {where.root / TRASH}: {hint}", code="missing")
+    files = files_of(kept[-1], every=True)
+    locked = read_lock_file(note_of(kept[-1])).skills.get(name)
+    if locked is None or locked.files != files:  # edited since: it is local
+        locked = locked_here(files, locked)
     with where.changing() as change:
         copy = change.staging / ".back" / name
         shutil.copytree(kept[-1], copy, symlinks=True)
-        change.put(name, _locked_then(kept[-1], name), copy, keep_old=True)
+        change.put(name, locked, copy, keep_old=True)
         change.commit()
     shutil.rmtree(kept[-1], ignore_errors=True)
     note_of(kept[-1]).unlink(missing_ok=True)
@@ -116,15 +120,3 @@ def _kept_in(trash: Path) -> list[Path]:
     there = trash.iterdir() if trash.is_dir() else ()
     kept = (place for place in there if MOMENT.match(place.name[:MOMENT_CHARS]))
     return sorted(place for place in kept if place.is_dir() and not place.is_symlink())
-
-
-def _locked_then(place: Path, name: str) -> Locked:
-    """Return what the lock said of a skill in the trash; edited since, it is local but keeps its signer."""
-    files = files_of(place, every=True)
-    digest = digest_of(files)
-    before = read_lock_file(note_of(place)).skills.get(name)
-    if before is None:
-        return Locked(LOCAL, digest, digest, files)
-    if before.files == files:
-        return before
-    return structs.replace(before, source=LOCAL, resolved=digest, digest=digest, files=files, url=None)

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from vademecum.config import ScanSettings
 from vademecum.errors import PackRefused
 from vademecum.nearest import meant, nearest
-from vademecum.packs.content import differences_of, digest_of, files_of, is_cache, strays_in
+from vademecum.packs.content import differences_of, digest_of, files_of, is_cache
 from vademecum.packs.lock import (
     INSTALLED_FILE,
     LOCK_FILE,
@@ -102,22 +102,16 @@ class RootChange:
         self._went: set[str] = set()
         self._notes: dict[str, str] = {}
 
-    def put(self, name: str, locked: Locked, staged: Path, *, keep_old: bool) -> None:
+    def put(self, name: str, locked: Locked, staged: Path, *, keep_old: bool = False) -> None:
         """Put a staged skill in its place and into the lock; what is nowhere else is always kept."""
         target = self.staging / name
         target.parent.mkdir(parents=True, exist_ok=True)
         os.rename(staged, target)
-        keep = keep_old or self._has_strays(name)
+        edited = verdict_of(name, self._root, self.lock).is_edited
+        keep = keep_old or edited or os.path.islink(self._root / name)
         self._transaction.put(name, keep_old=keep)
         self._note(name, keep=keep)
         self.remember(name, locked, place=target)
-
-    def _has_strays(self, name: str) -> bool:
-        """Return whether more is in a skill's place than its files, such as evals or a link."""
-        place = self._root / name
-        locked = self.lock.skills.get(name)
-        known = () if locked is None else locked.files
-        return os.path.islink(place) or (place.is_dir() and bool(strays_in(place, known)))
 
     def remember(self, name: str, locked: Locked, *, place: Path | None = None) -> None:
         """Put a skill into the lock that is, or will be, in its place."""

@@ -47,6 +47,12 @@ class Locked(msgspec.Struct, frozen=True):
         return Origin(self.resolved, self.url or "")
 
 
+def locked_here(files: tuple[SkillFile, ...], before: Locked | None) -> Locked:
+    """Return a local skill as it is; who signed it before must sign what comes next, too."""
+    digest = digest_of(files)
+    return Locked(LOCAL, digest, digest, files, signer=before.signer if before else None)
+
+
 class LockFile(msgspec.Struct, frozen=True):
     """All installed skills of one root, by name; one below a group is called ``group/name``."""
 

@@ -16,14 +16,12 @@ from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.incoming import Inspection, Options, SkillChange
 from vademecum.packs.install import install
 from vademecum.packs.install_root import InstallRoot, RootChange, Verdict, missing_lock, verdict_of, verify
-from vademecum.packs.lock import LOCAL, Locked, LockFile, lock_path, read_installed, read_lock
+from vademecum.packs.lock import LockFile, lock_path, locked_here, read_installed, read_lock
 from vademecum.packs.npm_lock import NpmEntry, hash_of_contents, read_npm_lock
 from vademecum.packs.sources.archive import pieces_of
 from vademecum.packs.sources.entry_names import skill_places
 from vademecum.packs.sources.fetching import Fetching, Origin, Source
 from vademecum.packs.sources.references import reference_to
-from vademecum.registry.scan import Walk
-from vademecum.skill.frontmatter import read_opening
 
 
 class Sources(Struct, frozen=True):
@@ -137,7 +135,7 @@ def _restore(verdict: Verdict, change: RootChange, sources: Sources, options: Op
     known = read_installed(root).get(name) == locked.digest
     asked = structs.replace(options, allow_unsafe=options.allow_unsafe or known)
     staged = sources.stage_again(name, change.lock, asked, aside)
-    change.put(name, locked, staged, keep_old=verdict.is_edited)
+    change.put(name, locked, staged)
 
 
 def _sync_npm(
@@ -196,22 +194,11 @@ def lock_here(where: InstallRoot, names: tuple[str, ...] = (), *, npm: bool = Fa
             if verdict_of(name, where.root, change.lock).status == "ok":
                 change.remember(name, change.lock.skills[name])
                 continue
-            change.remember(name, _as_it_is(where, name, change.lock.skills.get(name)))
+            files = files_of(where.root / name, every=True)
+            change.remember(name, locked_here(files, change.lock.skills.get(name)))
             changed.append(name)
         change.commit(npm=npm)
     return changed
-
-
-def _as_it_is(where: InstallRoot, name: str, before: Locked | None) -> Locked:
-    """Describe what is there, to be locked; the signer from before must sign what comes next, too."""
-    from vademecum.skill.document import parse_document  # noqa: PLC0415 - YAML, for this alone
-
-    place = where.root / name
-    files = files_of(place, every=True)
-    digest = digest_of(files)
-    file = next(file for _, file, _ in Walk(str(place), where.scan).documents)
-    document = parse_document(read_opening(place / file), directory=place.name)
-    return Locked(LOCAL, digest, digest, files, document.meta.version, before.signer if before else None)
 
 
 def update(

@@ -13,7 +13,6 @@ MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 1024
 MAX_STEPS = 32
 MAX_DIRECTORIES = 20_000
-MAX_ALL_NAMES = 16 * 1024 * 1024
 
 # What macOS adds to a zip; nobody means it as a skill.
 _ADDED_BY_SYSTEMS = frozenset({"__MACOSX"})
@@ -30,7 +29,6 @@ class NameCheck:
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
         self._directories: dict[str, str] = {}
-        self._left = MAX_ALL_NAMES
 
     def file(self, name: str) -> str:
         """Check and return the name of a file."""
@@ -43,9 +41,6 @@ class NameCheck:
         if key in self._directories:
             raise refused(name, "is a file where a directory must be")
         self._files[key] = name
-        self._left -= len(name)
-        if self._left < 0:
-            raise refused(name, f"makes the names longer than {MAX_ALL_NAMES:,} characters")
         self._enter(name.rpartition("/")[0])
         return name
 
