@@ -25,10 +25,9 @@ MAX_SIGNATURE_BYTES = 8 * 1024 * 1024
 
 # What interpreters and desktops leave behind: not an edit that anybody made.
 _CACHES = frozenset({"__pycache__", ".DS_Store"})
-_JUNK_DIRECTORIES = frozenset({"__pycache__", "node_modules"})
+_JUNK = _CACHES | {"node_modules"}
 # Git runs commands that a repository's configuration names, and `.git` can be a file that leads to one.
 _GIT = frozenset({".git", "git~1"})
-_JUNK_FILES = frozenset({".DS_Store"})
 _JUNK_AT_TOP = "evals"
 # O_NOFOLLOW: a link is refused; O_NONBLOCK: a FIFO is not waited for.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -51,13 +50,11 @@ def is_junk(path: str) -> bool:
     [True, False, True]
     """
     steps = path.split("/")
-    *directories, name = steps
     return (
-        not _JUNK_DIRECTORIES.isdisjoint(directories)
+        not _JUNK.isdisjoint(steps)
         or any(step.casefold() in _GIT for step in steps)
-        or directories[:1] == [_JUNK_AT_TOP]
-        or name in _JUNK_FILES
-        or name.endswith(".pyc")
+        or (steps[0] == _JUNK_AT_TOP and len(steps) > 1)
+        or path.endswith(".pyc")
     )
 
 

@@ -65,30 +65,11 @@ class SkillChange(Struct, frozen=True):
 
 
 class IncomingSkill(Struct, frozen=True):
-    """An unpacked skill that may be installed: where it is, who signed it, and what would change."""
+    """An unpacked skill that may be installed: what would change, what the lock will say, and where it is."""
 
-    staged: Staged
-    place: Path
-    signer: Signer | None
     change: SkillChange
-
-    @property
-    def name(self) -> str:
-        """Return its name."""
-        return self.staged.name
-
-    def locked(self, source: Source) -> Locked:
-        """Return what the lock will say of it."""
-        origin = source.each.get(self.name, source.origin)
-        return Locked(
-            source.name,
-            origin.resolved or self.change.digest,
-            self.change.digest,
-            self.staged.files,
-            self.staged.document.meta.version,
-            (self.signer.identity or None) if self.signer else None,
-            origin.url or None,
-        )
+    locked: Locked
+    place: Path
 
 
 class Inspection(Struct, frozen=True):
@@ -112,19 +93,21 @@ class Inspection(Struct, frozen=True):
                 f"{source.name} has no skill {missing[0]!r}: it has {', '.join(known)}.", code="missing"
             )
         signers = signers_of(skills, source.signature, self.staging, self.where.trusted, only=only)
-        incoming = [self._incoming(skill, signers[skill.name]) for skill in skills if skill.name in signers]
+        wanted = [skill for skill in skills if skill.name in signers]
+        incoming = [self._incoming(skill, signers[skill.name], source) for skill in wanted]
         return incoming, [f"{directory} (it contains no skill)" for directory in left_out]
 
-    def _incoming(self, skill: Staged, signer: Signer | None) -> IncomingSkill:
+    def _incoming(self, skill: Staged, signer: Signer | None, source: Source) -> IncomingSkill:
         before = self.lock.skills.get(skill.name)
         pinned = before.signer if before else None
         _check_signer(skill.name, signer, pinned=pinned, required=self.options.require_signature)
         if not self.options.allow_unsafe:
             _refuse_risk(skill)
+        digest = digest_of(skill.files)
         change = SkillChange(
             skill.name,
             "new",
-            digest_of(skill.files),
+            digest,
             added=tuple(file.path for file in skill.files),
             scripts=tuple(file.path for file in skill.files if file.path.startswith("scripts/")),
             remarks=tuple(self._remarks(skill)),
@@ -132,7 +115,17 @@ class Inspection(Struct, frozen=True):
         )
         if (self.where.root / skill.name).exists():
             change = self._compared(change, skill.files)
-        return IncomingSkill(skill, self.staging / skill.name, signer, change)
+        origin = source.each.get(skill.name, source.origin)
+        locked = Locked(
+            source.name,
+            origin.resolved or digest,
+            digest,
+            skill.files,
+            skill.document.meta.version,
+            (signer.identity or None) if signer else None,
+            origin.url or None,
+        )
+        return IncomingSkill(change, locked, self.staging / skill.name)
 
     def _compared(self, change: SkillChange, files: tuple[SkillFile, ...]) -> SkillChange:
         """Compare a skill with what is in its place; refuse to replace what a person wrote or changed."""

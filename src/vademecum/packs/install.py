@@ -37,36 +37,35 @@ def install(
         with tempfile.TemporaryDirectory(prefix="vade-") as aside:
             inspection = Inspection(where, options, read_lock(where.root), Path(aside, "aside"))
             found, left_out = _inspected(listed, inspection, progress)
-        return Installed([skill.change for skill, _ in found], left_out)
-    with where.changing() as change:
-        inspection = Inspection(where, options, change.lock, change.staging)
-        found, left_out = _inspected(listed, inspection, progress)
-        for skill, source in found:
-            locked = skill.locked(source)
-            if skill.change.action == "same":
-                change.remember(skill.name, locked)
-            else:
-                change.put(skill.name, locked, skill.place, keep_old=options.force)
-        change.commit()
-    return Installed([skill.change for skill, _ in found], left_out)
+    else:
+        with where.changing() as change:
+            inspection = Inspection(where, options, change.lock, change.staging)
+            found, left_out = _inspected(listed, inspection, progress)
+            for name, skill in found.items():
+                if skill.change.action == "same":
+                    change.remember(name, skill.locked)
+                else:
+                    change.put(name, skill.locked, skill.place, keep_old=options.force)
+            change.commit()
+    return Installed([skill.change for skill in found.values()], left_out)
 
 
 def _inspected(
     sources: list[Source], inspection: Inspection, progress: Progress
-) -> tuple[list[tuple[IncomingSkill, Source]], list[str]]:
+) -> tuple[dict[str, IncomingSkill], list[str]]:
     """Inspect all skills of all sources, each source in a directory of its own."""
-    found: list[tuple[IncomingSkill, Source]] = []
+    found: dict[str, IncomingSkill] = {}
     left_out: list[str] = []
-    seen: set[str] = set()
     for number, source in enumerate(sources):
         inside = structs.replace(inspection, staging=inspection.staging / f".{number}")
         skills, remarks = inside.inspect(source, progress)
         left_out += remarks
         for skill in skills:
-            if skill.name in seen:
-                raise PackRefused(f"Two of these sources have a skill {skill.name!r}: nothing was installed.")
-            seen.add(skill.name)
-            found.append((skill, source))
+            if skill.change.name in found:
+                raise PackRefused(
+                    f"Two of these sources have a skill {skill.change.name!r}: nothing was installed."
+                )
+            found[skill.change.name] = skill
     return found, left_out
 
 

@@ -13,7 +13,6 @@ from vademecum.errors import IntegrityFailed
 from vademecum.packs.content import SkillFile, digest_of
 from vademecum.packs.records import read_json
 from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
-from vademecum.packs.sources.fetching import Origin
 
 LOCK_FILE = "skills.lock.json"
 LOCK_VERSION = 1
@@ -40,11 +39,6 @@ class Locked(msgspec.Struct, frozen=True):
     def is_local(self) -> bool:
         """Return whether the skill was written in the root and has no other source."""
         return self.source == LOCAL
-
-    @property
-    def origin(self) -> Origin:
-        """Return where the skill came from."""
-        return Origin(self.resolved, self.url or "")
 
 
 def locked_here(files: tuple[SkillFile, ...], before: Locked | None) -> Locked:

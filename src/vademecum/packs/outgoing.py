@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import IO
 
 from msgspec import Struct, structs
 
-from vademecum.errors import FileRefused, PackRefused
-from vademecum.files import read_capped, write_atomic
+from vademecum.errors import PackRefused
+from vademecum.files import write_atomic
 from vademecum.packs.content import SkillFile, digest_of, files_of
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.entry_names import objection
@@ -26,8 +25,6 @@ MANIFEST = "manifest.json"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILE, _EXECUTABLE = 0o100644, 0o100755
-MAX_LISTING_BYTES = 16 * 1024 * 1024
-_ARTIFACT = re.compile(r".+-[0-9a-f]{12}\.(?:zip|md)\Z")
 
 
 class PackedSkill(Struct, frozen=True):
@@ -67,25 +64,21 @@ def write_pack(skills: list[PackedSkill], out: IO[bytes], progress: Progress = s
     total = sum(file.size for skill in skills for file in skill.files)
     done = 0
     with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr(_info(MANIFEST, executable=False), manifest, compresslevel=6)
+        _add(archive, MANIFEST, manifest.encode())
         for skill in ordered:
             for file in skill.files:
-                _add(archive, skill, file, f"{skill.name}/{file.path}")
+                data = (skill.place / file.path).read_bytes()
+                _add(archive, f"{skill.name}/{file.path}", data, executable=file.executable)
                 done += file.size
                 progress(done, total)
 
 
-def _add(archive: zipfile.ZipFile, skill: PackedSkill, file: SkillFile, name: str) -> None:
-    data = (skill.place / file.path).read_bytes()
-    archive.writestr(_info(name, executable=file.executable), data, compresslevel=6)
-
-
-def _info(name: str, *, executable: bool) -> zipfile.ZipInfo:
+def _add(archive: zipfile.ZipFile, name: str, data: bytes, *, executable: bool = False) -> None:
     info = zipfile.ZipInfo(name, _EPOCH)
     info.create_system = 3
     info.external_attr = (_EXECUTABLE if executable else _FILE) << 16
     info.compress_type = zipfile.ZIP_DEFLATED
-    return info
+    archive.writestr(info, data, compresslevel=6)
 
 
 class Published(Struct, frozen=True):
@@ -101,15 +94,10 @@ class Published(Struct, frozen=True):
 def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Published]:
     """Write skills with their descriptions, and then the list, which so is never ahead of the files."""
     listing = folder / WELL_KNOWN
-    before = _offered_in(listing)
     ordered = sorted(skills, key=lambda pair: pair[0].name)
     published = [_published(skill, description, listing.parent) for skill, description in ordered]
     document = {"$schema": SCHEMA, "skills": [structs.asdict(skill) for skill in published]}
     write_atomic(listing, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
-    offered = {skill.url for skill in published} | before
-    for entry in listing.parent.iterdir():
-        if entry.is_file() and _ARTIFACT.match(entry.name) and entry.name not in offered:
-            entry.unlink()
     return published
 
 
@@ -120,19 +108,11 @@ def _published(skill: PackedSkill, description: str, place: Path) -> Published:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as archive:  # its document is at the top
             for file in skill.files:
-                _add(archive, skill, file, file.path)
+                content = (skill.place / file.path).read_bytes()
+                _add(archive, file.path, content, executable=file.executable)
         data, kind, suffix = out.getvalue(), "archive", "zip"
     digest = hashlib.sha256(data).hexdigest()
-    # Named by its content: readers of the list before, and locks, still find what it says.
+    # Named by its content: readers of older lists, and locks, still find what they say.
     url = f"{skill.name}-{digest[:12]}.{suffix}"
     write_atomic(place / url, data)
     return Published(skill.name, kind, description, url, f"sha256:{digest}")
-
-
-def _offered_in(listing: Path) -> set[str]:
-    """Return what the present list offers: its readers may still fetch it."""
-    try:
-        skills = json.loads(read_capped(listing, cap=MAX_LISTING_BYTES))["skills"]
-        return {str(skill["url"]) for skill in skills}
-    except (OSError, FileRefused, ValueError, KeyError, TypeError):
-        return set()

@@ -47,9 +47,9 @@ class Sources(Struct, frozen=True):
                 f"{name!r} was written here, and is gone or changed: take it from version control."
             )
         asked = structs.replace(options, only=(name,), force=True)
-        with self.fetched(locked.source, (name,), locked.origin) as source:
+        with self.fetched(locked.source, (name,), Origin(locked.resolved, locked.url or "")) as source:
             (found,), _ = Inspection(self.where, asked, lock.only(name), aside).inspect(source)
-        if found.staged.files != locked.files:
+        if found.locked.files != locked.files:
             raise IntegrityFailed(
                 f"{locked.source} no longer has the {name!r} that is locked ({locked.digest[:19]}…): "
                 f"vade update {name} takes the one it has now."

@@ -81,16 +81,19 @@ class Transaction:
         self.staging = ground.control / STAGING / self.moment
         self._moves: list[Move] = []
 
-    def put(self, place: str, *, keep_old: bool = True) -> None:
+    def put(self, place: str, *, keep_old: bool) -> None:
         """Put what is staged under this place there; what is there is kept or deleted."""
-        self._check_trash(place)
-        inode = _inode(self.staging / place)
-        self._moves.append(Move(place, staged=True, kept=keep_old, inode=inode))
+        self._add(Move(place, staged=True, kept=keep_old, inode=_inode(self.staging / place)))
 
-    def take_away(self, place: str, *, keep: bool = True) -> None:
+    def take_away(self, place: str, *, keep: bool) -> None:
         """Empty a place; what is there is kept or deleted."""
-        self._check_trash(place)
-        self._moves.append(Move(place, staged=False, kept=keep))
+        self._add(Move(place, staged=False, kept=keep))
+
+    def _add(self, move: Move) -> None:
+        trash = self.ground.control / TRASH
+        for step in (Path(move.place), *Path(move.place).parents):
+            _refuse_link(trash / step)
+        self._moves.append(move)
 
     def kept(self, place: str) -> Path:
         """Return where what is at a place would be kept."""
@@ -115,11 +118,6 @@ class Transaction:
                 (ground.control / JOURNAL).unlink()
             raise
         _finish(ground, journal)
-
-    def _check_trash(self, place: str) -> None:
-        for step in Path(place).parents:
-            _refuse_link(self.ground.control / TRASH / step)
-        _refuse_link(self.ground.control / TRASH / place)
 
 
 @contextlib.contextmanager
