@@ -13,7 +13,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -125,7 +125,13 @@ class Resource(Struct, frozen=True):
 
     name: str
     digest: str
-    algorithm: str
+    algorithm: Literal["sha256"]
+
+
+class Predicate(Struct, frozen=True):
+    """What Model Signing says of the files."""
+
+    resources: tuple[Resource, ...]
 
 
 def signed(files: Iterable[SkillFile], key: PrivateKey) -> bytes:
@@ -193,12 +199,11 @@ def oms_signer(data: bytes, files: Iterable[SkillFile], trusted: Trusted, *, pla
     bundle = _decoded(data, Bundle, place)
     statement, message, signature = _opened(bundle.dsse_envelope, OMS_PREDICATE_TYPE, place)
     try:
-        listed = [Resource(**resource) for resource in statement.predicate["resources"]]
+        listed = msgspec.convert(statement.predicate, type=Predicate).resources
         whole = _whole(resource.digest for resource in listed)
-        contradicts = whole != statement.subject[0].digest["sha256"]
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise _mismatch(place, f"cannot be understood ({error!r})") from error
-    if contradicts or any(resource.algorithm != "sha256" for resource in listed):
+    except ValueError as error:
+        raise _mismatch(place, f"cannot be understood ({error})") from error
+    if [subject.digest.get("sha256") for subject in statement.subject] != [whole]:
         raise _mismatch(place, "contradicts itself")
     said = {resource.name: resource.digest for resource in listed}
     _check_files(said, (f for f in files if f.path in said or f.path not in _HARMLESS), place)

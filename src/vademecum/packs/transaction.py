@@ -162,11 +162,10 @@ def recover(ground: Ground) -> str | None:
     """Finish a change whose journal is there, and remove what was only prepared; return what was done."""
     done = None
     journal = read_json(ground.control / JOURNAL, Journal, advice="inspect it, then delete it")
-    if journal is not None and not journal.is_for(ground):
-        raise ConfigError(
-            f"{ground.control / JOURNAL} belongs to another directory: inspect it, then delete it."
-        )
     if journal is not None:
+        if not journal.is_for(ground):
+            file = ground.control / JOURNAL
+            raise ConfigError(f"{file} belongs to another directory: inspect it, then delete it.")
         _carry_out(ground, journal, [])
         _finish(ground, journal)
         names = ", ".join(move.place for move in journal.moves) or "the lock"

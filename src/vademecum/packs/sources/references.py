@@ -21,6 +21,7 @@ _ON_GITHUB = re.compile(
     r"/(?P<repo>[\w.-]+/[\w.-]+?)(?:\.git)?(?:/tree/(?P<ref>[^/]+)(?:/(?P<dir>.+?))?)?/?\Z"
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_ARCHIVES = (".zip", ".skill", ".tar", ".gz", ".tgz", ".xz", ".zst", ".json")
 _GIT_SCHEMES = frozenset({"git+https", "git+http", "git+ssh", "git+file"})
 
 
@@ -92,7 +93,7 @@ def reference_to(
     if path.exists():
         return LocalSource(path, wanted)
     shorthand = _SHORTHAND.match(typed)
-    if shorthand and not typed.startswith((".", "/", "~")) and not _looks_like_a_file(typed):
+    if shorthand and not typed.startswith((".", "/", "~")) and not typed.lower().endswith(_ARCHIVES):
         return checked(GitSource(f"{GITHUB}/{shorthand['repo']}", shorthand["ref"], shorthand["dir"] or ""))
     raise PackRefused(
         f"There is no {name!r} to install from: name an archive, a directory, an address or owner/repo.",
@@ -170,7 +171,3 @@ def _with_digest(typed: str) -> tuple[str, str | None]:
     if mark and not _SHA256.match(wanted.lower()):
         raise PackRefused(f"{wanted[:100]!r} is not a sha256: it has 64 hexadecimal digits.")
     return name, wanted.lower() if mark else None
-
-
-def _looks_like_a_file(typed: str) -> bool:
-    return typed.lower().endswith((".zip", ".skill", ".tar", ".gz", ".tgz", ".xz", ".zst", ".json"))
