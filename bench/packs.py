@@ -15,10 +15,9 @@ from bench.measure import best, print_table
 from vademecum.packs.content import files_of
 from vademecum.packs.incoming import Options
 from vademecum.packs.install import install
-from vademecum.packs.install_root import InstallRoot
+from vademecum.packs.install_root import InstallRoot, verify
 from vademecum.packs.outgoing import PackedSkill, write_pack
 from vademecum.packs.sources.fetching import local_source
-from vademecum.packs.verifying import verify
 
 FILES = 5
 
@@ -59,9 +58,9 @@ def pack_all(skills: list[PackedSkill], pack: Path) -> None:
         write_pack(skills, out)
 
 
-def install_afresh(pack: Path, root: Path, *, durable: bool) -> None:
+def install_afresh(pack: Path, root: Path) -> None:
     shutil.rmtree(root.parent, ignore_errors=True)
-    install(local_source(pack), InstallRoot(root, durable=durable), Options())
+    install(local_source(pack), InstallRoot(root), Options())
 
 
 def timed(run: object, clean: Path, repeat: int) -> float:
@@ -89,16 +88,14 @@ def main() -> None:
         plain = timed(lambda: unpack_plainly(pack, place / "plain", synced=False), place / "plain", 3)
         plain_synced = timed(lambda: unpack_plainly(pack, place / "plain", synced=True), place / "plain", 3)
         root = place / "project/.agent/skills"
-        loose = timed(lambda: install_afresh(pack, root, durable=False), root.parent, 3)
-        synced = timed(lambda: install_afresh(pack, root, durable=True), root.parent, 3)
+        synced = timed(lambda: install_afresh(pack, root), root.parent, 3)
         hashed = best(lambda: hash_plainly(root), 5)
         verified = best(lambda: verify(InstallRoot(root))[0], 5)
         rows = [
             ["python -m zipfile -e", f"{plain * 1000:,.0f}", "1.00", ""],
-            ["install, files not synced to disk", f"{loose * 1000:,.0f}", f"{loose / plain:.2f}", "2.5"],
             ["python -m zipfile -e, then sync -f", f"{plain_synced * 1000:,.0f}", "1.00", ""],
             [
-                "install, synced to disk (the default)",
+                "install, synced to disk",
                 f"{synced * 1000:,.0f}",
                 f"{synced / plain_synced:.2f}",
                 "2",

@@ -57,7 +57,7 @@ def test_scripts_assets_and_files(place: Place) -> None:
     assert offered(place, "vade show skill-author --asset r") == ["plain,references/descriptions.md"]
 
 
-@pytest.mark.parametrize("command", ["uninstall", "update", "outdated", "verify", "lock", "diff"])
+@pytest.mark.parametrize("command", ["uninstall", "update", "verify", "lock", "diff"])
 def test_names_of_the_root_that_is_meant(place: Place, command: str) -> None:
     write_skill(place.cwd, ".agent/skills/mine")
     write_skill(place.home, ".agent/skills/yours")

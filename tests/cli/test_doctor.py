@@ -283,7 +283,7 @@ def test_trusted_keys_that_are_none(place: Place) -> None:
     assert status == "problem"
     assert message.startswith("nothing can be installed: ")
     for name in ("one.pub", "two.pub"):
-        assert f"{trusted / name} is not a public key or certificate in PEM form" in message
+        assert f"{trusted / name} is not a public key in PEM form" in message
 
 
 def test_a_directory_of_trusted_keys_that_is_none(place: Place) -> None:

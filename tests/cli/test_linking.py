@@ -20,7 +20,7 @@ def test_answers_and_json(place: Place) -> None:
         [f"Linked: {place.cwd}/{agent}/skills/文件比较" for agent in (".claude", ".codex")],
     )
     assert place.vade("link", "文件比较", "--to", "claude").out == "Already there: .claude/skills/文件比较\n"
-    found = place.vade("link", "./.claude/skills/文件比较", "--to", "github", "--copy", "--json")
+    found = place.vade("link", "./.claude/skills/文件比较", "--to", "github", "--json")
     assert (found.code, found.json) == (
         0,
         {
@@ -30,29 +30,21 @@ def test_answers_and_json(place: Place) -> None:
                     "name": "文件比较",
                     "agent": "github",
                     "place": str(place.cwd / ".github/skills/文件比较"),
-                    "kind": "copy",
                     "source": str(source),
-                    "action": "copied",
-                    "kept": None,
+                    "action": "linked",
                 }
             ],
             "left_out": [],
         },
     )
     (place.cwd / ".codex/skills/文件比较").unlink()
-    (place.cwd / ".github/skills/文件比较/SKILL.md").write_text("edited\n")
-    refused = place.vade("unlink", "--all")
-    assert (refused.code, refused.out) == (1, "")
-    assert refused.err == (
-        f"vade: {place.cwd}/.github/skills/文件比较 was changed since it was copied: say --force to take it away "
-        "(it is kept in .agent/.trash); nothing was changed.\n"
-    )
-    removed, gone, kept = place.vade("unlink", "--all", "--force").out.splitlines()
-    assert removed == "Removed: .claude/skills/文件比较"
-    assert gone == "Forgotten: .codex/skills/文件比较 was gone already"
-    assert kept.startswith(
-        "Removed: .github/skills/文件比较 (it was edited, and is kept in .agent/.trash/.github/skills/文件比较/"
-    )
+    (place.cwd / ".github/skills/文件比较").unlink()
+    (place.cwd / ".github/skills/文件比较").write_text("edited\n")
+    assert place.vade("unlink", "--all").out.splitlines() == [
+        "Removed: .claude/skills/文件比较",
+        "Forgotten: .codex/skills/文件比较 was gone already",
+        "Forgotten: .github/skills/文件比较 is something else by now, and stays",
+    ]
     assert place.vade("unlink", "--all").out == "Nothing is linked here\n"
     assert place.vade("unlink", "--all", "--json").json == {"scope": "project", "links": []}
 

@@ -54,7 +54,6 @@ from tests.support import Place, write_skill
         ),
         ("diff mien", 4, "'mien' was not installed here: did you mean 'mine'?"),
         ("update mien", 4, "'mien' is not in the lock: did you mean 'mine'?"),
-        ("outdated mien", 4, "'mien' is not in the lock: did you mean 'mine'?"),
     ],
 )
 def test_suggestions(place: Place, typed: str, code: int, said: str) -> None:

@@ -21,13 +21,11 @@ from vademecum import Context
 from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.incoming import Options
 from vademecum.packs.install import install, uninstall
-from vademecum.packs.install_root import InstallRoot, install_ground
+from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import lock_path
-from vademecum.packs.pack_cache import PackCache
 from vademecum.packs.sources.fetching import local_source
 from vademecum.packs.syncing import Sources, sync, update
 from vademecum.packs.transaction import tidied
-from vademecum.packs.verifying import verify
 from vademecum.registry.roots import needs_recovery
 
 NAMES = [f"s{number}" for number in range(6)]
@@ -38,7 +36,7 @@ class Scene:
     """A root, two versions of what can be in it, and the locks of both."""
 
     def __init__(self, place: Path) -> None:
-        self.shelf = InstallRoot(place / "project/.agent/skills", cache=PackCache(place / "store"))
+        self.shelf = InstallRoot(place / "project/.agent/skills")
         self.source = place / "project/source"
         self.versions = [place / "one", place / "two"]
         for version in self.versions:
@@ -60,15 +58,16 @@ class Scene:
         if wanted == 0:
             return lambda: uninstall(NAMES, self.shelf, purge=how == "sync")
         version = self.versions[wanted - 1]
-        sources = Sources(Context(cwd=self.source.parent, home=self.source.parent, env={}))
+        context = Context(cwd=self.source.parent, home=self.source.parent, env={})
+        sources = Sources(self.shelf, context)
+        self.source.unlink(missing_ok=True)
+        self.source.symlink_to(version)
         match how:
             case "update":
-                self.source.unlink(missing_ok=True)
-                self.source.symlink_to(version)
-                return lambda: update(self.shelf, sources, Options())
+                return lambda: update(sources, Options())
             case "sync":
                 lock_path(self.shelf.root).write_text(self.locks[wanted - 1])
-                return lambda: sync(self.shelf, sources, Options())
+                return lambda: sync(sources, Options())
         return lambda: install(local_source(version, "./source"), self.shelf, Options())
 
 

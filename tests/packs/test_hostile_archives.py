@@ -327,6 +327,10 @@ CASES: dict[str, tuple[Build, str]] = {
     ),
     "encrypted": (edited(zipped(("good/a", b"x")), encrypted), "encrypted"),
     "unknown compression": (zip_bz2, "not supported"),
+    "a format of later": (
+        edited(zipped(), lambda data: data.replace(b"PK\1\2\x14\x03\x14", b"PK\1\2\x14\x03\x63")),
+        "not an archive",
+    ),
     "no skill": (zipped(("readme.md", b"x"), good=False), "no SKILL.md"),
     "empty": (written(b""), "not an archive"),
     "no archive": (written(b"hello" * 100), "not an archive"),

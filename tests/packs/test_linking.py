@@ -22,7 +22,6 @@ from vademecum.config import COMPATIBLE
 from vademecum.errors import ConfigError, IntegrityFailed, PackRefused
 from vademecum.packs.links import Base, LinkResult, link, unlink
 from vademecum.packs.records import MAX_BYTES
-from vademecum.skill.digest import directory_digest
 from vademecum.skill.skill import Skill
 
 
@@ -66,36 +65,27 @@ def test_links_are_made_and_undone_exactly(place: Place, base: Base) -> None:
 
 
 def test_what_is_remembered(place: Place, base: Base) -> None:
-    skill = make(place.cwd / ".agent/skills", "x")
+    make(place.cwd / ".agent/skills", "x")
     link(skills_of(place, "x"), base, agents=["claude"])
-    link(skills_of(place, "x"), base, agents=["codex"], copy=True)
-    found = remembered(base)
-    inode = (place.cwd / ".codex/skills/x").stat().st_ino
-    digest = found["links"][1].pop("digest")
-    assert found == {
+    link(skills_of(place, "x"), base, agents=["codex"])
+    assert remembered(base) == {
         "links": [
             {
                 "name": "x",
                 "agent": "claude",
                 "place": ".claude/skills/x",
-                "kind": "link",
                 "source": ".agent/skills/x",
             },
             {
                 "name": "x",
                 "agent": "codex",
                 "place": ".codex/skills/x",
-                "kind": "copy",
                 "source": ".agent/skills/x",
-                "inode": inode,
             },
         ],
         "directories": [".claude", ".claude/skills", ".codex", ".codex/skills"],
         "version": 1,
     }
-    assert digest.startswith("sha256:")
-    assert tree(place.cwd / ".codex/skills/x") == tree(skill)
-    assert os.access(place.cwd / ".codex/skills/x/scripts/run.sh", os.X_OK)
 
 
 def test_a_project_that_moved_keeps_its_links(place: Place, base: Base, tmp_path: Path) -> None:
@@ -193,117 +183,30 @@ def test_what_is_in_the_way_stays_and_nothing_is_made(place: Place, base: Base) 
     for put in puts:
         put()
         before = {path.relative_to(place.cwd) for path in place.cwd.rglob("*")}
-        for copy in (False, True):
-            with pytest.raises(PackRefused, match=r"skills/y was not made by vade link: move it away first"):
-                link(skills_of(place, "x", "y"), base, agents=["claude", "codex"], copy=copy, force=True)
+        with pytest.raises(PackRefused, match=r"skills/y was not made by vade link: move it away first"):
+            link(skills_of(place, "x", "y"), base, agents=["claude", "codex"])
         assert {path.relative_to(place.cwd) for path in place.cwd.rglob("*")} == before
         theirs.rmdir() if theirs.is_dir() and not theirs.is_symlink() else theirs.unlink()
 
 
-def test_a_copy_follows_its_source_until_it_is_edited(place: Place, base: Base) -> None:
-    source = make(place.cwd / ".agent/skills", "x")
-    copy = place.cwd / ".claude/skills/x"
-    link(skills_of(place, "x"), base, agents=["claude"], copy=True)
-    (source / "evals").mkdir()
-    (source / "evals/cases.json").write_text("{}")  # nobody ships it
-    assert actions(link(skills_of(place, "x"), base, agents=["claude"])) == [("x", "claude", "there")]
-    (source / "scripts/run.sh").write_text("echo two\n")
-    (source / "new.md").write_text("new")
-    assert actions(link(skills_of(place, "x"), base, agents=["claude"])) == [("x", "claude", "refreshed")]
-    assert ((copy / "scripts/run.sh").read_text(), (copy / "new.md").exists()) == ("echo two\n", True)
-    assert not (copy / "evals").exists()
-
-    (copy / "notes.md").write_text("weeks of work")
-    # Nothing is newer in the source: there is no reason to touch it.
-    assert actions(link(skills_of(place, "x"), base, agents=["claude"])) == [("x", "claude", "there")]
-    (source / "new.md").write_text("newer")
-    changes: list[Callable[[], object]] = [
-        lambda: link(skills_of(place, "x"), base, agents=["claude"]),
-        lambda: unlink(["x"], base),
-        lambda: unlink(None, base),
-    ]
-    for change in changes:
-        before = tree(place.cwd)
-        with pytest.raises(PackRefused, match="was changed since it was copied: say --force"):
-            change()
-        assert tree(place.cwd) == before
-    (done,) = link(skills_of(place, "x"), base, agents=["claude"], force=True)
-    assert (done.action, (copy / "new.md").read_text()) == ("refreshed", "newer")
-    assert done.kept is not None
-    assert (done.kept / "notes.md").read_text() == "weeks of work"
-    assert actions(unlink(["x"], base)) == [("x", "claude", "removed")]
-
-
-def test_an_edited_copy_is_kept_when_it_is_taken_away(place: Place, base: Base) -> None:
-    make(place.cwd / ".agent/skills", "x")
-    make(place.cwd / ".agent/skills", "y")
-    link(skills_of(place, "x", "y"), base, agents=["claude"], copy=True)
-    (place.cwd / ".claude/skills/x/SKILL.md").unlink()
-    (place.cwd / ".claude/skills/x/link").symlink_to("/etc")
-    done = unlink(None, base, force=True)
-    assert actions(done) == [("x", "claude", "kept"), ("y", "claude", "removed")]
-    assert done[0].kept is not None
-    assert sorted(path.name for path in done[0].kept.iterdir()) == ["link", "scripts"]
-    assert not (place.cwd / ".claude").exists()
-    assert Path("/etc").is_dir()
-
-
-def test_a_copy_that_is_found_first_is_refreshed_from_its_source(place: Place) -> None:
-    source = write_skill(place.home, ".agent/skills/x")
-    assert place.vade("link", "x", "--to", "claude", "--copy").code == 0
-    assert place.build().get("x").source == "project"  # the project's own, as any copy would be
-    (source / "SKILL.md").write_text((source / "SKILL.md").read_text() + "more\n")
-    assert place.vade("link", "x", "--to", "claude").out == "Refreshed: .claude/skills/x\n"
-    assert place.vade("link", "x", "--to", "codex").code == 0
-    assert os.readlink(place.cwd / ".codex/skills/x") == str(source)
-
-
-def test_links_become_copies_and_follow_a_skill_that_moved(place: Place, base: Base) -> None:
+def test_links_follow_a_skill_that_moved(place: Place, base: Base) -> None:
     write_skill(place.home, ".agent/skills/x")
     link(skills_of(place, "x"), base, agents=["claude", "codex"])
     write_skill(place.cwd, ".agent/skills/x")
     assert actions(link(skills_of(place, "x"), base, agents=["claude"])) == [("x", "claude", "refreshed")]
     assert os.readlink(place.cwd / ".claude/skills/x") == "../../.agent/skills/x"
-    assert actions(link(skills_of(place, "x"), base, agents=["codex"], copy=True)) == [
-        ("x", "codex", "copied")
-    ]
-    assert not (place.cwd / ".codex/skills/x").is_symlink()
     assert len(remembered(base)["links"]) == 2
-
-
-def test_where_there_are_no_links_there_are_copies(
-    place: Place, base: Base, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refusing(*_: object, **__: object) -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    make(place.cwd / ".agent/skills", "x")
-    skills = skills_of(place, "x")
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "symlink", refusing)
-        (done,) = link(skills, base, agents=["claude"])
-    assert (done.action, done.kind) == ("copied", "copy")
-    assert actions(unlink(None, base)) == [("x", "claude", "removed")]
-
-
-def test_where_links_are_not_followed_there_are_copies(place: Place) -> None:
-    (place.cwd / ".agent").mkdir()
-    (place.cwd / ".agent/config.json").write_text('{"scan": {"follow_links": false}}')
-    assert place.vade("link", "file-diff", "--to", "claude").out == "Copied: .claude/skills/file-diff\n"
-    assert place.vade("doctor").code == 0
 
 
 def test_what_is_gone_or_replaced_is_forgotten(place: Place, base: Base) -> None:
     for name in ("gone", "replaced", "same"):
         make(place.cwd / ".agent/skills", name)
-    link(skills_of(place, "gone", "replaced", "same"), base, agents=["claude"], copy=True)
+    link(skills_of(place, "gone", "replaced", "same"), base, agents=["claude"])
     skills = place.cwd / ".claude/skills"
-    shutil.rmtree(skills / "gone")
-    for name in ("replaced", "same"):  # put back by somebody, to the last byte
-        shutil.copytree(skills / name, skills / f"{name}-new")
-        shutil.rmtree(skills / name)
-        (skills / f"{name}-new").rename(skills / name)
-    shutil.rmtree(place.cwd / ".agent/skills/same")
+    for name in ("gone", "replaced", "same"):
+        (skills / name).unlink()
+    (skills / "replaced").symlink_to("../../elsewhere")
+    shutil.copytree(place.cwd / ".agent/skills/same", skills / "same")  # to the last byte
     assert actions(unlink(None, base)) == [
         ("gone", "claude", "gone"),
         ("replaced", "claude", "other"),
@@ -323,7 +226,7 @@ def test_a_link_to_a_skill_that_is_gone_can_be_taken_away(place: Place) -> None:
 
 
 def entry(**changed: object) -> str:
-    one = {"name": "x", "agent": "claude", "place": ".claude/skills/x", "kind": "copy", "source": "s"}
+    one = {"name": "x", "agent": "claude", "place": ".claude/skills/x", "source": "s"}
     return json.dumps({"version": 1, "links": [one | changed], "directories": []})
 
 
@@ -341,9 +244,6 @@ def entry(**changed: object) -> str:
         entry(place="/precious"),
         entry(place=".codex/skills/x"),
         entry(agent="../.."),
-        entry(kind="device"),
-        entry(digest="sha256:zz"),
-        entry(inode="all"),
         entry(source=""),
         json.dumps({"version": 1, "directories": ["src"]}),
         json.dumps({"version": 1, "directories": ["../precious"]}),
@@ -359,7 +259,7 @@ def test_a_memory_from_outside_is_not_believed(place: Place, base: Base, text: s
     base.file.write_bytes(text.encode("utf-8", "surrogateescape"))
     before = tree(place.cwd)
     with pytest.raises(IntegrityFailed, match=r"links\.json"):
-        unlink(None, base, force=True)
+        unlink(None, base)
     with pytest.raises(IntegrityFailed, match=r"links\.json"):
         link(skills_of(place, "x"), base, agents=["claude"])
     assert (precious / "SKILL.md").is_file()
@@ -390,17 +290,12 @@ def test_a_memory_cannot_claim_what_others_made(place: Place, base: Base) -> Non
     theirs = make(place.cwd / ".claude/skills", "x")
     (place.cwd / ".codex/skills").mkdir(parents=True)
     (place.cwd / ".codex/skills/y").symlink_to("../../src")
-    true = directory_digest(str(theirs))
-    claims = [
-        entry(digest=true),
-        entry(digest=true, inode=theirs.stat().st_ino + 1),
-        entry(name="y", agent="codex", place=".codex/skills/y", kind="link"),
-    ]
+    claims = [entry(), entry(source="x"), entry(name="y", agent="codex", place=".codex/skills/y")]
     links = [json.loads(claim)["links"][0] for claim in claims]
     directories = [".claude", ".codex", ".codex/skills"]
     base.file.parent.mkdir()
     base.file.write_text(json.dumps({"version": 1, "links": links, "directories": directories}))
-    assert actions(unlink(None, base, force=True)) == [("x", "claude", "other"), ("y", "codex", "other")]
+    assert actions(unlink(None, base)) == [("x", "claude", "other"), ("y", "codex", "other")]
     assert (theirs / "SKILL.md").is_file()
     assert os.readlink(place.cwd / ".codex/skills/y") == "../../src"
 
@@ -419,16 +314,13 @@ def test_nothing_goes_through_a_link_that_leads_out(
     assert (tree(place.cwd), tree(outside)) == before
 
 
-@pytest.mark.parametrize("copy", [False, True])
-def test_a_directory_that_leads_out_later_is_left_alone(
-    place: Place, base: Base, tmp_path: Path, copy: bool
-) -> None:
+def test_a_directory_that_leads_out_later_is_left_alone(place: Place, base: Base, tmp_path: Path) -> None:
     make(place.cwd / ".agent/skills", "x")
-    link(skills_of(place, "x"), base, agents=["claude"], copy=copy)
+    link(skills_of(place, "x"), base, agents=["claude"])
     (place.cwd / ".claude").rename(tmp_path / "outside")
     (place.cwd / ".claude").symlink_to(tmp_path / "outside")
     before = tree(tmp_path / "outside")
-    assert actions(unlink(None, base, force=True)) == [("x", "claude", "other")]
+    assert actions(unlink(None, base)) == [("x", "claude", "other")]
     assert tree(tmp_path / "outside") == before
     assert (place.cwd / ".claude").is_symlink()
 
@@ -438,16 +330,14 @@ def test_staging_and_trash_that_lead_out(place: Place, base: Base, tmp_path: Pat
     outside = tmp_path / "outside"
     (outside / "keep").mkdir(parents=True)
     (place.cwd / ".agent/.staging").symlink_to(outside)
-    for copy in (False, True):
-        with pytest.raises(ConfigError, match=r"staging is a link, which could lead anywhere"):
-            link(skills_of(place, "x"), base, agents=["claude"], copy=copy)
+    with pytest.raises(ConfigError, match=r"staging is a link, which could lead anywhere"):
+        link(skills_of(place, "x"), base, agents=["claude"])
     (place.cwd / ".agent/.staging").unlink()
-    link(skills_of(place, "x"), base, agents=["codex"], copy=True)
-    (place.cwd / ".codex/skills/x/SKILL.md").write_text("edited")
+    link(skills_of(place, "x"), base, agents=["codex"])
     (place.cwd / ".agent/.trash").symlink_to(outside)
     with pytest.raises(ConfigError, match="is a link, which could lead anywhere"):
-        unlink(None, base, force=True)
-    assert (place.cwd / ".codex/skills/x/SKILL.md").read_text() == "edited"
+        unlink(None, base)
+    assert (place.cwd / ".codex/skills/x/SKILL.md").is_file()
     assert [path.name for path in outside.rglob("*")] == ["keep"]
 
 
@@ -460,34 +350,25 @@ def test_a_file_where_a_directory_belongs(place: Place, base: Base) -> None:
     assert not (place.cwd / ".gemini").exists()
 
 
-def test_a_copy_takes_no_links_along(place: Place, base: Base) -> None:
-    skill = make(place.cwd / ".agent/skills", "x")
-    (skill / "secrets").symlink_to("/etc/passwd")
-    before = tree(place.cwd)
-    with pytest.raises(PackRefused, match=r"'secrets' in .* is a link"):
-        link(skills_of(place, "x"), base, agents=["claude"], copy=True)
-    assert tree(place.cwd) == before
-
-
 def test_a_skill_is_not_put_into_itself(place: Place) -> None:
     write_skill(place.cwd, ".", name="whole")
-    for more in ([], ["--copy"]):
-        done = place.vade("link", "whole", "--to", "claude", "--root", ".", *more)
-        assert (done.code, "lies inside the skill 'whole' itself" in done.err) == (1, True)
+    done = place.vade("link", "whole", "--to", "claude", "--root", ".")
+    assert (done.code, "lies inside the skill 'whole' itself" in done.err) == (1, True)
     assert not (place.cwd / ".claude").exists()
 
 
-@pytest.mark.parametrize("way", ["link", "copy", "refresh", "unlink"])
+@pytest.mark.parametrize("way", ["link", "refresh", "unlink"])
 @pytest.mark.parametrize("name", ["rename", "mkdir", "replace"])
 def test_what_fails_half_way_is_undone(
     place: Place, base: Base, monkeypatch: pytest.MonkeyPatch, way: str, name: str
 ) -> None:
-    source = make(place.cwd / ".agent/skills", "x")
-    make(place.cwd / ".agent/skills", "文件")
-    skills = skills_of(place, "x", "文件")
     if way in {"refresh", "unlink"}:
-        link(skills, base, agents=["claude", "codex"], copy=True)
-        (source / "SKILL.md").write_text((source / "SKILL.md").read_text() + "more\n")
+        for skill in ("x", "文件"):
+            make(place.home / ".agent/skills", skill)
+        link(skills_of(place, "x", "文件"), base, agents=["claude", "codex"])
+    for skill in ("x", "文件"):
+        make(place.cwd / ".agent/skills", skill)
+    skills = skills_of(place, "x", "文件")
     before = tree(place.cwd)
     really = getattr(os, name)
     for point in range(100):
@@ -506,7 +387,7 @@ def test_what_fails_half_way_is_undone(
                 if way == "unlink":
                     unlink(None, base)
                 else:
-                    link(skills, base, agents=["claude", "codex"], copy=way == "copy")
+                    link(skills, base, agents=["claude", "codex"])
             except PackRefused as error:
                 assert "No space left on device" in str(error)  # noqa: PT017 - only where it fails
             else:
@@ -557,7 +438,7 @@ def test_a_directory_that_may_only_be_read(open_root: Path) -> None:
     (open_root / ".codex/skills").mkdir(parents=True)
     (open_root / ".claude/skills").mkdir(parents=True)
     base.file.write_text(
-        json.dumps({"version": 1, "links": json.loads(entry(kind="link", source=".agent/skills/x"))["links"]})
+        json.dumps({"version": 1, "links": json.loads(entry(source=".agent/skills/x"))["links"]})
     )
     (open_root / ".claude/skills/x").symlink_to("../../.agent/skills/x")
     for place in (open_root, open_root / ".agent"):
@@ -596,11 +477,11 @@ import sys
 from pathlib import Path
 from vademecum import build_index
 from vademecum.packs.links import Base, link, unlink
-base, name, copy = Base(Path(sys.argv[1])), sys.argv[2], len(sys.argv) > 3
+base, name = Base(Path(sys.argv[1])), sys.argv[2]
 skills = [build_index([base.path / "skills"]).get(name)]
 for _ in range(40):
-    (done,) = link(skills, base, agents=["claude"], copy=copy)
-    assert done.action in ("linked", "copied"), done
+    (done,) = link(skills, base, agents=["claude"])
+    assert done.action == "linked", done
     assert (base.path / ".claude/skills" / name / "SKILL.md").is_file()
     (done,) = unlink([name], base)
     assert done.action == "removed", done
@@ -613,27 +494,7 @@ def test_many_at_once(place: Place) -> None:
         make(place.cwd / "skills", name)
     before = tree(place.cwd)
     words = [sys.executable, "-c", AT_ONCE, str(place.cwd)]
-    ways = [["a"], ["b", "copy"], ["c"], ["文件", "copy"]]
+    ways = [["a"], ["b"], ["c"], ["文件"]]
     started = [subprocess.Popen([*words, *way], stderr=subprocess.PIPE, text=True) for way in ways]
     assert [(one.communicate(timeout=120)[1], one.returncode) for one in started] == [("", 0)] * len(ways)
     assert tree(place.cwd) == before
-
-
-def test_a_project_cannot_have_another_skill_handed_out(place: Place) -> None:
-    """A project may bring a file that calls a directory of its own a copy of something of the user's."""
-    write_skill(place.home, ".agent/skills/private-notes")
-    helper = write_skill(place.cwd, ".claude/skills/helper")
-    (place.cwd / ".agent").mkdir(exist_ok=True)
-    entry = {
-        "name": "helper",
-        "agent": "claude",
-        "place": ".claude/skills/helper",
-        "kind": "copy",
-        "source": str(place.home / ".agent/skills/private-notes"),
-        "digest": directory_digest(str(helper)),
-        "inode": helper.stat().st_ino,
-    }
-    (place.cwd / ".agent/links.json").write_text(json.dumps({"version": 1, "links": [entry]}))
-    done = place.vade("link", "helper", "--to", "codex", "--copy", "--yes")
-    assert "private-notes" not in done.out + done.err
-    assert not (place.cwd / ".codex/skills/private-notes").exists()

@@ -18,9 +18,8 @@ from vademecum.errors import ConfigError, PackRefused
 from vademecum.packs.content import SkillFile, digest_of, files_of
 from vademecum.packs.incoming import Options
 from vademecum.packs.install import install
-from vademecum.packs.install_root import InstallRoot
+from vademecum.packs.install_root import InstallRoot, verify
 from vademecum.packs.sources.fetching import local_source
-from vademecum.packs.verifying import verify
 from vademecum.skill.digest import directory_digest
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.packs.support import make, serving
 from tests.support import Place, write_skill
-from vademecum import Policy, Toolkit
 from vademecum.files import sha256_of
 from vademecum.packs.lock import Locked
 from vademecum.packs.npm_lock import folder_hash, not_for_npm, npm_lock_text, read_npm_lock
-from vademecum.policy.engine import allowing
 
 
 @pytest.fixture
@@ -173,7 +170,6 @@ def test_an_older_version_of_a_site_is_still_found(place: Place) -> None:
         make(place.cwd / "src", "a", "two")
         write_skill(place.cwd / "src", "document", "---\nname: document\ndescription: Newer.\n---\n")
         place.vade("publish", "src", "--to", "site")
-        shutil.rmtree(place.home / "cache")
         for name in ("a", "document"):
             shutil.rmtree(skills(place) / name)
         assert place.vade("sync").out == "Restored: a\nRestored: document\n"
@@ -185,23 +181,11 @@ def test_one_skill_that_cannot_be_had_does_not_stop_the_others(place: Place) -> 
         make(place.cwd / f"src-{name}", name)
         place.vade("install", f"src-{name}")
         shutil.rmtree(skills(place) / name)
-    shutil.rmtree(place.home / "cache")
     shutil.rmtree(place.cwd / "src-a")
     done = place.vade("sync", "--json")
     assert (done.code, [step["name"] for step in done.json["steps"]]) == (1, ["b"])
     assert [problem["source"] for problem in done.json["problems"]] == ["a"]
     assert (skills(place) / "b/SKILL.md").is_file()
-
-
-def test_one_skill_that_is_gone_says_nothing_about_the_others(place: Place) -> None:
-    for name in ("a", "b"):
-        make(place.cwd / "src", name)
-    place.vade("publish", "src", "--to", "site")
-    with serving(place.cwd / "site") as web:
-        assert place.vade("install", f"{web.url}/").code == 0
-        next((place.cwd / "site/.well-known/agent-skills").glob("a-*.zip")).unlink()
-        ages = place.vade("outdated", "--json").json["skills"]
-    assert [(age["name"], age["status"]) for age in ages] == [("a", "gone"), ("b", "current")]
 
 
 def test_only_the_lock_of_the_npm_tool(place: Place) -> None:
@@ -283,7 +267,6 @@ def test_the_npm_locks_own_words_for_a_site(place: Place) -> None:
         assert entry["wellKnownDigest"] == index["skills"][0]["digest"]
         assert (entry["source"], entry["sourceType"]) == (web.url.removeprefix("http://"), "well-known")
         shutil.rmtree(place.cwd / ".agent")
-        shutil.rmtree(place.home / "cache")
         assert place.vade("sync").out == "Restored: a\n"
 
 
@@ -320,49 +303,6 @@ def test_a_skill_that_an_agent_wrote(place: Place) -> None:
     assert "--allow-unsafe" in place.vade("install", f"run:{run.name}/risky").err
 
 
-def test_a_skill_that_an_agent_wrote_into_the_project(place: Place) -> None:
-    cwd = place.cwd / "below"
-    cwd.mkdir()
-    context = replace(place.context, cwd=cwd)
-    policy = Policy.load(context, run=allowing(["write_file", "edit_file", "delete_file"]))
-    kit = Toolkit(context=context, policy=policy, tools=["write_file", "edit_file", "delete_file"])
-    document = "---\nname: own\ndescription: What it does.\n---\n"
-    for tool, path, words in (
-        ("write_file", "./drafts/own/SKILL.md", {"content": document}),
-        ("edit_file", "drafts/own/SKILL.md", {"old": "does", "new": "did"}),
-        ("write_file", "drafts/own/scripts/x.py", {"content": "print()\n"}),
-        ("write_file", "drafts/own/gone.md", {"content": "x"}),
-        ("delete_file", "drafts/own/gone.md", {}),
-    ):
-        assert kit.call(tool, {"path": path, **words}).ok
-    kit.close()
-    (run,) = (place.cwd / ".agent/runs").glob("2*")
-    source = f"run:{run.name}/own"
-    done = place.vade("install", source)
-    assert (done.code, done.out) == (0, "Installed: own\n  it brings scripts: scripts/x.py\n"), done.err
-    assert "What it did." in (skills(place) / "own/SKILL.md").read_text()
-    assert (skills(place) / "own/gone.md").exists() is False
-    stray = cwd / "drafts/own/notes.md"
-    stray.write_text("mine")
-    done = place.vade("install", source, "--force")
-    assert (done.code, "'notes.md'" in done.err, "vade install below/drafts/own" in done.err) == (
-        1,
-        True,
-        True,
-    )
-    stray.unlink()
-    script = cwd / "drafts/own/scripts/x.py"
-    for change in (
-        lambda: script.write_text("print(1)\n"),
-        script.unlink,
-        lambda: script.symlink_to(place.home / "x.py"),
-    ):
-        change()
-        done = place.vade("install", source, "--force")
-        assert (done.code in {1, 5}, "x.py'" in done.err, "nothing was installed" in done.err) == (True,) * 3
-    assert (skills(place) / "own/scripts/x.py").read_text() == "print()\n"
-
-
 def test_wrong_places_are_sentences(place: Place) -> None:
     make(place.cwd / "src", "a")
     place.vade("install", "src")
@@ -378,7 +318,7 @@ def test_wrong_places_are_sentences(place: Place) -> None:
         (["install", "src", "--scope", "user"], {"HOME": "/proc/x"}),
         (["keygen"], {"HOME": "/proc/x"}),
         (["link", "file-diff", "--to", "claude", "--scope", "user"], {"HOME": "/dev/null"}),
-        (["outdated", "x", "--scope", "user"], {"HOME": "/dev/null"}),
+        (["update", "x", "--scope", "user"], {"HOME": "/dev/null"}),
         (["lock", "--scope", "user"], {"HOME": "/dev/null"}),
         (["install", "closed"], {}),
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import hashlib
 import json
 import shutil
@@ -13,19 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import NameOID
 
 from tests.packs.support import make
 from tests.support import Place
 from vademecum.errors import ConfigError, IntegrityFailed
 from vademecum.packs.content import SkillFile, files_of
-from vademecum.packs.signing.envelopes import PAYLOAD_TYPE, STATEMENT_TYPE, encoded, signed, signer_of
-from vademecum.packs.signing.oms import PREDICATE_TYPE, oms_signer
-from vademecum.packs.signing.signing_keys import (
+from vademecum.packs.signatures import (
+    OMS_PREDICATE_TYPE,
+    PAYLOAD_TYPE,
+    STATEMENT_TYPE,
+    encoded,
+    oms_signer,
+    signed,
+    signer_of,
+)
+from vademecum.packs.signing_keys import (
     Trusted,
     id_of,
     new_key,
@@ -163,7 +166,7 @@ def test_a_file_among_the_trusted_keys_that_is_none(tmp_path: Path) -> None:
     assert trusted_keys(tmp_path / "nowhere") == Trusted()
     (found,) = trusted_keys_of(tmp_path, public.read_bytes()).keys
     assert (found[0], id_of(found[1])) == ("a", key_id)
-    with pytest.raises(ConfigError, match="not a public key or certificate"):
+    with pytest.raises(ConfigError, match="not a public key"):
         trusted_keys_of(tmp_path, b"nonsense")
     with pytest.raises(ConfigError, match="not a private key"):
         private_key(public)
@@ -184,7 +187,7 @@ def oms(files: list[SkillFile], key: Private, material: dict[str, Any], **change
     statement = {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": "skill", "digest": {"sha256": whole}}],
-        "predicateType": PREDICATE_TYPE,
+        "predicateType": OMS_PREDICATE_TYPE,
         "predicate": {
             "serialization": {"method": "files", "hash_type": "sha256", "ignore_paths": [".gitignore"]},
             "resources": [{"name": f.path, "digest": f.sha256, "algorithm": "sha256"} for f in files],
@@ -228,77 +231,23 @@ def test_oms_with_a_key() -> None:
             oms_signer(data, files, trusted, place="x")
 
 
-NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-
-
-def certificate(
-    subject: str,
-    key: Private,
-    issuer: str,
-    by: Private,
-    *,
-    ca: bool,
-    length: int | None = None,
-    days: int = 90,
-) -> x509.Certificate:
-    usage = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign",
-         "encipher_only", "decipher_only"), False,
-    )  # fmt: skip
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))
-        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(NOW)
-        .not_valid_after(NOW + datetime.timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=ca, path_length=length), critical=True)
-        .add_extension(x509.KeyUsage(digital_signature=not ca, key_cert_sign=ca, **usage), critical=True)
-    )
-    return builder.sign(by, hashes.SHA256() if isinstance(by, ec.EllipticCurvePrivateKey) else None)
-
-
-def chain(*certificates: x509.Certificate) -> dict[str, Any]:
-    raw = [{"rawBytes": base64.b64encode(one.public_bytes(Encoding.DER)).decode()} for one in certificates]
-    return {"x509CertificateChain": {"certificates": raw}}
-
-
 def test_oms_with_a_certificate() -> None:
-    root, middle, leaf = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
-    top = certificate("root", root, "root", root, ca=True, length=1)
-    between = certificate("middle", middle, "root", root, ca=True, length=0)
-    own = certificate("leaf", leaf, "middle", middle, ca=False)
-    trusted = Trusted((), (("authority", top),))
-    found = oms_signer(oms(FILES, leaf, chain(own, between)), FILES, trusted, place="x")
-    assert (found.trusted_as, found.identity[:12]) == ("authority", "certificate:")
-    assert oms_signer(oms(FILES, leaf, chain(own)), FILES, trusted, place="x").trusted_as is None
-    assert oms_signer(oms(FILES, leaf, chain(own, between)), FILES, Trusted(), place="x").trusted_as is None
-    forged = certificate("leaf", leaf, "middle", leaf, ca=False)
-    assert oms_signer(oms(FILES, leaf, chain(forged, between)), FILES, trusted, place="x").trusted_as is None
-    deep = ec.generate_private_key(ec.SECP256R1())
-    below = certificate("deep", deep, "middle", middle, ca=True)
-    far = certificate("leaf", leaf, "deep", deep, ca=False)
-    assert (
-        oms_signer(oms(FILES, leaf, chain(far, below, between)), FILES, trusted, place="x").trusted_as is None
-    )
-    with pytest.raises(IntegrityFailed, match="certificate it brings"):
-        oms_signer(oms(FILES, root, chain(own, between)), FILES, trusted, place="x")
-    with pytest.raises(
-        IntegrityFailed, match="certificate it brings"
-    ):  # an authority signs certificates only
-        oms_signer(oms(FILES, middle, chain(between)), FILES, trusted, place="x")
-    material = {"certificate": {"rawBytes": base64.b64encode(b"0" * 9).decode()}}
-    with pytest.raises(IntegrityFailed, match="cannot be read"):
-        oms_signer(oms(FILES, leaf, material), FILES, trusted, place="x")
+    """Certificates are not followed: such a signature is by a key that nobody trusts, but it must match."""
+    raw = {"rawBytes": base64.b64encode(b"0" * 9).decode()}
+    trusted = Trusted((("me", KEY.public_key()),))
+    for material in ({"certificate": raw}, {"x509CertificateChain": {"certificates": [raw]}}):
+        found = oms_signer(oms(FILES, KEY, material), FILES, trusted, place="x")
+        assert (found.identity, found.trusted_as) == ("", None)
+        with pytest.raises(IntegrityFailed, match="does not match"):
+            oms_signer(oms(FILES, KEY, material), FILES[:1], trusted, place="x")
 
 
-@pytest.mark.parametrize(("kind", "anchor"), [("by-key", "them.pub"), ("by-cert", "authority.pem")])
-def test_what_model_signing_itself_made(tmp_path: Path, kind: str, anchor: str) -> None:
+@pytest.mark.parametrize(("kind", "name"), [("by-key", "them"), ("by-cert", None)])
+def test_what_model_signing_itself_made(tmp_path: Path, kind: str, name: str | None) -> None:
     """Signatures by model_signing 1.1.1, made once with its own command."""
     data = Path(__file__).with_name("data")
     (tmp_path / "trusted").mkdir()
-    (tmp_path / "trusted" / anchor).write_bytes((data / anchor).read_bytes())
+    (tmp_path / "trusted/them.pub").write_bytes((data / "them.pub").read_bytes())
     (tmp_path / "skill/scripts").mkdir(parents=True)
     document = "---\nname: signed\ndescription: A skill that another tool signed.\n---\n# Body\n"
     (tmp_path / "skill/SKILL.md").write_text(document)
@@ -306,7 +255,7 @@ def test_what_model_signing_itself_made(tmp_path: Path, kind: str, anchor: str) 
     signature = (data / f"{kind}.oms.sig").read_bytes()
     trusted = trusted_keys(tmp_path / "trusted")
     found = oms_signer(signature, files_of(tmp_path / "skill"), trusted, place="x")
-    assert found.trusted_as == anchor.partition(".")[0]
+    assert found.trusted_as == name
     (tmp_path / "skill/SKILL.md").write_text(document + "more\n")
     with pytest.raises(IntegrityFailed, match=r"does not match 'SKILL.md'"):
         oms_signer(signature, files_of(tmp_path / "skill"), trusted, place="x")

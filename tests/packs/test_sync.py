@@ -1,4 +1,4 @@
-"""The lock: made, kept, followed; and what the cache and the npm tool's own lock have to do with it."""
+"""The lock: made, kept, followed; and what the npm tool's own lock has to do with it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ def test_edits_are_shown_and_kept(packed: Place) -> None:
         "blob was added, and is not text",
     ):
         assert part in done.out
-    shutil.rmtree(packed.home / "cache")
-    assert packed.vade("diff", "a", "--json").json["diff"] == done.out.splitlines()  # from the source again
+    assert packed.vade("diff", "a", "--json").json["diff"] == done.out.splitlines()
     assert packed.vade("diff", "nope").code == 4
     refused = packed.vade("sync")
     assert (refused.code, "vade diff a" in refused.err) == (1, True)
@@ -71,7 +70,6 @@ def test_sync_makes_the_root_equal_to_the_lock(packed: Place) -> None:
     assert [(step["name"], step["action"]) for step in steps] == [("b", "removed"), ("by-hand", "not-locked")]
     assert sorted(p.name for p in skills(packed).iterdir() if p.name[0] != ".") == ["a", "by-hand"]
     lock.write_text(before)
-    shutil.rmtree(packed.home / "cache")
     assert (
         packed.vade("sync").out
         == "Restored: b\nNot in the lock: by-hand\nvade lock NAME adopts a skill of your own.\n"
@@ -82,8 +80,8 @@ def test_sync_makes_the_root_equal_to_the_lock(packed: Place) -> None:
 def test_a_new_version_in_the_lock_is_taken(packed: Place) -> None:
     old = (packed.cwd / ".agent/skills.lock.json").read_text()
     make(packed.cwd / "src", "a", "two")
-    packed.vade("pack", "src/a", "src/b", "-o", "both.zip")
-    assert packed.vade("update", "a").code == 0
+    packed.vade("pack", "src/a", "-o", "newer.zip")
+    assert packed.vade("install", "newer.zip").code == 0
     (packed.cwd / ".agent/skills.lock.json").write_text(old)  # as if a colleague had gone back
     assert packed.vade("sync").out == "Restored: a\n"
     assert (skills(packed) / "a/scripts/run.sh").read_text() == "echo one\n"
@@ -92,15 +90,14 @@ def test_a_new_version_in_the_lock_is_taken(packed: Place) -> None:
 def test_a_source_that_has_something_else_by_now(packed: Place) -> None:
     make(packed.cwd / "src", "a", "two")
     packed.vade("pack", "src/a", "src/b", "-o", "both.zip")
-    shutil.rmtree(packed.home / "cache")
     shutil.rmtree(skills(packed) / "a")
     done = packed.vade("sync")
     assert (done.code, "no longer has the 'a' that is locked" in done.err) == (5, True)
     assert not (skills(packed) / "a").exists()
     (packed.cwd / "both.zip").unlink()
     assert packed.vade("sync").code == 1
-    ages = packed.vade("outdated", "--json")
-    assert (ages.code, {age["status"] for age in ages.json["skills"]}) == (1, {"gone"})
+    done = packed.vade("update", "--json")
+    assert (done.code, [one["code"] for one in done.json["problems"]]) == (1, ["missing"])
 
 
 def test_locking_what_is_here(packed: Place) -> None:  # K4
@@ -111,7 +108,7 @@ def test_locking_what_is_here(packed: Place) -> None:  # K4
     assert packed.vade("verify").code == 0
     assert lock_of(packed)["by-hand"]["source"] == "local"
     assert lock_of(packed)["b"]["source"] == "./both.zip"
-    assert packed.vade("outdated").out == "3 skills asked for, 3 up to date\n"
+    assert packed.vade("update", "--dry-run", "b").out == "Up to date: b\n"
     assert packed.vade("update", "by-hand").code == 1
     shutil.rmtree(skills(packed) / "by-hand")
     done = packed.vade("sync")
@@ -143,14 +140,14 @@ def test_restoring_remembers_where_it_came_from(packed: Place) -> None:
     assert packed.vade("restore", "team/pdf").code == 0
 
 
-def test_backups_are_made_when_asked_for(packed: Place) -> None:
+def test_what_is_replaced_by_force_is_kept(packed: Place) -> None:
     make(packed.cwd / "src", "a", "two")
     packed.vade("pack", "src/a", "src/b", "-o", "both.zip")
     assert packed.vade("install", "both.zip").code == 0
     assert not (skills(packed) / ".trash").exists()
     make(packed.cwd / "src", "a", "three")
     packed.vade("pack", "src/a", "src/b", "-o", "both.zip")
-    assert packed.vade("install", "both.zip", "--backup").code == 0
+    assert packed.vade("install", "both.zip", "--force").code == 0
     packed.vade("restore", "a")
     assert (skills(packed) / "a/scripts/run.sh").read_text() == "echo two\n"
 
@@ -214,16 +211,8 @@ def test_its_digest_is_the_one_that_tool_computes(tmp_path: Path) -> None:
 
 def test_what_a_person_would_not_notice_is_said(place: Place) -> None:
     write_skill(place.cwd / "src", "file-dlff")
-    skill = write_skill(place.cwd / "src", "hidden", "---\nname: hidden\ndescription: x\n---\nA\nB\u200b\n")
-    (skill / "notes.md").write_text("ok\n\U000e0041\n")
-    write_skill(place.cwd / "src", "pаypal")
-    changes = {c["name"]: c["remarks"] for c in place.vade("install", "src", "--json").json["changes"]}
-    assert changes["file-dlff"] == ["its name could be taken for 'file-diff', which is another skill"]
-    assert changes["hidden"] == [
-        "SKILL.md holds hidden characters (U+200B on line 6)",
-        "notes.md holds hidden characters (U+E0041 on line 2)",
-    ]
-    assert changes["pаypal"] == ["its name mixes letters of different alphabets that look alike"]
+    (change,) = place.vade("install", "src", "--json").json["changes"]
+    assert change["remarks"] == ["its name could be taken for 'file-diff', which is another skill"]
 
 
 def test_the_next_command_says_what_it_cleaned(packed: Place) -> None:

@@ -18,7 +18,6 @@ from vademecum.packs.sources.web import SCHEMA
 from vademecum.packs.sources.web import Web as Way
 
 INDEX = "/.well-known/agent-skills/index.json"
-OLD_INDEX = "/.well-known/skills/index.json"
 
 
 @pytest.fixture
@@ -66,14 +65,7 @@ def test_a_site_is_published_and_installed_from(place: Place, site: Web) -> None
     assert place.vade("install", f"{site.url}/", "--skill", "nope").code == 4
 
 
-def test_a_site_of_the_older_version(place: Place, site: Web) -> None:
-    site.answers[INDEX] = Answer(status=404)
-    assert place.vade("install", f"{site.url}/").code == 0
-    assert roots(place) == ["mine", "plain", "你的"]
-    assert OLD_INDEX in site.asked
-
-
-def test_publishing_again_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_publishing_again_keeps_what_locks_name(tmp_path: Path) -> None:
     from vademecum.packs.content import files_of
     from vademecum.packs.outgoing import PackedSkill
 
@@ -92,10 +84,9 @@ def test_publishing_again_leaves_nothing_behind(tmp_path: Path) -> None:
     second = publish_all("a", "b")
     assert second > first  # whoever read the list before still finds what it says
     make(tmp_path / "src", "a", "three")
-    third = publish_all("a", "b")
-    assert (len(third), third > first) == (len(second), False)
-    publish_all("a")
-    assert not any("/b" in path for path in publish_all("a"))
+    assert publish_all("a") > second  # the list no longer names the other, and locks still find it
+    index = json.loads((tmp_path / "site" / INDEX[1:]).read_text())
+    assert [skill["name"] for skill in index["skills"]] == ["a"]
 
 
 def test_an_archive_with_and_without_its_digest(place: Place, web: Web) -> None:

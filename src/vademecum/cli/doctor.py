@@ -20,7 +20,7 @@ from vademecum.cli.output.skill_text import BOLD, DIM, MARKS, RED, print_problem
 from vademecum.config import LoadedConfig, SandboxName, SecuritySettings, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SandboxFailed, ToolRefused, VademecumError
-from vademecum.packs.signing.signing_keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, trusted_files, trusted_in
+from vademecum.packs.signing_keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, trusted_files, trusted_in
 from vademecum.registry.build import refresh_index
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report

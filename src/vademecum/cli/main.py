@@ -54,7 +54,6 @@ _GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "install": ("sharing.installing", "Install skills from a directory, pack, site or Git."),
         "uninstall": ("sharing.installing", "Remove installed skills."),
         "restore": ("sharing.installing", "Undo the last uninstall or update of a skill."),
-        "outdated": ("sharing.installing", "List skills whose source has a newer version."),
         "update": ("sharing.installing", "Install the newer versions of skills."),
         "diff": ("sharing.installing", "Print the local edits of an installed skill."),
         "lock": ("sharing.installing", "Write the lock file from the installed skills."),
@@ -94,6 +93,7 @@ _OTHER_WORDS = {
     "init": "new",
     "lint": "validate",
     "ls": "list",
+    "outdated": "update",
     "remove": "uninstall",
     "rm": "uninstall",
 }

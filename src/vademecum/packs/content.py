@@ -7,25 +7,27 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from vademecum.errors import PackRefused
-from vademecum.packs.sources.entry_names import objection
 
 MAX_FILES = 10_000
 MAX_SKILL_BYTES = 512 * 1024 * 1024
 MAX_COMPARED_BYTES = 1024 * 1024
 MAX_DIFF_LINES = 400
 
+SIGNATURE, OMS_SIGNATURE = "skill.sig", "skill.oms.sig"
+SIGNATURES = frozenset({SIGNATURE, OMS_SIGNATURE})
+MAX_SIGNATURE_BYTES = 8 * 1024 * 1024
+
 # What interpreters and desktops leave behind: not an edit that anybody made.
 _CACHES = frozenset({"__pycache__", ".DS_Store"})
-_JUNK_DIRECTORIES = frozenset({"__pycache__", "node_modules"})
+_JUNK = _CACHES | {"node_modules"}
 # Git runs commands that a repository's configuration names, and `.git` can be a file that leads to one.
 _GIT = frozenset({".git", "git~1"})
-_JUNK_FILES = frozenset({".DS_Store"})
 _JUNK_AT_TOP = "evals"
 # O_NOFOLLOW: a link is refused; O_NONBLOCK: a FIFO is not waited for.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -41,14 +43,6 @@ class SkillFile(Struct, frozen=True, order=True):
     executable: bool = False
 
 
-def check_packable(directory: Path, files: Iterable[SkillFile]) -> None:
-    """Refuse files that could be packed here and not be installed elsewhere."""
-    for file in files:
-        reason = objection(file.path)
-        if reason is not None:
-            raise PackRefused(f"{file.path!r} in {directory} {reason}: rename it.")
-
-
 def is_junk(path: str) -> bool:
     """Return whether a path in a skill is left out of packs.
 
@@ -56,13 +50,11 @@ def is_junk(path: str) -> bool:
     [True, False, True]
     """
     steps = path.split("/")
-    *directories, name = steps
     return (
-        not _JUNK_DIRECTORIES.isdisjoint(directories)
+        not _JUNK.isdisjoint(steps)
         or any(step.casefold() in _GIT for step in steps)
-        or directories[:1] == [_JUNK_AT_TOP]
-        or name in _JUNK_FILES
-        or name.endswith(".pyc")
+        or (steps[0] == _JUNK_AT_TOP and len(steps) > 1)
+        or path.endswith(".pyc")
     )
 
 
@@ -88,13 +80,6 @@ def files_of(directory: Path, *, every: bool = False) -> tuple[SkillFile, ...]:
     return tuple(sorted(found, key=lambda file: file.path.encode()))
 
 
-def strays_in(directory: Path, known: Iterable[SkillFile]) -> list[str]:
-    """Return what is in a skill's directory beside these files, caches excepted."""
-    files = {file.path for file in known}
-    walked = _walk(str(directory), "", every=True)
-    return sorted(path for path in walked if path not in files and not is_cache(path))
-
-
 def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> tuple[str, ...]:
     """Return what was added, removed and changed, file by file.
 
@@ -108,14 +93,14 @@ def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> tuple
     return tuple(sorted([*added, *removed, *changed]))
 
 
-def diff_of(old: Path, new: Path, *, signatures: Collection[str] = ()) -> list[str]:
+def diff_of(old: Path, new: Path) -> list[str]:
     """Return a unified diff of every file; what is not text, or too long, is only named."""
     before, after = ({file.path: file for file in files_of(place, every=True)} for place in (old, new))
     lines: list[str] = []
     for path in sorted({*before, *after}):
         was, now = before.get(path), after.get(path)
         if was != now:
-            if was and now and path in signatures:
+            if was and now and path in SIGNATURES:
                 lines.append(f"{path} differs: it was signed again")
                 continue
             if was is None or now is None or was.sha256 != now.sha256:

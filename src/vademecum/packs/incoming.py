@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -10,28 +11,32 @@ from msgspec import Struct, structs
 
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.files import read_capped
-from vademecum.packs.content import SkillFile, differences_of, digest_of, files_of
-from vademecum.packs.install_root import InstallRoot
-from vademecum.packs.lock import Locked, LockFile
-from vademecum.packs.lookalikes import hidden_in, looks_like, mixed_scripts
-from vademecum.packs.signing.envelopes import (
+from vademecum.packs.content import (
     MAX_SIGNATURE_BYTES,
     OMS_SIGNATURE,
     SIGNATURE,
     SIGNATURES,
-    Signer,
-    signed_words,
-    signer_of,
+    SkillFile,
+    diff_of,
+    differences_of,
+    digest_of,
+    files_of,
 )
-from vademecum.packs.signing.oms import oms_signer
-from vademecum.packs.signing.signing_keys import Trusted
+from vademecum.packs.install_root import InstallRoot, verdict_of
+from vademecum.packs.lock import Locked, LockFile
+from vademecum.packs.signatures import Signer, oms_signer, signed_words, signer_of
+from vademecum.packs.signing_keys import Trusted
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
 from vademecum.packs.unpacking import Staged, unpack
-from vademecum.packs.verifying import verdict_of
 from vademecum.policy.bounds import Bounds, Risk, risk_of
 
 Action = Literal["new", "replace", "same"]
+
+# Letters and digits that many fonts draw alike, each group behind the letter it is taken for.
+_DRAWN_LIKE = "aаαɑ bв cс dԁđ eе3 gɡ hһ iіι1ıl jј kкκ mм nп oоο0 pрρ qԛ rг sѕ5 tтτ uυ vν wԝ xхχ yу"
+_ALIKE = str.maketrans({odd: group[0] for group in _DRAWN_LIKE.split() for odd in group[1:]})
+_ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 
 
 class Options(Struct, frozen=True):
@@ -40,7 +45,6 @@ class Options(Struct, frozen=True):
     force: bool = False
     allow_unsafe: bool = False
     dry_run: bool = False
-    backup: bool = False
     require_signature: bool = False
     only: tuple[str, ...] = ()
 
@@ -57,33 +61,15 @@ class SkillChange(Struct, frozen=True):
     scripts: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     signer: str | None = None
+    diff: tuple[str, ...] = ()
 
 
 class IncomingSkill(Struct, frozen=True):
-    """An unpacked skill that may be installed: where it is, who signed it, and what would change."""
+    """An unpacked skill that may be installed: what would change, what the lock will say, and where it is."""
 
-    staged: Staged
-    place: Path
-    signer: Signer | None
     change: SkillChange
-
-    @property
-    def name(self) -> str:
-        """Return its name."""
-        return self.staged.name
-
-    def locked(self, source: Source) -> Locked:
-        """Return what the lock will say of it."""
-        origin = source.each.get(self.name, source.origin)
-        return Locked(
-            source.name,
-            origin.resolved or self.change.digest,
-            self.change.digest,
-            self.staged.files,
-            self.staged.document.meta.version,
-            (self.signer.identity or None) if self.signer else None,
-            origin.url or None,
-        )
+    locked: Locked
+    place: Path
 
 
 class Inspection(Struct, frozen=True):
@@ -94,107 +80,112 @@ class Inspection(Struct, frozen=True):
     lock: LockFile
     staging: Path
 
-    def inspect(
-        self, source: Source, progress: Progress = silently
-    ) -> tuple[list[IncomingSkill], tuple[str, ...]]:
-        """Unpack a source and check all of it; return the skills that were asked for, and remarks."""
+    def inspect(self, source: Source, progress: Progress = silently) -> tuple[list[IncomingSkill], list[str]]:
+        """Unpack a source and check all of it; return what was asked for, and what was left out."""
         only = self.options.only
-        unpacked = unpack(source.open(), self.staging, label=source.name, only=only, progress=progress)
-        signers = signers_of(unpacked.skills, source.signature, self.staging, self.where.trusted, only=only)
-        known = sorted(skill.name for skill in unpacked.skills)
+        skills, left_out = unpack(
+            source.open(), self.staging, label=source.name, only=only, progress=progress
+        )
+        known = sorted(skill.name for skill in skills)
         missing = sorted(set(only) - set(known))
         if missing:
             raise PackRefused(
                 f"{source.name} has no skill {missing[0]!r}: it has {', '.join(known)}.", code="missing"
             )
-        remarks = [f"{directory} (it contains no skill)" for directory in unpacked.left_out]
-        wanted = [skill for skill in unpacked.skills if not only or skill.name in only]
-        incoming = [self._incoming(skill, signers[skill.name]) for skill in wanted]
-        return incoming, (*source.remarks, *remarks)
+        signers = signers_of(skills, source.signature, self.staging, self.where.trusted, only=only)
+        wanted = [skill for skill in skills if skill.name in signers]
+        incoming = [self._incoming(skill, signers[skill.name], source) for skill in wanted]
+        return incoming, [f"{directory} (it contains no skill)" for directory in left_out]
 
-    def _incoming(self, skill: Staged, signer: Signer | None) -> IncomingSkill:
+    def _incoming(self, skill: Staged, signer: Signer | None, source: Source) -> IncomingSkill:
         before = self.lock.skills.get(skill.name)
         pinned = before.signer if before else None
         _check_signer(skill.name, signer, pinned=pinned, required=self.options.require_signature)
         if not self.options.allow_unsafe:
             _refuse_risk(skill)
-        return IncomingSkill(skill, self.staging / skill.name, signer, self._change(skill, signer))
-
-    def _change(self, skill: Staged, signer: Signer | None) -> SkillChange:
+        digest = digest_of(skill.files)
         change = SkillChange(
             skill.name,
             "new",
-            digest_of(skill.files),
+            digest,
             added=tuple(file.path for file in skill.files),
             scripts=tuple(file.path for file in skill.files if file.path.startswith("scripts/")),
             remarks=tuple(self._remarks(skill)),
             signer=signer.words if signer else None,
         )
-        place = self.where.root / skill.name
-        if not place.exists():
-            return change
-        differences = differences_of(_files_there(place), skill.files)
-        if differences and not self.options.force:
-            refuse_edits(skill.name, self.where.root, self.lock)
+        if (self.where.root / skill.name).exists():
+            change = self._compared(change, skill.files)
+        origin = source.each.get(skill.name, source.origin)
+        locked = Locked(
+            source.name,
+            origin.resolved or digest,
+            digest,
+            skill.files,
+            skill.document.meta.version,
+            (signer.identity or None) if signer else None,
+            origin.url or None,
+        )
+        return IncomingSkill(change, locked, self.staging / skill.name)
+
+    def _compared(self, change: SkillChange, files: tuple[SkillFile, ...]) -> SkillChange:
+        """Compare a skill with what is in its place; refuse to replace what a person wrote or changed."""
+        place = self.where.root / change.name
+        try:
+            differences = differences_of(files_of(place), files)
+            diff = diff_of(place, self.staging / change.name) if differences else []
+        except PackRefused:  # what is there cannot be read as a skill
+            differences, diff = differences_of((), files), []
+        if not differences:
+            return structs.replace(change, action="same", added=())
+        if not self.options.force:
+            refuse_edits(change.name, self.where.root, self.lock)
         by_kind = {
             kind: tuple(text.partition(" ")[2] for text in differences if text.startswith(f"{kind} "))
             for kind in ("added", "removed", "changed")
         }
-        return structs.replace(change, action="replace" if differences else "same", **by_kind)
+        return structs.replace(change, action="replace", diff=tuple(diff), **by_kind)
 
     def _remarks(self, skill: Staged) -> Iterable[str]:
-        """Yield what a person should know: what is wrong, what hides, what could be mistaken."""
+        """Yield what a person should know: what is wrong, and what could be mistaken."""
         for problem in skill.document.problems:
             if skill.inside or problem.code != "name-directory-mismatch":
                 yield problem.message
-        yield from hidden_in(self.staging / skill.name, skill.beyond_ascii)
         if skill.name in self.where.builtin:
             yield f"it is used instead of the built-in skill {skill.name!r}"
         other = looks_like(skill.name, self.where.known)
         if other is not None:
             yield f"its name could be taken for {other!r}, which is another skill"
-        elif mixed_scripts(skill.name):
-            yield "its name mixes letters of different alphabets that look alike"
 
 
 def signers_of(
     skills: Sequence[Staged],
     beside: bytes | None,
     place: Path,
-    trusted: Trusted,
+    trusted: Trusted | None,
     *,
     only: Collection[str] = (),
 ) -> dict[str, Signer | None]:
-    """Return who signed each unpacked skill, by the signature beside the pack and those in the skill."""
-    whole = None
+    """Return who signed each unpacked skill, by the signature beside the pack and those in the skill.
+
+    Each signature must match; a trusted signer counts before any other.
+    """
+    trusted = trusted or Trusted()
+    whole = []
     if beside is not None:
         files = [file for skill in skills for file in skill.files_in_source]
-        whole = signer_of(beside, files, trusted, place="beside the pack")
-    return {
-        skill.name: _best_of((whole, _skill_signer(place / skill.name, skill.files, trusted)))
-        for skill in skills
-        if not only or skill.name in only
-    }
-
-
-def _skill_signer(place: Path, files: Iterable[SkillFile], trusted: Trusted) -> Signer | None:
-    """Return who signed one skill, by the signatures in it; each of them must match."""
-    listed = {file.path: file for file in files}
-    signed = [file for path, file in listed.items() if path not in SIGNATURES]
-    found: list[Signer | None] = []
-    if SIGNATURE in listed:
-        data = read_capped(place / SIGNATURE, cap=MAX_SIGNATURE_BYTES)
-        found.append(signer_of(data, signed, trusted, place=f"{place.name}/{SIGNATURE}"))
-    if OMS_SIGNATURE in listed:
-        data = read_capped(place / OMS_SIGNATURE, cap=MAX_SIGNATURE_BYTES)
-        found.append(oms_signer(data, signed, trusted, place=f"{place.name}/{OMS_SIGNATURE}"))
-    return _best_of(found)
-
-
-def _best_of(signers: Iterable[Signer | None]) -> Signer | None:
-    """Return a trusted signer before any other."""
-    known = [signer for signer in signers if signer is not None]
-    return next((signer for signer in known if signer.trusted_as), known[0] if known else None)
+        whole = [signer_of(beside, files, trusted, place="beside the pack")]
+    found: dict[str, Signer | None] = {}
+    for skill in skills:
+        if not only or skill.name in only:
+            signed = [file for file in skill.files if file.path not in SIGNATURES]
+            signers = list(whole)
+            for name, read in ((SIGNATURE, signer_of), (OMS_SIGNATURE, oms_signer)):
+                if any(file.path == name for file in skill.files):
+                    data = read_capped(place / skill.name / name, cap=MAX_SIGNATURE_BYTES)
+                    signers.append(read(data, signed, trusted, place=f"{skill.name}/{name}"))
+            best = next((signer for signer in signers if signer.trusted_as), None)
+            found[skill.name] = best or next(iter(signers), None)
+    return found
 
 
 def _check_signer(name: str, signer: Signer | None, *, pinned: str | None, required: bool) -> None:
@@ -215,25 +206,17 @@ def _check_signer(name: str, signer: Signer | None, *, pinned: str | None, requi
         )
 
 
-def edits_of(name: str, root: Path, lock: LockFile) -> str:
-    """Return why a person's work would be lost if a skill were replaced, or ""."""
+def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
+    """Refuse to replace what a person wrote or changed."""
     verdict = verdict_of(name, root, lock)
     own = name in lock.skills and lock.skills[name].is_local
     if verdict.status == "not-locked" or (verdict.status == "ok" and own):
-        return f"{root / name} was not installed by vade: say --force to replace it (it is kept)."
+        raise PackRefused(f"{root / name} was not installed by vade: say --force to replace it (it is kept).")
     if verdict.is_edited:
-        return (
+        raise PackRefused(
             f"{root / name} was changed since it was installed ({verdict.differences[0]}): vade diff {name} "
             "shows it, --force replaces it (it is kept in .trash)."
         )
-    return ""
-
-
-def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
-    """Refuse to replace what a person wrote or changed."""
-    reason = edits_of(name, root, lock)
-    if reason:
-        raise PackRefused(reason)
 
 
 def _refuse_risk(skill: Staged) -> None:
@@ -246,8 +229,20 @@ def _refuse_risk(skill: Staged) -> None:
         )
 
 
-def _files_there(place: Path) -> Iterable[SkillFile]:
-    try:
-        return files_of(place)
-    except PackRefused:
-        return ()
+def looks_like(name: str, others: Iterable[str]) -> str | None:
+    """Return another name that this one could be mistaken for, or None.
+
+    >>> looks_like("раypal-tools", ["paypal-tools"]), looks_like("file-dlff", ["file-diff"])
+    ('paypal-tools', 'file-diff')
+    >>> looks_like("pdf", ["pdf", "docx"]) is None
+    True
+    """
+    own = _skeleton(name)
+    return next((other for other in others if other != name and _skeleton(other) == own), None)
+
+
+def _skeleton(name: str) -> str:
+    plain = unicodedata.normalize("NFKC", name).casefold().translate(_ALIKE)
+    for pair, one in _ALIKE_PAIRS:
+        plain = plain.replace(pair, one)
+    return plain.replace("-", "").replace("_", "")

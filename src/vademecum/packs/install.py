@@ -12,17 +12,10 @@ from msgspec import Struct, structs
 
 from vademecum.errors import PackRefused
 from vademecum.nearest import meant, nearest
-from vademecum.packs.content import digest_of, files_of
-from vademecum.packs.incoming import (
-    IncomingSkill,
-    Inspection,
-    Options,
-    SkillChange,
-    edits_of,
-    refuse_edits,
-)
+from vademecum.packs.content import files_of
+from vademecum.packs.incoming import IncomingSkill, Inspection, Options, SkillChange, refuse_edits
 from vademecum.packs.install_root import InstallRoot, note_of
-from vademecum.packs.lock import LOCAL, Locked, is_skill_path, read_lock, read_lock_file
+from vademecum.packs.lock import is_skill_path, locked_here, read_lock, read_lock_file
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
 from vademecum.packs.transaction import MOMENT, MOMENT_CHARS, TRASH
@@ -44,38 +37,35 @@ def install(
         with tempfile.TemporaryDirectory(prefix="vade-") as aside:
             inspection = Inspection(where, options, read_lock(where.root), Path(aside, "aside"))
             found, left_out = _inspected(listed, inspection, progress)
-        return Installed([skill.change for skill, _ in found], left_out)
-    with where.changing() as change:
-        inspection = Inspection(where, options, change.lock, change.staging)
-        found, left_out = _inspected(listed, inspection, progress)
-        for skill, source in found:
-            if skill.change.action == "same":
-                change.remember(skill.name, skill.locked(source))
-            else:
-                keep = options.backup or (options.force and edits_of(skill.name, where.root, change.lock))
-                change.put(skill.name, skill.locked(source), skill.place, keep_old=bool(keep))
-        change.commit()
-    for skill, source in found:
-        _keep(source, where, skill)
-    return Installed([skill.change for skill, _ in found], left_out)
+    else:
+        with where.changing() as change:
+            inspection = Inspection(where, options, change.lock, change.staging)
+            found, left_out = _inspected(listed, inspection, progress)
+            for name, skill in found.items():
+                if skill.change.action == "same":
+                    change.remember(name, skill.locked)
+                else:
+                    change.put(name, skill.locked, skill.place, keep_old=options.force)
+            change.commit()
+    return Installed([skill.change for skill in found.values()], left_out)
 
 
 def _inspected(
     sources: list[Source], inspection: Inspection, progress: Progress
-) -> tuple[list[tuple[IncomingSkill, Source]], list[str]]:
+) -> tuple[dict[str, IncomingSkill], list[str]]:
     """Inspect all skills of all sources, each source in a directory of its own."""
-    found: list[tuple[IncomingSkill, Source]] = []
+    found: dict[str, IncomingSkill] = {}
     left_out: list[str] = []
-    seen: set[str] = set()
     for number, source in enumerate(sources):
         inside = structs.replace(inspection, staging=inspection.staging / f".{number}")
         skills, remarks = inside.inspect(source, progress)
         left_out += remarks
         for skill in skills:
-            if skill.name in seen:
-                raise PackRefused(f"Two of these sources have a skill {skill.name!r}: nothing was installed.")
-            seen.add(skill.name)
-            found.append((skill, source))
+            if skill.change.name in found:
+                raise PackRefused(
+                    f"Two of these sources have a skill {skill.change.name!r}: nothing was installed."
+                )
+            found[skill.change.name] = skill
     return found, left_out
 
 
@@ -101,10 +91,14 @@ def restore(name: str, where: InstallRoot) -> Path:
         near = nearest(name, kept_names(where.root))
         hint = meant(near, otherwise="only what was uninstalled or replaced is.")
         raise PackRefused(f"Nothing called {name!r} is kept in {where.root / TRASH}: {hint}", code="missing")
+    files = files_of(kept[-1], every=True)
+    locked = read_lock_file(note_of(kept[-1])).skills.get(name)
+    if locked is None or locked.files != files:  # edited since: it is local
+        locked = locked_here(files, locked)
     with where.changing() as change:
         copy = change.staging / ".back" / name
         shutil.copytree(kept[-1], copy, symlinks=True)
-        change.put(name, _locked_then(kept[-1], name), copy, keep_old=True)
+        change.put(name, locked, copy, keep_old=True)
         change.commit()
     shutil.rmtree(kept[-1], ignore_errors=True)
     note_of(kept[-1]).unlink(missing_ok=True)
@@ -125,23 +119,3 @@ def _kept_in(trash: Path) -> list[Path]:
     there = trash.iterdir() if trash.is_dir() else ()
     kept = (place for place in there if MOMENT.match(place.name[:MOMENT_CHARS]))
     return sorted(place for place in kept if place.is_dir() and not place.is_symlink())
-
-
-def _locked_then(place: Path, name: str) -> Locked:
-    """Return what the lock said of a skill in the trash; edited since, it is local but keeps its signer."""
-    files = files_of(place, every=True)
-    digest = digest_of(files)
-    before = read_lock_file(note_of(place)).skills.get(name)
-    if before is None:
-        return Locked(LOCAL, digest, digest, files)
-    if before.files == files:
-        return before
-    return structs.replace(before, source=LOCAL, resolved=digest, digest=digest, files=files, url=None)
-
-
-def _keep(source: Source, where: InstallRoot, skill: IncomingSkill) -> None:
-    """Keep what was installed in the cache: an archive as it is, anything else skill by skill."""
-    if source.pack is not None and source.origin.resolved:
-        where.cache.keep_pack(source.pack, source.origin.resolved, source.signature)
-    else:
-        where.cache.keep_skill(where.root / skill.name, skill.change.digest)

@@ -1,19 +1,20 @@
-"""A root that skills are installed in, and one change of it: skills, the lock, and what vade installed."""
+"""A root that skills are installed in: what is in it, compared with its lock, and one change of it."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.config import ScanSettings
 from vademecum.errors import PackRefused
 from vademecum.nearest import meant, nearest
-from vademecum.packs.content import strays_in
+from vademecum.packs.content import differences_of, digest_of, files_of, is_cache
 from vademecum.packs.lock import (
     INSTALLED_FILE,
     LOCK_FILE,
@@ -24,12 +25,15 @@ from vademecum.packs.lock import (
     read_installed,
     read_lock,
 )
-from vademecum.packs.npm_lock import NPM_LOCK, npm_lock_path, npm_lock_text
-from vademecum.packs.pack_cache import PackCache
+from vademecum.packs.npm_lock import NPM_LOCK, folder_hash, npm_lock_path, npm_lock_text, read_npm_lock
 from vademecum.packs.records import json_text
-from vademecum.packs.signing.signing_keys import Trusted
 from vademecum.packs.transaction import TRASH, Ground, Transaction, changing
 from vademecum.registry.scan import Walk
+
+if TYPE_CHECKING:
+    from vademecum.packs.signing_keys import Trusted
+
+Status = Literal["ok", "missing", "changed", "not-locked"]
 
 _FILES = frozenset({f"../{LOCK_FILE}", f"../../{NPM_LOCK}", INSTALLED_FILE})
 _NOTE = re.compile(rf"{re.escape(TRASH)}/[^/.][^\0]*/[\dT.]+\.lock\.json\Z")
@@ -39,20 +43,18 @@ def _may_write(relative: str) -> bool:
     return relative in _FILES or (_NOTE.match(relative) is not None and ".." not in relative.split("/"))
 
 
-def install_ground(root: Path, *, durable: bool = True) -> Ground:
+def install_ground(root: Path) -> Ground:
     """Return what a change of a root may touch."""
-    return Ground(root, root, is_skill_path, _may_write, durable)
+    return Ground(root, root, is_skill_path, _may_write)
 
 
 class InstallRoot(Struct, frozen=True):
-    """A root, the trusted keys, earlier packs, and the names that other skills and built-in ones have."""
+    """A root, the trusted keys, and the names that other skills and built-in ones have."""
 
     root: Path
-    trusted: Trusted = Trusted()
-    cache: PackCache = PackCache(None)
+    trusted: Trusted | None = None
     known: tuple[str, ...] = ()
     builtin: frozenset[str] = frozenset()
-    durable: bool = True
     scan: ScanSettings = ScanSettings()
 
     @property
@@ -79,7 +81,7 @@ class InstallRoot(Struct, frozen=True):
     @contextmanager
     def changing(self) -> Iterator[RootChange]:
         """Change the root, alone, and whole or not at all."""
-        with changing(install_ground(self.root, durable=self.durable)) as transaction:
+        with changing(install_ground(self.root)) as transaction:
             yield RootChange(self, transaction)
 
 
@@ -100,22 +102,16 @@ class RootChange:
         self._went: set[str] = set()
         self._notes: dict[str, str] = {}
 
-    def put(self, name: str, locked: Locked, staged: Path, *, keep_old: bool) -> None:
+    def put(self, name: str, locked: Locked, staged: Path, *, keep_old: bool = False) -> None:
         """Put a staged skill in its place and into the lock; what is nowhere else is always kept."""
         target = self.staging / name
         target.parent.mkdir(parents=True, exist_ok=True)
         os.rename(staged, target)
-        keep = keep_old or self._has_strays(name)
+        edited = verdict_of(name, self._root, self.lock).is_edited
+        keep = keep_old or edited or os.path.islink(self._root / name)
         self._transaction.put(name, keep_old=keep)
         self._note(name, keep=keep)
         self.remember(name, locked, place=target)
-
-    def _has_strays(self, name: str) -> bool:
-        """Return whether more is in a skill's place than its files, such as evals or a link."""
-        place = self._root / name
-        locked = self.lock.skills.get(name)
-        known = () if locked is None else locked.files
-        return os.path.islink(place) or (place.is_dir() and bool(strays_in(place, known)))
 
     def remember(self, name: str, locked: Locked, *, place: Path | None = None) -> None:
         """Put a skill into the lock that is, or will be, in its place."""
@@ -137,7 +133,7 @@ class RootChange:
         """Keep what the lock said of a skill beside it, for the day it is restored."""
         if keep and name in self.lock.skills:
             kept = note_of(self._transaction.kept(name)).relative_to(self._root)
-            self._notes[str(kept)] = self.lock.only(name).to_text()
+            self._notes[str(kept)] = json_text(self.lock.only(name))
 
     def commit(self, *, npm: bool = False) -> None:
         """Let all of it happen; an existing lock of the npm tool is updated, and made if ``npm``."""
@@ -147,10 +143,82 @@ class RootChange:
         kept |= {name: locked.digest for name, (locked, _) in self._came.items() if not locked.is_local}
         files: dict[str, str | None] = {
             INSTALLED_FILE: json_text(kept),
-            f"../{LOCK_FILE}": LockFile(self.lock.skills).to_text(),
+            f"../{LOCK_FILE}": json_text(LockFile(self.lock.skills)),
             **self._notes,
         }
         other = npm_lock_path(self._root)
         if npm or other.is_file():
             files[f"../../{NPM_LOCK}"] = npm_lock_text(other, self._came, removed=self._went)
         self._transaction.commit(files)
+
+
+class Verdict(Struct, frozen=True):
+    """The result of comparing one skill with the lock: a status, its present digest and the differences."""
+
+    name: str
+    status: Status
+    digest: str = ""
+    differences: tuple[str, ...] = ()
+
+    @property
+    def is_edited(self) -> bool:
+        """Return whether a person changed files; caches that interpreters leave do not count."""
+        edits = [text for text in self.differences if not is_cache(text.partition(" ")[2])]
+        return self.status == "changed" and bool(edits)
+
+
+def verify(where: InstallRoot, names: Iterable[str] = ()) -> tuple[list[Verdict], str]:
+    """Compare the root with the lock; return the verdicts, and what is wrong with the lock itself, or "".
+
+    Without a lock of our own, that of the npm tool is compared.
+    """
+    npm = {} if where.has_lock else read_npm_lock(where.root)
+    lock = read_lock(where.root)
+    known = npm or lock.skills
+    wanted = list(names) or sorted({*known, *where.names()})
+    for name in {*wanted}.difference(known):
+        where.place(name)
+    if npm:
+        hashes = {name: entry.folder_hash for name, entry in npm.items()}
+        return [_npm_verdict(name, where.root, hashes.get(name)) for name in wanted], ""
+    return [verdict_of(name, where.root, lock) for name in wanted], missing_lock(where)
+
+
+def missing_lock(where: InstallRoot) -> str:
+    """Return what to say about a lock that is missing although skills are, or were, in the root."""
+    if where.has_lock or npm_lock_path(where.root).is_file():
+        return ""
+    if not where.names() and not (where.root / INSTALLED_FILE).is_file():
+        return ""
+    return (
+        f"{lock_path(where.root)} is missing: take it from version control, or run vade lock to accept "
+        "the skills as they are"
+    )
+
+
+def verdict_of(name: str, root: Path, lock: LockFile) -> Verdict:
+    """Compare one skill with the lock."""
+    locked = lock.skills.get(name)
+    if not (root / name).is_dir():
+        return Verdict(name, "missing" if locked else "not-locked")
+    try:
+        found = files_of(root / name, every=True)
+    except (PackRefused, OSError) as error:
+        return Verdict(name, "changed" if locked else "not-locked", "", (str(error),))
+    if locked is None:
+        return Verdict(name, "not-locked", digest_of(found))
+    differences = differences_of(locked.files, found)
+    return Verdict(name, "changed" if differences else "ok", digest_of(found), differences)
+
+
+def _npm_verdict(name: str, root: Path, wanted: str | None) -> Verdict:
+    """Compare one skill with the npm tool's lock, which has no digest of single files."""
+    verdict = verdict_of(name, root, LockFile())
+    if wanted is None:
+        return verdict
+    if not verdict.digest:
+        return structs.replace(verdict, status="changed" if verdict.differences else "missing")
+    found = folder_hash(root / name)
+    same = found == wanted
+    differences = () if same else (f"its folder has the hash {found}, not {wanted}",)
+    return structs.replace(verdict, status="ok" if same else "changed", differences=differences)

@@ -11,9 +11,8 @@ import msgspec
 
 from vademecum.errors import IntegrityFailed
 from vademecum.packs.content import SkillFile, digest_of
-from vademecum.packs.records import json_text, read_json
+from vademecum.packs.records import read_json
 from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
-from vademecum.packs.sources.fetching import Origin
 
 LOCK_FILE = "skills.lock.json"
 LOCK_VERSION = 1
@@ -41,10 +40,11 @@ class Locked(msgspec.Struct, frozen=True):
         """Return whether the skill was written in the root and has no other source."""
         return self.source == LOCAL
 
-    @property
-    def origin(self) -> Origin:
-        """Return where the skill came from."""
-        return Origin(self.resolved, self.url or "")
+
+def locked_here(files: tuple[SkillFile, ...], before: Locked | None) -> Locked:
+    """Return a local skill as it is; who signed it before must sign what comes next, too."""
+    digest = digest_of(files)
+    return Locked(LOCAL, digest, digest, files, signer=before.signer if before else None)
 
 
 class LockFile(msgspec.Struct, frozen=True):
@@ -56,10 +56,6 @@ class LockFile(msgspec.Struct, frozen=True):
     def only(self, name: str) -> LockFile:
         """Return the lock of one skill alone."""
         return LockFile({name: self.skills[name]})
-
-    def to_text(self) -> str:
-        """Return the file's content: the same skills give the same bytes."""
-        return json_text(self)
 
 
 def lock_path(root: Path) -> Path:

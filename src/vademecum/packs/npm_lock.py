@@ -16,7 +16,7 @@ from vademecum.errors import IntegrityFailed
 from vademecum.packs.content import files_of
 from vademecum.packs.lock import Locked, is_skill_path
 from vademecum.packs.records import read_json
-from vademecum.packs.sources.references import GITHUB
+from vademecum.packs.sources.references import GITHUB, git_source
 
 NPM_LOCK = "skills-lock.json"
 
@@ -127,32 +127,22 @@ def _entry(locked: Locked, name: str) -> dict[str, Any]:
     """Return how that tool describes a source; ``sourceType`` is our own name if it has no such kind."""
     if locked.is_local:
         return {"source": f"./.agent/skills/{name}", "sourceType": "local"}
-    source, _, directory = locked.source.partition("#")
-    if source.startswith("git+"):
-        return _repository(source.removeprefix("git+"), directory)
+    if locked.source.startswith("git+"):
+        git = git_source(locked.source)
+        ref = {"ref": git.ref} if git.ref else {}
+        if not git.url.startswith(f"{GITHUB}/"):
+            return {"source": git.url, "sourceUrl": git.url, **ref, "sourceType": "git"}
+        path = {"skillPath": f"{git.directory}/SKILL.md"} if git.directory else {}
+        repo = git.url.removeprefix(f"{GITHUB}/").removesuffix(".git")
+        return {"source": repo, **ref, "sourceType": "github", **path}
+    source = locked.source.partition("#")[0]
     if source.startswith(("http://", "https://")) and source.endswith(("/", "/index.json")):
-        host = urlsplit(source).netloc
         digest = {"wellKnownDigest": locked.resolved} if locked.url else {}
+        host = urlsplit(source).netloc
         return {"source": host, "sourceUrl": source, "sourceType": "well-known", **digest}
     is_directory = not locked.resolved.startswith("sha256:") or locked.resolved == locked.digest
     local = is_directory and source.startswith(("./", "/"))
     return {"source": locked.source, "sourceType": "local" if local else "vademecum"}
-
-
-def _repository(address: str, directory: str) -> dict[str, Any]:
-    start, at, ref = address.rpartition("@")
-    if not at or "/" not in start.partition("://")[2]:
-        start, ref = address, ""
-    more: dict[str, Any] = {"ref": ref} if ref else {}
-    if start.startswith(f"{GITHUB}/"):
-        path = {"skillPath": f"{directory}/SKILL.md"} if directory else {}
-        return {
-            "source": start.removeprefix(f"{GITHUB}/").removesuffix(".git"),
-            **more,
-            "sourceType": "github",
-            **path,
-        }
-    return {"source": start, "sourceUrl": start, **more, "sourceType": "git"}
 
 
 def folder_hash(place: Path) -> str:

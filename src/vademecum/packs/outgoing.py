@@ -5,20 +5,19 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
-import shutil
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from msgspec import Struct, structs
 
-from vademecum.errors import FileRefused
-from vademecum.files import read_capped, write_atomic
-from vademecum.packs.content import SkillFile, digest_of
+from vademecum.errors import PackRefused
+from vademecum.files import write_atomic
+from vademecum.packs.content import SkillFile, digest_of, files_of
 from vademecum.packs.sources.archive import Progress, silently
-from vademecum.packs.sources.web import SCHEMA, WELL_KNOWN, WELL_KNOWN_BEFORE
+from vademecum.packs.sources.entry_names import objection
+from vademecum.packs.sources.web import SCHEMA, WELL_KNOWN
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 FORMAT_VERSION = 1
@@ -26,8 +25,6 @@ MANIFEST = "manifest.json"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILE, _EXECUTABLE = 0o100644, 0o100755
-MAX_LISTING_BYTES = 16 * 1024 * 1024
-_ARTIFACT = re.compile(r".+-[0-9a-f]{12}\.(?:zip|md)\Z")
 
 
 class PackedSkill(Struct, frozen=True):
@@ -39,60 +36,49 @@ class PackedSkill(Struct, frozen=True):
     files: tuple[SkillFile, ...]
 
 
-def manifest_of(skills: list[PackedSkill]) -> dict[str, Any]:
-    """Return what a pack says about itself."""
-    return {
-        "format_version": FORMAT_VERSION,
-        "skills": [
-            {
-                "name": skill.name,
-                "version": skill.version,
-                "directory": skill.name,
-                "digest": digest_of(skill.files),
-                "files": [structs.asdict(file) for file in skill.files],
-            }
-            for skill in sorted(skills, key=lambda skill: skill.name)
-        ],
-    }
+def packed(directory: Path, name: str, version: str | None) -> PackedSkill:
+    """Return a directory as a skill; refuse files that could not be installed elsewhere."""
+    files = files_of(directory)
+    for file in files:
+        reason = objection(file.path)
+        if reason is not None:
+            raise PackRefused(f"{file.path!r} in {directory} {reason}: rename it.")
+    return PackedSkill(name, version, directory, files)
 
 
 def write_pack(skills: list[PackedSkill], out: IO[bytes], progress: Progress = silently) -> None:
     """Write a zip of skills, each in a folder of its name, with a manifest of all files."""
-    manifest = json.dumps(manifest_of(skills), ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+    ordered = sorted(skills, key=lambda skill: skill.name)
+    listed = [
+        {
+            "name": skill.name,
+            "version": skill.version,
+            "directory": skill.name,
+            "digest": digest_of(skill.files),
+            "files": [structs.asdict(file) for file in skill.files],
+        }
+        for skill in ordered
+    ]
+    document = {"format_version": FORMAT_VERSION, "skills": listed}
+    manifest = json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
     total = sum(file.size for skill in skills for file in skill.files)
     done = 0
     with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr(_info(MANIFEST, executable=False), manifest, compresslevel=6)
-        for skill in sorted(skills, key=lambda skill: skill.name):
+        _add(archive, MANIFEST, manifest.encode())
+        for skill in ordered:
             for file in skill.files:
-                _add(archive, skill, file, f"{skill.name}/{file.path}")
+                data = (skill.place / file.path).read_bytes()
+                _add(archive, f"{skill.name}/{file.path}", data, executable=file.executable)
                 done += file.size
                 progress(done, total)
 
 
-def pack_bytes(skill: PackedSkill, *, bare: bool = False) -> bytes:
-    """Return a pack of one skill, or if ``bare`` a zip with its document at the top, as sites offer them."""
-    out = io.BytesIO()
-    if bare:
-        with zipfile.ZipFile(out, "w") as archive:
-            for file in skill.files:
-                _add(archive, skill, file, file.path)
-    else:
-        write_pack([skill], out)
-    return out.getvalue()
-
-
-def _add(archive: zipfile.ZipFile, skill: PackedSkill, file: SkillFile, name: str) -> None:
-    data = (skill.place / file.path).read_bytes()
-    archive.writestr(_info(name, executable=file.executable), data, compresslevel=6)
-
-
-def _info(name: str, *, executable: bool) -> zipfile.ZipInfo:
+def _add(archive: zipfile.ZipFile, name: str, data: bytes, *, executable: bool = False) -> None:
     info = zipfile.ZipInfo(name, _EPOCH)
     info.create_system = 3
     info.external_attr = (_EXECUTABLE if executable else _FILE) << 16
     info.compress_type = zipfile.ZIP_DEFLATED
-    return info
+    archive.writestr(info, data, compresslevel=6)
 
 
 class Published(Struct, frozen=True):
@@ -106,27 +92,12 @@ class Published(Struct, frozen=True):
 
 
 def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Published]:
-    """Write skills with their descriptions, and then both lists, which so are never ahead of the files."""
+    """Write skills with their descriptions, and then the list, which so is never ahead of the files."""
+    listing = folder / WELL_KNOWN
     ordered = sorted(skills, key=lambda pair: pair[0].name)
-    newer, older = folder / WELL_KNOWN, folder / WELL_KNOWN_BEFORE
-    before_this = _offered_in(newer)
-    published = [_published(skill, description, newer.parent) for skill, description in ordered]
-    for skill, _ in ordered:
-        for file in skill.files:
-            data, mode = (skill.place / file.path).read_bytes(), 0o755 if file.executable else 0o644
-            write_atomic(older.parent / skill.name / file.path, data, mode=mode)
-    before = [
-        {
-            "name": skill.name,
-            "description": description,
-            "files": sorted((f.path for f in skill.files), key=lambda path: path != SKILL_FILE),
-        }
-        for skill, description in ordered
-    ]
-    _write_json(older, {"skills": before})
-    _write_json(newer, {"$schema": SCHEMA, "skills": [structs.asdict(skill) for skill in published]})
-    offered = {skill.url for skill in published} | before_this
-    _sweep(newer.parent, older.parent, offered, {skill.name for skill in published})
+    published = [_published(skill, description, listing.parent) for skill, description in ordered]
+    document = {"$schema": SCHEMA, "skills": [structs.asdict(skill) for skill in published]}
+    write_atomic(listing, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
     return published
 
 
@@ -134,32 +105,14 @@ def _published(skill: PackedSkill, description: str, place: Path) -> Published:
     if [file.path for file in skill.files] == [SKILL_FILE]:
         data, kind, suffix = (skill.place / SKILL_FILE).read_bytes(), "skill-md", "md"
     else:
-        data, kind, suffix = pack_bytes(skill, bare=True), "archive", "zip"
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:  # its document is at the top
+            for file in skill.files:
+                content = (skill.place / file.path).read_bytes()
+                _add(archive, file.path, content, executable=file.executable)
+        data, kind, suffix = out.getvalue(), "archive", "zip"
     digest = hashlib.sha256(data).hexdigest()
-    # Named by its content: readers of the old list, and locks, still find what it says.
+    # Named by its content: readers of older lists, and locks, still find what they say.
     url = f"{skill.name}-{digest[:12]}.{suffix}"
     write_atomic(place / url, data)
     return Published(skill.name, kind, description, url, f"sha256:{digest}")
-
-
-def _write_json(path: Path, document: dict[str, Any]) -> None:
-    write_atomic(path, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
-
-
-def _offered_in(listing: Path) -> set[str]:
-    """Return what the present list offers: its readers may still fetch it."""
-    try:
-        skills = json.loads(read_capped(listing, cap=MAX_LISTING_BYTES))["skills"]
-        return {str(skill["url"]) for skill in skills}
-    except (OSError, FileRefused, ValueError, KeyError, TypeError):
-        return set()
-
-
-def _sweep(newer: Path, older: Path, offered: set[str], names: set[str]) -> None:
-    """Remove what neither this list nor the one before it offers."""
-    for entry in newer.iterdir():
-        if entry.is_file() and _ARTIFACT.match(entry.name) and entry.name not in offered:
-            entry.unlink()
-    for entry in older.iterdir():
-        if entry.is_dir() and (entry / SKILL_FILE).is_file() and entry.name not in names:
-            shutil.rmtree(entry)

@@ -39,7 +39,6 @@ class Ground(msgspec.Struct, frozen=True):
     base: Path
     may_move: Callable[[str], bool]
     may_write: Callable[[str], bool]
-    durable: bool = True
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -74,24 +73,27 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Transaction:
     """One change, made by the process that has the lock."""
 
-    def __init__(self, ground: Ground, clock: Callable[[], float], *, made: bool) -> None:
+    def __init__(self, ground: Ground, *, made: bool) -> None:
         self.ground = ground
         self.made_control = made
-        now = clock()
+        now = time.time()
         self.moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now * 1e6) % 1_000_000:06}"
         self.staging = ground.control / STAGING / self.moment
         self._moves: list[Move] = []
 
-    def put(self, place: str, *, keep_old: bool = True) -> None:
+    def put(self, place: str, *, keep_old: bool) -> None:
         """Put what is staged under this place there; what is there is kept or deleted."""
-        self._check_trash(place)
-        inode = _inode(self.staging / place)
-        self._moves.append(Move(place, staged=True, kept=keep_old, inode=inode))
+        self._add(Move(place, staged=True, kept=keep_old, inode=_inode(self.staging / place)))
 
-    def take_away(self, place: str, *, keep: bool = True) -> None:
+    def take_away(self, place: str, *, keep: bool) -> None:
         """Empty a place; what is there is kept or deleted."""
-        self._check_trash(place)
-        self._moves.append(Move(place, staged=False, kept=keep))
+        self._add(Move(place, staged=False, kept=keep))
+
+    def _add(self, move: Move) -> None:
+        trash = self.ground.control / TRASH
+        for step in (Path(move.place), *Path(move.place).parents):
+            _refuse_link(trash / step)
+        self._moves.append(move)
 
     def kept(self, place: str) -> Path:
         """Return where what is at a place would be kept."""
@@ -100,14 +102,12 @@ class Transaction:
     def commit(self, files: Mapping[str, str | None], *, emptied: Sequence[str] = ()) -> None:
         """Write the journal, which is the point of no return, and carry it out; undo it if that fails."""
         ground = self.ground
-        staged = [self.staging / move.place for move in self._moves if move.staged]
-        if ground.durable:
-            _sync_trees(staged, ground.control)
+        _sync_trees([self.staging / move.place for move in self._moves if move.staged], ground.control)
         journal = Journal(
             self.moment, _inode(ground.control), tuple(self._moves), dict(files), tuple(emptied)
         )
         assert journal.is_for(ground)
-        _write(ground.control / JOURNAL, msgspec.json.encode(journal), durable=True)
+        _put_file(ground.control / JOURNAL, msgspec.json.encode(journal))
         undo: list[Callable[[], object]] = []
         try:
             _carry_out(ground, journal, undo)
@@ -119,14 +119,9 @@ class Transaction:
             raise
         _finish(ground, journal)
 
-    def _check_trash(self, place: str) -> None:
-        for step in Path(place).parents:
-            _refuse_link(self.ground.control / TRASH / step)
-        _refuse_link(self.ground.control / TRASH / place)
-
 
 @contextlib.contextmanager
-def changing(ground: Ground, *, clock: Callable[[], float] = time.time) -> Iterator[Transaction]:
+def changing(ground: Ground) -> Iterator[Transaction]:
     """Hold the lock, finish what was begun before, and clean up afterwards."""
     held, made = _locked(ground.control, fcntl.LOCK_EX)
     try:
@@ -134,7 +129,7 @@ def changing(ground: Ground, *, clock: Callable[[], float] = time.time) -> Itera
             _refuse_link(ground.control / name)
         recover(ground)
         try:
-            yield Transaction(ground, clock, made=made)
+            yield Transaction(ground, made=made)
         finally:
             # With a journal the change happens, if not now then next: what it moves must stay.
             if not (ground.control / JOURNAL).exists():
@@ -167,11 +162,10 @@ def recover(ground: Ground) -> str | None:
     """Finish a change whose journal is there, and remove what was only prepared; return what was done."""
     done = None
     journal = read_json(ground.control / JOURNAL, Journal, advice="inspect it, then delete it")
-    if journal is not None and not journal.is_for(ground):
-        raise ConfigError(
-            f"{ground.control / JOURNAL} belongs to another directory: inspect it, then delete it."
-        )
     if journal is not None:
+        if not journal.is_for(ground):
+            file = ground.control / JOURNAL
+            raise ConfigError(f"{file} belongs to another directory: inspect it, then delete it.")
         _carry_out(ground, journal, [])
         _finish(ground, journal)
         names = ", ".join(move.place for move in journal.moves) or "the lock"
@@ -189,18 +183,17 @@ def _carry_out(ground: Ground, journal: Journal, undo: list[Callable[[], object]
     for relative, text in journal.files.items():
         file = Path(os.path.normpath(ground.base / relative))
         before = file.read_bytes() if file.is_file() else None
-        undo.append(partial(_put_file, file, before, durable=False))
-        _put_file(file, None if text is None else text.encode(), durable=ground.durable)
+        undo.append(partial(_put_file, file, before))
+        _put_file(file, None if text is None else text.encode())
 
 
 def _finish(ground: Ground, journal: Journal) -> None:
     for directory in journal.emptied:
         with contextlib.suppress(OSError):
             os.rmdir(ground.base / directory)  # only if it is empty
-    if ground.durable:
-        for place in {(ground.base / move.place).parent for move in journal.moves}:
-            with contextlib.suppress(FileNotFoundError):
-                _sync(place)
+    for place in {(ground.base / move.place).parent for move in journal.moves}:
+        with contextlib.suppress(FileNotFoundError):
+            _sync(place)
     (ground.control / JOURNAL).unlink(missing_ok=True)
 
 
@@ -276,34 +269,30 @@ def _inode(path: Path) -> int:
         return -1
 
 
-def _put_file(file: Path, data: bytes | None, *, durable: bool) -> None:
+def _put_file(file: Path, data: bytes | None) -> None:
+    """Write a file and bring it to disk, or remove it."""
     if data is None:
         file.unlink(missing_ok=True)
-    else:
-        if not file.parent.is_dir():
-            file.parent.mkdir(parents=True)
-        _write(file, data, durable=durable)
-
-
-def _write(file: Path, data: bytes, *, durable: bool) -> None:
+        return
+    if not file.parent.is_dir():
+        file.parent.mkdir(parents=True)
     temporary = file.with_name(f".{file.name}.{os.urandom(4).hex()}")
     try:
         with open(temporary, "xb") as out:
             out.write(data)
             out.flush()
-            if durable:
-                os.fsync(out.fileno())
+            os.fsync(out.fileno())
         os.replace(temporary, file)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if durable:
-        _sync(file.parent)
+    _sync(file.parent)
 
 
 def _sync_trees(directories: list[Path], control: Path) -> None:
-    """Bring directories with all their files to disk; many of them with all else that waits there."""
-    walked = [found for directory in directories for found in os.walk(directory)]
+    """Bring directories with all their files to disk, links aside; many with all else that waits there."""
+    trees = [directory for directory in directories if not directory.is_symlink()]
+    walked = [found for tree in trees for found in os.walk(tree)]
     if sum(len(files) for _, _, files in walked) > _SYNC_ONE_BY_ONE and _synced_whole(control):
         return
     for place, _, files in walked:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs.content import MAX_FILES, MAX_SKILL_BYTES, SkillFile, is_junk
 from vademecum.packs.outgoing import FORMAT_VERSION, MANIFEST
-from vademecum.packs.sources.archive import Opened, Progress, SourceFile, pieces_of, read_small, silently
-from vademecum.packs.sources.entry_names import NameCheck, check_name, refused
-from vademecum.packs.sources.skill_places import (
+from vademecum.packs.sources.archive import Opened, Progress, SourceFile, pieces_of, silently
+from vademecum.packs.sources.entry_names import (
+    NameCheck,
+    check_name,
     document_in,
     left_out,
-    marketplace_of,
     place_of,
+    refused,
     skill_places,
 )
 from vademecum.packs.sources.web import MAX_DOCUMENT_BYTES
@@ -32,29 +33,32 @@ MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 
 
 class Staged(Struct, frozen=True):
-    """A skill that was unpacked aside; ``inside`` is its directory in the source.
-
-    Hidden characters can only be in the files ``beyond_ascii``.
-    """
+    """A skill that was unpacked aside; ``inside`` is its directory in the source."""
 
     name: str
     document: Document
     files: tuple[SkillFile, ...]
     inside: str
-    beyond_ascii: tuple[str, ...]
 
     @property
     def files_in_source(self) -> list[SkillFile]:
         """Return the files with their paths in the source."""
         prefix = f"{self.inside}/" if self.inside else ""
-        return [SkillFile(f"{prefix}{f.path}", f.sha256, f.size, f.executable) for f in self.files]
+        return [structs.replace(file, path=f"{prefix}{file.path}") for file in self.files]
 
 
-class Unpacked(Struct, frozen=True):
-    """The skills of a source, and its directories in which there is none."""
+class ListedSkill(Struct, frozen=True):
+    """One skill of a manifest."""
 
-    skills: tuple[Staged, ...]
-    left_out: tuple[str, ...]
+    directory: str
+    files: tuple[SkillFile, ...]
+
+
+class Manifest(Struct, frozen=True):
+    """What a pack says about itself; a skill may have a file of that name for itself, with neither field."""
+
+    skills: tuple[ListedSkill, ...] | None = None
+    format_version: int | None = None
 
 
 def unpack(
@@ -64,49 +68,39 @@ def unpack(
     label: str,
     only: Collection[str] = (),
     progress: Progress = silently,
-) -> Unpacked:
+) -> tuple[list[Staged], list[str]]:
     """Unpack every skill of an opened source into a directory of its name, and close the source.
 
-    A pack, which has skills right at its top, is refused if one of its directories is not a skill, unless the
-    skills that are wanted are named in ``only``.
+    Return the skills, and the directories in which there is none. A pack, which has skills right at its top,
+    is refused if one of its directories is not a skill, unless the wanted skills are named in ``only``.
     """
-    try:
-        marketplace = marketplace_of(opened)
-        names = [file.name for file in opened.files]
-        places = skill_places(names, None if marketplace is None else marketplace.plugins)
+    with contextlib.closing(opened):
+        places = skill_places(file.name for file in opened.files)
         if not places:
             raise PackRefused(f"{label} contains no {SKILL_FILE}, so there is no skill in it.")
-        without = left_out(opened, places)
+        parents = {file.name.rpartition("/")[0] for file in opened.files}
+        without = left_out({*opened.directories, *parents}, places)
         if without and opened.packed and not only and all(place and "/" not in place for place in places):
             raise PackRefused(
                 f"{label} has a directory without {SKILL_FILE} ({', '.join(without[:5])}): nothing was "
                 "installed. Correct the pack, or name the skills to install with --only."
             )
-        return Unpacked(_unpacked(opened, places, staging, label, progress), tuple(without))
-    finally:
-        opened.close()
-
-
-def _unpacked(
-    opened: Opened, places: list[str], staging: Path, label: str, progress: Progress
-) -> tuple[Staged, ...]:
-    staging.mkdir(parents=True, exist_ok=True)
-    manifest = _manifest_of(opened)
-    by_place = _files_by_place(opened, places, manifest=manifest is not None)
-    total = sum(map(len, by_place.values()))
-    done = 0
-    staged: dict[str, Staged] = {}
-    for number, (place, files) in enumerate(by_place.items()):
-        target = f"{staging}/.{number}"
-        skill = _named(staging, target, _write_all(files, target, place), place)
-        if skill.name in staged:
-            raise PackRefused(f"{label} has two skills called {skill.name!r}: nothing was installed.")
-        staged[skill.name] = skill
-        done += len(files)
-        progress(done, total)
-    if manifest is not None:
-        _check_manifest(manifest, staged.values())
-    return tuple(staged.values())
+        staging.mkdir(parents=True, exist_ok=True)
+        manifest = _manifest_of(opened)
+        by_place = _files_by_place(opened, places, manifest=manifest is not None)
+        total, done = sum(map(len, by_place.values())), 0
+        staged: dict[str, Staged] = {}
+        for number, (place, files) in enumerate(by_place.items()):
+            target = f"{staging}/.{number}"
+            skill = _named(staging, target, _write_all(files, target, place), place)
+            if skill.name in staged:
+                raise PackRefused(f"{label} has two skills called {skill.name!r}: nothing was installed.")
+            staged[skill.name] = skill
+            done += len(files)
+            progress(done, total)
+        if manifest is not None:
+            _check_manifest(manifest, staged.values())
+    return list(staged.values()), without
 
 
 def _files_by_place(opened: Opened, places: list[str], *, manifest: bool) -> dict[str, list[SourceFile]]:
@@ -135,7 +129,7 @@ def _within(name: str, place: str) -> str:
     return name[len(place) + 1 :] if place else name
 
 
-def _write_all(files: list[SourceFile], target: str, place: str) -> list[tuple[SkillFile, bool]]:
+def _write_all(files: list[SourceFile], target: str, place: str) -> tuple[SkillFile, ...]:
     made: set[str] = set()
     written = []
     for file in files:
@@ -144,33 +138,22 @@ def _write_all(files: list[SourceFile], target: str, place: str) -> list[tuple[S
         if parent not in made:
             os.makedirs(f"{target}/{parent}", exist_ok=True)
             made.add(parent)
-        written.append(_write_one(file, f"{target}/{relative}", relative))
-    return sorted(written, key=lambda found: found[0].path.encode())
+        digest = hashlib.sha256()
+        mode = 0o755 if file.executable else 0o644
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(f"{target}/{relative}", flags, mode), "wb") as out:
+            for piece in pieces_of(file):
+                digest.update(piece)
+                out.write(piece)
+        written.append(SkillFile(relative, digest.hexdigest(), file.size, file.executable))
+    return tuple(sorted(written, key=lambda found: found.path.encode()))
 
 
-def _write_one(file: SourceFile, target: str, relative: str) -> tuple[SkillFile, bool]:
-    """Write one file; return its description, and whether it is plain ASCII."""
-    digest, plain = hashlib.sha256(), True
-    mode = 0o755 if file.executable else 0o644
-    out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        for piece in pieces_of(file):
-            digest.update(piece)
-            plain = plain and piece.isascii()
-            left = memoryview(piece)
-            while left:
-                left = left[os.write(out, left) :]
-    finally:
-        os.close(out)
-    return SkillFile(relative, digest.hexdigest(), file.size, file.executable), plain
-
-
-def _named(staging: Path, target: str, files: list[tuple[SkillFile, bool]], place: str) -> Staged:
+def _named(staging: Path, target: str, files: tuple[SkillFile, ...], place: str) -> Staged:
     """Rename an unpacked skill to its own name; it must be as valid as the index requires."""
-    file = document_in(found.path for found, _ in files) or SKILL_FILE
+    file = document_in(found.path for found in files) or SKILL_FILE
     with open(f"{target}/{file}", "rb") as opened:
-        data = opened.read(MAX_DOCUMENT_BYTES)
-    document = parse_document(data, directory=place.rpartition("/")[2])
+        document = parse_document(opened.read(MAX_DOCUMENT_BYTES), directory=place.rpartition("/")[2])
     if not document.valid:
         problem = next(problem for problem in document.problems if problem.severity == "error")
         line = f"line {problem.line}: " if problem.line else ""
@@ -179,46 +162,35 @@ def _named(staging: Path, target: str, files: list[tuple[SkillFile, bool]], plac
     check_name(document.name)
     if not os.path.lexists(f"{staging}/{document.name}"):
         os.rename(target, f"{staging}/{document.name}")
-    beyond = tuple(found.path for found, plain in files if not plain)
-    return Staged(document.name, document, tuple(found for found, _ in files), place, beyond)
+    return Staged(document.name, document, files, place)
 
 
-def _manifest_of(opened: Opened) -> dict[str, Any] | None:
-    """Return what a pack says about itself; a skill may have a file of that name for itself."""
+def _manifest_of(opened: Opened) -> Manifest | None:
+    """Return what a pack says about itself, if it does."""
     file = next((file for file in opened.files if file.name == MANIFEST and opened.packed), None)
     if file is None:
         return None
+    if file.size > MAX_MANIFEST_BYTES:
+        raise refused(MANIFEST, "is too large")
     try:
-        document = json.loads(read_small(file, MAX_MANIFEST_BYTES))
-        if "skills" not in document and "format_version" not in document:
-            return None
-        version = document.get("format_version", FORMAT_VERSION)
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        found = msgspec.json.decode(b"".join(pieces_of(file)), type=Manifest)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise refused(MANIFEST, f"cannot be understood ({error})") from error
-    if version != FORMAT_VERSION:
-        raise refused(MANIFEST, f"has the unknown version {version!r}")
-    found: dict[str, Any] = document
-    return found
+    if found.format_version not in {None, FORMAT_VERSION}:
+        raise refused(MANIFEST, f"has the unknown version {found.format_version!r}")
+    return None if found == Manifest() else found
 
 
-def _check_manifest(document: dict[str, Any], staged: Iterable[Staged]) -> None:
+def _check_manifest(manifest: Manifest, staged: Iterable[Staged]) -> None:
     """Refuse a manifest that does not list exactly the files that are there."""
-    try:
-        said = {
-            f"{skill['directory']}/{file['path']}": (file["sha256"], file["size"], bool(file["executable"]))
-            for skill in document["skills"]
-            for file in skill["files"]
-            if not is_junk(file["path"])
-        }
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise refused(MANIFEST, f"cannot be understood ({error})") from error
-    found = {
-        file.path: (file.sha256, file.size, file.executable)
-        for skill in staged
-        for file in skill.files_in_source
+    said = {
+        structs.replace(file, path=f"{skill.directory}/{file.path}")
+        for skill in manifest.skills or ()
+        for file in skill.files
+        if not is_junk(file.path)
     }
-    wrong = sorted(name for name in {*said, *found} if said.get(name) != found.get(name))
+    wrong = sorted(said ^ {file for skill in staged for file in skill.files_in_source})
     if wrong:
         raise IntegrityFailed(
-            f"The pack's manifest does not match its content ({wrong[0]!r}): nothing was installed."
+            f"The pack's manifest does not match its content ({wrong[0].path!r}): nothing was installed."
         )

@@ -1,4 +1,4 @@
-"""``vade install`` and what follows: uninstall, restore, verify, diff, lock, sync, outdated, update."""
+"""``vade install`` and what follows: uninstall, restore, verify, diff, lock, sync, update."""
 
 from __future__ import annotations
 
@@ -23,28 +23,23 @@ from vademecum.nearest import meant, nearest
 from vademecum.packs.content import diff_of
 from vademecum.packs.incoming import Options, SkillChange
 from vademecum.packs.install import install, restore, uninstall
-from vademecum.packs.install_root import InstallRoot, install_ground
+from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.npm_lock import not_for_npm, npm_lock_path
-from vademecum.packs.pack_cache import PackCache
-from vademecum.packs.signing.envelopes import SIGNATURES
-from vademecum.packs.signing.signing_keys import TRUSTED_DIRECTORY, Trusted, trusted_keys
+from vademecum.packs.signing_keys import TRUSTED_DIRECTORY, trusted_keys
 from vademecum.packs.sources.fetching import Fetching
-from vademecum.packs.sources.references import Reference, reference_to, remembered
+from vademecum.packs.sources.references import reference_to, remembered
 from vademecum.packs.sources.run_outputs import fetch_from_run
 from vademecum.packs.syncing import (
     Failure,
     Sources,
     SyncStep,
-    Update,
     check_frozen,
     lock_here,
-    outdated,
     sync,
     update,
 )
 from vademecum.packs.transaction import tidied
-from vademecum.packs.verifying import verify
 from vademecum.skill.text import escaped, visible
 
 BROKEN, FOUND_PROBLEMS = 5, 1
@@ -66,7 +61,6 @@ def _incoming(command: Command) -> Command:
     """Give a command the options of one that installs skills."""
     for name, words in (
         ("--allow-unsafe", "Take skills that want tools of high risk."),
-        ("--backup", "Keep what is replaced in .trash, edited or not."),
         ("--dry-run", "Show what would change, and change nothing."),
         ("--require-signature", "Refuse what no trusted key signed."),
     ):
@@ -91,27 +85,20 @@ class InstallContext:
         self.context = Context.current()
         self.settings: Config = load_config(self.context).settings
         self.scope = scope
-        cache = self.context.cache_directory()
         self.bar = ProgressBar("fetching", bytes_=True)
         kinds = {"run": partial(fetch_from_run, self.context), "mcp": partial(_from_server, self.context)}
-        aside = None if cache is None else cache / "fetch"
-        self.sources = Sources(self.context, Fetching(aside, self.bar, kinds=kinds))
         known, builtin = _known_names() if incoming else ((), frozenset())
         self.where = InstallRoot(
             root_of(scope, self.context),
-            trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY) if incoming else Trusted(),
-            PackCache(None if cache is None else cache / "packs"),
+            trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY) if incoming else None,
             known,
             builtin,
             scan=self.settings.scan,
         )
+        self.sources = Sources(self.where, self.context, Fetching(self.bar, kinds))
         done = tidied(install_ground(self.where.root))
         if done is not None:
             click.echo(f"vade: {visible(done)}", err=True)
-
-    def reference(self, typed: str) -> Reference:
-        """Return the source that a person typed."""
-        return reference_to(typed, context=self.context, kinds=self.sources.fetching.kinds)
 
     def options(self, *, require_signature: bool = False, **allowed: Any) -> Options:
         """Return what was asked for, and what the configuration asks for beyond it."""
@@ -148,16 +135,16 @@ def install_command(
     """Install the skills of a source: all of them, or nothing.
 
     SOURCE is a zip, a tar or a directory; https://…/x.zip (#sha256=… demands a digest); git+https://…@ref#dir
-    or owner/repo; https://site/ that lists its skills; a marketplace.json; run:ID/NAME, a skill that an
-    agent wrote in a run; or mcp:SERVER/NAME, a skill of a server that vade source add named.
+    or owner/repo; https://site/ that lists its skills; run:ID/NAME, a skill that an agent wrote in a run; or
+    mcp:SERVER/NAME, a skill of a server that vade source add named.
     """
     here = InstallContext(scope, incoming=True)
     options = here.options(only=only, **allowed)
     with ExitStack() as stack:
-        fetched = []
-        for reference in [here.reference(typed) for typed in sources]:
-            name = remembered(reference, base=here.where.base)
-            fetched.append(stack.enter_context(here.sources.fetching.fetched(reference, name, only=only)))
+        fetching = here.sources.fetching
+        found = [reference_to(typed, context=here.context, kinds=fetching.kinds) for typed in sources]
+        named = [(reference, remembered(reference, base=here.where.base)) for reference in found]
+        fetched = [stack.enter_context(fetching.fetched(*each, only=only)) for each in named]
         here.bar.done()
         unpacking = ProgressBar("unpacking")
         done = install(fetched, here.where, options, progress=unpacking)
@@ -243,18 +230,17 @@ def verify_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
 def diff_command(*, name: str, scope: str, as_json: bool) -> int:
     """Show what was edited in a skill since it was installed. Exit code 1: something was."""
     here = InstallContext(scope)
-    locked = read_lock(here.where.root).skills.get(name)
-    if locked is None:
-        near = nearest(name, read_lock(here.where.root).skills)
-        hint = meant(near, otherwise="vade list shows what is.")
+    skills = read_lock(here.where.root).skills
+    if name not in skills:
+        hint = meant(nearest(name, skills), otherwise="vade list shows what is.")
         raise PackRefused(f"{name!r} was not installed here: {hint}", code="not-installed")
     place = here.where.place(name)
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
         lax = Options(allow_unsafe=True)  # to be looked at only
-        unsigned = LockFile({name: structs.replace(locked, signer=None)})
-        original = here.sources.stage_again(name, unsigned, here.where, lax, Path(aside, "then"))
+        unsigned = LockFile({name: structs.replace(skills[name], signer=None)})
+        original = here.sources.stage_again(name, unsigned, lax, Path(aside, "then"))
         here.bar.done()
-        lines = diff_of(original, place, signatures=SIGNATURES)
+        lines = diff_of(original, place)
     shown = _coloured(lines) if lines else [f"{visible(name)} is as it was installed"]
     answer({"name": name, "diff": lines}, shown, as_json=as_json)
     return FOUND_PROBLEMS if lines else 0
@@ -278,9 +264,9 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool
     here = InstallContext(scope)
     changed = lock_here(here.where, names, npm=npm)
     file, locked = lock_path(here.where.root), read_lock(here.where.root).skills
-    has_npm = npm_lock_path(here.where.root).is_file()
-    for name, why in not_for_npm(locked).items() if has_npm else ():
-        click.echo(f"vade: {visible(f'{name} {why}')}: vade sync can.", err=True)
+    if npm_lock_path(here.where.root).is_file():
+        for name, why in not_for_npm(locked).items():
+            click.echo(f"vade: {visible(f'{name} {why}')}: vade sync can.", err=True)
     lines = [
         f"Adopted: {name} (source: local)" if name in locked else f"No longer locked: {name} (it is gone)"
         for name in changed
@@ -309,7 +295,7 @@ def sync_command(*, scope: str, frozen: bool, as_json: bool, **allowed: bool) ->
         check_frozen(here.where)
         steps, failures = list[SyncStep](), list[Failure]()
     else:
-        steps, failures = sync(here.where, here.sources, here.options(**allowed))
+        steps, failures = sync(here.sources, here.options(**allowed))
     here.bar.done()
     words = {"restored": "Restored", "removed": "Removed (it is in .trash)", "not-locked": "Not in the lock"}
     lines = [f"{words[step.action]}: {visible(step.name)}" for step in steps]
@@ -331,26 +317,6 @@ def _finish(document: dict[str, Any], lines: Iterable[str], failures: list[Failu
     return FOUND_PROBLEMS if failures else 0
 
 
-@click.command("outdated")
-@_names
-@scope_option
-@json_option
-def outdated_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
-    """Ask the sources what is newer. Exit code 1: a source is gone or cannot be reached."""
-    here = InstallContext(scope)
-    ages = outdated(here.where, here.sources, names)
-    here.bar.done()
-    problems = any(age.status in {"gone", "unreachable"} for age in ages)
-    lines = []
-    for age in ages:
-        if age.status not in {"current", "local"}:
-            new = f" ({age.locked[:19]} → {age.newest[:19]})" if age.status == "outdated" else ""
-            lines.append(f"{age.name}: {age.status}{new}{f' ({age.problem})' if age.problem else ''}")
-    lines.append(f"{counted(len(ages), 'skill')} asked for, {len(ages) - len(lines)} up to date")
-    answer({"skills": ages}, map(visible, lines), as_json=as_json)
-    return FOUND_PROBLEMS if problems else 0
-
-
 @click.command("update")
 @_names
 @scope_option
@@ -360,17 +326,16 @@ def update_command(*, names: tuple[str, ...], scope: str, as_json: bool, **allow
     """Install what the sources have now, and show what differs."""
     here = InstallContext(scope, incoming=True)
     options = here.options(**allowed)
-    updates, failures = update(here.where, here.sources, options, names)
+    updates, failures = update(here.sources, options, names)
     here.bar.done()
-    document = {"dry_run": options.dry_run, "updates": [one.to_json() for one in updates]}
-    lines = [line for one in updates for line in _updated(one, dry_run=options.dry_run)]
-    return _finish(document, lines, failures, as_json=as_json)
+    lines = [line for change in updates for line in _updated(change, dry_run=options.dry_run)]
+    return _finish({"dry_run": options.dry_run, "updates": updates}, lines, failures, as_json=as_json)
 
 
-def _updated(one: Update, *, dry_run: bool) -> Iterator[str]:
-    if one.change.action == "same":
-        yield f"Up to date: {visible(one.change.name)}"
+def _updated(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
+    if change.action == "same":
+        yield f"Up to date: {visible(change.name)}"
         return
-    yield f"{'Would be updated' if dry_run else 'Updated'}: {visible(one.change.name)}"
-    yield from _coloured(one.diff, "  ")
-    yield from (f"  {visible(remark)}" for remark in one.change.remarks)
+    yield f"{'Would be updated' if dry_run else 'Updated'}: {visible(change.name)}"
+    yield from _coloured(change.diff, "  ")
+    yield from (f"  {visible(remark)}" for remark in change.remarks)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -20,7 +19,7 @@ from vademecum.cli.sharing.installing import root_of, scope_of
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.context import Context
 from vademecum.errors import Denied, PackRefused
-from vademecum.packs.links import Base, LinkResult, link, origins_of, unlink
+from vademecum.packs.links import Base, LinkResult, link, unlink
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate
@@ -35,19 +34,14 @@ from vademecum.wildcards import comparable
 
 _SAID = {
     "linked": "Linked: {place}",
-    "copied": "Copied: {place}",
     "refreshed": "Refreshed: {place}",
     "there": "Already there: {place}",
     "removed": "Removed: {place}",
-    "kept": "Removed: {place} (it was edited, and is kept in {kept})",
     "gone": "Forgotten: {place} was gone already",
     "other": "Forgotten: {place} is something else by now, and stays",
 }
 
 _scope = scope_of("The agents' directories in the project, or in the home directory.")
-_force = click.option(
-    "--force", is_flag=True, help="Take away copies that were edited, too; they are kept in .agent/.trash."
-)
 
 
 def _to(*, required: bool) -> Callable[[Command], Command]:
@@ -62,8 +56,6 @@ def _to(*, required: bool) -> Callable[[Command], Command]:
 @_to(required=True)
 @click.option("--all", "everything", is_flag=True, help="All skills that a person may call by name.")
 @_scope
-@click.option("--copy", is_flag=True, help="Make copies instead of links.")
-@_force
 @yes_option
 @index_options
 @json_option
@@ -73,13 +65,11 @@ def link_command(  # noqa: PLR0913 - one for each option
     agents: tuple[Compatible, ...],
     everything: bool,
     scope: str,
-    copy: bool,
-    force: bool,
     yes: bool,
     as_json: bool,
     **words: Any,
 ) -> None:
-    """Put skills where another agent looks for them: as links, or as copies that a second call refreshes."""
+    """Put links to skills where another agent looks for them."""
     _check_names(names, everything=everything)
     context = Context.current()
     index = IndexWords(**words).build()
@@ -90,10 +80,8 @@ def link_command(  # noqa: PLR0913 - one for each option
         grants=Grants(grants_file(context)),
         approver=approver_for(yes=yes, replay=shlex.join(["vade", *sys.argv[1:], "--yes"])),
     )
-    skills, left_out = _chosen(names, index, base, gate)
-    # A link would be left out of our own index with a complaint where links are not followed.
-    copy = copy or not index.options.scan.follow_links
-    done = link(skills, base, agents=agents, copy=copy, force=force)
+    skills, left_out = _chosen(names, index, gate)
+    done = link(skills, base, agents=agents)
     lines = [*_shown(done, context), *(f"Left out: {one['name']} ({one['reason']})" for one in left_out)]
     document = {"scope": scope, "links": done, "left_out": left_out}
     answer(document, map(visible, lines), as_json=as_json)
@@ -104,22 +92,20 @@ def link_command(  # noqa: PLR0913 - one for each option
 @_to(required=False)
 @click.option("--all", "everything", is_flag=True, help="Everything that vade link made here.")
 @_scope
-@_force
 @json_option
-def unlink_command(  # noqa: PLR0913 - one for each option
+def unlink_command(
     *,
     names: tuple[str, ...],
     agents: tuple[Compatible, ...],
     everything: bool,
     scope: str,
-    force: bool,
     as_json: bool,
 ) -> None:
     """Take away what vade link made, and nothing else."""
     _check_names(names, everything=everything)
     context = Context.current()
     chosen = None if everything else [comparable(name) for name in names]
-    done = unlink(chosen, _base(scope, context), agents=agents, force=force)
+    done = unlink(chosen, _base(scope, context), agents=agents)
     lines = _shown(done, context) or ["Nothing is linked here"]
     answer({"scope": scope, "links": done}, map(visible, lines), as_json=as_json)
 
@@ -136,31 +122,22 @@ def _base(scope: str, context: Context) -> Base:
 
 
 def _chosen(
-    names: tuple[str, ...], index: SkillIndex, base: Base, gate: Gate
+    names: tuple[str, ...], index: SkillIndex, gate: Gate
 ) -> tuple[list[Skill], list[dict[str, str]]]:
     """Return the skills that may be linked, and of all of them those that may not, with the reason."""
-    if names:
-        named = origins_of(_once(index.get(as_reference(name)) for name in names), index, base)
-        for skill in named:
-            _require(skill, gate)
-        return named, []
-    allowed: list[Skill] = []
-    left_out = []
-    for skill in origins_of(index.for_people(), index, base):
-        try:
-            _require(skill, gate)
-            allowed.append(skill)
-        except Denied as error:
-            left_out.append({"name": skill.name, "reason": error.in_full.rstrip(".")})
-    return allowed, left_out
-
-
-def _once(skills: Iterable[Skill]) -> list[Skill]:
     chosen: dict[str, Skill] = {}
-    for skill in skills:
+    left_out = []
+    for skill in [index.get(as_reference(name)) for name in names] or index.for_people():
         if chosen.setdefault(skill.name, skill).location != skill.location:
             raise PackRefused(f"Two of these skills are called {skill.name!r}: link one of them.")
-    return list(chosen.values())
+        try:
+            _require(skill, gate)
+        except Denied as error:
+            if names:
+                raise
+            del chosen[skill.name]
+            left_out.append({"name": skill.name, "reason": error.in_full.rstrip(".")})
+    return list(chosen.values()), left_out
 
 
 def _require(skill: Skill, gate: Gate) -> None:
@@ -174,11 +151,9 @@ def _require(skill: Skill, gate: Gate) -> None:
 
 
 def _shown(done: list[LinkResult], context: Context) -> list[str]:
-    def near(place: Path | None) -> str:
-        """Return a path as a person here would type it."""
-        if place is None:
-            return ""
-        below = os.path.relpath(place, context.cwd)
-        return str(place) if below.startswith("..") else below
-
-    return [_SAID[one.action].format(place=near(one.place), kept=near(one.kept)) for one in done]
+    """Return a line for each place, named as a person here would type it."""
+    lines = []
+    for one in done:
+        below = os.path.relpath(one.place, context.cwd)
+        lines.append(_SAID[one.action].format(place=one.place if below.startswith("..") else below))
+    return lines

@@ -18,12 +18,17 @@ from vademecum.cli.output.progress import ProgressBar
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import sha256_of, write_atomic
-from vademecum.packs.content import SkillFile, check_packable, digest_of, files_of
+from vademecum.packs.content import (
+    OMS_SIGNATURE,
+    SIGNATURE,
+    SIGNATURES,
+    SkillFile,
+    digest_of,
+)
 from vademecum.packs.incoming import signers_of
-from vademecum.packs.outgoing import PackedSkill, publish, write_pack
-from vademecum.packs.signing.envelopes import OMS_SIGNATURE, SIGNATURE, SIGNATURES, signed, signed_words
-from vademecum.packs.signing.oms import oms_signed
-from vademecum.packs.signing.signing_keys import (
+from vademecum.packs.outgoing import PackedSkill, packed, publish, write_pack
+from vademecum.packs.signatures import oms_signed, signed, signed_words
+from vademecum.packs.signing_keys import (
     KEY_DIRECTORY,
     TRUSTED_DIRECTORY,
     new_key,
@@ -31,8 +36,7 @@ from vademecum.packs.signing.signing_keys import (
     trusted_keys,
 )
 from vademecum.packs.sources.archive import open_path
-from vademecum.packs.sources.fetching import SIGNATURE_SUFFIX, Fetching
-from vademecum.packs.sources.references import LocalSource
+from vademecum.packs.sources.fetching import SIGNATURE_SUFFIX, local_source
 from vademecum.packs.unpacking import unpack
 from vademecum.skill.document import parse_document
 from vademecum.skill.frontmatter import read_opening
@@ -62,8 +66,7 @@ def export_command(*, names: tuple[str, ...], out: str, as_json: bool, **words: 
     """Put skills that are in use here into one zip."""
     index = IndexWords(**words).build()
     skills = [index.get(as_reference(name)) for name in names]
-    packed = [PackedSkill(s.name, s.meta.version, s.path, _files(s.path)) for s in skills]
-    _write(packed, Path(out), as_json=as_json)
+    _write([packed(s.path, s.name, s.meta.version) for s in skills], Path(out), as_json=as_json)
 
 
 @click.command("publish")
@@ -101,13 +104,7 @@ def _valid(directory: Path) -> tuple[PackedSkill, Document]:
         problem = next(problem for problem in verdict.problems if problem.severity == "error")
         raise PackRefused(f"{directory} is not valid ({problem.message}): vade validate {directory}")
     document = parse_document(read_opening(directory / MANIFEST), directory=verdict.name)
-    return PackedSkill(verdict.name, document.meta.version, directory, _files(directory)), document
-
-
-def _files(directory: Path) -> tuple[SkillFile, ...]:
-    files = files_of(directory)
-    check_packable(directory, files)
-    return files
+    return packed(directory, verdict.name, document.meta.version), document
 
 
 def _check_once(names: Iterable[str]) -> None:
@@ -182,7 +179,9 @@ def sign_command(*, target: str, key: str, oms: bool, as_json: bool) -> None:
         raise click.UsageError("--oms signs a skill's directory, not a pack.")
     else:
         out = path.with_name(path.name + SIGNATURE_SUFFIX)
-        files = _files_of_pack(path)
+        with tempfile.TemporaryDirectory(prefix="vade-") as aside:
+            skills, _ = unpack(open_path(path), Path(aside, "pack"), label=target)
+        files = tuple(file for each in skills for file in each.files_in_source)
         data = signed(files, secret)
     try:
         write_atomic(out, data)
@@ -192,36 +191,24 @@ def sign_command(*, target: str, key: str, oms: bool, as_json: bool) -> None:
     answer({"signature": out, "files": len(files)}, [line], as_json=as_json)
 
 
-def _files_of_pack(path: Path) -> tuple[SkillFile, ...]:
-    """Return the files of a pack's skills as its signature names them; the pack must be valid."""
-    with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-        unpacked = unpack(open_path(path), Path(aside, "pack"), label=str(path))
-        return tuple(file for skill in unpacked.skills for file in skill.files_in_source)
-
-
 @click.command("verify-pack")
 @click.argument("pack", type=click.Path(exists=True, dir_okay=False))
 @json_option
 def verify_pack_command(*, pack: str, as_json: bool) -> None:
     """Check a pack without installing it: every entry, the manifest, every signature."""
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
-    with Fetching().fetched(LocalSource(Path(pack)), pack) as source, tempfile.TemporaryDirectory() as aside:
-        staged = unpack(source.open(), Path(aside, "pack"), label=pack).skills
+    source = local_source(Path(pack))
+    with tempfile.TemporaryDirectory(prefix="vade-") as aside:
+        staged, _ = unpack(source.open(), Path(aside, "pack"), label=pack)
         signers = signers_of(staged, source.signature, Path(aside, "pack"), trusted)
-    skills = [
-        {
-            "name": skill.name,
-            "digest": digest_of(skill.files),
-            "files": len(skill.files),
-            "signer": (signer.identity or "unknown") if (signer := signers[skill.name]) else None,
+    skills, lines = [], []
+    for skill in staged:
+        signer, digest, count = signers[skill.name], digest_of(skill.files), len(skill.files)
+        signed_by = {
+            "signer": (signer.identity or "unknown") if signer else None,
             "trusted_as": signer.trusted_as if signer else None,
         }
-        for skill in staged
-    ]
-    lines = [
-        f"{skill.name}: {counted(len(skill.files), 'file')}, {digest_of(skill.files)[:19]}…, "
-        + signed_words(signers[skill.name])
-        for skill in staged
-    ]
+        skills.append({"name": skill.name, "digest": digest, "files": count, **signed_by})
+        lines.append(f"{skill.name}: {counted(count, 'file')}, {digest[:19]}…, {signed_words(signer)}")
     document = {"pack": pack, "sha256": source.origin.resolved.removeprefix("sha256:"), "skills": skills}
     answer(document, map(visible, lines), as_json=as_json)

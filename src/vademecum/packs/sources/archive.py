@@ -13,6 +13,7 @@ import struct
 import subprocess
 import tarfile
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,9 +25,10 @@ from msgspec import Struct
 
 from vademecum.errors import FileRefused, PackRefused
 from vademecum.packs.sources.entry_names import NameCheck, refused
-from vademecum.packs.sources.zips import CHUNK, MAX_ENTRIES, check_layout, content_of, read_entries
+from vademecum.packs.sources.zips import MAX_ENTRIES, read_zip
 from vademecum.paths import open_contained
 
+CHUNK = 256 * 1024
 MAX_PACKED_BYTES = 512 * 1024 * 1024
 MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
 MAX_RATIO = 200  # no text shrinks so much
@@ -38,7 +40,16 @@ _BLOCK = 512
 _PASSED_OVER = frozenset({".git", "node_modules", "__pycache__"})
 
 # What the libraries raise for bytes that are not what they should be.
-_UNREADABLE = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, FileRefused)
+_UNREADABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    NotImplementedError,
+    lzma.LZMAError,
+    zlib.error,
+    EOFError,
+    OSError,
+    FileRefused,
+)
 
 
 # Bytes or files done, and in all; the total is 0 if it is not known.
@@ -50,12 +61,12 @@ def silently(done: int, total: int) -> None:
 
 
 class SourceFile(Struct, frozen=True):
-    """One file of a source and a way to read it; with an objection, no skill may contain it."""
+    """One file of a source and a way to open it; with an objection, no skill may contain it."""
 
     name: str
     size: int
     executable: bool
-    read: Callable[[], Iterator[bytes]]
+    open: Callable[[], IO[bytes]]
     objection: str = ""
 
 
@@ -77,14 +88,20 @@ def open_archive(path: Path) -> Opened:
         head = file.read(6)
     try:
         if head[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
-            return _open_zip(path, size)
-        return _open_tar(path, head, size)
+            opened = _open_zip(path, size)
+        else:
+            opened = _open_tar(path, head)
     except (*_UNREADABLE, struct.error) as error:
         raise PackRefused(
             f"{path} is not an archive that can be read ({str(error)[:200]}): nothing was installed."
         ) from error
     except ValueError as error:  # of decoding, too
         raise PackRefused(f"{path} cannot be installed ({error}): nothing was changed.") from error
+    total = sum(file.size for file in opened.files)
+    if total > MAX_UNPACKED_BYTES or (total > _RATIO_FROM and total > size * MAX_RATIO):
+        opened.close()
+        raise PackRefused(f"{path} would unpack to {total:,} bytes: nothing was installed.")
+    return opened
 
 
 def open_directory(path: Path) -> Opened:
@@ -109,58 +126,31 @@ def pieces_of(file: SourceFile) -> Iterator[bytes]:
     """Yield the content of a file; refuse one that is damaged or not as large as it says."""
     left = file.size
     try:
-        for piece in file.read():
-            left -= len(piece)
-            if left < 0:
-                break
-            yield piece
+        with file.open() as stream:
+            while left >= 0 and (piece := stream.read(CHUNK)):
+                left -= len(piece)
+                if left >= 0:
+                    yield piece
     except _UNREADABLE as error:
         raise refused(file.name, f"cannot be read ({error})") from error
     if left:
         raise refused(file.name, "is not as large as it says")
 
 
-def read_small(file: SourceFile, cap: int) -> bytes:
-    """Return the content of a file of at most ``cap`` bytes."""
-    if file.objection or file.size > cap:
-        raise refused(file.name, file.objection or "is too large")
-    return b"".join(pieces_of(file))
-
-
 def _open_zip(path: Path, size: int) -> Opened:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        entries, directory = read_entries(descriptor, path, size)
-        _check_total(sum(entry.size for entry in entries), size, path)
-        check_layout(descriptor, entries, path, directory)
-    except BaseException:
-        os.close(descriptor)
-        raise
+    archive = read_zip(path, size)
     files = tuple(
         SourceFile(
-            entry.name, entry.size, bool(entry.mode & stat.S_IXUSR), partial(content_of, descriptor, entry)
+            entry.filename,
+            entry.file_size,
+            bool(entry.external_attr >> 16 & stat.S_IXUSR),
+            partial(archive.open, entry),
         )
-        for entry in entries
-        if not entry.is_directory
+        for entry in archive.infolist()
+        if not entry.is_dir()
     )
-    directories = tuple(entry.name.rstrip("/") for entry in entries if entry.is_directory)
-    return Opened(files, _closer(descriptor), packed=True, directories=directories)
-
-
-def _closer(descriptor: int) -> Callable[[], None]:
-    """Return a function that closes a descriptor once."""
-    opened = [descriptor]
-
-    def close() -> None:
-        while opened:
-            os.close(opened.pop())
-
-    return close
-
-
-def _check_total(total: int, packed: int, path: Path) -> None:
-    if total > MAX_UNPACKED_BYTES or (total > _RATIO_FROM and total > packed * MAX_RATIO):
-        raise PackRefused(f"{path} would unpack to {total:,} bytes: nothing was installed.")
+    directories = tuple(entry.filename.rstrip("/") for entry in archive.infolist() if entry.is_dir())
+    return Opened(files, archive.close, packed=True, directories=directories)
 
 
 class _Bounded:
@@ -176,18 +166,42 @@ class _Bounded:
         return self._read(size)
 
 
-def _open_tar(path: Path, head: bytes, size: int) -> Opened:
+def _open_tar(path: Path, head: bytes) -> Opened:
     opener = next((opener for magic, opener in _COMPRESSED.items() if head.startswith(magic)), None)
     file = open(path, "rb") if opener is None else _expanded(path, opener)  # noqa: SIM115 - closed with it
+    names, total = NameCheck(), 0
+    files: list[SourceFile] = []
+    directories: list[str] = []
     try:
         archive = tarfile.open(fileobj=cast(IO[bytes], _Bounded(file)), mode="r:")  # noqa: SIM115
-        files, directories = _members(archive, path)
-        _check_total(sum(file.size for file in files), size, path)
+        for count, member in enumerate(archive, 1):
+            total += member.size
+            _check_member(member, count, total, path)
+            name = member.name.removeprefix("./")
+            if not member.isdir():
+                executable = bool(member.mode & stat.S_IXUSR)
+                content = cast(Callable[[], IO[bytes]], partial(archive.extractfile, member))
+                files.append(SourceFile(names.file(name), member.size, executable, content))
+            elif name not in {"", "."}:
+                directories.append(names.directory(name))
         _check_end(file, archive.offset, path)
     except BaseException:
         file.close()
         raise
     return Opened(tuple(files), file.close, packed=True, directories=tuple(directories))
+
+
+def _check_member(member: tarfile.TarInfo, count: int, total: int, path: Path) -> None:
+    if count > MAX_ENTRIES:
+        raise PackRefused(f"{path} has more than {MAX_ENTRIES:,} entries: nothing was installed.")
+    if total > MAX_UNPACKED_BYTES or member.size < 0:
+        raise refused(member.name, "makes the archive too large")
+    if member.issym() or member.islnk():
+        raise refused(member.name, "is a link")
+    if member.sparse is not None or any(key.startswith("GNU.sparse") for key in member.pax_headers):
+        raise refused(member.name, "is sparse")
+    if not member.isreg() and not member.isdir():
+        raise refused(member.name, "is not a plain file")
 
 
 def _expanded(path: Path, opener: Any) -> IO[bytes]:
@@ -246,49 +260,6 @@ def _check_end(file: IO[bytes], place: int, path: Path) -> None:
         raise PackRefused(f"{path} was cut short: nothing was installed.")
 
 
-def _members(archive: tarfile.TarFile, path: Path) -> tuple[list[SourceFile], list[str]]:
-    names, total = NameCheck(), 0
-    files: list[SourceFile] = []
-    directories: list[str] = []
-    for count, member in enumerate(archive, 1):
-        if count > MAX_ENTRIES:
-            raise PackRefused(f"{path} has more than {MAX_ENTRIES:,} entries: nothing was installed.")
-        total += member.size
-        if total > MAX_UNPACKED_BYTES or member.size < 0:
-            raise refused(member.name, "makes the archive too large")
-        name = member.name.removeprefix("./")
-        if not member.isdir():
-            names.file(name)
-            _check_member(member)
-            executable = bool(member.mode & stat.S_IXUSR)
-            files.append(SourceFile(name, member.size, executable, partial(_extracted, archive, member)))
-        elif name not in {"", "."}:
-            directories.append(names.directory(name))
-    return files, directories
-
-
-def _check_member(member: tarfile.TarInfo) -> None:
-    if member.issym() or member.islnk():
-        raise refused(member.name, "is a link")
-    if member.sparse is not None or any(key.startswith("GNU.sparse") for key in member.pax_headers):
-        raise refused(member.name, "is sparse")
-    if not member.isreg():
-        raise refused(member.name, "is not a plain file")
-
-
-def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
-    file = archive.extractfile(member)
-    assert file is not None  # a plain file, as was checked
-    return chunks_of(file)
-
-
-def chunks_of(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield a file's content, then close it."""
-    with file:
-        while piece := file.read(CHUNK):
-            yield piece
-
-
 def _walk(base: Path, place: str) -> Iterator[SourceFile]:
     with os.scandir(base / place) as listing:
         entries = sorted(listing, key=lambda entry: entry.name)
@@ -305,5 +276,5 @@ def _walk(base: Path, place: str) -> Iterator[SourceFile]:
         yield SourceFile(relative, about.st_size, executable, partial(_opened, base, relative), reason)
 
 
-def _opened(base: Path, relative: str) -> Iterator[bytes]:
-    return chunks_of(os.fdopen(open_contained(base, relative), "rb"))
+def _opened(base: Path, relative: str) -> IO[bytes]:
+    return os.fdopen(open_contained(base, relative), "rb")

@@ -1,18 +1,21 @@
-"""Names of files in a source, checked one by one and against each other."""
+"""Names of files in a source: checked one by one and against each other, and searched for skills."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
 
 from vademecum.errors import PackRefused
+from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 1024
 MAX_STEPS = 32
 MAX_DIRECTORIES = 20_000
-MAX_ALL_NAMES = 16 * 1024 * 1024
 
+# What macOS adds to a zip; nobody means it as a skill.
+_ADDED_BY_SYSTEMS = frozenset({"__MACOSX"})
 _DRIVE = re.compile(r"[A-Za-z]:")
 # Nearly all names match this and need no closer look.
 _PLAIN = re.compile(r"[A-Za-z0-9_-](?:[\w-]|[./][\w-])*/?\Z", re.ASCII)
@@ -26,7 +29,6 @@ class NameCheck:
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
         self._directories: dict[str, str] = {}
-        self._left = MAX_ALL_NAMES
 
     def file(self, name: str) -> str:
         """Check and return the name of a file."""
@@ -39,9 +41,6 @@ class NameCheck:
         if key in self._directories:
             raise refused(name, "is a file where a directory must be")
         self._files[key] = name
-        self._left -= len(name)
-        if self._left < 0:
-            raise refused(name, f"makes the names longer than {MAX_ALL_NAMES:,} characters")
         self._enter(name.rpartition("/")[0])
         return name
 
@@ -118,3 +117,70 @@ def objection(name: str) -> str | None:
         if step != step.rstrip(" .") or ":" in step or _RESERVED.match(step):
             return "has a name that not every system can store"
     return None
+
+
+def document_in(names: Iterable[str]) -> str | None:
+    """Return which of these names is the document of a skill, spelled as the index accepts it.
+
+    >>> document_in(["readme.md", "skill.md"]), document_in(["skill.md", "SKILL.md"])
+    ('skill.md', 'SKILL.md')
+    """
+    return min((name for name in names if name.upper() == SKILL_FILE.upper()), default=None)
+
+
+def skill_places(paths: Iterable[str]) -> list[str]:
+    """Return the directories that are skills, "" for the whole, none below another.
+
+    Hidden directories count only if there is nothing else: they are mostly copies.
+
+    >>> skill_places(["skills/a/SKILL.md", "skills/a/references/x/SKILL.md", ".claude/skills/a/SKILL.md"])
+    ['skills/a']
+    >>> skill_places(["SKILL.md", "sub/SKILL.md"])
+    ['']
+    """
+    found = {_parent(path) for path in paths if document_in([path.rpartition("/")[2]])}
+    tops: set[str] = set()
+    for place in sorted(found, key=lambda place: place.count("/") if place else -1):
+        if place_of(place, tops) is None:
+            tops.add(place)
+    visible = [place for place in tops if not _is_hidden(place)]
+    return sorted(visible or tops)
+
+
+def place_of(path: str, places: set[str]) -> str | None:
+    """Return which of these directories a path is or lies below; everything lies below "".
+
+    >>> place_of("a/b/c", {"a/b"}), place_of("a/bc", {"a/b"})
+    ('a/b', None)
+    """
+    while path:
+        if path in places:
+            return path
+        path = _parent(path)
+    return "" if "" in places else None
+
+
+def left_out(directories: Iterable[str], places: Sequence[str]) -> list[str]:
+    """Return the outermost of these directories without a skill; leave out hidden ones."""
+    known = set(places)
+    around = {step for place in places for step in _steps(place)} | {""}
+    found: set[str] = set()
+    for path in directories:
+        if path and place_of(path, known) is None:
+            outermost = next((step for step in _steps(path) if step not in around), None)
+            if outermost is not None and not _is_hidden(outermost) and outermost not in _ADDED_BY_SYSTEMS:
+                found.add(outermost)
+    return sorted(found)
+
+
+def _steps(path: str) -> list[str]:
+    steps = path.split("/")
+    return ["/".join(steps[: number + 1]) for number in range(len(steps))]
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _is_hidden(place: str) -> bool:
+    return any(step.startswith(".") for step in place.split("/"))

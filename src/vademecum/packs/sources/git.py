@@ -6,6 +6,8 @@ repository applies, and links are only entries in a list.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shutil
@@ -13,9 +15,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from vademecum.errors import PackRefused
 from vademecum.packs.sources.archive import MAX_UNPACKED_BYTES, Opened, SourceFile
@@ -73,18 +75,6 @@ class Repository:
             raise PackRefused(f"{source.url} has no commit at {wanted!r}: nothing was installed.")
         return found
 
-    def newest(self, source: GitSource) -> str | None:
-        """Return the commit that a source leads to now, or None if the server does not say; fetch nothing."""
-        if source.ref is not None and _COMMIT.match(source.ref):
-            return source.ref
-        ref = source.ref or "HEAD"
-        # As git itself looks for a name; an annotated tag counts with the commit that it leads to.
-        names = (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref)
-        found = self._run("ls-remote", "--quiet", "--", source.url, *names)
-        lines = [line.split("\t") for line in found.splitlines() if "\t" in line]
-        by_name = {name: commit for commit, name in lines if _COMMIT.match(commit)}
-        return next((by_name[name] for name in names if name in by_name), None)
-
     def open(self, commit: str, directory: str) -> Opened:
         """Open all files of a commit below a directory; links and submodules have an objection."""
         listed = self._run(
@@ -103,8 +93,8 @@ class Repository:
             )
         return Opened(tuple(found), close=self.close)
 
-    def _read(self, name: str, blob: str) -> Iterator[bytes]:
-        """Yield an object's content, byte for byte as it was committed."""
+    def _read(self, name: str, blob: str) -> IO[bytes]:
+        """Return an object's content, byte for byte as it was committed."""
         if self._reader is None:
             self._reader = subprocess.Popen(  # noqa: S603 - git, told object names only
                 [*self._words, "cat-file", "--batch"],
@@ -123,7 +113,7 @@ class Repository:
             raise PackRefused(f"{name!r} cannot be read from the repository: nothing was installed.")
         data = answered.read(int(head[2]))
         answered.read(1)
-        yield data
+        return io.BytesIO(data)
 
     def close(self) -> None:
         """End the process that reads objects."""
@@ -148,7 +138,17 @@ class Repository:
                 start_new_session=True,
             )
             try:
-                self._watch(process, words[0], deadline, lambda: os.fstat(out.fileno()).st_size > most)
+                while True:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_LOOK_SECONDS)
+                        break
+                    if time.monotonic() > deadline:
+                        seconds = f"{self._seconds:.0f} seconds"
+                        raise PackRefused(
+                            f"git {words[0]} took longer than {seconds}: nothing was installed."
+                        )
+                    if os.fstat(out.fileno()).st_size > most or _size_of(self._place) > MAX_FETCHED_BYTES:
+                        raise PackRefused("The repository is too large: name a smaller one.")
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
@@ -160,22 +160,6 @@ class Repository:
                 reason = (said[-1] if said else "it said nothing")[:MAX_COMPLAINT_CHARS]
                 raise PackRefused(f"git {words[0]} failed ({reason}): nothing was installed.")
             return os.fsdecode(out.read())
-
-    def _watch(
-        self, process: subprocess.Popen[bytes], verb: str, deadline: float, is_too_much: Callable[[], bool]
-    ) -> None:
-        while True:
-            try:
-                process.wait(_LOOK_SECONDS)
-            except subprocess.TimeoutExpired:
-                if time.monotonic() > deadline:
-                    raise PackRefused(
-                        f"git {verb} took longer than {self._seconds:.0f} seconds: nothing was installed."
-                    ) from None
-                if is_too_much() or _size_of(self._place) > MAX_FETCHED_BYTES:
-                    raise PackRefused("The repository is too large: name a smaller one.") from None
-            else:
-                return
 
 
 def _size_of(place: Path) -> int:

@@ -21,11 +21,12 @@ _ON_GITHUB = re.compile(
     r"/(?P<repo>[\w.-]+/[\w.-]+?)(?:\.git)?(?:/tree/(?P<ref>[^/]+)(?:/(?P<dir>.+?))?)?/?\Z"
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_ARCHIVES = (".zip", ".skill", ".tar", ".gz", ".tgz", ".xz", ".zst", ".json")
 _GIT_SCHEMES = frozenset({"git+https", "git+http", "git+ssh", "git+file"})
 
 
 class LocalSource(Struct, frozen=True):
-    """An archive, a directory or a marketplace's list on this machine."""
+    """An archive or a directory on this machine."""
 
     path: Path
     sha256: str | None = None
@@ -52,12 +53,6 @@ class SiteSource(Struct, frozen=True):
     url: str
 
 
-class MarketplaceSource(Struct, frozen=True):
-    """A marketplace's list on the web."""
-
-    url: str
-
-
 class KindSource(Struct, frozen=True):
     """A source of a kind that the caller provides, such as ``run:ID/NAME``."""
 
@@ -65,7 +60,7 @@ class KindSource(Struct, frozen=True):
     name: str
 
 
-Reference = LocalSource | ArchiveSource | GitSource | SiteSource | MarketplaceSource | KindSource
+Reference = LocalSource | ArchiveSource | GitSource | SiteSource | KindSource
 
 
 def reference_to(
@@ -83,7 +78,7 @@ def reference_to(
     """
     scheme = typed.partition("://")[0].lower() if "://" in typed else ""
     if scheme in _GIT_SCHEMES:
-        return _git(typed)
+        return git_source(typed)
     if scheme in {"http", "https"}:
         return _web(typed)
     if scheme == "file" and not urlsplit(typed).netloc:
@@ -98,7 +93,7 @@ def reference_to(
     if path.exists():
         return LocalSource(path, wanted)
     shorthand = _SHORTHAND.match(typed)
-    if shorthand and not typed.startswith((".", "/", "~")) and not _looks_like_a_file(typed):
+    if shorthand and not typed.startswith((".", "/", "~")) and not typed.lower().endswith(_ARCHIVES):
         return checked(GitSource(f"{GITHUB}/{shorthand['repo']}", shorthand["ref"], shorthand["dir"] or ""))
     raise PackRefused(
         f"There is no {name!r} to install from: name an archive, a directory, an address or owner/repo.",
@@ -119,14 +114,15 @@ def remembered(reference: Reference, *, base: Path) -> str:
             return url + (f"#sha256={sha256}" if sha256 else "")
         case GitSource(url, ref, directory):
             return f"git+{url}" + (f"@{ref}" if ref else "") + (f"#{directory}" if directory else "")
-        case SiteSource(url) | MarketplaceSource(url):
+        case SiteSource(url):
             return url
         case KindSource(kind, name):
             return f"{kind}:{name}"
     assert_never(reference)
 
 
-def _git(typed: str) -> GitSource:
+def git_source(typed: str) -> GitSource:
+    """Parse the address of a repository, as in ``git+https://example.org/repo.git@ref#directory``."""
     address, _, directory = typed.removeprefix("git+").partition("#")
     start, at, ref = address.rpartition("@")
     # An "@" in front of the host is a user's name.
@@ -165,8 +161,6 @@ def _web(typed: str) -> Reference:
         return checked(GitSource(f"{GITHUB}/{on_github['repo']}", on_github["ref"], on_github["dir"] or ""))
     if parts.path.endswith(".git"):
         return checked(GitSource(url))
-    if parts.path.endswith("marketplace.json"):
-        return MarketplaceSource(url)
     if wanted is None and (parts.path in {"", "/"} or parts.path.endswith(("/", "/index.json"))):
         return SiteSource(url if parts.path else f"{url}/")
     return ArchiveSource(url, wanted)
@@ -177,7 +171,3 @@ def _with_digest(typed: str) -> tuple[str, str | None]:
     if mark and not _SHA256.match(wanted.lower()):
         raise PackRefused(f"{wanted[:100]!r} is not a sha256: it has 64 hexadecimal digits.")
     return name, wanted.lower() if mark else None
-
-
-def _looks_like_a_file(typed: str) -> bool:
-    return typed.lower().endswith((".zip", ".skill", ".tar", ".gz", ".tgz", ".xz", ".zst", ".json"))

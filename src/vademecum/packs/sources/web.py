@@ -26,11 +26,9 @@ from vademecum.packs.sources.archive import (
     Opened,
     Progress,
     SourceFile,
-    open_archive,
-    open_directory,
+    open_path,
 )
-from vademecum.packs.sources.entry_names import NameCheck
-from vademecum.packs.sources.skill_places import document_in
+from vademecum.packs.sources.entry_names import NameCheck, document_in
 from vademecum.skill.names import check
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
 from vademecum.tools.hosts import Hop, hop_to, is_private, resolved
@@ -176,23 +174,17 @@ class Offer(Struct, frozen=True):
     files: tuple[str, ...] = ()
 
 
-class Listing(Struct, frozen=True, rename={"schema": "$schema"}):
-    """A site's list of skills."""
+class Site(Struct, frozen=True, rename={"schema": "$schema"}):
+    """A site's list of skills, and where it was found."""
 
     skills: tuple[Offer, ...]
     schema: str = ""
-
-
-class Site(Struct, frozen=True):
-    """A list of skills, and where it was found."""
-
-    url: str
-    listing: Listing
+    url: str = ""
 
     @property
     def has_digests(self) -> bool:
         """Return whether the list has the digests of its skills."""
-        return self.listing.schema == SCHEMA
+        return self.schema == SCHEMA
 
     def address(self, offer: Offer) -> str:
         """Return where an offer's archive or document is."""
@@ -200,10 +192,10 @@ class Site(Struct, frozen=True):
 
     def wanted(self, only: Collection[str]) -> list[Offer]:
         """Return the offers that can be installed; raise if one in ``only`` is missing."""
-        offers = [offer for offer in self.listing.skills if not only or offer.name in only]
+        offers = [offer for offer in self.skills if not only or offer.name in only]
         missing = sorted(set(only) - {offer.name for offer in offers})
         if missing:
-            known = ", ".join(sorted(offer.name for offer in self.listing.skills)[:20]) or "nothing"
+            known = ", ".join(sorted(offer.name for offer in self.skills)[:20]) or "nothing"
             raise PackRefused(f"{self.url} has no skill {missing[0]!r}: it has {known}.", code="missing")
         return [offer for offer in offers if not self.has_digests or offer.type in {"skill-md", "archive"}]
 
@@ -218,45 +210,44 @@ def find_site(url: str, web: Web) -> Site:
     for candidate in dict.fromkeys(candidates):
         data = web.read(candidate)
         if data is not None:
-            return Site(candidate, _listing(data, candidate))
+            return _listing(data, candidate)
     raise PackRefused(f"{url} lists no skills: {candidates[0]} does not exist.", code="missing")
 
 
-def open_site(site: Site, only: Collection[str], web: Web, aside: Path, stack: ExitStack) -> Opened:
+def fetch_site(site: Site, offers: Sequence[Offer], web: Web, aside: Path) -> dict[str, Path]:
     """Fetch skills of a site; every name is checked before anything is fetched."""
-    offers = site.wanted(only)
     for offer in offers:
         _check(offer, site)
-    parts = [(offer.name, _fetched(offer, site, web, aside / str(n))) for n, offer in enumerate(offers)]
-    return joined(parts, stack)
+    return {offer.name: _fetched(offer, site, web, aside / str(n)) for n, offer in enumerate(offers)}
 
 
-def joined(parts: Sequence[tuple[str, Opened]], stack: ExitStack) -> Opened:
-    """Combine several sources, each below a directory of its own name."""
-    files: list[SourceFile] = []
-    for prefix, opened in parts:
-        stack.callback(opened.close)
-        files += [structs.replace(file, name=f"{prefix}/{file.name}") for file in opened.files]
-    return Opened(tuple(files), close=lambda: None)
-
-
-def fetch_artifact(url: str, sha256: str, web: Web, aside: Path, *, is_document: bool) -> Opened:
+def fetch_artifact(url: str, digest: str, web: Web, aside: Path, *, is_document: bool) -> Path:
     """Fetch an archive with the skill at its top, or a document alone, by its digest."""
     aside.mkdir(parents=True, exist_ok=True)
+    sha256 = digest.removeprefix("sha256:").lower()
     if is_document:
         web.download(url, aside / SKILL_FILE, cap=MAX_DOCUMENT_BYTES, sha256=sha256)
-        return open_directory(aside)
+        return aside
     web.download(url, aside / "archive", sha256=sha256)
-    opened = open_archive(aside / "archive")
-    if document_in(file.name for file in opened.files) is None:
-        opened.close()
-        raise PackRefused(f"{url} has no {SKILL_FILE} at its top: nothing was installed.")
-    return opened
+    return aside / "archive"
 
 
-def _listing(data: bytes, url: str) -> Listing:
+def open_fetched(places: dict[str, Path]) -> Opened:
+    """Open what was fetched of a site, each skill below a directory of its own name."""
+    files: list[SourceFile] = []
+    with ExitStack() as stack:
+        for name, place in places.items():
+            opened = open_path(place)
+            stack.callback(opened.close)
+            if document_in(file.name for file in opened.files) is None:
+                raise PackRefused(f"{name!r} has no {SKILL_FILE} at its top: nothing was installed.")
+            files += [structs.replace(file, name=f"{name}/{file.name}") for file in opened.files]
+        return Opened(tuple(files), stack.pop_all().close)
+
+
+def _listing(data: bytes, url: str) -> Site:
     try:
-        found = msgspec.json.decode(data, type=Listing)
+        found = msgspec.json.decode(data, type=Site)
     except (msgspec.DecodeError, RecursionError) as error:
         raise PackRefused(f"{url} is not a list of skills ({error}): nothing was installed.") from error
     if found.schema not in {"", SCHEMA}:
@@ -267,7 +258,7 @@ def _listing(data: bytes, url: str) -> Listing:
     wrong = next((name for name in names if not name or check(name)), None)
     if wrong is not None:
         raise PackRefused(f"{url} lists {wrong[:100]!r}, which cannot name a skill: nothing was installed.")
-    return found
+    return structs.replace(found, url=url)
 
 
 def _check(offer: Offer, site: Site) -> None:
@@ -284,13 +275,12 @@ def _check(offer: Offer, site: Site) -> None:
         names.file(name)
 
 
-def _fetched(offer: Offer, site: Site, web: Web, aside: Path) -> Opened:
+def _fetched(offer: Offer, site: Site, web: Web, aside: Path) -> Path:
     if site.has_digests:
-        digest = offer.digest.removeprefix("sha256:").lower()
         is_document = offer.type == "skill-md"
-        return fetch_artifact(site.address(offer), digest, web, aside, is_document=is_document)
+        return fetch_artifact(site.address(offer), offer.digest, web, aside, is_document=is_document)
     for name in offer.files:
         target = aside / name
         target.parent.mkdir(parents=True, exist_ok=True)
         web.download(urljoin(site.url, quote(f"{offer.name}/{name}")), target, cap=MAX_DOCUMENT_BYTES)
-    return open_directory(aside)
+    return aside

@@ -1,1 +1,0 @@
-"""Keys, signatures and certificates: who signed a skill."""
