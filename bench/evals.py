@@ -6,6 +6,7 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,13 @@ from bench.measure import best, in_process, print_table
 from bench.trees import WORDS
 from vademecum import Agent, Context, IndexOptions, Root, SkillIndex, build_index
 from vademecum.evals.cases import Case
-from vademecum.evals.checks.constraints import parse_constraint
-from vademecum.evals.checks.trajectory import check
+from vademecum.evals.checks.trajectory import check, parse_constraint
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import Processes
 from vademecum.evals.reports.summary import summarise
 from vademecum.evals.results import Evaluation
 from vademecum.evals.suite import Suite
-from vademecum.evals.trial import EvalSettings
-from vademecum.evals.units import Configuration, by_size
+from vademecum.evals.units import Configuration, EvalSettings
 from vademecum.models.scripted_model import Scripted
 from vademecum.registry.roots import BUILTIN_ROOT
 from vademecum.runs.record import Event
@@ -219,7 +218,7 @@ def triggers(place: Path, *, sizes: tuple[int, ...]) -> None:
     grown = build_index(roots, IndexOptions(cache=place / "cache"))
     chosen = sorted({entry["skill"] for entry in entries}, key=hash_of)[: sizes[0]]
     few = tuple(case for case in whole if case.expects_skills[0] in chosen)
-    ways = by_size([Configuration("default")], sizes, few, grown)
+    ways = libraries(sizes, few, grown)
     done, seconds = evaluated(grown, few, place / "grown", 2, ways)
     rows += [_row(f"{way.name}, {len(few)} requests for 10", done, way.name, None) for way in ways]
     print_table(
@@ -227,6 +226,13 @@ def triggers(place: Path, *, sizes: tuple[int, ...]) -> None:
         ["library", "search first %", "precision %", "recall %", "ms a request"],
         rows,
     )
+
+
+def libraries(sizes: Sequence[int], cases: Sequence[Case], index: SkillIndex) -> list[Configuration]:
+    """Libraries of several sizes: the skills that cases want come first, then others."""
+    wanted = [name for case in cases for name in case.expects_skills]
+    ordered = list(dict.fromkeys((*wanted, *sorted((skill.name for skill in index.skills), key=hash_of))))
+    return [Configuration(f"{size:,} skills", skills=tuple(ordered[:size])) for size in sizes]
 
 
 def hash_of(name: str) -> bytes:

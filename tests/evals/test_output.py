@@ -21,8 +21,6 @@ from vademecum.evals.results import CheckResult
 from vademecum.models import scripted
 from vademecum.models.base import Reply
 
-TABLE = "# CaseResult\n\n| 城市 | people |\n|---|---|\n| Oslo | 7 |\n\n- one\n- two\n\n```python\n# no heading\n```\n"
-
 
 @pytest.mark.parametrize(
     ("answer", "output", "wrong"),
@@ -54,15 +52,7 @@ TABLE = "# CaseResult\n\n| 城市 | people |\n|---|---|\n| Oslo | 7 |\n\n- one\n
         ('Options [1] and [2]: {"a": 1}', {"json": {"path": "a", "equals": 1}}, []),
         ('Options [1] and [2]: {"a": 1}', {"json": {"equals": {"a": 1}}}, []),
         ('{"a": "xay"}', {"json": {"schema": {"properties": {"a": {"pattern": "^(a+)+$"}}}}}, ["output JSON fits its schema"]),
-        ('{"x1": 1, "y": 2}', {"json": {"schema": {"patternProperties": {"^x": {"type": "string"}}}}}, ["output JSON fits its schema"]),
-        ('{"x1": 1, "y": 2}', {"json": {"schema": {"patternProperties": {"^x": {}}, "additionalProperties": False}}}, ["output JSON fits its schema"]),
-        ('{"x1": 1, "y": 2}', {"json": {"schema": {"patternProperties": {"^x": {}}, "properties": {"y": {}}, "additionalProperties": False}}}, []),
         ('{"a": {"a": {"a": 1}}}', {"json": {"schema": {"$defs": {"t": {"properties": {"a": {"$ref": "#/$defs/t"}}, "type": "object"}}, "$ref": "#/$defs/t"}}}, ["output JSON fits its schema"]),
-        (TABLE, {"markdown": {"headings": ["CaseResult"], "table_columns": ["城市"], "code": "python", "list_items": 2}}, []),
-        (TABLE, {"markdown": {"headings": ["no heading"]}}, ["output has the heading 'no heading'"]),
-        (TABLE, {"markdown": {"table_columns": ["town"]}}, ["output has a table with town"]),
-        (TABLE, {"markdown": {"code": "rust"}}, ["output has code (rust)"]),
-        (TABLE, {"markdown": {"list_items": 3}}, ["output has 3 list items"]),
     ],
 )  # fmt: skip
 def test_what_an_answer_says(lab: Lab, answer: str, output: Any, wrong: list[str]) -> None:  # L1
@@ -76,9 +66,7 @@ from pathlib import Path
 from vademecum.evals.cases import OutputChecks
 from vademecum.evals.checks.programs import RunArtifacts
 from vademecum.evals.checks.answers import check_output
-wanted = OutputChecks.model_validate(
-    {"json": {"equals": 1}, "markdown": {"headings": ["h"], "table_columns": ["c"], "code": "x", "list_items": 1}}
-)
+wanted = OutputChecks.model_validate({"json": {"equals": 1}})
 nowhere = Path("/nonexistent")
 for answer in (
     ("```" + "a" * 120 + "\\n") * 3000,
@@ -88,8 +76,8 @@ for answer in (
     "[{" * 100_000,
     "1" * 200_000 + "\\n" + "- " * 100_000,
 ):
-    left = RunArtifacts(answer, "done", (), (), nowhere, nowhere, nowhere)
-    assert len(list(check_output(wanted, left, sandbox=lambda: None))) == 5
+    left = RunArtifacts(answer, (), nowhere, nowhere, "")
+    assert len(list(check_output(wanted, left))) == 1
 """
 
 
@@ -100,8 +88,8 @@ def test_no_answer_holds_up_its_checks() -> None:
 
 def test_no_pattern_of_a_schema_holds_up_its_check(lab: Lab) -> None:
     """With a pattern that looks back this never ended, and neither time-out nor Ctrl-C could end it."""
-    schema = {"properties": {"a": {"pattern": "^(a+)+$"}}, "patternProperties": {"^(b+)+$": {}}}
-    answer = json.dumps({"a": f"{'a' * 5000}!", f"{'b' * 5000}!": 1})
+    schema = {"properties": {"a": {"pattern": "^(a+)+$"}}}
+    answer = json.dumps({"a": f"{'a' * 5000}!"})
     result = lab.one(case("x", final(answer), expected={"output": {"json": {"schema": schema}}}))
     assert [check.name for check in result.failed] == ["output JSON fits its schema"]
 
@@ -131,41 +119,19 @@ def test_nothing_is_fetched_for_a_schema(lab: Lab) -> None:
     assert asked == []
 
 
-def test_a_fault_of_the_case_is_not_the_models(lab: Lab, tmp_path: Path) -> None:
-    checks = (
-        "import os\n"
-        "def crash(left): raise RuntimeError('broken check')\n"
-        "def gone(left): os._exit(0)\n"
-        "def slow(left):\n    while True: pass\n"
-    )
-    write(tmp_path / "cases/checks.py", checks)
-    write(tmp_path / "cases/syntax.py", "def")
-    wrong = {
-        "checks.py:crash": "broken check",
-        "checks.py:nowhere": "nowhere",
-        "checks.py:gone": "ended without an answer",
-        "syntax.py:x": "SyntaxError",
-        "missing.py:x": "not beside it",
-    }
-    for function, said in wrong.items():
-        only = case(function, final(), expected={"output": {"python": function}})
-        result = lab.one(only.model_copy(update={"place": str(tmp_path / "cases")}))
-        assert (result.outcome, said in result.error, "Unexpected" in result.error) == (
-            "error",
-            True,
-            False,
-        ), result
+def test_a_fault_of_the_case_is_not_the_models(lab: Lab) -> None:
     nowhere = {"output": {"json": {"schema": {"$ref": "#/nope"}}}}
     result = lab.one(case("reference", final("{}"), expected=nowhere))
     assert (result.outcome, "cannot be followed" in result.error) == ("error", True)
-
-
-def test_files_of_checks_are_not_the_runs(lab: Lab) -> None:
-    hostile = "open('check.txt', 'w'); open(b'\\xff.txt', 'w')"
-    turns = [tool("write_file", path="own.txt", content="x"), final()]
-    command = {"argv": ["python", "-c", hostile]}
-    result = lab.one(case("x", *turns, expected={"output": {"command": command}}))
-    assert (result.outcome, result.files) == ("pass", ("own.txt",))
+    missing = {"output": {"command": {"argv": ["python", "check.py"], "files": ["check.py"]}}}
+    result = lab.one(case("missing", final(), expected=missing))
+    assert (result.outcome, "not beside it" in result.error) == ("error", True)
+    program = {"output": {"command": {"argv": ["no-such-program"]}}}
+    result = lab.one(case("program", final(), expected=program))
+    assert (result.outcome, result.error) == (
+        "error",
+        "The command 'no-such-program' is not installed here.",
+    )
 
 
 class Slow:
@@ -224,30 +190,19 @@ def test_files_that_a_run_leaves(lab: Lab) -> None:
 def test_programs_check_in_the_sandbox(lab: Lab, tmp_path: Path) -> None:
     private = write(tmp_path / "private.txt", "nothing for checks")
     # One sandbox says that the file is not there, the other that it may not be read.
-    checks = (
-        "def polite(left): return 'please' in left['answer']\n"
-        "def says(left): return 'it is rude'\n"
-        "def sees(left):\n"
-        "    try:\n"
-        f"        return 'it has read ' + open({str(private)!r}).read()\n"
-        "    except OSError:\n"
-        "        return open(left['project'] + '/a.txt').read() == 'x'\n"
+    check = (
+        "import os, sys\n"
+        "try:\n"
+        f"    sys.exit('it has read ' + open({str(private)!r}).read())\n"
+        "except OSError:\n"
+        "    sys.exit(open('a.txt').read() != 'x')\n"
     )
-    write(tmp_path / "cases/checks.py", checks)
-    found = {}
-    for name in ("polite", "says", "sees"):
-        fields: dict[str, Any] = {
-            "files": {"a.txt": "x"},
-            "expected": {"output": {"python": f"checks.py:{name}"}},
-        }
-        only = case(name, final("yes, please"), **fields).model_copy(
-            update={"place": str(tmp_path / "cases")}
-        )
-        found[name] = lab.one(only)
-    assert [found[name].outcome for name in ("polite", "says", "sees")] == ["pass", "fail", "pass"]
-    assert "it is rude" in found["says"].why
-    command = {"argv": ["grep", "-q", "x", "a.txt"]}
+    write(tmp_path / "cases/check.py", check)
     turns = [tool("write_file", path="a.txt", content="x"), final()]
+    sees = {"argv": ["python", "check.py"], "files": ["check.py"]}
+    only = case("sees", *turns, expected={"output": {"command": sees}})
+    assert lab.one(only.model_copy(update={"place": str(tmp_path / "cases")})).outcome == "pass"
+    command = {"argv": ["grep", "-q", "x", "a.txt"]}
     assert lab.one(case("command", *turns, expected={"output": {"command": command}})).outcome == "pass"
     wrong = lab.one(case("exit", *turns, expected={"output": {"command": {**command, "exit_code": 3}}}))
     assert [(check.name, check.detail[:11]) for check in wrong.failed] == [

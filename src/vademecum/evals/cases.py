@@ -16,8 +16,9 @@ from pydantic import (
     model_validator,
 )
 
-from vademecum.evals.checks.constraints import Constraint, parse_constraint, text_test
 from vademecum.evals.checks.json_schema import check_schema
+from vademecum.evals.checks.patterns import regular
+from vademecum.evals.checks.trajectory import Constraint, parse_constraint
 from vademecum.policy.bounds import RISKS
 
 MAX_REPEAT = 1000
@@ -43,7 +44,7 @@ def _listed(value: Any) -> Any:
 
 
 def _regular(text: str) -> str:
-    text_test(f"re:{text}")
+    regular(text)
     return text
 
 
@@ -71,15 +72,6 @@ class JsonCheck(_Strict):
     def has_equals(self) -> bool:
         """Return whether a value is expected; ``null`` is a value too."""
         return "equals" in self.model_fields_set
-
-
-class MarkdownCheck(_Strict):
-    """Require parts of the answer: headings by their text, a table with these columns, code, list items."""
-
-    headings: Texts = ()
-    table_columns: Texts = ()
-    code: str | bool | None = None
-    list_items: Annotated[int, Field(ge=0)] = 0
 
 
 class FileCheck(_Strict):
@@ -111,9 +103,7 @@ class OutputChecks(_Strict):
         Field(alias="json"),
         BeforeValidator(lambda v: [v] if isinstance(v, dict) else v),
     ] = ()
-    markdown: MarkdownCheck | None = None
     files: tuple[FileCheck, ...] = ()
-    python: Annotated[str, Field(pattern=r"^[\w./-]+\.py:\w+$")] | None = None
     command: CommandCheck | None = None
     judge: Texts = ()
 
@@ -228,33 +218,22 @@ class Case(_Strict):
     @property
     def expectations(self) -> tuple[str, ...]:
         """Return what the case expects, one line for each thing, as checks name it."""
-        expected, output, limits = self.expected, self.expected.output, self.constraints
-        lines = [
-            f"{name} {', '.join(skills)}"
-            for name, skills in (
-                ("skills_any_of", expected.skills_any_of),
-                ("skills_all_of", expected.skills_all_of),
-                ("skills_none_of", expected.skills_none_of),
-            )
-            if skills
-        ]
-        lines += [str(constraint) for constraint in expected.trajectory]
-        lines += [f"status {' or '.join(expected.status)}"] if expected.status else []
-        lines += [f"output contains {text!r}" for text in output.contains]
-        lines += [f"output contains one of {', '.join(map(repr, output.contains_any))}"] * bool(
-            output.contains_any
-        )
-        lines += [f"output does not contain {text!r}" for text in output.contains_none]
-        lines += [f"output matches {pattern!r}" for pattern in output.regex]
-        lines += [f"output JSON{f' at {each.path}' if each.path else ''}" for each in output.json_]
-        lines += ["output has the Markdown that is named"] if output.markdown else []
-        lines += [f"file {file.path}" for file in output.files]
-        lines += [f"function {output.python}"] if output.python else []
-        lines += [f"command {' '.join(output.command.argv)}"] if output.command else []
-        lines += [f"judged: {text}" for text in output.judge]
+        expected, output = self.expected, self.expected.output
+        skills = expected.model_dump(include={"skills_any_of", "skills_all_of", "skills_none_of"})
+        any_of = ", ".join(map(repr, output.contains_any))
         return (
-            *lines,
-            *(f"{key} {value}" for key, value in limits.model_dump(exclude_defaults=True).items()),
+            *(f"{kind} {', '.join(names)}" for kind, names in skills.items() if names),
+            *map(str, expected.trajectory),
+            *([f"status {' or '.join(expected.status)}"] if expected.status else []),
+            *(f"output contains {text!r}" for text in output.contains),
+            *([f"output contains one of {any_of}"] if any_of else []),
+            *(f"output does not contain {text!r}" for text in output.contains_none),
+            *(f"output matches {pattern!r}" for pattern in output.regex),
+            *(f"output JSON{f' at {each.path}' if each.path else ''}" for each in output.json_),
+            *(f"file {file.path}" for file in output.files),
+            *([f"command {' '.join(output.command.argv)}"] if output.command else []),
+            *(f"judged: {text}" for text in output.judge),
+            *(f"{key} {value}" for key, value in self.constraints.model_dump(exclude_defaults=True).items()),
         )
 
     @property
@@ -266,11 +245,6 @@ class Case(_Strict):
         found = [f"{name} is both expected and excluded" for name in both]
         words = sorted(set(output.contains) & set(output.contains_none))
         return [*found, *(f"the answer must and must not contain {text!r}" for text in words)]
-
-    @property
-    def expects_nothing(self) -> bool:
-        """Return whether any result passes."""
-        return self.expected == Expected() and self.constraints == RunLimits()
 
     @property
     def expects_skills(self) -> tuple[str, ...]:

@@ -20,8 +20,7 @@ from vademecum.evals.pool import EvalEngine
 from vademecum.evals.reports.summary import Comparison, compare, rates_of
 from vademecum.evals.results import CaseResult
 from vademecum.evals.suite import Suite
-from vademecum.evals.trial import EvalSettings
-from vademecum.evals.units import Configuration
+from vademecum.evals.units import Configuration, EvalSettings, other_index
 from vademecum.files import write_atomic
 from vademecum.models.base import Message, Model
 from vademecum.registry.index import SkillIndex
@@ -126,7 +125,7 @@ class Improvement(Struct, frozen=True):
     @property
     def is_better(self) -> bool:
         """Return true if the candidate wins beyond chance on cases that it was not chosen by."""
-        return self.comparison is not None and self.comparison.difference.verdict == "better"
+        return self.comparison is not None and self.comparison.verdict == "better"
 
 
 class Improver(Struct, frozen=True):
@@ -162,7 +161,10 @@ class Improver(Struct, frozen=True):
         return Improvement(self.skill.name, self.skill.description, best, scores, found)
 
     def _results(self, suite: Suite, cases: Sequence[Case], text: str, name: str) -> tuple[CaseResult, ...]:
-        index = _described(self.workshop.index, self.skill, text)
+        index = self.workshop.index
+        changed = structs.replace(self.skill, description=text)
+        skills = [changed if one is self.skill else one for one in index.skills]
+        index = other_index(index, skills, index.shadowed, self.skill.name, text)
         workshop = dataclasses.replace(self.workshop, index=index, out=self.workshop.out / name)
         part = structs.replace(suite, cases=tuple(cases))
         return Evaluator(self.engine, workshop).evaluate(part, [self.configuration]).results
@@ -220,15 +222,6 @@ def write_description(skill: Skill, text: str) -> Path:
     new = f"description: {json.dumps(text, ensure_ascii=False)}"
     write_atomic(file, "\n".join([*lines[: entry.line], new, *lines[last + 1 :]]).encode())
     return file
-
-
-def _described(index: SkillIndex, skill: Skill, text: str) -> SkillIndex:
-    skills = [structs.replace(one, description=text) if one is skill else one for one in index.skills]
-    digest = hashlib.sha256(f"{index.hash}\0{skill.name}\0{text}".encode("utf-8", "replace")).hexdigest()
-    changed = index.restricted(skills, index.shadowed)
-    report = structs.replace(changed.report, hash=f"sha256:{digest}")
-    options = dataclasses.replace(changed.options, cache=None)
-    return dataclasses.replace(changed, report=report, options=options)
 
 
 def _score(results: Sequence[CaseResult]) -> float:

@@ -9,9 +9,8 @@ from typing import Any
 
 from vademecum.errors import ConfigError
 from vademecum.evals.pool import GRACE_SECONDS, WorkerPool
-from vademecum.evals.results import CaseResult
-from vademecum.evals.trial import EvalSettings, without_run
-from vademecum.evals.units import Unit
+from vademecum.evals.results import CaseResult, without_run
+from vademecum.evals.units import EvalSettings, Unit
 from vademecum.models.base import Model
 
 LOOPBACK = "127.0.0.1"

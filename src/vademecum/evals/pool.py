@@ -12,6 +12,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
@@ -19,15 +21,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, Protocol
 
-from vademecum.evals.results import CaseResult
-from vademecum.evals.trial import CHECK_SECONDS, CHECKING, EvalSettings, UnitResources, perform, without_run
-from vademecum.evals.units import Unit
+from vademecum.evals.results import CaseResult, without_run
+from vademecum.evals.units import EvalSettings, Unit
 from vademecum.models.base import Model
 
 # Seconds that a run has to end by itself after it was told to; then its process is killed.
 GRACE_SECONDS = 5.0
 # Seconds until a process must have taken a unit; on a busy machine a new process starts slowly.
 START_SECONDS = 60.0
+# For the checks of one run that are programs; a judge has as long as the run had.
+CHECK_SECONDS = 150.0
 _LOOK_SECONDS = 0.2
 _PREFIX = "vade-eval-"
 _MAX_SOCKET_DIRECTORY = 60
@@ -45,6 +48,7 @@ class EvalEngine(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class Processes:
     """Run units in a number of processes.
 
@@ -52,21 +56,18 @@ class Processes:
     interrupted as by Ctrl-C; a process that does not end within ``grace`` seconds is killed and replaced.
     """
 
-    def __init__(
-        self, workers: int, *, grace: float = GRACE_SECONDS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._workers = workers
-        self._grace = grace
-        self._clock = clock
+    workers: int
+    grace: float = GRACE_SECONDS
+    clock: Callable[[], float] = time.monotonic
 
     def run(
         self, units: Iterable[Unit], workshop: EvalSettings, models: Mapping[str, Model]
     ) -> Iterator[CaseResult]:
         """Yield results as they come; what runs when the caller stops is interrupted and has no result."""
         waiting = deque(units)
-        pool = WorkerPool(workshop, models, grace=self._grace, clock=self._clock)
+        pool = WorkerPool(workshop, models, grace=self.grace, clock=self.clock)
         try:
-            for _ in range(min(self._workers, len(waiting))):
+            for _ in range(min(self.workers, len(waiting))):
                 pool.start_worker()
             yield from pool.results(waiting)
         finally:
@@ -84,15 +85,14 @@ class WorkerPool:
         grace: float = GRACE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._shared = (workshop, dict(models))
+        self._new_worker = partial(Worker, (workshop, dict(models)), grace, clock)
         self._grace = grace
-        self._clock = clock
         self._workers: list[Worker] = []
         self._stopped = threading.Event()
 
     def start_worker(self) -> None:
         """Start one more process."""
-        self._workers.append(Worker(self._shared, self._grace, self._clock))
+        self._workers.append(self._new_worker())
 
     def results(self, waiting: deque[Unit]) -> Iterator[CaseResult]:
         """Give each process its next unit, and yield what comes back."""
@@ -107,7 +107,8 @@ class WorkerPool:
             for worker in busy:
                 result = worker.heard() if worker.connection in ready else worker.overdue()
                 if not worker.is_alive:
-                    self._replace(worker)
+                    worker.end(0.0)
+                    self._workers[self._workers.index(worker)] = self._new_worker()
                 if result is not None:
                     yield result
 
@@ -123,11 +124,6 @@ class WorkerPool:
         for worker in self._workers:
             worker.end(max(0.0, deadline - time.monotonic()))
         self._workers.clear()
-
-    def _replace(self, worker: Worker) -> None:
-        worker.end(0.0)
-        self._workers.remove(worker)
-        self.start_worker()
 
 
 class Worker:
@@ -169,7 +165,7 @@ class Worker:
         if isinstance(said, str):
             self._told = False
             checking = CHECK_SECONDS + self.unit.configuration.seconds
-            self._limit = checking if said == CHECKING else self.unit.seconds
+            self._limit = checking if said == "checking" else self.unit.seconds
             self._deadline = self._clock() + self._limit
             return None
         self.unit = None
@@ -218,12 +214,12 @@ class Worker:
 
 
 def _context() -> ForkServerContext:
-    """Start the process that forks our workers, unless it runs; it has imported this module already.
+    """Start the process that forks our workers, unless it runs; it has imported what they need.
 
     Its socket lies in the directory for temporary files, whose path may be too long for a socket.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, "vademecum.evals.trial"])
     directory = tempfile.tempdir
     if len(tempfile.gettempdir()) > _MAX_SOCKET_DIRECTORY:
         tempfile.tempdir = "/tmp"  # noqa: S108 - multiprocessing makes a private directory in it
@@ -236,6 +232,9 @@ def _context() -> ForkServerContext:
 
 def _work(connection: Connection, shared: tuple[EvalSettings, dict[str, Model]], place: Path) -> None:
     """Work on units in this process until the parent has no more of them, or is gone."""
+    # The agent is needed in this process only, not in the one that plans and reports.
+    from vademecum.evals.trial import UnitResources, perform  # noqa: PLC0415 - see above
+
     interruption = _Interruption()
     signal.signal(signal.SIGTERM, interruption)
     signal.signal(signal.SIGINT, _ignore)  # Ctrl-C reaches the parent too, which decides what ends
@@ -247,7 +246,7 @@ def _work(connection: Connection, shared: tuple[EvalSettings, dict[str, Model]],
             connection.send("ready")
             try:
                 interruption.counts = True
-                result = perform(unit, stock, place, on_checks=lambda: connection.send(CHECKING))
+                result = perform(unit, stock, place, on_checks=lambda: connection.send("checking"))
             except KeyboardInterrupt:
                 result = without_run(unit, "timeout", seconds=unit.seconds)
             finally:

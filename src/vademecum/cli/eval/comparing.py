@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from functools import partial
 from pathlib import Path
 
 import click
@@ -11,12 +9,11 @@ import click
 from vademecum.cli.output.printing import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
-from vademecum.evals.reports.exports import comparison_document, summary_document
+from vademecum.evals.reports.exports import document, summary_document
 from vademecum.evals.reports.summary import Comparison, Summary, compare, side_by_side, summarise
 from vademecum.evals.results import HEADER, CaseResult, Evaluation, read_evaluation, writable
 from vademecum.runs.record import check_place, runs_directory
 
-_DIRECTORY = click.Path(file_okay=False)
 _FILE = click.Path(dir_okay=False)
 
 
@@ -27,17 +24,13 @@ _FILE = click.Path(dir_okay=False)
     "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
 )
 @click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown.")
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
-@click.option("--workspace", type=_DIRECTORY, metavar="DIR", help="Write SKILL-workspace/iteration-N here.")
 @json_option
-def report_command(  # noqa: PLR0913 - one for each option
+def report_command(
     *,
     results: str | None,
     against: str | None,
     page: str | None,
     markdown: str | None,
-    junit: str | None,
-    workspace: str | None,
     as_json: bool,
 ) -> None:
     """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
@@ -47,8 +40,7 @@ def report_command(  # noqa: PLR0913 - one for each option
         evaluation = side_by_side(evaluation, _evaluation(against, context))
     summary = summarise(evaluation)
     written = _write_page(evaluation, summary, page) if page else []
-    written += _write_texts(evaluation, summary, markdown=markdown, junit=junit)
-    written += _write_workspace(evaluation, workspace) if workspace else []
+    written += _write_markdown(summary, markdown) if markdown else []
     if as_json or not written:
         print_evaluation(evaluation, summary, as_json=as_json)
         return
@@ -75,14 +67,18 @@ def compare_command(*, old: str, new: str, fail_on: str | None, as_json: bool) -
     before, after = _evaluation(old, context), _evaluation(new, context)
     found = _comparisons(before, after)
     if as_json:
-        document = [comparison_document(one) for one in found]
-        print_json({"comparisons": document, "regression": any(one.is_regression for one in found)})
+        print_json(
+            {
+                "comparisons": [document(one) for one in found],
+                "regression": any(one.regression for one in found),
+            }
+        )
     else:
         from vademecum.cli.eval import tables
 
         tables.print_comparison(found)
-    worse = any(one.is_regression for one in found)
-    open_ = any(one.difference.verdict == "inconclusive" for one in found)
+    worse = any(one.regression for one in found)
+    open_ = any(one.verdict == "inconclusive" for one in found)
     return 1 if (fail_on and worse) or (fail_on == "inconclusive" and open_) else 0
 
 
@@ -127,26 +123,13 @@ def _write_page(evaluation: Evaluation, summary: Summary, page: str) -> list[str
     return [f"{page} and {counted(runs, 'page')} of runs"]
 
 
-def _write_texts(
-    evaluation: Evaluation, summary: Summary, *, markdown: str | None, junit: str | None
-) -> list[str]:
-    from vademecum.evals.reports.exports import junit_of
+def _write_markdown(summary: Summary, file: str) -> list[str]:
     from vademecum.evals.reports.markdown import markdown_of
     from vademecum.files import write_atomic
 
-    wanted = {markdown: partial(markdown_of, summary), junit: partial(junit_of, evaluation)}
-    for file, text in wanted.items():
-        if file:
-            with writable(Path(file)):
-                write_atomic(Path(file).absolute(), text().encode("utf-8", "replace"))
-    return [file for file in (markdown, junit) if file]
-
-
-def _write_workspace(evaluation: Evaluation, directory: str) -> list[str]:
-    from vademecum.evals.reports.exports import write_workspace
-
-    with writable(Path(directory)):
-        return [os.path.relpath(write_workspace(evaluation, Path(directory).absolute()))]
+    with writable(Path(file)):
+        write_atomic(Path(file).absolute(), markdown_of(summary).encode("utf-8", "replace"))
+    return [file]
 
 
 def _comparisons(old: Evaluation, new: Evaluation) -> list[Comparison]:

@@ -22,9 +22,8 @@ from vademecum.cli.eval.comparing import (
 from vademecum.cli.indexing import IndexWords, as_reference, index_options
 from vademecum.cli.output.completion import complete_names
 from vademecum.cli.output.groups import Group
-from vademecum.cli.output.printing import counted, json_option, print_json, yes_option
+from vademecum.cli.output.printing import allow_option, counted, json_option, print_json, yes_option
 from vademecum.cli.output.progress import EvalProgress
-from vademecum.cli.running import allow_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
 from vademecum.evals import units as ways
@@ -33,8 +32,7 @@ from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import EvalEngine, Processes
 from vademecum.evals.reports.summary import summarise
 from vademecum.evals.suite import Suite, read_suite
-from vademecum.evals.trial import EvalSettings, UnitResources
-from vademecum.evals.units import SECONDS, Configuration
+from vademecum.evals.units import SECONDS, Configuration, EvalSettings
 from vademecum.nearest import meant, nearest
 from vademecum.registry.index import SkillIndex
 from vademecum.skill.skill import Skill
@@ -81,9 +79,6 @@ eval_command.add_command(compare_command)
     shell_complete=complete_names,
     help="Run everything with and without this skill.",
 )
-@click.option(
-    "--sizes", metavar="N,N,…", default="", help="Sizes of the skill library to compare, e.g. 10,100,1000."
-)
 @click.option("--judge", metavar="KIND:NAME", default="", help="Model that judges the statements of cases.")
 @click.option(
     "--record",
@@ -118,7 +113,6 @@ def run_command(  # noqa: PLR0913 - one for each option
     suite: str,
     models: tuple[str, ...],
     without: str,
-    sizes: str,
     judge: str,
     tape: str,
     repeat: int | None,
@@ -153,13 +147,10 @@ def run_command(  # noqa: PLR0913 - one for each option
     )
     wanted = ways.by_model(base, models)
     wanted = ways.with_and_without(wanted, without, index) if without else wanted
-    wanted = ways.by_size(wanted, _sizes(sizes), found.cases, index) if sizes else wanted
     place = Path(out).absolute() if out else results_home(context) / found.name
     copied = Path(project).absolute() if project else None
     workshop = EvalSettings(index, place, copied, dict(os.environ))
-    stock = UnitResources(workshop)
-    for name in {*models, judge} - {"", "case", "mock"}:
-        stock.model(name)  # a name that is wrong is said before anything runs
+    _check_models({*models, judge} - {"", "case", "mock"})
     progress = EvalProgress(quiet=as_json)
     evaluator = Evaluator(
         _engine(engine, workers or _cores(), address), workshop, progress=progress, retry=retry
@@ -352,16 +343,12 @@ def _chosen(suite: Suite, *, tags: Sequence[str], repeat: int | None) -> Suite:
     return structs.replace(suite, cases=tuple(kept))
 
 
-def _sizes(text: str) -> list[int]:
-    try:
-        found = [int(word.replace("_", "")) for word in text.split(",") if word.strip()]
-    except ValueError as error:
-        raise click.BadParameter(
-            "write numbers with commas between, e.g. 10,100", param_hint="--sizes"
-        ) from error
-    if not found or min(found) < 1:
-        raise click.BadParameter("a library has at least one skill", param_hint="--sizes")
-    return found
+def _check_models(names: set[str]) -> None:
+    """Make each model once: a name that is wrong is said before anything runs."""
+    from vademecum.models.choose import choose_model
+
+    for name in names:
+        choose_model(name)
 
 
 def _engine(name: str, workers: int, address: str) -> EvalEngine:

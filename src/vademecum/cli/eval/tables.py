@@ -58,7 +58,7 @@ def print_summary(summary: Summary) -> None:
         out.print()
     _print_figures(out, summary)
     for comparison in summary.comparisons:
-        out.print(plain(comparison.said, style=_VERDICTS[comparison.difference.verdict]), soft_wrap=True)
+        out.print(plain(comparison.said, style=_VERDICTS[comparison.verdict]), soft_wrap=True)
     for note in notes(summary):
         out.print(plain(note, style="dim"), soft_wrap=True)
     for column in summary.columns:
@@ -81,7 +81,7 @@ def print_comparison(comparisons: Sequence[Comparison]) -> None:
             out.print(
                 plain(f"not compared, without a verdict on both sides: {few}", style="dim"), soft_wrap=True
             )
-        style = _VERDICTS[comparison.difference.verdict]
+        style = _VERDICTS[comparison.verdict]
         out.print(plain(comparison.said, style=style), soft_wrap=True)
         if comparison.regressions:
             names = ", ".join(comparison.regressions[:10])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vademecum.errors import CaseRefused, ConfigError
-from vademecum.evals.checks.constraints import regular
+from vademecum.evals.checks.patterns import regular
 
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
@@ -19,20 +19,21 @@ def check_schema(schema: Any) -> None:
     ...
     ValueError: 'https://example.com/x.json' is outside the schema, and nothing is fetched: copy it in
     """
-    has_patterns = unevaluated = False
     for key, value in _pairs(schema):
         if key in _REFERENCES and not (isinstance(value, str) and value.startswith("#")):
             raise ValueError(f"{value!r} is outside the schema, and nothing is fetched: copy it in")
         if key == "pattern" and isinstance(value, str):
             regular(value)
-        if key == "patternProperties" and isinstance(value, Mapping):
-            has_patterns = True
-            for pattern in value:
-                regular(str(pattern))
-        unevaluated = unevaluated or key == "unevaluatedProperties"
-    if has_patterns and unevaluated:
-        raise ValueError("patternProperties together with unevaluatedProperties is not read here: use one")
-    _check_by_library(schema)
+        if key == "patternProperties":
+            raise ValueError("patternProperties is not read here: name the properties")
+    try:
+        import jsonschema  # noqa: PLC0415 - an extra, and only where a case asks for it
+    except ImportError:
+        return  # the check itself will say so
+    try:
+        _validator(jsonschema, schema).check_schema(schema)
+    except (jsonschema.exceptions.SchemaError, RecursionError) as error:
+        raise ValueError(f"the schema itself is wrong: {getattr(error, 'message', error)}") from error
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
@@ -47,17 +48,6 @@ def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
             waiting.extend(found)
 
 
-def _check_by_library(schema: Any) -> None:
-    try:
-        import jsonschema  # noqa: PLC0415 - an extra, and only where a case asks for it
-    except ImportError:
-        return  # the check itself will say so
-    try:
-        _validator(jsonschema, schema).check_schema(schema)
-    except (jsonschema.exceptions.SchemaError, RecursionError) as error:
-        raise ValueError(f"the schema itself is wrong: {getattr(error, 'message', error)}") from error
-
-
 def against(schema: dict[str, Any], value: Any) -> str:
     """Return the problems of a value according to a schema; empty if it is valid."""
     try:
@@ -66,7 +56,7 @@ def against(schema: dict[str, Any], value: Any) -> str:
     except ImportError as error:
         advice = "pip install 'vademecum[evals]'"
         raise ConfigError(f"Checking a JSON schema needs a package that is not here: {advice}.") from error
-    linear = jsonschema.validators.extend(_validator(jsonschema, schema), _LINEAR)
+    linear = jsonschema.validators.extend(_validator(jsonschema, schema), {"pattern": _pattern})
     try:
         first = next(iter(linear(schema, registry=referencing.Registry()).iter_errors(value)), None)
     except (referencing.exceptions.Unresolvable, RecursionError) as error:
@@ -87,34 +77,3 @@ def _pattern(_: Any, pattern: str, found: Any, __: Any) -> Iterator[Any]:
 
     if isinstance(found, str) and not regular(pattern).search(found):
         yield ValidationError(f"{found!r} does not match {pattern!r}")
-
-
-def _pattern_properties(validator: Any, wanted: Any, found: Any, _: Any) -> Iterator[Any]:
-    if not isinstance(found, Mapping):
-        return
-    for pattern, below in wanted.items():
-        for key, value in found.items():
-            if regular(pattern).search(key):
-                yield from validator.descend(value, below, path=key, schema_path=pattern)
-
-
-def _additional_properties(validator: Any, wanted: Any, found: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import ValidationError  # noqa: PLC0415
-
-    if not isinstance(found, Mapping):
-        return
-    tests = [regular(pattern) for pattern in schema.get("patternProperties", {})]
-    known = schema.get("properties", {})
-    extra = [key for key in found if key not in known and not any(test.search(key) for test in tests)]
-    if isinstance(wanted, Mapping):
-        for key in extra:
-            yield from validator.descend(found[key], wanted, path=key)
-    elif wanted is False and extra:
-        yield ValidationError(f"additional properties are not allowed: {', '.join(map(repr, extra))}")
-
-
-_LINEAR = {
-    "pattern": _pattern,
-    "patternProperties": _pattern_properties,
-    "additionalProperties": _additional_properties,
-}

@@ -140,8 +140,6 @@ def notes(summary: Summary) -> list[str]:
         one = len(summary.expecting_nothing) == 1
         so = "expects nothing: it passes" if one else "expect nothing: they pass"
         found.append(f"{_few(summary.expecting_nothing)} {so} whatever is done")
-    if summary.never_discriminating:
-        found.append(f"the same in every configuration: {_few(summary.never_discriminating)}")
     if summary.missing:
         found.append(f"{summary.missing} runs have no result yet: the same command goes on with them")
     return found

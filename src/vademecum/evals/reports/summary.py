@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from msgspec import Struct, structs
 
@@ -20,9 +21,11 @@ from vademecum.evals.reports.statistics import (
     wilson,
 )
 from vademecum.evals.reports.triggers import Triggers, triggers_of
-from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, CaseResult, CheckResult, Evaluation
+from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, CaseResult, Evaluation
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration
+
+Number = TypeVar("Number", bound=float)
 
 
 class Change(Struct, frozen=True):
@@ -53,7 +56,12 @@ class Comparison(Struct, frozen=True):
     lost: tuple[str, ...] = ()
 
     @property
-    def is_regression(self) -> bool:
+    def verdict(self) -> str:
+        """Return the verdict on the difference in one word."""
+        return self.difference.verdict
+
+    @property
+    def regression(self) -> bool:
         """Return whether it got worse: significantly on the whole, in all runs of a case, or unknown."""
         worse = self.difference.verdict == "worse" or bool(self.regressions)
         return worse or bool(self.lost) or not self.difference.pairs
@@ -78,6 +86,12 @@ def compare(
     before, after = rates_of(old), rates_of(new)
     both = [case for case in before if case in after]
     changes = [(case, before[case], after[case]) for case in both]
+
+    def added(cost: Callable[[CaseResult], float]) -> float:
+        """Return the additional cost of a run of each case."""
+        olds, news = _by_case(old, cost), _by_case(new, cost)
+        return fmean(fmean(news[case]) - fmean(olds[case]) for case in both) if both else 0.0
+
     return Comparison(
         old_name,
         new_name,
@@ -86,8 +100,8 @@ def compare(
         tuple(Change(case, float(a), float(b)) for case, a, b in changes if b < a),
         tuple(case for case, a, b in changes if a == 1 and b == 0),
         tuple(sorted({result.case for result in (*old, *new)} - set(both))),
-        _added(old, new, both, lambda result: result.input_tokens + result.output_tokens),
-        _added(old, new, both, lambda result: result.seconds),
+        added(lambda result: result.tokens),
+        added(lambda result: result.seconds),
         tuple(case for case, rate in before.items() if rate and case not in after),
     )
 
@@ -100,47 +114,34 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
     configurations: list[Configuration] = []
     results: list[CaseResult] = []
     for one, label in zip((new, old), labels, strict=True):
-        several = len(one.header.configurations) > 1
-        names = {
-            each.name: f"{label} {each.name}" if several else label for each in one.header.configurations
-        }
-        configurations += [structs.replace(c, name=names[c.name]) for c in one.header.configurations]
-        results += [structs.replace(r, configuration=names[r.configuration]) for r in one.results]
-    units = (*new.header.units, *old.header.units)
+        ways = one.header.configurations
+        names = {way.name: f"{label} {way.name}" if len(ways) > 1 else label for way in ways}
+        configurations += [structs.replace(way, name=names[way.name]) for way in ways]
+        results += [structs.replace(each, configuration=names[each.configuration]) for each in one.results]
     cases = {case.id: case for case in (*new.header.cases, *old.header.cases)}
     cases |= {case.id: case for case in new.header.cases}
     header = structs.replace(
-        new.header, configurations=tuple(configurations), cases=tuple(cases.values()), units=units, planned=()
+        new.header,
+        configurations=tuple(configurations),
+        cases=tuple(cases.values()),
+        units=(*new.header.units, *old.header.units),
     )
     return Evaluation(header, tuple(results), new.place, old.place)
 
 
 def rates_of(results: Iterable[CaseResult]) -> dict[str, Fraction]:
     """Return the share of passes of each case that has a verdict, repeats together."""
-    found: dict[str, list[bool]] = defaultdict(list)
+    passed = _by_case(results, lambda result: result.outcome == "pass")
+    return {case: Fraction(sum(values), len(values)) for case, values in passed.items()}
+
+
+def _by_case(results: Iterable[CaseResult], value: Callable[[CaseResult], Number]) -> dict[str, list[Number]]:
+    """Return the values of each case, of its runs that have a verdict."""
+    found: dict[str, list[Number]] = defaultdict(list)
     for result in results:
         if result.outcome in JUDGED:
-            found[result.case].append(result.outcome == "pass")
-    return {case: Fraction(sum(passed), len(passed)) for case, passed in found.items()}
-
-
-def _added(
-    old: Sequence[CaseResult],
-    new: Sequence[CaseResult],
-    both: Sequence[str],
-    cost: Callable[[CaseResult], float],
-) -> float:
-    """Return the additional cost of a run for each case; runs without a verdict do not count."""
-    before, after = _costs(old, cost), _costs(new, cost)
-    return fmean(after[case] - before[case] for case in both) if both else 0.0
-
-
-def _costs(results: Sequence[CaseResult], cost: Callable[[CaseResult], float]) -> dict[str, float]:
-    found: dict[str, list[float]] = defaultdict(list)
-    for result in results:
-        if result.outcome in JUDGED:
-            found[result.case].append(cost(result))
-    return {case: fmean(values) for case, values in found.items()}
+            found[result.case].append(value(result))
+    return found
 
 
 LEAST_FOR_A_BOUND = 10
@@ -191,15 +192,12 @@ class Cost(Struct, frozen=True):
     def of(cls, results: Sequence[CaseResult]) -> Cost:
         """Return the means. Runs that an error or a time-out cut off have no price."""
         ran = [result for result in results if result.outcome in RAN_THROUGH]
-        if not ran:
-            return cls(0.0, 0.0, 0.0, 0.0, 0.0)
-        return cls(
-            fmean(result.turns for result in ran),
-            fmean(result.tool_calls for result in ran),
-            fmean(result.script_runs for result in ran),
-            fmean(result.input_tokens + result.output_tokens for result in ran),
-            fmean(result.seconds for result in ran),
-        )
+        return cls(*(
+            fmean(getattr(result, name) for result in ran) if ran else 0.0 for name in cls.__struct_fields__
+        ))  # fmt: skip
+
+
+_MARKS = ("timeout", "error", "unusable", "unjudged")
 
 
 class CaseRow(Struct, frozen=True):
@@ -224,13 +222,8 @@ class CaseRow(Struct, frozen=True):
         """Return the verdict in one word; a case passes only if every run of it did."""
         if self.judged > self.passed:
             return "flaky" if self.passed else "fail"
-        own = {
-            "timeout": self.timeouts,
-            "error": self.errors,
-            "unusable": self.unusable,
-            "unjudged": self.unjudged,
-        }
-        return next((name for name, count in own.items() if count), "pass")
+        named = zip(_MARKS, (self.timeouts, self.errors, self.unusable, self.unjudged), strict=True)
+        return next((name for name, count in named if count), "pass")
 
 
 class ConfigurationSummary(Struct, frozen=True):
@@ -272,7 +265,6 @@ class Summary(Struct, frozen=True):
     columns: tuple[ConfigurationSummary, ...]
     rows: tuple[CaseRow, ...]
     comparisons: tuple[Comparison, ...]
-    never_discriminating: tuple[str, ...]
     expecting_nothing: tuple[str, ...] = ()
     stories: tuple[Story, ...] = ()
 
@@ -305,8 +297,7 @@ def summarise(evaluation: Evaluation) -> Summary:
         columns,
         tuple(rows),
         comparisons,
-        _never_discriminating(rows, len(columns)) if others else (),
-        tuple(case.id for case in header.cases if case.expects_nothing),
+        tuple(case.id for case in header.cases if not case.expected),
         _stories(header.cases, rows),
     )
 
@@ -330,8 +321,9 @@ def _rows(evaluation: Evaluation) -> list[CaseRow]:
 
 
 def _row(case: str, configuration: str, results: list[CaseResult]) -> CaseRow:
-    counts = {kind: sum(result.outcome == kind for result in results) for kind in _OUTCOMES}
-    why = next((result.why for result in results if result.outcome != "pass" and result.why), "")
+    counts = Counter(result.outcome for result in results)
+    others = [result for result in results if result.outcome != "pass"]
+    checks = (check for result in results for check in result.checks)
     return CaseRow(
         case,
         configuration,
@@ -340,27 +332,13 @@ def _row(case: str, configuration: str, results: list[CaseResult]) -> CaseRow:
         counts["timeout"],
         counts["error"],
         counts["unjudged"],
-        why,
+        next((result.why for result in others if result.why), ""),
         Cost.of(results),
         tuple(result.run for result in results if result.run),
         counts["unusable"],
-        _telling(results).answer,
-        tuple(
-            dict.fromkeys(check.name for result in results for check in result.checks if _is_vacuous(check))
-        ),
+        [*others, *results][0].answer,
+        tuple(dict.fromkeys(check.name for check in checks if check.holds == "vacuous")),
     )
-
-
-def _telling(results: Sequence[CaseResult]) -> CaseResult:
-    """Return the result whose answer is shown: the first that did not pass, or the first."""
-    return next((result for result in results if result.outcome != "pass"), results[0])
-
-
-def _is_vacuous(check: CheckResult) -> bool:
-    return check.holds == "vacuous" and not check.always
-
-
-_OUTCOMES = ("pass", "fail", "timeout", "error", "unusable", "unjudged")
 
 
 def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> ConfigurationSummary:
@@ -373,7 +351,7 @@ def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> Confi
         sum(row.timeouts for row in own),
         sum(row.errors for row in own),
         sum(row.unjudged for row in own),
-        sum(map(_is_vacuous, checks)),
+        sum(check.holds == "vacuous" for check in checks),
         tuple(sorted({check.judge for check in checks if check.judge})),
         _repeats(own),
         Cost.of(results),
@@ -394,12 +372,3 @@ def _repeats(rows: Sequence[CaseRow]) -> Repeats | None:
         fmean(pass_at_k(row.passed, row.judged, k) for row in repeated),
         fmean(pass_hat_k(row.passed, row.judged, k) for row in repeated),
     )
-
-
-def _never_discriminating(rows: Sequence[CaseRow], configurations: int) -> tuple[str, ...]:
-    """Cases that come out the same in every configuration, always: they say nothing about the difference."""
-    marks: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        marks[row.case].append(row.mark)
-    same = (["pass"] * configurations, ["fail"] * configurations)
-    return tuple(case for case, seen in marks.items() if seen in same)
