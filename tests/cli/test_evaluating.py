@@ -243,8 +243,8 @@ def test_a_report_in_every_form(place: Place, vade: Vade) -> None:
 def test_a_first_suite(place: Place, vade: Vade) -> None:
     done = vade("eval", "init", "csv-summary")
     assert done.out.splitlines()[-2:] == [
-        "Fill them in, then: vade eval run csv-summary",
-        f"They are run in place of the skill's own cases in {BUILTIN_ROOT}/csv-summary/evals",
+        "Edit it, then: vade eval run csv-summary",
+        f"It is run in place of the skill's own cases in {BUILTIN_ROOT}/csv-summary/evals",
     ]
     assert vade("eval", "run", "csv-summary").code == 0
     again = vade("eval", "init", "csv-summary")
@@ -254,7 +254,6 @@ def test_a_first_suite(place: Place, vade: Vade) -> None:
     )
     assert [Path(path).name for path in vade("eval", "init", "file-diff", "--json").json["written"]] == [
         "triggers.json",
-        "first.json",
     ]
 
 

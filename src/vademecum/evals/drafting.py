@@ -38,18 +38,13 @@ _LEAD = re.compile(
 )
 
 
-def write_draft(skill: Skill, index: SkillIndex, place: Path) -> list[Path]:
-    """Write a draft suite to ``place`` and return its files; refuse if there is one already."""
+def write_draft(skill: Skill, index: SkillIndex, place: Path) -> Path:
+    """Write a draft suite to the directory ``place`` and return its file; refuse if there is one already."""
     if place.exists():
         raise CaseRefused(f"{place} is there already: edit it, or remove it first.")
-    written = []
-    for name, document in (
-        ("triggers.json", draft_triggers(skill, index)),
-        ("cases/first.json", _case(skill)),
-    ):
-        write_atomic(place / name, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
-        written.append(place / name)
-    return written
+    text = json.dumps(draft_triggers(skill, index), ensure_ascii=False, indent=2)
+    write_atomic(place / "triggers.json", f"{text}\n".encode())
+    return place / "triggers.json"
 
 
 def draft_triggers(skill: Skill, index: SkillIndex) -> dict[str, Any]:
@@ -82,25 +77,6 @@ def requests_from(description: str) -> list[str]:
         if len(clause) >= _LEAST_CHARS and not re.match(r"(?i)in\b|e\.?g", clause)
     ]
     return list(dict.fromkeys(clause[:200] for clause in found))[:MAX_REQUESTS] or [description[:200]]
-
-
-def _case(skill: Skill) -> dict[str, Any]:
-    """Return a whole run with a mock model, as an example of what a case can say."""
-    select = {"type": "select_skills", "payload": {"skills": [{"name": skill.name}]}}
-    answer = {"type": "final_answer", "payload": {"text": "Replace this by what a good answer says."}}
-    return {
-        "id": f"{skill.name}-first",
-        "input": f"Use ${skill.name}: replace this by a request that people really make.",
-        "tags": ["draft"],
-        "files": {"input.txt": "replace this by a file that the request names\n"},
-        "expected": {
-            "skills_any_of": [skill.name],
-            "trajectory": [{"must_occur": "load_skill", "before": "final_answer"}, {"never": "delete_file"}],
-            "output": {"contains": ["good answer"]},
-        },
-        "constraints": {"max_turns": 6},
-        "mock": {"turns": [{"action": select}, {"action": answer}]},
-    }
 
 
 MAX_CANDIDATES = 20
@@ -144,21 +120,24 @@ class Improver(Struct, frozen=True):
                 f"{suite.name} has {len(about)} cases about skills; at least {LEAST_CASES} are needed."
             )
         tune, held = halves(about)
-        before = self._results(suite, tune, self.skill.description, "tune-0")
+        old = self.skill.description
+        before = self._results(suite, tune, old, "tune-0")
         failed = {result.case for result in before if result.outcome != "pass"}
         tried = list(dict.fromkeys(candidates([case for case in tune if case.id in failed])))[:MAX_CANDIDATES]
         if not tried:
             raise CaseRefused("There is no candidate description: name a model or a file of descriptions.")
-        scores = {self.skill.description: _score(before)}
+        scores = {old: _score(before)}
         for number, text in enumerate(tried, 1):
             scores[text] = _score(self._results(suite, tune, text, f"tune-{number}"))
         best = max(tried, key=lambda text: scores[text])
-        if scores[best] <= scores[self.skill.description]:
-            return Improvement(self.skill.name, self.skill.description, best, scores, None)
-        old = self._results(suite, held, self.skill.description, "held-old")
-        new = self._results(suite, held, best, "held-new")
-        found = compare(old, new, old_name="old", new_name="new")
-        return Improvement(self.skill.name, self.skill.description, best, scores, found)
+        found = None
+        if scores[best] > scores[old]:
+            sides = [
+                self._results(suite, held, text, name)
+                for text, name in ((old, "held-old"), (best, "held-new"))
+            ]
+            found = compare(*sides, old_name="old", new_name="new")
+        return Improvement(self.skill.name, old, best, scores, found)
 
     def _results(self, suite: Suite, cases: Sequence[Case], text: str, name: str) -> tuple[CaseResult, ...]:
         index = self.workshop.index

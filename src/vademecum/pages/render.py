@@ -55,7 +55,7 @@ def drawn(english: str, shown: str = "") -> Markup | str:
 
 def status(text: str) -> Markup | str:
     """Return the word for a status in both languages; one that we do not know as it is."""
-    return word(f"status_{text}") if f"status_{text}" in WORDS else text
+    return said(text.replace("_", " "), depth=0)
 
 
 def rich_text(text: str) -> Markup:

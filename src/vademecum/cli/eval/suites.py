@@ -190,14 +190,13 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
     skill = index.get(as_reference(name))
     written = write_draft(skill, index, suites_home(Context.current()) / skill.name)
     if as_json:
-        print_json({"written": [str(path) for path in written]})
+        print_json({"written": [str(written)]})
         return
-    for path in written:
-        click.echo(f"Wrote {os.path.relpath(path)}")
-    click.echo(f"Fill them in, then: vade eval run {skill.name}")
+    click.echo(f"Wrote {os.path.relpath(written)}")
+    click.echo(f"Edit it, then: vade eval run {skill.name}")
     own = Path(skill.location) / "evals"
     if own.is_dir():
-        click.echo(f"They are run in place of the skill's own cases in {visible(str(own))}")
+        click.echo(f"It is run in place of the skill's own cases in {visible(str(own))}")
 
 
 @eval_command.command("improve")
@@ -328,8 +327,7 @@ def _offer(skill: Skill, index: SkillIndex, place: Path) -> None:
         return
     from vademecum.evals.drafting import write_draft
 
-    for path in write_draft(skill, index, place):
-        click.echo(f"Wrote {os.path.relpath(path)}", err=True)
+    click.echo(f"Wrote {os.path.relpath(write_draft(skill, index, place))}", err=True)
     raise CaseRefused(f"Edit the draft, then run it: vade eval run {skill.name}.", code="no-suite")
 
 

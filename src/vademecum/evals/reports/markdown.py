@@ -15,10 +15,14 @@ MAX_TABLE_NAMES = 20
 
 def markdown_of(summary: Summary) -> str:
     """Return the report."""
-    parts = [f"# Evaluation of {_safe(summary.name)}", _table(*figures(summary))]
-    parts += [_safe(comparison.said) for comparison in summary.comparisons]
-    parts += _lists(summary)
-    parts += ["## Cases", _cases(summary)] if summary.stories else []
+    told = [*notes(summary), *(f"malformed: {wrong}" for wrong in summary.malformed)]
+    parts = [
+        f"# Evaluation of {_safe(summary.name)}",
+        _table(*figures(summary)),
+        *(_safe(comparison.said) for comparison in summary.comparisons),
+        "\n".join(f"- {_safe(note)}" for note in told),
+        *(["## Cases", _cases(summary)] if summary.stories else []),
+    ]
     for column in summary.columns:
         if column.triggers is not None:
             parts += _triggers(column.configuration, column.triggers)
@@ -28,13 +32,8 @@ def markdown_of(summary: Summary) -> str:
 def figures(summary: Summary) -> tuple[list[str], list[list[str]]]:
     """Return the heads and the rows of the table of configurations, without columns that say nothing."""
     found = [_figures(column) for column in summary.columns]
-    heads = [
-        head
-        for number, head in enumerate(_HEADS)
-        if number < 4 or {row[number] for row in found} - {"0", "–"}
-    ]
-    kept = [_HEADS.index(head) for head in heads]
-    return heads, [[row[number] for number in kept] for row in found]
+    kept = [n for n in range(len(_HEADS)) if n < 4 or {row[n] for row in found} - {"0", "–"}]
+    return [_HEADS[n] for n in kept], [[row[n] for n in kept] for row in found]
 
 
 _HEADS = (
@@ -45,16 +44,14 @@ _HEADS = (
 
 def _figures(column: ConfigurationSummary) -> list[str]:
     rate, cost, found = column.rate, column.cost, column.triggers
-    shares = (
-        (found.overall.precision, found.overall.recall, found.false_trigger_rate) if found else (None,) * 3
-    )
+    triggers = found and (found.overall.precision, found.overall.recall, found.false_trigger_rate)
     return [
         column.configuration,
         passed(rate),
         f"{rate.rate:.1%}" if rate.cases else "–",
         shown_interval(rate.interval) if rate.cases else "–",
         *map(str, (column.timeouts, column.errors, column.unusable, column.unjudged)),
-        *map(shown, shares),
+        *map(shown, triggers or (None, None, None)),
         f"{cost.turns:.1f}",
         f"{cost.tool_calls:.1f}",
         f"{cost.tokens:,.0f}",
@@ -66,6 +63,7 @@ def _cases(summary: Summary) -> str:
     """Return each case with what it asked and expected, and its result in every configuration."""
     rows = {(row.case, row.configuration): row for row in summary.rows}
     names = [column.configuration for column in summary.columns]
+    head = ["case", "request", "expected", *names, *([""] if len(names) > 1 else [])]
     cells = [
         [
             story.case,
@@ -76,7 +74,6 @@ def _cases(summary: Summary) -> str:
         ]
         for story in summary.stories[:MAX_CASES]
     ]
-    head = ["case", "request", "expected", *names, *([""] if len(names) > 1 else [])]
     more = len(summary.stories) - MAX_CASES
     return _table(head, cells) + (f"\n\n{more:,} more cases are in the JSON report." if more > 0 else "")
 
@@ -157,26 +154,22 @@ def _trigger_notes(found: Triggers) -> list[str]:
     return lines
 
 
-def _lists(summary: Summary) -> list[str]:
-    lines = [f"- {_safe(note)}" for note in notes(summary)]
-    lines += [f"- malformed: {_safe(str(wrong))}" for wrong in summary.malformed]
-    return ["\n".join(lines)] if lines else []
-
-
-def _triggers(name: str, found: Triggers) -> list[str]:
-    rows = [
+def trigger_rows(found: Triggers) -> list[list[str]]:
+    """Return a row of figures for all skills together and for each of them."""
+    return [
         [
             rate.skill,
             shown(rate.precision, rate.precision_interval),
             shown(rate.recall, rate.recall_interval),
-            str(rate.right),
-            str(rate.wrongly_taken),
-            str(rate.missed),
+            *map(str, (rate.right, rate.wrongly_taken, rate.missed)),
         ]
         for rate in (found.overall, *found.skills)
     ]
+
+
+def _triggers(name: str, found: Triggers) -> list[str]:
     head = ["skill", "precision", "recall", "right", "wrongly taken", "missed"]
-    parts = [f"## Which skill took whose request ({_safe(name)})", _table(head, rows)]
+    parts = [f"## Which skill took whose request ({_safe(name)})", _table(head, trigger_rows(found))]
     if found.wanted:
         parts.append(
             f"Search alone puts the right skill first for {found.ranked_first} of {found.wanted} requests."
