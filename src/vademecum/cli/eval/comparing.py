@@ -11,7 +11,7 @@ from vademecum.context import Context
 from vademecum.errors import CaseRefused
 from vademecum.evals.reports.exports import document, summary_document
 from vademecum.evals.reports.summary import Comparison, Summary, compare, side_by_side, summarise
-from vademecum.evals.results import HEADER, CaseResult, Evaluation, read_evaluation, writable
+from vademecum.evals.results import HEADER, Evaluation, read_evaluation, writable
 from vademecum.runs.record import check_place, runs_directory
 
 _FILE = click.Path(dir_okay=False)
@@ -39,8 +39,20 @@ def report_command(
     if against is not None:
         evaluation = side_by_side(evaluation, _evaluation(against, context))
     summary = summarise(evaluation)
-    written = _write_page(evaluation, summary, page) if page else []
-    written += _write_markdown(summary, markdown) if markdown else []
+    written = []
+    if page:
+        from vademecum.evals.reports.page import write_pages
+
+        with writable(Path(page)):
+            runs = write_pages(evaluation, summary, Path(page).absolute())
+        written.append(f"{page} and {counted(runs, 'page')} of runs")
+    if markdown:
+        from vademecum.evals.reports.markdown import markdown_of
+        from vademecum.files import write_atomic
+
+        with writable(Path(markdown)):
+            write_atomic(Path(markdown).absolute(), markdown_of(summary).encode("utf-8", "replace"))
+        written.append(markdown)
     if as_json or not written:
         print_evaluation(evaluation, summary, as_json=as_json)
         return
@@ -115,37 +127,15 @@ def print_evaluation(evaluation: Evaluation, summary: Summary, *, as_json: bool)
     tables.print_summary(summary)
 
 
-def _write_page(evaluation: Evaluation, summary: Summary, page: str) -> list[str]:
-    from vademecum.evals.reports.page import write_pages
-
-    with writable(Path(page)):
-        runs = write_pages(evaluation, summary, Path(page).absolute())
-    return [f"{page} and {counted(runs, 'page')} of runs"]
-
-
-def _write_markdown(summary: Summary, file: str) -> list[str]:
-    from vademecum.evals.reports.markdown import markdown_of
-    from vademecum.files import write_atomic
-
-    with writable(Path(file)):
-        write_atomic(Path(file).absolute(), markdown_of(summary).encode("utf-8", "replace"))
-    return [file]
-
-
 def _comparisons(old: Evaluation, new: Evaluation) -> list[Comparison]:
-    return [
-        compare(before, after, old_name=f"old{name}", new_name=f"new{name}")
-        for name, before, after in _sides(old, new)
-    ]
-
-
-def _sides(old: Evaluation, new: Evaluation) -> list[tuple[str, list[CaseResult], list[CaseResult]]]:
-    """Configuration by configuration of the same name; where each has but one, those two."""
+    """Compare configurations of the same name; where each has but one, those two."""
     before = [one.name for one in old.header.configurations]
     after = [one.name for one in new.header.configurations]
     if len(before) == len(after) == 1:
-        return [("", list(old.results), list(new.results))]
+        return [compare(old.results, new.results, old_name="old", new_name="new")]
     shared = [name for name in after if name in before]
     if not shared:
         raise CaseRefused("The two evaluations share no configuration: run both in the same way.")
-    return [(f" {name}", old.of(name), new.of(name)) for name in shared]
+    return [
+        compare(old.of(name), new.of(name), old_name=f"old {name}", new_name=f"new {name}") for name in shared
+    ]

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import structs
@@ -27,7 +27,6 @@ from vademecum.cli.output.progress import EvalProgress
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
 from vademecum.evals import units as ways
-from vademecum.evals.cases import Case
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import EvalEngine, Processes
 from vademecum.evals.reports.summary import summarise
@@ -39,15 +38,21 @@ from vademecum.skill.skill import Skill
 from vademecum.skill.text import visible
 from vademecum.tracing import belonging
 
-if TYPE_CHECKING:
-    from vademecum.evals.drafting import Improvement
-
 MAX_WORKERS = 256
 MAX_CANDIDATES_BYTES = 1024 * 1024
 
 _DIRECTORY = click.Path(file_okay=False)
 _FILE = click.Path(dir_okay=False)
 _PROJECT = click.Path(exists=True, file_okay=False)
+
+
+_workers_option = click.option(
+    "-j",
+    "workers",
+    type=click.IntRange(1, MAX_WORKERS),
+    default=lambda: len(os.sched_getaffinity(0)),
+    help="Number of parallel runs (default: cores).",
+)
 
 
 @click.group("eval", cls=Group, invoke_without_command=True)
@@ -91,9 +96,7 @@ eval_command.add_command(compare_command)
 @click.option("--repeat", type=click.IntRange(1, 1000), help="Run each case N times, overriding `repeat`.")
 @click.option("--tag", "tags", multiple=True, help="Only cases with this tag; repeatable.")
 @click.option("--project", type=_PROJECT, help="Project that each run gets a copy of, with its rules.")
-@click.option(
-    "-j", "workers", type=click.IntRange(1, MAX_WORKERS), help="Number of parallel runs (default: cores)."
-)
+@_workers_option
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", help="Where runs happen.")
 @click.option("--address", default="", help="The Ray cluster; without it one is started here.")
 @click.option(
@@ -118,7 +121,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     repeat: int | None,
     tags: tuple[str, ...],
     project: str | None,
-    workers: int | None,
+    workers: int,
     engine: str,
     address: str,
     seconds: float,
@@ -150,11 +153,13 @@ def run_command(  # noqa: PLR0913 - one for each option
     place = Path(out).absolute() if out else results_home(context) / found.name
     copied = Path(project).absolute() if project else None
     workshop = EvalSettings(index, place, copied, dict(os.environ))
-    _check_models({*models, judge} - {"", "case", "mock"})
+    if named := {*models, judge} - {"", "case", "mock"}:
+        from vademecum.models.choose import choose_model
+
+        for name in named:
+            choose_model(name)  # a name that is wrong is said before anything runs
     progress = EvalProgress(quiet=as_json)
-    evaluator = Evaluator(
-        _engine(engine, workers or _cores(), address), workshop, progress=progress, retry=retry
-    )
+    evaluator = Evaluator(_engine(engine, workers, address), workshop, progress=progress, retry=retry)
     try:
         with belonging(f"evaluate {found.name}"):
             evaluation = evaluator.evaluate(found, wanted)
@@ -216,9 +221,7 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
     show_default=True,
     help="Model that runs the cases.",
 )
-@click.option(
-    "-j", "workers", type=click.IntRange(1, MAX_WORKERS), help="Number of parallel runs (default: cores)."
-)
+@_workers_option
 @click.option("--write", is_flag=True, help="Write a description that is better into SKILL.md.")
 @index_options
 @json_option
@@ -228,7 +231,7 @@ def improve_command(  # noqa: PLR0913 - one for each option
     proposer: str,
     candidates: str | None,
     run_model: str,
-    workers: int | None,
+    workers: int,
     write: bool,
     as_json: bool,
     **words: Any,
@@ -253,7 +256,7 @@ def improve_command(  # noqa: PLR0913 - one for each option
     with tempfile.TemporaryDirectory(prefix="vade-improve-") as place:
         workshop = EvalSettings(index, Path(place), None, dict(os.environ))
         improver = drafting.Improver(
-            skill, workshop, Processes(workers or _cores()), Configuration("default", model=run_model)
+            skill, workshop, Processes(workers), Configuration("default", model=run_model)
         )
         if candidates:
             listed = drafting.read_candidates(read_capped(candidates, cap=MAX_CANDIDATES_BYTES).decode())
@@ -262,34 +265,22 @@ def improve_command(  # noqa: PLR0913 - one for each option
             model = choose_model(proposer)
             found = improver.improve(suite, lambda wrong: drafting.ask_for_candidates(model, skill, wrong))
     written = str(drafting.write_description(skill, found.new)) if write and found.is_better else ""
+    told = found.comparison.said if found.comparison else "no candidate is better on the first half"
     if as_json:
-        said = found.comparison.said if found.comparison else "no candidate is better on the first half"
-        print_json(
-            {
-                "skill": skill.name,
-                "old": found.old,
-                "new": found.new,
-                "better": found.is_better,
-                "said": said,
-                "written": written,
-            }
-        )
-    else:
-        _print_improvement(found, written)
-    return 0 if found.is_better else 1
-
-
-def _print_improvement(found: Improvement, written: str) -> None:
+        better = {"old": found.old, "new": found.new, "better": found.is_better}
+        print_json({"skill": skill.name, **better, "said": told, "written": written})
+        return 0 if found.is_better else 1
     for sign, text in (("-", found.old), ("+", found.new)):
         click.echo(f"{sign} {visible(text)}  ({found.tuned[text]:.0%} of the first half)")
     if found.comparison is None:
         click.echo("No candidate is better on the first half: nothing was changed.")
-        return
-    click.echo(f"On the other half: {found.comparison.said}")
+    else:
+        click.echo(f"On the other half: {told}")
     if written:
         click.echo(f"Wrote {os.path.relpath(written)}")
     elif found.is_better:
         click.echo("Not written: --write does it.")
+    return 0 if found.is_better else 1
 
 
 def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
@@ -332,21 +323,11 @@ def _offer(skill: Skill, index: SkillIndex, place: Path) -> None:
 
 
 def _chosen(suite: Suite, *, tags: Sequence[str], repeat: int | None) -> Suite:
-    def changed(case: Case) -> Case:
-        return case if repeat is None else case.model_copy(update={"repeat": repeat})
-
-    kept = [changed(case) for case in suite.cases if not tags or set(tags) & set(case.tags)]
+    kept = [case for case in suite.cases if not tags or set(tags) & set(case.tags)]
     if not kept and tags:
         raise CaseRefused(f"No case of {suite.name} has the tag {', '.join(tags)}.", code="no-suite")
-    return structs.replace(suite, cases=tuple(kept))
-
-
-def _check_models(names: set[str]) -> None:
-    """Make each model once: a name that is wrong is said before anything runs."""
-    from vademecum.models.choose import choose_model
-
-    for name in names:
-        choose_model(name)
+    changed = {} if repeat is None else {"repeat": repeat}
+    return structs.replace(suite, cases=tuple(case.model_copy(update=changed) for case in kept))
 
 
 def _engine(name: str, workers: int, address: str) -> EvalEngine:
@@ -355,7 +336,3 @@ def _engine(name: str, workers: int, address: str) -> EvalEngine:
     from vademecum.evals.on_ray import OnRay
 
     return OnRay(workers, address=address or None)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
