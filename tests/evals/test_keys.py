@@ -10,6 +10,7 @@ import msgspec
 from tests.agent.support import Stage
 from tests.evals.support import BASE, Lab, case, final, ran_of, select, tool, write, writes
 from vademecum.evals.cases import Case
+from vademecum.evals.isolation import room_for
 from vademecum.evals.reports.summary import summarise
 from vademecum.evals.results import CaseResult, read_evaluation
 from vademecum.evals.units import Configuration, EvalSettings, plan, with_and_without
@@ -167,9 +168,11 @@ def test_a_copy_has_the_links_and_not_the_history(lab: Lab, tmp_path: Path) -> N
     write(lab.project / "real/a.txt", "x")
     (lab.project / "linked").symlink_to("real")
     (lab.project / "empty").mkdir()
-    check = "import os; os._exit(not (os.path.islink('linked') and os.path.isdir('empty') and not os.path.exists('.git')))"
-    command = {"argv": ["python", "-c", check]}
-    assert lab.one(case("x", final(), expected={"output": {"command": command}})).outcome == "pass"
+    only = case("x", final())
+    with room_for(only, tmp_path, project=lab.project) as room:
+        assert (room.project / "linked").is_symlink()
+        assert (room.project / "empty").is_dir()
+        assert not (room.project / ".git").is_file()
 
 
 def test_a_tape_that_is_asked_for_is_made(lab: Lab, tmp_path: Path) -> None:

@@ -448,7 +448,7 @@ def whole_evaluation() -> str:
         "output": {
             "contains": ["X7"], "contains_any": ["X7", "Y7"], "contains_none": ["X7"], "regex": ["X7"],
             "json": [{"path": "x"}, {}], "files": [{"path": "x", "contains": ["X7"]}],
-            "command": {"argv": ["x", "7"]}, "judge": ["X7"],
+            "judge": ["X7"],
         },
         "trajectory": [
             {"never": "tool:re:7"}, {"require": "tool:re:7"}, {"before": ["tool:re:7", "tool:re:8"]},

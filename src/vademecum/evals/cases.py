@@ -16,7 +16,6 @@ from pydantic import (
     model_validator,
 )
 
-from vademecum.evals.checks.json_schema import check_schema
 from vademecum.evals.checks.patterns import regular
 from vademecum.evals.checks.trajectory import Constraint, parse_constraint
 from vademecum.policy.bounds import RISKS
@@ -48,11 +47,6 @@ def _regular(text: str) -> str:
     return text
 
 
-def _schema(schema: dict[str, Any]) -> dict[str, Any]:
-    check_schema(schema)
-    return schema
-
-
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_listed)]
 Regulars = Annotated[tuple[Annotated[str, AfterValidator(_regular)], ...], BeforeValidator(_listed)]
@@ -60,12 +54,9 @@ Written = Annotated[Constraint, PlainValidator(parse_constraint), PlainSerialize
 
 
 class JsonCheck(_Strict):
-    """The answer, or the JSON in it, has something at this path: anything, by a schema, or this value."""
+    """The answer, or the JSON in it, has something at this path: anything, or this value."""
 
     path: str = ""
-    schema_: Annotated[Annotated[dict[str, Any], AfterValidator(_schema)] | None, Field(alias="schema")] = (
-        None
-    )
     equals: Any = None
 
     @property
@@ -83,14 +74,6 @@ class FileCheck(_Strict):
     regex: Regulars = ()
 
 
-class CommandCheck(_Strict):
-    """A command in the sandbox, in the directory of the project as the run left it, and its exit code."""
-
-    argv: Annotated[tuple[str, ...], Field(min_length=1, max_length=100)]
-    exit_code: int = 0
-    files: Names = ()
-
-
 class OutputChecks(_Strict):
     """Conditions on the answer and on the files that the run left."""
 
@@ -104,7 +87,6 @@ class OutputChecks(_Strict):
         BeforeValidator(lambda v: [v] if isinstance(v, dict) else v),
     ] = ()
     files: tuple[FileCheck, ...] = ()
-    command: CommandCheck | None = None
     judge: Texts = ()
 
 
@@ -231,7 +213,6 @@ class Case(_Strict):
             *(f"output matches {pattern!r}" for pattern in output.regex),
             *(f"output JSON{f' at {each.path}' if each.path else ''}" for each in output.json_),
             *(f"file {file.path}" for file in output.files),
-            *([f"command {' '.join(output.command.argv)}"] if output.command else []),
             *(f"judged: {text}" for text in output.judge),
             *(f"{key} {value}" for key, value in self.constraints.model_dump(exclude_defaults=True).items()),
         )

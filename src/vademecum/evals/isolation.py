@@ -27,20 +27,15 @@ _LEFT_OUT_OF_AGENT = frozenset({"runs", "evals"})
 
 
 def content_of(source: str, case: Case) -> bytes:
-    """Return a file that a case brings."""
-    return beside(source, case.place, cap=MAX_CASE_FILE_BYTES, what=f"The case {case.id!r}")
-
-
-def beside(source: str, place: str, *, cap: int, what: str) -> bytes:
     """Return a file beside a case, or below the directory around, as ``evals.json`` has it."""
-    for base in places_of(place):
+    for base in places_of(case.place):
         try:
-            return read_capped(contained(base, source), cap=cap)
+            return read_capped(contained(base, source), cap=MAX_CASE_FILE_BYTES)
         except FileNotFoundError:
             continue
         except (OSError, FileRefused, PathRefused) as error:
-            raise CaseRefused(f"{what} cannot have the file {source!r} ({error}).") from error
-    raise CaseRefused(f"{what} names the file {source!r}, which is not beside it: add it.")
+            raise CaseRefused(f"The case {case.id!r} cannot have the file {source!r} ({error}).") from error
+    raise CaseRefused(f"The case {case.id!r} names the file {source!r}, which is not beside it: add it.")
 
 
 def places_of(place: str) -> list[Path]:
@@ -61,9 +56,7 @@ def project_of(case: Case) -> Path:
 
 def sources_of(case: Case) -> list[str]:
     """Return the files that a case names and does not contain itself."""
-    command = case.expected.output.command
-    found = [file.source or file.name for file in case.files if file.text is None]
-    return found + list(command.files if command else ())
+    return [file.source or file.name for file in case.files if file.text is None]
 
 
 def content_digests(case: Case) -> list[list[str]]:
@@ -127,14 +120,13 @@ class RunDirectory(NamedTuple):
 
     project: Path
     home: Path
-    scratch: Path
 
 
 @contextmanager
 def room_for(case: Case, place: Path, *, project: Path | None = None) -> Iterator[RunDirectory]:
     """Prepare a room below ``place`` and remove it afterwards; ``project`` is used if the case has none."""
     room = Path(tempfile.mkdtemp(dir=place))
-    found = RunDirectory(*(room / name for name in ("project", "home", "scratch")))
+    found = RunDirectory(*(room / name for name in ("project", "home")))
     try:
         _furnish(found, case, project_of(case) if case.setup.project else project)
         yield found

@@ -29,8 +29,8 @@ from vademecum.models.base import Model
 GRACE_SECONDS = 5.0
 # Seconds until a process must have taken a unit; on a busy machine a new process starts slowly.
 START_SECONDS = 60.0
-# For the checks of one run that are programs; a judge has as long as the run had.
-CHECK_SECONDS = 150.0
+# For the checks of one run; a judge has as long as the run had.
+CHECK_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 _PREFIX = "vade-eval-"
 _MAX_SOCKET_DIRECTORY = 60

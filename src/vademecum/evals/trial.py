@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from vademecum.errors import (
 )
 from vademecum.evals.cases import Mock
 from vademecum.evals.checks.answers import check_output, judge_statements
-from vademecum.evals.checks.programs import RunArtifacts
 from vademecum.evals.checks.watching import Watcher, check_skills, loaded_skills
 from vademecum.evals.isolation import RunDirectory, room_for
 from vademecum.evals.results import RUNS, CaseResult, CheckResult, Verdict, late, without_run
@@ -36,6 +35,7 @@ from vademecum.models.scripted_model import Scripted, Turn
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
 from vademecum.policy.engine import Policy, allowing, default_rules
 from vademecum.registry.index import SkillIndex
+from vademecum.runs.record import Event
 from vademecum.session.view import View
 
 MAX_ANSWER_CHARS = 20_000
@@ -177,11 +177,18 @@ def _checks(
         checks.append(
             CheckResult(name, "pass" if fits else "fail", "" if fits else f"it is {outcome.status}")
         )
-    left = RunArtifacts(outcome.answer, tuple(watcher.events), room.project, room.scratch, case.place)
-    checks += check_output(expected.output, left)
+    checks += check_output(expected.output, outcome.answer, [room.project, *reversed(_made(watcher.events))])
     judge = unit.configuration.judge
     asked = stock.model(judge) if judge and expected.output.judge else None
     return checks + judge_statements(expected.output.judge, outcome.answer, request=case.input, judge=asked)
+
+
+def _made(events: Iterable[Event]) -> list[Path]:
+    """Return the directories that contain the outputs of scripts."""
+    called = (event.data.get("result", {}) for event in events if event.type == "tool_called")
+    made = (output for result in called for output in result.get("outputs", ()))
+    places = (str(output["file"]).removesuffix(str(output["path"])) for output in made)
+    return [Path(place) for place in dict.fromkeys(places)]
 
 
 class UnitResources:

@@ -50,7 +50,7 @@ _workers_option = click.option(
     "-j",
     "workers",
     type=click.IntRange(1, MAX_WORKERS),
-    default=lambda: len(os.sched_getaffinity(0)),
+    default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     help="Number of parallel runs (default: cores).",
 )
 

@@ -6,13 +6,12 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from vademecum.errors import FileRefused, ModelFailed, PathRefused, VademecumError
 from vademecum.evals.cases import FileCheck, JsonCheck, OutputChecks
-from vademecum.evals.checks.json_schema import against
 from vademecum.evals.checks.patterns import ABSENT, at, same, text_test
-from vademecum.evals.checks.programs import RunArtifacts, check_command
 from vademecum.evals.results import CheckResult
 from vademecum.files import read_capped
 from vademecum.models.base import Message, Model
@@ -25,9 +24,11 @@ MAX_CANDIDATES = 100
 _OPENING = re.compile(r"[{\[]")
 
 
-def check_output(wanted: OutputChecks, left: RunArtifacts) -> Iterator[CheckResult]:
-    """Everything that a case says about what comes out, the judge's part aside."""
-    answer = left.answer
+def check_output(wanted: OutputChecks, answer: str, places: Sequence[Path]) -> Iterator[CheckResult]:
+    """Check all that a case says about what comes out, the judge's part aside.
+
+    Files are looked for in ``places``: the project as the run left it, then what its scripts made.
+    """
     why = f"the answer is {_shown(answer)}"
     for text in wanted.contains:
         yield _check(f"output contains {text!r}", "" if text in answer else why)
@@ -39,34 +40,28 @@ def check_output(wanted: OutputChecks, left: RunArtifacts) -> Iterator[CheckResu
     for pattern in wanted.regex:
         yield _check(f"output matches {pattern!r}", "" if text_test(f"re:{pattern}")(answer) else why)
     for each in wanted.json_:
-        yield from _json(each, answer)
+        yield _json(each, answer)
     for file in wanted.files:
-        yield _check(f"file {file.path}", _wrong_with(file, left))
-    if wanted.command is not None:
-        yield check_command(wanted.command, left)
+        yield _check(f"file {file.path}", _wrong_with(file, places))
 
 
 def _check(name: str, problem: str) -> CheckResult:
     return CheckResult(name, "fail" if problem else "pass", problem)
 
 
-def _json(wanted: JsonCheck, answer: str) -> Iterator[CheckResult]:
-    """Check the first JSON value that has something at the path; each expectation is a check of its own."""
-    where = f" at {wanted.path}" if wanted.path else ""
+def _json(wanted: JsonCheck, answer: str) -> CheckResult:
+    """Check the first JSON value that has something at the path."""
+    name = f"output JSON at {wanted.path}" if wanted.path else "output JSON"
     path = tuple(filter(None, wanted.path.split(".")))
     documents = json_in(answer)
     values = [value for value in (at(document, path) for document in documents) if value is not ABSENT]
-    nothing = f"there is nothing at {wanted.path!r}"
-    why = nothing if documents else f"there is no JSON in the answer {_shown(answer)}"
-    if wanted.schema_ is None and not wanted.has_equals:
-        yield _check(f"output JSON{where} is there", "" if values else why)
-    if wanted.schema_ is not None:
-        problem = against(wanted.schema_, values[0]) if values else why
-        yield _check(f"output JSON{where} fits its schema", problem)
-    if wanted.has_equals:
-        found = f"it is {_shown(json.dumps(values[0], ensure_ascii=False))}" if values else why
-        fits = bool(values) and same(values[0], wanted.equals)
-        yield _check(f"output JSON{where} equals", "" if fits else found)
+    missing = f"there is nothing at {wanted.path!r}"
+    missing = missing if documents else f"there is no JSON in the answer {_shown(answer)}"
+    if not wanted.has_equals:
+        return _check(f"{name} is there", "" if values else missing)
+    fits = bool(values) and same(values[0], wanted.equals)
+    found = f"it is {_shown(json.dumps(values[0], ensure_ascii=False))}" if values else missing
+    return _check(f"{name} equals", "" if fits else found)
 
 
 def json_in(text: str) -> list[Any]:
@@ -98,9 +93,9 @@ def _values_in(text: str) -> Iterator[tuple[int, Any]]:
         yield position - found.start(), value
 
 
-def _wrong_with(wanted: FileCheck, left: RunArtifacts) -> str:
+def _wrong_with(wanted: FileCheck, places: Sequence[Path]) -> str:
     """Return what is wrong with a file that the run should have left."""
-    text = _read(wanted.path, left)
+    text = _read(wanted.path, places)
     if text is None:
         return "no such file was left by the run"
     content = f"its content is {_shown(text)}"
@@ -115,9 +110,8 @@ def _wrong_with(wanted: FileCheck, left: RunArtifacts) -> str:
     return ""
 
 
-def _read(relative: str, left: RunArtifacts) -> str | None:
-    """Return a file of the project as the run left it, else the last one of that name that a script made."""
-    for base in (left.project, *reversed(left.made)):
+def _read(relative: str, places: Sequence[Path]) -> str | None:
+    for base in places:
         try:
             path = contained(base, relative)
             if os.path.isfile(path):
