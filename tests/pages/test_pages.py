@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vademecum.pages.charts import Dot, RateBar, dots, heat_map, lines, nice_ticks, rates
-from vademecum.pages.phrases import WORDS, chinese, sentences
+from vademecum.pages.phrases import catalogue, chinese
 from vademecum.pages.render import MAX_PAGE_BYTES, asset, render, rich_text
 from vademecum.pages.run import Back, conversation, run_page, spans
 from vademecum.runs.record import Event
@@ -268,9 +268,9 @@ def test_markdown_tables_and_differences() -> None:
 
 
 def test_words_are_in_both_languages() -> None:
-    for key, (english, said) in WORDS.items():
-        assert english.isascii(), key
-        assert re.search(r"[\u4e00-\u9fff]", said), key
+    for english, said in catalogue("words").items():
+        assert english.isascii(), english
+        assert re.search(r"[\u4e00-\u9fff]", said), english
     page = simulation_page("x")
     assert "The charter changed 1 of 2 figures" in page
     assert "章程改变了 2 项数据中的 1 项" in page
@@ -523,7 +523,7 @@ def test_no_phrase_of_a_page_is_left_without_chinese(tmp_path: Path) -> None:
 
 
 def test_sentences_keep_what_they_name() -> None:
-    for english, said in sentences().items():
+    for english, said in catalogue("sentences").items():
         assert sorted(re.findall(r"\{(\w+)\}", english)) == sorted(re.findall(r"\{(\w+)\}", said)), english
         assert re.search(r"[\u4e00-\u9fff]", said) or english.startswith("{"), english
     assert chinese("asked: <b>; what: is") == "收到请求：<b>; what: is"

@@ -14,7 +14,6 @@ from vademecum.evals.units import EvalSettings, Unit
 from vademecum.models.base import Model
 
 LOOPBACK = "127.0.0.1"
-READY_SECONDS = 120.0
 # How often a unit may lose the machine it runs on.
 MOST_LOST = 2
 _LOOK_SECONDS = 0.5
@@ -74,18 +73,8 @@ class _Actors:
 
     def start(self, count: int) -> None:
         """Start so many actors, and give each its first unit."""
-        actors = [self._actor.remote(self._shared) for _ in range(count)]
-        ready = [actor.ready.remote() for actor in actors]
-        came, _ = self._ray.wait(ready, num_returns=count, timeout=READY_SECONDS)
-        if len(came) < count:
-            free = int(self._ray.available_resources().get("CPU", 0))
-            raise ConfigError(
-                f"Only {len(came)} of {count} workers started in {READY_SECONDS:g} s ({free} CPUs are free): "
-                "name fewer with -j, or wait until others are done."
-            )
-        for actor, ticket in zip(actors, ready, strict=True):
-            self._ray.get(ticket)
-            self._give(actor)
+        for _ in range(count):
+            self._give(self._actor.remote(self._shared))
 
     def results(self) -> Iterator[CaseResult]:
         """Yield results until no unit is left."""
@@ -96,15 +85,13 @@ class _Actors:
                 try:
                     result = self._ray.get(ticket)
                 except self._ray.exceptions.RayActorError:
-                    result = self._retried(unit)
+                    yield from self._retried(unit)
+                    continue
                 except self._ray.exceptions.RayError as error:
                     said = f"Ray could not run it ({type(error).__name__}: {error})."
                     result = without_run(unit, "error", error=said)
-                    self._give(actor)
-                else:
-                    self._give(actor)
-                if result is not None:
-                    yield result
+                self._give(actor)
+                yield result
 
     def close(self) -> None:
         """Interrupt what is running, wait until it has tidied up, and end the actors."""
@@ -117,15 +104,15 @@ class _Actors:
         for _, actor in self._jobs.values():
             self._ray.kill(actor)
 
-    def _retried(self, unit: Unit) -> CaseResult | None:
-        """Replace an actor that is gone; return a result if its unit was lost too often."""
+    def _retried(self, unit: Unit) -> Iterator[CaseResult]:
+        """Replace an actor that is gone; yield a result if its unit was lost too often."""
         lost = self._lost[unit.key] = self._lost.get(unit.key, 0) + 1
         if lost < MOST_LOST:
             self._waiting.append(unit)
         if self._waiting:
             self.start(1)
-        said = f"Its worker was lost {lost} times while it ran."
-        return None if lost < MOST_LOST else without_run(unit, "error", error=said)
+        if lost >= MOST_LOST:
+            yield without_run(unit, "error", error=f"Its worker was lost {lost} times while it ran.")
 
     def _give(self, actor: Any) -> None:
         """Give an actor its next unit; end it if there is none."""
@@ -142,10 +129,6 @@ class _Actor:
     def __init__(self, shared: tuple[EvalSettings, Mapping[str, Model]]) -> None:
         self._pool = WorkerPool(*shared)
         self._pool.start_worker()
-
-    def ready(self) -> bool:
-        """Return true, once this actor is there."""
-        return True
 
     def perform(self, unit: Unit) -> CaseResult:
         """Run one unit within its time."""

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from vademecum.pages.phrases import WORDS, chinese
+from vademecum.pages.phrases import catalogue, chinese
 
 MAX_PAGE_BYTES = 1024 * 1024
 MAX_MARKDOWN_CHARS = 100_000
@@ -32,11 +32,10 @@ def both(english: str, chinese: str) -> Markup:
     return Markup('<span class="en">{}</span><span class="zh" lang="zh">{}</span>').format(english, chinese)
 
 
-def word(key: str, **values: Any) -> Markup:
-    """Return words of ours by their key, in both languages, with values in them."""
-    english, shown = WORDS[key]
+def word(english: str, **values: Any) -> Markup:
+    """Return words of ours in both languages, with values in them."""
     in_chinese = {name: chinese(str(value)) or value for name, value in values.items()}
-    return both(english.format(**values), shown.format(**in_chinese))
+    return both(english.format(**values), catalogue("words")[english].format(**in_chinese))
 
 
 def said(text: str, most: int | None = None, *, depth: int = 6) -> Markup | str:
