@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import forkserver
@@ -240,7 +240,7 @@ def _work(connection: Connection, shared: tuple[EvalSettings, dict[str, Model]],
     signal.signal(signal.SIGINT, _ignore)  # Ctrl-C reaches the parent too, which decides what ends
     threading.Thread(target=_end_with_parent, daemon=True).start()
     stock = UnitResources(*shared)
-    with _removed(place), suppress(EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+    try:
         while True:
             unit = connection.recv()
             connection.send("ready")
@@ -252,15 +252,10 @@ def _work(connection: Connection, shared: tuple[EvalSettings, dict[str, Model]],
             finally:
                 interruption.counts = False
             connection.send(result)
-
-
-@contextmanager
-def _removed(place: Path) -> Iterator[None]:
-    """Remove the directory of this process at its end; a parent that was killed cannot."""
-    try:
-        yield
+    except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+        return
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)  # a parent that was killed cannot do it
 
 
 class _Interruption:

@@ -197,23 +197,29 @@ class Cost(Struct, frozen=True):
         ))  # fmt: skip
 
 
-_MARKS = ("timeout", "error", "unusable", "unjudged")
+# Marks of runs without a verdict, and the fields that count them.
+_UNDECIDED = {"timeout": "timeouts", "error": "errors", "unusable": "unusable", "unjudged": "unjudged"}
 
 
-class CaseRow(Struct, frozen=True):
+class UndecidedRuns(Struct, frozen=True, kw_only=True):
+    """The numbers of runs that have no verdict."""
+
+    timeouts: int = 0
+    errors: int = 0
+    unusable: int = 0
+    unjudged: int = 0
+
+
+class CaseRow(UndecidedRuns, frozen=True):
     """One case in one configuration: how often it passed, and what is wrong where it did not."""
 
     case: str
     configuration: str
     passed: int
     judged: int
-    timeouts: int
-    errors: int
-    unjudged: int
     why: str
     cost: Cost
     runs: tuple[str, ...]
-    unusable: int = 0
     answer: str = ""
     vacuous: tuple[str, ...] = ()
 
@@ -222,25 +228,20 @@ class CaseRow(Struct, frozen=True):
         """Return the verdict in one word; a case passes only if every run of it did."""
         if self.judged > self.passed:
             return "flaky" if self.passed else "fail"
-        named = zip(_MARKS, (self.timeouts, self.errors, self.unusable, self.unjudged), strict=True)
-        return next((name for name, count in named if count), "pass")
+        return next((mark for mark, field in _UNDECIDED.items() if getattr(self, field)), "pass")
 
 
-class ConfigurationSummary(Struct, frozen=True):
+class ConfigurationSummary(UndecidedRuns, frozen=True):
     """One configuration: how often cases pass in it, and what else is to be said."""
 
     configuration: str
     rate: Rate
-    timeouts: int
-    errors: int
-    unjudged: int
     vacuous: int
     judges: tuple[str, ...]
     repeats: Repeats | None
     cost: Cost
     flaky: tuple[str, ...]
     triggers: Triggers | None
-    unusable: int = 0
 
 
 class Story(Struct, frozen=True):
@@ -278,15 +279,11 @@ class Summary(Struct, frozen=True):
 def summarise(evaluation: Evaluation) -> Summary:
     """Return the summary; the first configuration is what the others are compared with."""
     header = evaluation.header
-    rows = _rows(evaluation)
-    columns = tuple(_column(evaluation, one.name, rows) for one in header.configurations)
-    first, *others = header.configurations
-    comparisons = tuple(
-        compare(
-            evaluation.of(other.name), evaluation.of(first.name), old_name=other.name, new_name=first.name
-        )
-        for other in others
-    )
+    runs: dict[tuple[str, str], list[CaseResult]] = defaultdict(list)
+    for result in evaluation.results:
+        runs[result.case, result.configuration].append(result)
+    rows = tuple(_row(*names, results) for names, results in runs.items())
+    first, *others = (one.name for one in header.configurations)
     return Summary(
         header.name,
         header.skill,
@@ -294,9 +291,12 @@ def summarise(evaluation: Evaluation) -> Summary:
         len(header.cases),
         evaluation.missing,
         header.malformed,
-        columns,
-        tuple(rows),
-        comparisons,
+        tuple(_column(evaluation, one.name, rows) for one in header.configurations),
+        rows,
+        tuple(
+            compare(evaluation.of(other), evaluation.of(first), old_name=other, new_name=first)
+            for other in others
+        ),
         tuple(case.id for case in header.cases if not case.expected),
         _stories(header.cases, rows),
     )
@@ -313,31 +313,25 @@ def _stories(cases: Sequence[CaseLine], rows: Sequence[CaseRow]) -> tuple[Story,
     return tuple(sorted(found, key=lambda story: (not story.changed, story.case not in wrong)))
 
 
-def _rows(evaluation: Evaluation) -> list[CaseRow]:
-    found: dict[tuple[str, str], list[CaseResult]] = defaultdict(list)
-    for result in evaluation.results:
-        found[result.case, result.configuration].append(result)
-    return [_row(case, configuration, results) for (case, configuration), results in found.items()]
+def _undecided(results: Sequence[CaseResult]) -> dict[str, int]:
+    counts = Counter[str](result.outcome for result in results)
+    return {field: counts[outcome] for outcome, field in _UNDECIDED.items()}
 
 
-def _row(case: str, configuration: str, results: list[CaseResult]) -> CaseRow:
-    counts = Counter(result.outcome for result in results)
+def _row(case: str, configuration: str, results: Sequence[CaseResult]) -> CaseRow:
     others = [result for result in results if result.outcome != "pass"]
     checks = (check for result in results for check in result.checks)
     return CaseRow(
         case,
         configuration,
-        counts["pass"],
-        counts["pass"] + counts["fail"],
-        counts["timeout"],
-        counts["error"],
-        counts["unjudged"],
+        len(results) - len(others),
+        sum(result.outcome in JUDGED for result in results),
         next((result.why for result in others if result.why), ""),
         Cost.of(results),
         tuple(result.run for result in results if result.run),
-        counts["unusable"],
         [*others, *results][0].answer,
         tuple(dict.fromkeys(check.name for check in checks if check.holds == "vacuous")),
+        **_undecided(results),
     )
 
 
@@ -348,16 +342,13 @@ def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> Confi
     return ConfigurationSummary(
         name,
         Rate.of(own, rates_of(results)),
-        sum(row.timeouts for row in own),
-        sum(row.errors for row in own),
-        sum(row.unjudged for row in own),
         sum(check.holds == "vacuous" for check in checks),
         tuple(sorted({check.judge for check in checks if check.judge})),
         _repeats(own),
         Cost.of(results),
         tuple(row.case for row in own if row.mark == "flaky"),
         triggers_of(evaluation.header.cases, results),
-        sum(row.unusable for row in own),
+        **_undecided(results),
     )
 
 
