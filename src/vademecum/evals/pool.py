@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -65,65 +65,38 @@ class Processes:
     ) -> Iterator[CaseResult]:
         """Yield results as they come; what runs when the caller stops is interrupted and has no result."""
         waiting = deque(units)
-        pool = WorkerPool(workshop, models, grace=self.grace, clock=self.clock)
+        new_worker = partial(Worker, (workshop, dict(models)), self.grace, self.clock)
+        workers: list[Worker] = []
         try:
             for _ in range(min(self.workers, len(waiting))):
-                pool.start_worker()
-            yield from pool.results(waiting)
+                workers.append(new_worker())
+            while busy := _given(workers, waiting):
+                ready = wait([worker.connection for worker in busy], timeout=_LOOK_SECONDS)
+                for worker in busy:
+                    result = worker.heard() if worker.connection in ready else worker.overdue()
+                    if not worker.is_alive:
+                        worker.end(0.0)
+                        workers[workers.index(worker)] = new_worker()
+                    if result is not None:
+                        yield result
         finally:
-            pool.close()
+            self._close(workers)
 
-
-class WorkerPool:
-    """The worker processes of one evaluation."""
-
-    def __init__(
-        self,
-        workshop: EvalSettings,
-        models: Mapping[str, Model],
-        *,
-        grace: float = GRACE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._new_worker = partial(Worker, (workshop, dict(models)), grace, clock)
-        self._grace = grace
-        self._workers: list[Worker] = []
-        self._stopped = threading.Event()
-
-    def start_worker(self) -> None:
-        """Start one more process."""
-        self._workers.append(self._new_worker())
-
-    def results(self, waiting: deque[Unit]) -> Iterator[CaseResult]:
-        """Give each process its next unit, and yield what comes back."""
-        while not self._stopped.is_set():
-            for worker in self._workers:
-                if waiting and worker.unit is None:
-                    worker.give(waiting.popleft())
-            busy = [worker for worker in self._workers if worker.unit is not None]
-            if not busy:
-                return
-            ready = wait([worker.connection for worker in busy], timeout=_LOOK_SECONDS)
-            for worker in busy:
-                result = worker.heard() if worker.connection in ready else worker.overdue()
-                if not worker.is_alive:
-                    worker.end(0.0)
-                    self._workers[self._workers.index(worker)] = self._new_worker()
-                if result is not None:
-                    yield result
-
-    def stop(self) -> None:
-        """Make ``results`` end soon; may be called from another thread."""
-        self._stopped.set()
-
-    def close(self) -> None:
+    def _close(self, workers: Sequence[Worker]) -> None:
         """Interrupt what is running, wait until it has tidied up, and end the processes."""
-        for worker in self._workers:
+        for worker in workers:
             worker.interrupt()
-        deadline = time.monotonic() + self._grace
-        for worker in self._workers:
+        deadline = time.monotonic() + self.grace
+        for worker in workers:
             worker.end(max(0.0, deadline - time.monotonic()))
-        self._workers.clear()
+
+
+def _given(workers: Sequence[Worker], waiting: deque[Unit]) -> list[Worker]:
+    """Give each free process its next unit, and return those that have one."""
+    for worker in workers:
+        if waiting and worker.unit is None:
+            worker.give(waiting.popleft())
+    return [worker for worker in workers if worker.unit is not None]
 
 
 class Worker:
