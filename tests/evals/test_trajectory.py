@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vademecum.evals.checks.trajectory import ConstraintVerdict, Trajectory, check, parse_constraint
+from vademecum.evals.checks.trajectory import Constraint, ConstraintVerdict, Trajectory, parse_constraint
 from vademecum.runs.record import Event
 
 RUN = [
@@ -131,6 +132,14 @@ def test_everything_that_is_recorded_can_be_named() -> None:
     assert len(events) > 15
     for event in events:
         parse_constraint({"never": event})
+
+
+def check(wanted: Sequence[Constraint], events: Iterable[Event]) -> list[ConstraintVerdict]:
+    """Check a whole run, as it was recorded."""
+    watched = Trajectory(wanted)
+    for event in events:
+        watched.see(event)
+    return watched.verdicts()
 
 
 CALLS = ["read_file", "grep", "read_file"]

@@ -191,10 +191,7 @@ class Case(_Strict):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, value: Any) -> Any:
-        """Refuse what could not be written down again."""
-        problem = _unfit(value)
-        if problem:
-            raise ValueError(problem)
+        _refuse_unfit(value)
         return value
 
     @property
@@ -232,31 +229,19 @@ class Case(_Strict):
         """The skills one of which is right for the request; none where it says nothing about that."""
         return tuple(dict.fromkeys((*self.expected.skills_any_of, *self.expected.skills_all_of)))
 
-    @property
-    def is_about_skills(self) -> bool:
-        """Return whether the case expects or forbids skills."""
-        return bool(self.expects_skills or self.expected.skills_none_of)
 
-
-def _unfit(value: Any) -> str:
-    """Return the problem of a whole document, if any: nested too deeply, or a lone surrogate."""
-    waiting: list[tuple[Any, int]] = [(value, 0)]
-    while waiting:
-        found, depth = waiting.pop()
-        if depth > MAX_DEPTH:
-            return f"it is nested more than {MAX_DEPTH} levels deep: make it flatter"
-        if isinstance(found, str) and not found.isascii() and _is_broken(found):
-            return "it holds half a character (a lone surrogate): correct it"
-        if isinstance(found, Mapping):
-            waiting.extend((item, depth + 1) for pair in found.items() for item in pair)
-        elif isinstance(found, list | tuple):
-            waiting.extend((item, depth + 1) for item in found)
-    return ""
-
-
-def _is_broken(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+def _refuse_unfit(value: Any, depth: int = 0) -> None:
+    """Refuse what is nested too deeply, or has a lone surrogate and so could not be written down again."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep: make it flatter")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds half a character (a lone surrogate): correct it") from None
+    elif isinstance(value, Mapping):
+        for item in (*value, *value.values()):
+            _refuse_unfit(item, depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_unfit(item, depth + 1)

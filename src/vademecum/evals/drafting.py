@@ -16,11 +16,10 @@ from vademecum.errors import CaseRefused
 from vademecum.evals.cases import Case
 from vademecum.evals.checks.answers import json_in
 from vademecum.evals.evaluator import Evaluator
-from vademecum.evals.pool import EvalEngine
 from vademecum.evals.reports.summary import Comparison, compare, rates_of
 from vademecum.evals.results import CaseResult
 from vademecum.evals.suite import Suite
-from vademecum.evals.units import Configuration, EvalSettings, other_index
+from vademecum.evals.units import Configuration, other_index
 from vademecum.files import write_atomic
 from vademecum.models.base import Message, Model
 from vademecum.registry.index import SkillIndex
@@ -104,49 +103,49 @@ class Improvement(Struct, frozen=True):
         return self.comparison is not None and self.comparison.verdict == "better"
 
 
-class Improver(Struct, frozen=True):
-    """Evaluates descriptions of one skill; results go below ``workshop.out``."""
+def improve(
+    suite: Suite,
+    candidates: Callable[[Sequence[Case]], Sequence[str]],
+    *,
+    skill: Skill,
+    evaluator: Evaluator,
+    configuration: Configuration,
+) -> Improvement:
+    """Choose among candidates by the first half of the cases, and test the best on the second.
 
-    skill: Skill
-    workshop: EvalSettings
-    engine: EvalEngine
-    configuration: Configuration
+    Results go below the evaluator's directory.
+    """
+    about = [case for case in suite.cases if case.expects_skills or case.expected.skills_none_of]
+    if len(about) < LEAST_CASES:
+        raise CaseRefused(
+            f"{suite.name} has {len(about)} cases about skills; at least {LEAST_CASES} are needed."
+        )
 
-    def improve(self, suite: Suite, candidates: Callable[[Sequence[Case]], Sequence[str]]) -> Improvement:
-        """Choose among candidates by the first half of the cases, and test the best on the second."""
-        about = [case for case in suite.cases if case.is_about_skills]
-        if len(about) < LEAST_CASES:
-            raise CaseRefused(
-                f"{suite.name} has {len(about)} cases about skills; at least {LEAST_CASES} are needed."
-            )
-        tune, held = halves(about)
-        old = self.skill.description
-        before = self._results(suite, tune, old, "tune-0")
-        failed = {result.case for result in before if result.outcome != "pass"}
-        tried = list(dict.fromkeys(candidates([case for case in tune if case.id in failed])))[:MAX_CANDIDATES]
-        if not tried:
-            raise CaseRefused("There is no candidate description: name a model or a file of descriptions.")
-        scores = {old: _score(before)}
-        for number, text in enumerate(tried, 1):
-            scores[text] = _score(self._results(suite, tune, text, f"tune-{number}"))
-        best = max(tried, key=lambda text: scores[text])
-        found = None
-        if scores[best] > scores[old]:
-            sides = [
-                self._results(suite, held, text, name)
-                for text, name in ((old, "held-old"), (best, "held-new"))
-            ]
-            found = compare(*sides, old_name="old", new_name="new")
-        return Improvement(self.skill.name, old, best, scores, found)
-
-    def _results(self, suite: Suite, cases: Sequence[Case], text: str, name: str) -> tuple[CaseResult, ...]:
-        index = self.workshop.index
-        changed = structs.replace(self.skill, description=text)
-        skills = [changed if one is self.skill else one for one in index.skills]
-        index = other_index(index, skills, index.shadowed, self.skill.name, text)
-        workshop = dataclasses.replace(self.workshop, index=index, out=self.workshop.out / name)
+    def results(cases: Sequence[Case], text: str, name: str) -> tuple[CaseResult, ...]:
+        """Return what comes of cases when the skill has this description."""
+        place, index = evaluator.workshop, evaluator.workshop.index
+        skills = [structs.replace(one, description=text) if one is skill else one for one in index.skills]
+        index = other_index(index, skills, index.shadowed, skill.name, text)
+        workshop = dataclasses.replace(place, index=index, out=place.out / name)
         part = structs.replace(suite, cases=tuple(cases))
-        return Evaluator(self.engine, workshop).evaluate(part, [self.configuration]).results
+        return dataclasses.replace(evaluator, workshop=workshop).evaluate(part, [configuration]).results
+
+    tune, held = halves(about)
+    old = skill.description
+    before = results(tune, old, "tune-0")
+    failed = {result.case for result in before if result.outcome != "pass"}
+    tried = list(dict.fromkeys(candidates([case for case in tune if case.id in failed])))[:MAX_CANDIDATES]
+    if not tried:
+        raise CaseRefused("There is no candidate description: name a model or a file of descriptions.")
+    scores = {old: _score(before)}
+    for number, text in enumerate(tried, 1):
+        scores[text] = _score(results(tune, text, f"tune-{number}"))
+    best = max(tried, key=lambda text: scores[text])
+    found = None
+    if scores[best] > scores[old]:
+        sides = results(held, old, "held-old"), results(held, best, "held-new")
+        found = compare(*sides, old_name="old", new_name="new")
+    return Improvement(skill.name, old, best, scores, found)
 
 
 def halves(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -18,8 +18,7 @@ MAX_NAMES = 24
 COLOURS = ("var(--blue)", "var(--warn)", "var(--ok)", "var(--asked)", "var(--bad)", "var(--soft)")
 
 
-@dataclass(frozen=True, slots=True)
-class RateBar:
+class RateBar(NamedTuple):
     """One rate with its interval, as shares of 1."""
 
     name: str
@@ -28,8 +27,7 @@ class RateBar:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
+class Dot(NamedTuple):
     """One point: a cost, a share, whose it is, and what is said about it."""
 
     x: float

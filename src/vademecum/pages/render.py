@@ -63,19 +63,15 @@ def rich_text(text: str) -> Markup:
     >>> rich_text("**4** <script>")
     Markup('<p><strong>4</strong> &lt;script&gt;</p>\n')
     """
-    parts = [_block(part) for part in _paragraphs(text[:MAX_MARKDOWN_CHARS])]
-    return Markup("").join(parts)
+    text = text[:MAX_MARKDOWN_CHARS]
+    is_whole = "```" in text or "~~~" in text  # with fences, a paragraph may be only a part of a block
+    return Markup("").join(map(_block, [text] if is_whole else re.split(r"\n{2,}", text)))
 
 
 def _block(text: str) -> Markup:
     if "```" not in text and len(_ALIGNED.findall(text)) > 1 and not re.search(r"(?m)^\|.*\|\s*$", text):
         return Markup('<pre tabindex="0">{}</pre>').format(text)
     return Markup(_markdown().render(text))  # noqa: S704 - the parser escapes all HTML
-
-
-def _paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a text; a text with fences stays whole."""
-    return [text] if "```" in text or "~~~" in text else re.split(r"\n{2,}", text)
 
 
 @cache

@@ -253,17 +253,19 @@ def improve_command(  # noqa: PLR0913 - one for each option
     suite = _suite(skill.name, index, context)
     if suite.malformed:
         raise CaseRefused(f"{counted(len(suite.malformed), 'case')} cannot be read: {suite.malformed[0]}")
+    listed = []
+    if candidates:
+        listed = drafting.read_candidates(read_capped(candidates, cap=MAX_CANDIDATES_BYTES).decode())
+    model = choose_model(proposer) if proposer else None
     with tempfile.TemporaryDirectory(prefix="vade-improve-") as place:
         workshop = EvalSettings(index, Path(place), None, dict(os.environ))
-        improver = drafting.Improver(
-            skill, workshop, Processes(workers), Configuration("default", model=run_model)
+        found = drafting.improve(
+            suite,
+            lambda failed: drafting.ask_for_candidates(model, skill, failed) if model else listed,
+            skill=skill,
+            evaluator=Evaluator(Processes(workers), workshop),
+            configuration=Configuration("default", model=run_model),
         )
-        if candidates:
-            listed = drafting.read_candidates(read_capped(candidates, cap=MAX_CANDIDATES_BYTES).decode())
-            found = improver.improve(suite, lambda _: listed)
-        else:
-            model = choose_model(proposer)
-            found = improver.improve(suite, lambda wrong: drafting.ask_for_candidates(model, skill, wrong))
     written = str(drafting.write_description(skill, found.new)) if write and found.is_better else ""
     told = found.comparison.said if found.comparison else "no candidate is better on the first half"
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +17,7 @@ from vademecum.policy.bounds import RISKS
 from vademecum.wildcards import is_plain, matches_exactly
 
 MAX_PATTERN_CHARS = 2000
-MAX_INDEX_DIGITS = 9
+_INDEX = re.compile(r"[0-9]{1,9}")
 
 _FIELDS = frozenset({"kind", "name", "arguments", "outcome"})
 # The words of the source designs for the same things.
@@ -134,15 +135,11 @@ def at(value: Any, path: Iterable[str]) -> Any:
     for step in path:
         if isinstance(value, Mapping) and step in value:
             value = value[step]
-        elif isinstance(value, list | tuple) and _is_index(step) and int(step) < len(value):
+        elif isinstance(value, list | tuple) and _INDEX.fullmatch(step) and int(step) < len(value):
             value = value[int(step)]
         else:
             return ABSENT
     return value
-
-
-def _is_index(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= MAX_INDEX_DIGITS
 
 
 def same(found: Any, wanted: Any) -> bool:

@@ -236,11 +236,3 @@ def _verdict(
     own = tuple(step.event for step in proof if not step.run)
     elsewhere = tuple(f"{step.run}:{step.event}" for step in proof if step.run)
     return ConstraintVerdict(str(one), "fail" if holds == "open" else holds, own, elsewhere)
-
-
-def check(wanted: Sequence[Constraint], events: Iterable[Event]) -> list[ConstraintVerdict]:
-    """Check a whole run, as it was recorded."""
-    watched = Trajectory(wanted)
-    for event in events:
-        watched.see(event)
-    return watched.verdicts()
