@@ -41,11 +41,12 @@ class Pattern:
 
     def compiled(self) -> Callable[[TakenStep], bool]:
         """Return the test whether a step of this kind fits."""
-        name, outcome = text_test(self.name), text_test(self.outcome)
+        name = lru_cache(maxsize=1024)(text_test(self.name))  # a run has few names, and many steps
+        outcome = text_test(self.outcome) if self.outcome else None
         arguments = [(tuple(key.split(".")), _value_test(value)) for key, value in self.arguments]
 
         def fits(step: TakenStep) -> bool:
-            known = bool(step.outcome) and outcome(step.outcome) if self.outcome else not step.again
+            known = not step.again if outcome is None else bool(step.outcome) and outcome(step.outcome)
             return known and name(step.name) and all(test(at(step.arguments, key)) for key, test in arguments)
 
         return fits

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from vademecum.runs.record import Event
 
@@ -62,49 +61,61 @@ class Steps:
     """Turns the events of one run into steps, one after the other, as they happen or as they were recorded.
 
     Of a child run neither its answer nor the loading of the skill that it is for are steps: its parent's
-    record has both.
+    record has both. An event is also a step as what it is, if its type is among the ``wanted`` kinds.
     """
 
-    def __init__(self, run: str = "") -> None:
+    def __init__(self, wanted: Container[str], run: str = "") -> None:
+        self._wanted = wanted
         self._run = run
         self._count = 0
         self._pending: list[TakenStep] = []
 
-    def of(self, event: Event) -> list[TakenStep]:
-        """Return the steps of one event, in words of cases and as what it is."""
-        own = partial(TakenStep, 0, event.number, run=self._run)
-        wanted = str(event.data.get("wanted", "")) if event.type == "approval_asked" else ""
-        found = [*self._steps(event, own), own(event.type, wanted, event.data)]
-        self._count += len(found)
-        placed = enumerate(found, self._count - len(found))
-        return [structs.replace(step, place=place) for place, step in placed]
-
-    def _steps(self, event: Event, own: partial[TakenStep]) -> Iterator[TakenStep]:
+    def of(self, event: Event) -> Iterator[TakenStep]:
+        """Yield the steps of one event."""
         data = event.data
         match event.type:
             case "action":
                 kind = str(data.get("action", ""))
                 attempts = _attempts(kind, data.get("payload") or {})
                 is_answer = self._run and kind == "final_answer"
-                self._pending = [] if is_answer else [own(kind, *attempt) for attempt in attempts]
+                self._pending = [] if is_answer else [self._step(event, kind, *each) for each in attempts]
                 yield from self._pending
             case "observation":
                 if not str(data.get("line", "")).partition("] ")[2].startswith("plan_update"):
                     code = str(data.get("code") or "ok")
                     for step in self._pending:
-                        yield own(step.kind, step.name, step.arguments, code, again=True)
+                        yield self._step(event, step.kind, step.name, step.arguments, code, again=True)
                     self._pending = []
             case "skill_loaded" | "child_started":
                 if not self._run or data.get("origin") != "nested":
-                    yield own("load_skill", skill_of(data), data, "ok")
+                    yield self._step(event, "load_skill", skill_of(data), data, "ok")
             case "resource_loaded":
-                yield own("read_resource", f"{skill_of(data)}/{data.get('path', '')}", data, "ok")
+                name = f"{skill_of(data)}/{data.get('path', '')}"
+                yield self._step(event, "read_resource", name, data, "ok")
             case "tool_called":
                 outcome = "ok" if data.get("ok") else str(data.get("code") or "failed")
-                yield own("tool", str(data.get("tool", "")), data.get("parameters") or {}, outcome)
+                yield self._step(
+                    event, "tool", str(data.get("tool", "")), data.get("parameters") or {}, outcome
+                )
             case "approval_answered":
                 verdict = str(data.get("verdict", ""))
-                yield own("approval", verdict, data, verdict)
+                yield self._step(event, "approval", verdict, data, verdict)
+        if event.type in self._wanted:
+            asked = str(data.get("wanted", "")) if event.type == "approval_asked" else ""
+            yield self._step(event, event.type, asked, data)
+
+    def _step(  # noqa: PLR0913 - the fields of a step
+        self,
+        event: Event,
+        kind: str,
+        name: str,
+        arguments: Mapping[str, Any],
+        outcome: str = "",
+        *,
+        again: bool = False,
+    ) -> TakenStep:
+        self._count += 1
+        return TakenStep(self._count, event.number, kind, name, arguments, outcome, again, self._run)
 
 
 def skill_of(data: Mapping[str, Any]) -> str:

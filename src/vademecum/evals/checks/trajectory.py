@@ -212,7 +212,7 @@ class Trajectory:
     def see(self, event: Event, run: str = "") -> None:
         """Take the next event, of the run itself or of the child run of that id."""
         if run not in self._steps:
-            self._steps[run] = Steps(run)
+            self._steps[run] = Steps(self._tests, run)
         for step in self._steps[run].of(event):
             for fits, matching, sees_children in self._tests.get(step.kind, ()):
                 if (sees_children or not run) and fits(step):
