@@ -208,7 +208,7 @@ def test_the_same_results_in_two_evaluations(place: Place, vade: Vade) -> None:
         ("with_skill", 1, 1),
         ("without_skill", 0, 1),
     ]
-    words = ["--html", "r.html", "--markdown", "r.md"]
+    words = ["--html", "r.html"]
     assert vade("eval", "report", *words).code == 0
 
 
@@ -230,14 +230,13 @@ def test_marks_stand_apart(place: Place, vade: Vade) -> None:
 
 def test_a_report_in_every_form(place: Place, vade: Vade) -> None:
     vade("eval", "run", "skill-author", "--yes")
-    words = ["--html", "r.html", "--markdown", "r.md"]
+    words = ["--html", "r.html"]
     done = vade("eval", "report", *words)
     assert done.code == 0
     assert done.out.splitlines() == [
         "Wrote r.html and 6 pages of runs",
-        "Wrote r.md",
     ]
-    assert all((place.cwd / name).stat().st_size > 300 for name in ("r.html", "r.md"))
+    assert all((place.cwd / name).stat().st_size > 300 for name in ("r.html",))
 
 
 def test_a_first_suite(place: Place, vade: Vade) -> None:
@@ -303,10 +302,9 @@ def test_what_is_wrong_is_said(vade: Vade, words: list[str], code: int, said: st
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize("word", ["--html", "--markdown"])
-def test_reports_that_cannot_be_written(vade: Vade, word: str) -> None:
+def test_reports_that_cannot_be_written(vade: Vade) -> None:
     vade("eval", "run", "skill-author", "--yes")
-    done = vade("eval", "report", word, "/proc/x.html")
+    done = vade("eval", "report", "--html", "/proc/x.html")
     assert (done.code, "/proc/x.html cannot be written" in done.err) == (2, True)
 
 

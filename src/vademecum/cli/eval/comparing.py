@@ -9,8 +9,8 @@ import click
 from vademecum.cli.output.printing import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
-from vademecum.evals.reports.exports import document, summary_document
 from vademecum.evals.reports.summary import Comparison, Summary, compare, side_by_side, summarise
+from vademecum.evals.reports.texts import document, summary_document
 from vademecum.evals.results import HEADER, Evaluation, read_evaluation, writable
 from vademecum.runs.record import check_place, runs_directory
 
@@ -23,14 +23,12 @@ _FILE = click.Path(dir_okay=False)
 @click.option(
     "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
 )
-@click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown.")
 @json_option
 def report_command(
     *,
     results: str | None,
     against: str | None,
     page: str | None,
-    markdown: str | None,
     as_json: bool,
 ) -> None:
     """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
@@ -39,25 +37,15 @@ def report_command(
     if against is not None:
         evaluation = side_by_side(evaluation, _evaluation(against, context))
     summary = summarise(evaluation)
-    written = []
     if page:
         from vademecum.evals.reports.page import write_pages
 
         with writable(Path(page)):
             runs = write_pages(evaluation, summary, Path(page).absolute())
-        written.append(f"{page} and {counted(runs, 'page')} of runs")
-    if markdown:
-        from vademecum.evals.reports.markdown import markdown_of
-        from vademecum.files import write_atomic
-
-        with writable(Path(markdown)):
-            write_atomic(Path(markdown).absolute(), markdown_of(summary).encode("utf-8", "replace"))
-        written.append(markdown)
-    if as_json or not written:
+    if as_json or not page:
         print_evaluation(evaluation, summary, as_json=as_json)
-        return
-    for line in written:
-        click.echo(f"Wrote {line}")
+    else:
+        click.echo(f"Wrote {page} and {counted(runs, 'page')} of runs")
 
 
 @click.command("compare")

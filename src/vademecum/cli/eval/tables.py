@@ -13,14 +13,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vademecum.evals.reports.markdown import (
+from vademecum.evals.reports.summary import CaseRow, Comparison, Story, Summary
+from vademecum.evals.reports.texts import (
     MAX_TABLE_NAMES,
     confusion,
     figures,
     notes,
     why_of,
 )
-from vademecum.evals.reports.summary import CaseRow, Comparison, Story, Summary
 from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.skill.text import visible
 

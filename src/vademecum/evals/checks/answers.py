@@ -151,35 +151,26 @@ def judge_statements(
         return [CheckResult(f"judged: {statement}", "skipped", detail) for statement in statements]
     numbered = "\n".join(f"{number}. {statement}" for number, statement in enumerate(statements, 1))
     asked = f"{_framed(request, answer)}\n\nStatements:\n{numbered}\n\n{_STATEMENTS}"
-    found = _ask(judge, asked).get("verdicts")
-    if not isinstance(found, list) or len(found) != len(statements):
-        raise VademecumError(f"The judge {judge.name} did not judge every statement.", code="judge")
-    return [_judged(statement, verdict, judge) for statement, verdict in zip(statements, found, strict=True)]
-
-
-def _judged(statement: str, verdict: Any, judge: Model) -> CheckResult:
-    passed = verdict.get("passed") if isinstance(verdict, Mapping) else None
-    if not isinstance(passed, bool):
-        raise VademecumError(f"The judge {judge.name} said neither true nor false.", code="judge")
-    return CheckResult(
-        f"judged: {statement}",
-        "pass" if passed else "fail",
-        str(verdict.get("evidence", "")),
-        judge=judge.name,
-    )
-
-
-def _ask(judge: Model, asked: str) -> Mapping[str, Any]:
     try:
-        text = judge.reply(
-            [Message("system", _RULES), Message("user", asked)], schema={"type": "object"}
-        ).text
+        messages = [Message("system", _RULES), Message("user", asked)]
+        text = judge.reply(messages, schema={"type": "object"}).text
     except ModelFailed as error:
         raise VademecumError(f"The judge {judge.name} failed: {error}", code="judge") from error
     found = next((value for value in json_in(text) if isinstance(value, Mapping)), None)
     if found is None:
         raise VademecumError(f"The judge {judge.name} did not answer with JSON.", code="judge")
-    return found
+    verdicts = found.get("verdicts")
+    if not isinstance(verdicts, list) or len(verdicts) != len(statements):
+        raise VademecumError(f"The judge {judge.name} did not judge every statement.", code="judge")
+    return [_judged(*pair, judge.name) for pair in zip(statements, verdicts, strict=True)]
+
+
+def _judged(statement: str, verdict: Any, judge: str) -> CheckResult:
+    passed = verdict.get("passed") if isinstance(verdict, Mapping) else None
+    if not isinstance(passed, bool):
+        raise VademecumError(f"The judge {judge} said neither true nor false.", code="judge")
+    evidence = str(verdict.get("evidence", ""))
+    return CheckResult(f"judged: {statement}", "pass" if passed else "fail", evidence, judge=judge)
 
 
 def _framed(request: str, answer: str) -> str:

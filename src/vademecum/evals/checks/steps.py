@@ -14,29 +14,12 @@ ACTIONS = frozenset({"select_skills", "load_resource", "run_script", "call_tool"
 # What comes of it, in the words of cases.
 _OUTCOMES = frozenset({"load_skill", "read_resource", "tool", "approval"})
 # Everything that is on a record (docs/agent.md).
-EVENTS = frozenset(
-    [
-        "run_started",
-        "run_finished",
-        "model_asked",
-        "model_replied",
-        "model_failed",
-        "reply_wrong",
-        "action_planned",
-        "action",
-        "plan",
-        "approval_asked",
-        "approval_answered",
-        "skill_loaded",
-        "resource_loaded",
-        "tool_called",
-        "observation",
-        "compacted",
-        "child_started",
-        "child_finished",
-        "charter_asked",
-    ]
-)
+EVENTS = frozenset({
+    "run_started", "run_finished", "model_asked", "model_replied", "model_failed", "reply_wrong",
+    "action_planned", "action", "plan", "approval_asked", "approval_answered", "skill_loaded",
+    "resource_loaded", "tool_called", "observation", "compacted", "child_started", "child_finished",
+    "charter_asked",
+})  # fmt: skip
 KINDS = ACTIONS | EVENTS | _OUTCOMES
 
 

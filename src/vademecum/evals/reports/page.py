@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from msgspec.structs import astuple
+
 from vademecum.errors import PathRefused, RecordDamaged
-from vademecum.evals.reports.markdown import (
+from vademecum.evals.reports.summary import CaseRow, Story, Summary
+from vademecum.evals.reports.texts import (
     confusion,
     figures,
     notes,
@@ -18,7 +21,6 @@ from vademecum.evals.reports.markdown import (
     trigger_rows,
     why_of,
 )
-from vademecum.evals.reports.summary import CaseRow, Rate, Story, Summary
 from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.evals.results import RUNS, Evaluation
 from vademecum.files import write_atomic
@@ -69,7 +71,14 @@ def page(summary: Summary, links: Mapping[str, str]) -> str:
         summary=summary,
         when=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(summary.started)),
         legend=[(charts.COLOURS[n % len(charts.COLOURS)], name) for n, name in enumerate(names)],
-        rates=charts.rates([_bar(column.configuration, column.rate) for column in summary.columns]),
+        rates=charts.rates(
+            [
+                charts.RateBar(
+                    c.configuration, c.rate.rate if c.rate.cases else None, *astuple(c.rate.interval)
+                )
+                for c in summary.columns
+            ]
+        ),
         costs=_costs(summary, names),
         maps=[(c.configuration, _map(c.triggers)) for c in summary.columns if c.triggers is not None],
         heads=heads,
@@ -88,10 +97,6 @@ def page(summary: Summary, links: Mapping[str, str]) -> str:
         stories=shown_stories,
         hidden=len(told) - len(shown_stories),
     )
-
-
-def _bar(name: str, rate: Rate) -> charts.RateBar:
-    return charts.RateBar(name, rate.rate if rate.cases else None, rate.interval.low, rate.interval.high)
 
 
 def _costs(summary: Summary, names: Sequence[str]) -> Any:
