@@ -64,22 +64,16 @@ def compare_command(*, old: str, new: str, fail_on: str | None, as_json: bool) -
     every time, or one that passed and now has no verdict. Where nothing can be paired, that is one too.
     """
     context = Context.current()
-    before, after = _evaluation(old, context), _evaluation(new, context)
-    found = _comparisons(before, after)
+    found = _comparisons(_evaluation(old, context), _evaluation(new, context))
+    worse = any(one.regression for one in found)
     if as_json:
-        print_json(
-            {
-                "comparisons": [document(one) for one in found],
-                "regression": any(one.regression for one in found),
-            }
-        )
+        print_json({"comparisons": [document(one) for one in found], "regression": worse})
     else:
         from vademecum.cli.eval import tables
 
         tables.print_comparison(found)
-    worse = any(one.regression for one in found)
-    open_ = any(one.verdict == "inconclusive" for one in found)
-    return 1 if (fail_on and worse) or (fail_on == "inconclusive" and open_) else 0
+    is_open = any(one.verdict == "inconclusive" for one in found)
+    return 1 if (fail_on and worse) or (fail_on == "inconclusive" and is_open) else 0
 
 
 def suites_home(context: Context) -> Path:

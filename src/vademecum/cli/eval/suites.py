@@ -159,7 +159,12 @@ def run_command(  # noqa: PLR0913 - one for each option
         for name in named:
             choose_model(name)  # a name that is wrong is said before anything runs
     progress = EvalProgress(quiet=as_json)
-    evaluator = Evaluator(_engine(engine, workers, address), workshop, progress=progress, retry=retry)
+    runs_on: EvalEngine = Processes(workers)
+    if engine == "ray":
+        from vademecum.evals.on_ray import OnRay
+
+        runs_on = OnRay(workers, address=address or None)
+    evaluator = Evaluator(runs_on, workshop, progress=progress, retry=retry)
     try:
         with belonging(f"evaluate {found.name}"):
             evaluation = evaluator.evaluate(found, wanted)
@@ -313,10 +318,9 @@ def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
 
 def _offer(skill: Skill, index: SkillIndex, place: Path) -> None:
     """Ask whether to write a draft suite, if a person is there; then stop, for it is to be edited first."""
-    if not sys.stdin.isatty() or not sys.stderr.isatty():
-        return
     asked = f"The skill {visible(skill.name)} has no cases. Write a draft to {os.path.relpath(place)}?"
-    if not click.confirm(asked, default=True, err=True):
+    is_there = sys.stdin.isatty() and sys.stderr.isatty()
+    if not is_there or not click.confirm(asked, default=True, err=True):
         return
     from vademecum.evals.drafting import write_draft
 
@@ -330,11 +334,3 @@ def _chosen(suite: Suite, *, tags: Sequence[str], repeat: int | None) -> Suite:
         raise CaseRefused(f"No case of {suite.name} has the tag {', '.join(tags)}.", code="no-suite")
     changed = {} if repeat is None else {"repeat": repeat}
     return structs.replace(suite, cases=tuple(case.model_copy(update=changed) for case in kept))
-
-
-def _engine(name: str, workers: int, address: str) -> EvalEngine:
-    if name == "local":
-        return Processes(workers)
-    from vademecum.evals.on_ray import OnRay
-
-    return OnRay(workers, address=address or None)

@@ -14,13 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vademecum.evals.reports.summary import CaseRow, Comparison, Story, Summary
-from vademecum.evals.reports.texts import (
-    MAX_TABLE_NAMES,
-    confusion,
-    figures,
-    notes,
-    why_of,
-)
+from vademecum.evals.reports.texts import MAX_TABLE_NAMES, confusion, figures, notes, why_of
 from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.skill.text import visible
 
@@ -36,6 +30,7 @@ _MARKS = {
     "unusable": ("!", "magenta"),
     "unjudged": ("?", "yellow"),
 }
+_NOTHING = Text("·", style="dim")
 _VERDICTS = {"better": "green", "worse": "red", "inconclusive": "yellow"}
 
 
@@ -74,15 +69,16 @@ def print_comparison(comparisons: Sequence[Comparison]) -> None:
             for change in changes[:MAX_LISTED]:
                 said = f"{change.case}: {change.old:.0%} → {change.new:.0%}"
                 out.print(Text(f"{sign} ", style=style), plain(said), sep="", soft_wrap=True)
-        if comparison.lost:
-            _say(out, f"passed before, and now have no verdict: {', '.join(comparison.lost[:10])}", "red")
-        if comparison.unpaired:
-            few = ", ".join(comparison.unpaired[:10])
-            _say(out, f"not compared, without a verdict on both sides: {few}", "dim")
+        lost, unpaired, worse = (
+            ", ".join(names[:10]) for names in (comparison.lost, comparison.unpaired, comparison.regressions)
+        )
+        if lost:
+            _say(out, f"passed before, and now have no verdict: {lost}", "red")
+        if unpaired:
+            _say(out, f"not compared, without a verdict on both sides: {unpaired}", "dim")
         _say(out, comparison.said, _VERDICTS[comparison.verdict])
-        if comparison.regressions:
-            names = ", ".join(comparison.regressions[:10])
-            _say(out, f"passed every time, and now fail every time: {names}", "red")
+        if worse:
+            _say(out, f"passed every time, and now fail every time: {worse}", "red")
         if comparison.tokens:
             _say(out, f"{comparison.tokens:+,.0f} tokens a run", "dim")
 
@@ -141,11 +137,16 @@ _NOT_SHOWN = frozenset({"false triggers", "seconds"})
 
 
 def _table_of(lines: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for number, head in enumerate(lines[0]):
-        table.add_column(plain(head), justify="right" if number else "left", no_wrap=bool(number))
+    table = _table(lines[0])
     for line in lines[1:]:
         table.add_row(plain(line[0], style="bold"), *map(plain, line[1:]))
+    return table
+
+
+def _table(heads: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for number, head in enumerate(heads):
+        table.add_column(plain(head), justify="right" if number else "left", no_wrap=bool(number))
     return table
 
 
@@ -156,18 +157,15 @@ def _print_triggers(out: Console, name: str, found: Triggers) -> None:
     wanted, taken, counts = confusion(found)
     if len(wanted) > MAX_TABLE_NAMES or len(taken) > 6:
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("wanted \\ taken")
-    for column in taken:
-        table.add_column(plain(column), justify="right")
+    table = _table(["wanted \\ taken", *taken])
     for row in wanted:
-        cells = [_cell(counts.get((row, column), 0), right=is_right(row, column)) for column in taken]
+        cells = [
+            Text(str(count), style="green" if is_right(row, column) else "red") if count else _NOTHING
+            for column in taken
+            for count in [counts.get((row, column), 0)]
+        ]
         table.add_row(plain(row, style="bold"), *cells)
     out.print(table)
-
-
-def _cell(count: int, *, right: bool) -> Text:
-    return Text(str(count), style="green" if right else "red") if count else Text("·", style="dim")
 
 
 def console() -> Console:
