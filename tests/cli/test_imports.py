@@ -45,7 +45,7 @@ def test_no_extra_is_imported(place: Place, words: str) -> None:
 
 
 def test_the_extras_are_here_to_be_left_alone() -> None:
-    assert {"openai", "anthropic", "numpy", "jsonschema"} <= modules_of_extras()
+    assert {"openai", "anthropic", "numpy"} <= modules_of_extras()
 
 
 def test_what_runs_scripts_is_not_imported_to_show_a_skill(place: Place) -> None:

@@ -13,8 +13,7 @@ from vademecum import build_index
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import Processes
 from vademecum.evals.suite import read_suite
-from vademecum.evals.trial import EvalSettings
-from vademecum.evals.units import Configuration
+from vademecum.evals.units import Configuration, EvalSettings
 from vademecum.registry.roots import BUILTIN_ROOT
 
 

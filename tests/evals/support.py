@@ -16,8 +16,7 @@ from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import Processes
 from vademecum.evals.results import CaseResult, Evaluation
 from vademecum.evals.suite import Suite
-from vademecum.evals.trial import EvalSettings
-from vademecum.evals.units import Configuration
+from vademecum.evals.units import Configuration, EvalSettings
 from vademecum.models.base import Model
 
 BASE = Configuration("default", yes=True)

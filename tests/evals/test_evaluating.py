@@ -17,7 +17,7 @@ from tests.support import Place
 from vademecum.errors import CaseRefused
 from vademecum.evals.reports.summary import summarise
 from vademecum.evals.results import CaseResult, ResultsFile
-from vademecum.evals.units import Configuration, by_model, by_size, with_and_without
+from vademecum.evals.units import Configuration, by_model, with_and_without
 from vademecum.models import offline
 from vademecum.models.base import Reply
 from vademecum.runs.stored import read_run
@@ -145,7 +145,7 @@ def test_a_case_can_say_no_and_nobody_says_yes_for_it(lab: Lab) -> None:
 def test_a_violation_ends_the_run_before_it_happens(lab: Lab) -> None:
     turns = [tool("write_file", path="a.txt", content="x"), final()]
     result = lab.one(case("x", *turns, expected={"trajectory": [{"never": "write_file"}]}))
-    assert (result.outcome, result.stop_reason, result.files) == ("fail", "stopped", ())
+    assert (result.outcome, result.stop_reason) == ("fail", "stopped")
     assert [check.name for check in result.failed] == ["never call_tool:write_file"]
     run = read_run(lab.out / "runs", result.run)
     assert [event.type for event in run.events][-2:] == ["action", "run_finished"]
@@ -201,10 +201,8 @@ def test_with_and_without_a_skill_and_between_models(lab: Lab) -> None:
     assert [(column.rate.passed, column.rate.total) for column in summary.columns] == [(6, 6), (0, 6)]
     (comparison,) = summary.comparisons
     assert comparison.said.startswith("better: +100.0% from without_skill to with_skill")
-    assert summary.never_discriminating == ()
     same = summarise(lab.evaluate(cases[:2], *by_model(BASE, ["offline", "case"])))
     assert same.comparisons[0].said.endswith("no case differs, so more of the same would not settle it")
-    assert same.never_discriminating == ("c0", "c1")
 
 
 def test_repeats_flaky_and_vacuous(lab: Lab) -> None:
@@ -235,21 +233,6 @@ def test_replies_are_recorded_once_and_replayed_strictly(lab: Lab, tmp_path: Pat
         replayed,
     )
     assert (other.outcome, "has no reply to this" in other.error) == ("error", True)
-
-
-def test_libraries_of_several_sizes(lab: Lab) -> None:
-    for number in range(30):
-        Stage(lab.place).skill(f"filler-{number}")
-    cases = [case("c", input="Compare two files", expected={"skills_any_of": ["file-diff"]}, until="loaded")]
-    ways = by_size([BASE], [2, 10, 1000], cases, lab.place.build())
-    assert [way.name for way in ways] == ["2 skills", "10 skills", "33 skills"]
-    assert all("file-diff" in (way.skills or ()) for way in ways)
-    summary = summarise(lab.evaluate(cases, *ways))
-    assert [column.triggers.overall.recall for column in summary.columns if column.triggers] == [
-        1.0,
-        1.0,
-        1.0,
-    ]
 
 
 def test_two_evaluations_do_not_share_a_directory(tmp_path: Path) -> None:

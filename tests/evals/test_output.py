@@ -1,27 +1,21 @@
-"""L1: what comes out of a run, checked: words, JSON, Markdown, files, a function, a command, a judge."""
+"""L1: what comes out of a run, checked: words, JSON, files, a judge."""
 
 from __future__ import annotations
 
-import http.server
-import json
 import subprocess
 import sys
-import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.evals.support import BASE, Lab, case, final, select, tool, write
+from tests.evals.support import BASE, Lab, case, final, select, tool
 from vademecum.evals.checks.answers import judge_statements
 from vademecum.evals.results import CheckResult
 from vademecum.models import scripted
 from vademecum.models.base import Reply
-
-TABLE = "# CaseResult\n\n| 城市 | people |\n|---|---|\n| Oslo | 7 |\n\n- one\n- two\n\n```python\n# no heading\n```\n"
 
 
 @pytest.mark.parametrize(
@@ -38,31 +32,17 @@ TABLE = "# CaseResult\n\n| 城市 | people |\n|---|---|\n| Oslo | 7 |\n\n- one\n
         ('{"a": [{"b": 2}]}', {"json": {"path": "a.0.b", "equals": 2}}, []),
         ('{"a": 1}', {"json": {"path": "a", "equals": 2}}, ["output JSON at a equals"]),
         ('{"a": 1}', {"json": {"path": "b", "equals": 2}}, ["output JSON at b equals"]),
-        ('Here:\n```json\n{"a": 1}\n```', {"json": {"schema": {"type": "object", "required": ["a"]}}}, []),
-        ('{"a": "x"}', {"json": {"schema": {"properties": {"a": {"type": "integer"}}}}}, ["output JSON fits its schema"]),
         ("no", {"json": {"equals": 1}}, ["output JSON equals"]),
         ('{"a": 3}', {"json": {"path": "a"}}, []),
         ('{"a": 3}', {"json": {"path": "b"}}, ["output JSON at b is there"]),
         ('{"a": null}', {"json": {"path": "a", "equals": None}}, []),
         ('{"a": 1}', {"json": {"path": "a", "equals": None}}, ["output JSON at a equals"]),
-        ('{"a": 3}', {"json": {"path": "a", "schema": {"type": "integer"}, "equals": 2}}, ["output JSON at a equals"]),
-        ('{"a": 3}', {"json": {"path": "a", "schema": {"type": "string"}, "equals": 3}}, ["output JSON at a fits its schema"]),
         ('{"a": true}', {"json": {"path": "a", "equals": 1}}, ["output JSON at a equals"]),
         ('{"a": [1, {"b": false}]}', {"json": {"path": "a", "equals": [1, {"b": 0}]}}, ["output JSON at a equals"]),
         ('{"a": 1.0}', {"json": {"path": "a", "equals": 1}}, []),
         ('["x"]', {"json": {"path": "²", "equals": "x"}}, ["output JSON at ² equals"]),
         ('Options [1] and [2]: {"a": 1}', {"json": {"path": "a", "equals": 1}}, []),
         ('Options [1] and [2]: {"a": 1}', {"json": {"equals": {"a": 1}}}, []),
-        ('{"a": "xay"}', {"json": {"schema": {"properties": {"a": {"pattern": "^(a+)+$"}}}}}, ["output JSON fits its schema"]),
-        ('{"x1": 1, "y": 2}', {"json": {"schema": {"patternProperties": {"^x": {"type": "string"}}}}}, ["output JSON fits its schema"]),
-        ('{"x1": 1, "y": 2}', {"json": {"schema": {"patternProperties": {"^x": {}}, "additionalProperties": False}}}, ["output JSON fits its schema"]),
-        ('{"x1": 1, "y": 2}', {"json": {"schema": {"patternProperties": {"^x": {}}, "properties": {"y": {}}, "additionalProperties": False}}}, []),
-        ('{"a": {"a": {"a": 1}}}', {"json": {"schema": {"$defs": {"t": {"properties": {"a": {"$ref": "#/$defs/t"}}, "type": "object"}}, "$ref": "#/$defs/t"}}}, ["output JSON fits its schema"]),
-        (TABLE, {"markdown": {"headings": ["CaseResult"], "table_columns": ["城市"], "code": "python", "list_items": 2}}, []),
-        (TABLE, {"markdown": {"headings": ["no heading"]}}, ["output has the heading 'no heading'"]),
-        (TABLE, {"markdown": {"table_columns": ["town"]}}, ["output has a table with town"]),
-        (TABLE, {"markdown": {"code": "rust"}}, ["output has code (rust)"]),
-        (TABLE, {"markdown": {"list_items": 3}}, ["output has 3 list items"]),
     ],
 )  # fmt: skip
 def test_what_an_answer_says(lab: Lab, answer: str, output: Any, wrong: list[str]) -> None:  # L1
@@ -72,14 +52,9 @@ def test_what_an_answer_says(lab: Lab, answer: str, output: Any, wrong: list[str
 
 
 HOSTILE = """
-from pathlib import Path
 from vademecum.evals.cases import OutputChecks
-from vademecum.evals.checks.programs import RunArtifacts
 from vademecum.evals.checks.answers import check_output
-wanted = OutputChecks.model_validate(
-    {"json": {"equals": 1}, "markdown": {"headings": ["h"], "table_columns": ["c"], "code": "x", "list_items": 1}}
-)
-nowhere = Path("/nonexistent")
+wanted = OutputChecks.model_validate({"json": {"equals": 1}})
 for answer in (
     ("```" + "a" * 120 + "\\n") * 3000,
     "\\n".join("`" * (300 - n % 290) + "a" for n in range(3000)),
@@ -88,84 +63,13 @@ for answer in (
     "[{" * 100_000,
     "1" * 200_000 + "\\n" + "- " * 100_000,
 ):
-    left = RunArtifacts(answer, "done", (), (), nowhere, nowhere, nowhere)
-    assert len(list(check_output(wanted, left, sandbox=lambda: None))) == 5
+    assert len(list(check_output(wanted, answer, []))) == 1
 """
 
 
 def test_no_answer_holds_up_its_checks() -> None:
     """Patterns that look back took minutes for each of these, and nothing could end them."""
     subprocess.run([sys.executable, "-c", HOSTILE], timeout=60, check=True)
-
-
-def test_no_pattern_of_a_schema_holds_up_its_check(lab: Lab) -> None:
-    """With a pattern that looks back this never ended, and neither time-out nor Ctrl-C could end it."""
-    schema = {"properties": {"a": {"pattern": "^(a+)+$"}}, "patternProperties": {"^(b+)+$": {}}}
-    answer = json.dumps({"a": f"{'a' * 5000}!", f"{'b' * 5000}!": 1})
-    result = lab.one(case("x", final(answer), expected={"output": {"json": {"schema": schema}}}))
-    assert [check.name for check in result.failed] == ["output JSON fits its schema"]
-
-
-def test_nothing_is_fetched_for_a_schema(lab: Lab) -> None:
-    asked: list[str] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}/s.json"
-        for schema in (
-            {"$ref": address},
-            {"$id": address, "$ref": "#/nope"},
-            {"$schema": address, "type": "object"},
-        ):
-            with suppress(ValueError):
-                wanted = {"output": {"json": {"schema": schema}}}
-                result = lab.one(case(json.dumps(schema)[:99], final('{"a": 1}'), expected=wanted))
-                assert result.outcome == ("pass" if "type" in schema else "error")
-        server.shutdown()
-    assert asked == []
-
-
-def test_a_fault_of_the_case_is_not_the_models(lab: Lab, tmp_path: Path) -> None:
-    checks = (
-        "import os\n"
-        "def crash(left): raise RuntimeError('broken check')\n"
-        "def gone(left): os._exit(0)\n"
-        "def slow(left):\n    while True: pass\n"
-    )
-    write(tmp_path / "cases/checks.py", checks)
-    write(tmp_path / "cases/syntax.py", "def")
-    wrong = {
-        "checks.py:crash": "broken check",
-        "checks.py:nowhere": "nowhere",
-        "checks.py:gone": "ended without an answer",
-        "syntax.py:x": "SyntaxError",
-        "missing.py:x": "not beside it",
-    }
-    for function, said in wrong.items():
-        only = case(function, final(), expected={"output": {"python": function}})
-        result = lab.one(only.model_copy(update={"place": str(tmp_path / "cases")}))
-        assert (result.outcome, said in result.error, "Unexpected" in result.error) == (
-            "error",
-            True,
-            False,
-        ), result
-    nowhere = {"output": {"json": {"schema": {"$ref": "#/nope"}}}}
-    result = lab.one(case("reference", final("{}"), expected=nowhere))
-    assert (result.outcome, "cannot be followed" in result.error) == ("error", True)
-
-
-def test_files_of_checks_are_not_the_runs(lab: Lab) -> None:
-    hostile = "open('check.txt', 'w'); open(b'\\xff.txt', 'w')"
-    turns = [tool("write_file", path="own.txt", content="x"), final()]
-    command = {"argv": ["python", "-c", hostile]}
-    result = lab.one(case("x", *turns, expected={"output": {"command": command}}))
-    assert (result.outcome, result.files) == ("pass", ("own.txt",))
 
 
 class Slow:
@@ -219,40 +123,6 @@ def test_files_that_a_run_leaves(lab: Lab) -> None:
     ):
         result = lab.one(case("bad", *turns, expected={"output": {"files": [wrong]}}))
         assert [check.name for check in result.failed] == [f"file {wrong['path']}"]
-
-
-def test_programs_check_in_the_sandbox(lab: Lab, tmp_path: Path) -> None:
-    private = write(tmp_path / "private.txt", "nothing for checks")
-    # One sandbox says that the file is not there, the other that it may not be read.
-    checks = (
-        "def polite(left): return 'please' in left['answer']\n"
-        "def says(left): return 'it is rude'\n"
-        "def sees(left):\n"
-        "    try:\n"
-        f"        return 'it has read ' + open({str(private)!r}).read()\n"
-        "    except OSError:\n"
-        "        return open(left['project'] + '/a.txt').read() == 'x'\n"
-    )
-    write(tmp_path / "cases/checks.py", checks)
-    found = {}
-    for name in ("polite", "says", "sees"):
-        fields: dict[str, Any] = {
-            "files": {"a.txt": "x"},
-            "expected": {"output": {"python": f"checks.py:{name}"}},
-        }
-        only = case(name, final("yes, please"), **fields).model_copy(
-            update={"place": str(tmp_path / "cases")}
-        )
-        found[name] = lab.one(only)
-    assert [found[name].outcome for name in ("polite", "says", "sees")] == ["pass", "fail", "pass"]
-    assert "it is rude" in found["says"].why
-    command = {"argv": ["grep", "-q", "x", "a.txt"]}
-    turns = [tool("write_file", path="a.txt", content="x"), final()]
-    assert lab.one(case("command", *turns, expected={"output": {"command": command}})).outcome == "pass"
-    wrong = lab.one(case("exit", *turns, expected={"output": {"command": {**command, "exit_code": 3}}}))
-    assert [(check.name, check.detail[:11]) for check in wrong.failed] == [
-        ("command grep -q x a.txt", "exit code 0")
-    ]
 
 
 def test_a_model_as_judge_is_marked_as_such(lab: Lab) -> None:

@@ -23,8 +23,7 @@ from vademecum.evals.on_ray import OnRay
 from vademecum.evals.pool import EvalEngine, Processes
 from vademecum.evals.results import CaseResult
 from vademecum.evals.suite import Suite
-from vademecum.evals.trial import EvalSettings
-from vademecum.evals.units import Configuration
+from vademecum.evals.units import Configuration, EvalSettings
 from vademecum.models.base import Reply
 from vademecum.runs.stored import read_run, run_ids
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,19 @@ import msgspec
 import pytest
 
 from tests.evals.support import BASE, Lab, case, final, select, tool, write
-from vademecum.evals.reports.exports import junit_of, summary_document, write_workspace
-from vademecum.evals.reports.markdown import markdown_of, notes
 from vademecum.evals.reports.page import page, write_pages
 from vademecum.evals.reports.summary import compare, side_by_side, summarise
+from vademecum.evals.reports.texts import figures, notes, summary_document, trigger_rows
 from vademecum.evals.reports.triggers import Cell, SkillRate, triggers_of
-from vademecum.evals.results import CaseLine, CaseResult, Evaluation, Header, Verdict, read_evaluation
+from vademecum.evals.results import (
+    CaseLine,
+    CaseResult,
+    Evaluation,
+    Header,
+    PlannedUnit,
+    Verdict,
+    read_evaluation,
+)
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration, with_and_without
 
@@ -63,18 +69,17 @@ def test_the_summary(evaluation: Evaluation) -> None:
     assert summary.comparisons[0].unpaired == ("crash", "slow", "unjudged")
     assert summary.comparisons[0].difference.pairs == 3
     assert "inconclusive: +33.3% from without_skill to with_skill" in summary.comparisons[0].said
-    assert set(summary.never_discriminating) == {"wrong <b>", "writes"}
     assert msgspec.json.decode(msgspec.json.encode(summary))["columns"][0]["rate"]["passed"] == 3
     assert read_evaluation(Path(evaluation.place)).results == evaluation.results
 
 
 def test_which_skill_took_whose_request() -> None:
     cases = [
-        CaseLine("1", "", wanted=("pdf",), about_skills=True),
-        CaseLine("2", "", wanted=("pdf",), about_skills=True),
-        CaseLine("3", "", wanted=("csv",), about_skills=True),
-        CaseLine("4", "", unwanted=("pdf",), about_skills=True),
-        CaseLine("5", "", wanted=("pdf",), about_skills=True),
+        CaseLine("1", "", one_of=("pdf",)),
+        CaseLine("2", "", one_of=("pdf",)),
+        CaseLine("3", "", one_of=("csv",)),
+        CaseLine("4", "", unwanted=("pdf",)),
+        CaseLine("5", "", one_of=("pdf",)),
         CaseLine("6", ""),
     ]
     taken: list[tuple[str, ...]] = [("pdf",), ("csv",), (), ("pdf",), (), ("pdf",)]
@@ -108,13 +113,13 @@ def test_a_comparison_reduces_repeats_first_and_knows_a_regression() -> None:
     )
     assert [(change.case, change.old, change.new) for change in found.worse] == [("a", 1.0, 0.0)]
     assert [(change.case, change.old, change.new) for change in found.better] == [("b", 0.5, 1.0)]
-    assert (found.regressions, found.is_regression, found.difference.verdict) == (
+    assert (found.regressions, found.regression, found.verdict) == (
         ("a",),
         True,
         "inconclusive",
     )
     assert not compare(results(a="+-"), results(a="--"), old_name="o", new_name="n").regressions
-    assert not compare(results(a="+"), results(a="+"), old_name="o", new_name="n").is_regression
+    assert not compare(results(a="+"), results(a="+"), old_name="o", new_name="n").regression
 
 
 def one(name: str, outcome: Verdict, number: int = 1, **fields: Any) -> CaseResult:
@@ -129,14 +134,14 @@ def test_a_case_that_has_no_verdict_any_more_is_not_well(lost: Verdict | None) -
     found = compare(old, new, old_name="o", new_name="n")
     assert (found.lost, found.regressions, found.difference.pairs) == (("b", "c", "d", "e"), (), 1)
     assert found.unpaired == ("b", "c", "d", "e", "f")
-    assert found.is_regression
-    assert not compare(old[-1:] + old[:1], new[:1], old_name="o", new_name="n").is_regression
+    assert found.regression
+    assert not compare(old[-1:] + old[:1], new[:1], old_name="o", new_name="n").regression
     none = compare(old, [], old_name="o", new_name="n")
-    assert (none.is_regression, none.said) == (
+    assert (none.regression, none.said) == (
         True,
         "inconclusive: from o to n no case has a verdict on both sides, so nothing can be said",
     )
-    assert compare([], [], old_name="o", new_name="n").is_regression
+    assert compare([], [], old_name="o", new_name="n").regression
 
 
 def test_a_comparison_says_what_is_so() -> None:
@@ -182,7 +187,7 @@ def test_what_did_not_run_through_costs_nothing() -> None:
 )
 def test_only_what_passed_every_time_passes(outcomes: list[Verdict], mark: str) -> None:
     results = tuple(one("a", outcome, n) for n, outcome in enumerate(outcomes, 1))
-    units = tuple(result.key for result in results)
+    units = tuple(PlannedUnit(result.key, "a", "x", result.repetition) for result in results)
     header = Header("n", "", "", 0.0, (Configuration("x"),), (CaseLine("a", ""),), (), units)
     summary = summarise(Evaluation(header, results))
     assert (summary.rows[0].mark, summary.is_clean) == (mark, mark == "pass")
@@ -205,25 +210,14 @@ def test_a_rate_is_over_cases_however_often_they_run() -> None:
 
 def test_all_of_several_skills_are_wanted() -> None:
     lines = [
-        CaseLine("1", "", wanted=("csv", "diff"), about_skills=True, needed=("csv", "diff")),
-        CaseLine("2", "", wanted=("csv", "diff"), about_skills=True, one_of=("csv", "diff")),
-        CaseLine("3", "", wanted=("csv", "diff"), about_skills=True, one_of=("csv", "diff"), needed=("csv",)),
+        CaseLine("1", "", needed=("csv", "diff")),
+        CaseLine("2", "", one_of=("csv", "diff")),
+        CaseLine("3", "", one_of=("csv", "diff"), needed=("csv",)),
     ]
     found = triggers_of(lines, [one(str(n), "fail", skills=("csv",)) for n in (1, 2, 3)])
     assert found is not None
     assert found.skills == (SkillRate("csv", 3, 0, 0), SkillRate("diff", 0, 0, 1))
     assert (found.overall.recall, found.overall.missed) == (0.75, 1)
-
-
-def test_the_same_everywhere_needs_a_result_everywhere() -> None:
-    ways = (Configuration("A"), Configuration("B"))
-    header = Header("n", "", "", 0.0, ways, (CaseLine("c", ""), CaseLine("d", "")), (), ())
-    results = (
-        CaseResult("1", "c", "A", 1, "pass"),
-        CaseResult("2", "d", "A", 1, "fail"),
-        CaseResult("3", "d", "B", 1, "fail"),
-    )
-    assert summarise(Evaluation(header, results)).never_discriminating == ("d",)
 
 
 def test_programs_get_every_number_and_word(evaluation: Evaluation) -> None:
@@ -250,37 +244,22 @@ def test_programs_get_every_number_and_word(evaluation: Evaluation) -> None:
     assert json.loads(json.dumps(document))["expecting_nothing"] == ["crash", "writes"]
 
 
-def test_markdown(evaluation: Evaluation) -> None:
-    text = markdown_of(summarise(evaluation))
-    assert "| with\\_skill | 3 of 4 runs | 66.7% | 20.8% to 93.9% | 1 | 1 | 1 | 50.0% | 50.0% |" in text
-    assert "- with\\_skill: precision 50.0% (9.5% to 90.5%), recall 50.0% (9.5% to 90.5%)" in text
-    assert "wanted \\\\ taken" in text
-    assert "- malformed: a.json, case x, field input: Field required" in text
-    why = "fail: skills\\_any\\_of file-diff: it took csv-summary; answer: no \\| yes"
-    assert f"| wrong \\<b> | do it | skills\\_any\\_of file-diff | {why} | {why}" in text
-    assert text.index("| 通过 |") < text.index("| wrong \\<b> |") < text.index("| writes |")  # changed first
-    assert "| file-diff | 100.0% (20.7% to 100.0%) | 50.0% (9.5% to 90.5%) | 1 | 0 | 1 |" in text
-    line = CaseLine("a", "", wanted=("x",), about_skills=True)
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (line,), (), ())
-    hostile = (one("a", "pass", skills=("evil|<img src=x>",)),)
-    assert "| evil\\|\\<img src=x> |" in markdown_of(summarise(Evaluation(header, hostile)))
-
-
-def test_junit_is_xml_whatever_a_run_says(evaluation: Evaluation) -> None:
-    root = ET.fromstring(junit_of(evaluation))
-    first, second, malformed = root.findall("testsuite")
-    assert first.attrib | {"time": ""} == {
-        "name": "with_skill", "tests": "7", "failures": "1", "errors": "2", "skipped": "1", "time": "",
+def test_figures_and_notes_are_texts(evaluation: Evaluation) -> None:
+    summary = summarise(evaluation)
+    heads, rows = figures(summary)
+    costs = dict.fromkeys(("turns", "calls", "tokens", "seconds"), "")
+    assert dict(zip(heads, rows[0], strict=True)) | costs == costs | {
+        "configuration": "with_skill", "passed": "3 of 4 runs", "rate": "66.7%", "95 % interval": "20.8% to 93.9%",
+        "time-outs": "1", "errors": "1", "not judged": "1", "precision": "50.0%", "recall": "50.0%",
     }  # fmt: skip
-    assert malformed.attrib["errors"] == "1"
-    cases = {found.attrib["name"]: found for found in first.findall("testcase")}
-    failure = cases["wrong <b>"].find("failure")
-    assert failure is not None
-    assert failure.attrib["message"] == "skills_any_of file-diff: it took csv-summary"
-    assert "writes [2]" in cases
-    told = cases["wrong <b>"].findtext("system-out")
-    assert told == "request: do it\nexpected: skills_any_of file-diff\nanswer: no | yes"
-    assert second.attrib["failures"] == "2"
+    assert "with_skill: precision 50.0% (9.5% to 90.5%), recall 50.0% (9.5% to 90.5%)" in notes(summary)
+    cases = [story.case for story in summary.stories]
+    assert cases.index("通过") < cases.index("wrong <b>") < cases.index("writes")  # changed first
+    triggers = summary.columns[0].triggers
+    assert triggers is not None
+    assert trigger_rows(triggers)[-1] == [
+        "file-diff", "100.0% (20.7% to 100.0%)", "50.0% (9.5% to 90.5%)", "1", "0", "1",
+    ]  # fmt: skip
 
 
 def test_the_page_links_to_each_run_and_runs_nothing(evaluation: Evaluation, tmp_path: Path) -> None:
@@ -299,73 +278,7 @@ def test_the_page_links_to_each_run_and_runs_nothing(evaluation: Evaluation, tmp
     assert page(summarise(evaluation), {}).count("href") == 0
 
 
-def test_workspace_files_as_viewers_read_them(evaluation: Evaluation, tmp_path: Path) -> None:
-    for number in (1, 2):
-        place = write_workspace(evaluation, tmp_path)
-        assert place == tmp_path / f"file-diff-workspace/iteration-{number}"
-    run = place / "eval-writes/with_skill/run-2"
-    assert (run / "outputs/out/a.txt").read_text() == "x"
-    grading = json.loads((run / "grading.json").read_text())
-    assert grading["assertion_results"] == grading["expectations"] == []
-    assert grading["summary"] == {"passed": 0, "failed": 0, "total": 0, "pass_rate": 1.0}
-    wrong = json.loads((place / "eval-wrong-b/with_skill/run-1/grading.json").read_text())
-    evidence = {"text": "skills_any_of file-diff", "passed": False, "evidence": "it took csv-summary"}
-    assert wrong["expectations"] == [evidence]
-    assert wrong["summary"] == {"passed": 0, "failed": 1, "total": 1, "pass_rate": 0.0}
-    assert set(json.loads((run / "timing.json").read_text())) == {"total_tokens", "duration_ms"}
-    for name in ("crash", "slow", "unjudged"):  # nobody graded them
-        assert not (place / f"eval-{name}/with_skill/run-1/grading.json").exists()
-
-
-def test_the_benchmark_counts_what_was_judged(evaluation: Evaluation, tmp_path: Path) -> None:
-    benchmark = json.loads((write_workspace(evaluation, tmp_path) / "benchmark.json").read_text())
-    assert set(benchmark) == {"metadata", "runs", "run_summary"}
-    assert benchmark["metadata"]["evals_run"] == [each.id for each in CASES]
-    runs = {
-        (run["eval_id"], run["configuration"], run["run_number"]): run["result"] for run in benchmark["runs"]
-    }
-    assert set(runs["通过", "with_skill", 1]) == {
-        "pass_rate", "passed", "failed", "total", "time_seconds", "tokens", "tool_calls", "errors",
-    }  # fmt: skip
-    found = {
-        case: (result["pass_rate"], result["errors"])
-        for (case, side, _), result in runs.items()
-        if side == "with_skill"
-    }
-    assert found == {
-        "通过": (1.0, 0),
-        "wrong <b>": (0.0, 0),
-        "slow": (None, 1),
-        "crash": (None, 1),
-        "unjudged": (None, 0),
-        "writes": (1.0, 0),
-    }
-    assert (runs["通过", "with_skill", 1]["passed"], runs["通过", "with_skill", 1]["total"]) == (2, 2)
-    sides = benchmark["run_summary"]
-    assert set(sides) == {"with_skill", "without_skill", "delta"}
-    assert sides["with_skill"]["pass_rate"]["mean"] == 0.75
-    assert sides["without_skill"]["pass_rate"]["mean"] == pytest.approx((0.5 + 0 + 1 + 1) / 4)
-    assert sides["delta"]["pass_rate"] == pytest.approx(0.125)
-
-
-def test_directories_of_a_workspace_are_each_their_own(tmp_path: Path) -> None:
-    header = Header("n", "", "", 0.0, (Configuration("x y"), Configuration("x-y")), (), (), ())
-    results = [
-        CaseResult(f"{n}", name, way, 1, "pass", answer=name + way)
-        for n, (name, way) in enumerate([("a b", "x y"), ("a-b", "x y"), ("A B", "x-y"), ("a b", "x-y")])
-    ]
-    place = write_workspace(Evaluation(header, tuple(results)), tmp_path)
-    answers = {str(file.relative_to(place)): file.read_text() for file in place.rglob("answer.md")}
-    assert answers == {
-        "eval-a-b/x-y/outputs/answer.md": "a bx y",
-        "eval-a-b-2/x-y/outputs/answer.md": "a-bx y",
-        "eval-A-B-3/x-y-2/outputs/answer.md": "A Bx-y",
-        "eval-a-b/x-y-2/outputs/answer.md": "a bx-y",
-    }
-
-
 def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_path: Path) -> None:
-    write(tmp_path / "place/outputs/secret.txt", "secret")
     write(tmp_path / "place/evaluation.json", "{}")
     hostile = [
         CaseResult(
@@ -375,7 +288,6 @@ def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_pa
             1,
             "pass",
             run="../../up",
-            files=("secret.txt", "../up.txt", "/etc/passwd"),
         ),
         CaseResult(
             "k",
@@ -392,27 +304,33 @@ def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_pa
     before = sorted(tmp_path.rglob("*"))
     assert write_pages(bad, summarise(bad), tmp_path / "out/page.html") == 0
     assert (tmp_path / "out/page.html").read_text().count("<script") == 1
-    write_workspace(bad, tmp_path / "out")
     new = [path for path in sorted(tmp_path.rglob("*")) if path not in before]
     assert all(path.is_relative_to(tmp_path / "out") for path in new)
-    assert "secret" not in "".join(path.read_text() for path in new if path.name == "secret.txt")
-    ET.fromstring(junit_of(bad))
 
 
 def test_nothing_of_nothing_is_a_dash() -> None:
-    line = CaseLine("a", "", unwanted=("*",), about_skills=True)
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (line,), (), ("1",))
+    line = CaseLine("a", "", unwanted=("*",))
+    header = Header("n", "", "", 0.0, (Configuration("x"),), (line,), (), (PlannedUnit("1", "a", "x", 1),))
     evaluation = Evaluation(header, (one("a", "pass"),))
     summary = summarise(evaluation)
-    for text in (markdown_of(summary), page(summary, {}), junit_of(evaluation)):
-        assert ("0 of 0" not in text, "nan" not in text) == (True, True)
+    text = page(summary, {})
+    assert ("0 of 0" not in text, "nan" not in text) == (True, True)
     assert "precision –, recall –" in notes(summary)
 
 
 def test_two_evaluations_side_by_side_have_the_cases_of_both() -> None:
     def evaluation(place: str, *cases: str) -> Evaluation:
         lines = tuple(CaseLine(case, f"asked {case}") for case in cases)
-        header = Header("n", "", "", 0.0, (Configuration("x"),), lines, (), cases)
+        header = Header(
+            "n",
+            "",
+            "",
+            0.0,
+            (Configuration("x"),),
+            lines,
+            (),
+            tuple(PlannedUnit(case, case, "x", 1) for case in cases),
+        )
         return Evaluation(header, tuple(one(case, "pass") for case in cases), place)
 
     both = side_by_side(evaluation("/new", "a", "b"), evaluation("/old", "b", "gone"))

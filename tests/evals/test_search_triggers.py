@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench.evals import filler
+from bench.evals import filler, libraries
 from bench.library import trigger_set, write_library
 from bench.search import Judge
 
@@ -16,8 +16,7 @@ from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import Processes
 from vademecum.evals.reports.summary import summarise
 from vademecum.evals.suite import Suite, read_suite
-from vademecum.evals.trial import EvalSettings
-from vademecum.evals.units import Configuration, by_size
+from vademecum.evals.units import Configuration, EvalSettings
 from vademecum.search.text_index import WEIGHTS
 
 if not (DATA / "search").is_dir():
@@ -59,7 +58,7 @@ def test_how_a_library_that_grows_changes_who_takes_whose_request(tmp_path: Path
     chosen = sorted({entry["skill"] for entry in entries})[:10]
     wanted = [entry for entry in entries if entry["skill"] in chosen]
     suite = read_suite(write(tmp_path / "triggers.json", wanted))
-    ways = by_size([Configuration("default")], [10, 1000, 10_000], suite.cases, index)
+    ways = libraries([10, 1000, 10_000], suite.cases, index)
     assert [(way.name, len(way.skills or ())) for way in ways] == [
         ("10 skills", 10),
         ("1,000 skills", 1000),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vademecum.evals.checks.constraints import parse_constraint
-from vademecum.evals.checks.trajectory import ConstraintVerdict, Trajectory, check
+from vademecum.evals.checks.trajectory import Constraint, ConstraintVerdict, Trajectory, parse_constraint
 from vademecum.runs.record import Event
 
 RUN = [
@@ -64,20 +63,13 @@ def called(*tools: str, done: bool = False, first: int = 1) -> list[Event]:
         ({"before": ["run_script", "load_skill"]}, "fail", (3,)),
         ({"before": ["grep", "delete_file"]}, "vacuous", ()),
         ({"before": ["run_script", "run_script"]}, "fail", (9,)),
-        ({"after": "load_skill:pdf", "then": "run_script", "within": 2}, "pass", (3, 9)),
-        ({"after": "load_skill:pdf", "then": "run_script", "within": 1}, "fail", (3,)),
+        ({"after": "load_skill:pdf", "then": "run_script"}, "pass", (3, 9)),
         ({"after": "run_script", "then": "grep"}, "fail", (9,)),
         ({"after": "grep", "then": "run_script"}, "vacuous", ()),
-        ({"between": ["load_skill:csv", "run_script"], "require": "read_file"}, "pass", (4, 6, 9)),
-        ({"between": ["load_skill:csv", "run_script"], "never": "read_file"}, "fail", (4, 6, 9)),
-        ({"between": ["load_skill:csv", "run_script"], "require": "grep"}, "fail", (4, 9)),
-        ({"between": ["run_script", "grep"], "never": "final_answer"}, "vacuous", ()),
         ({"sequence": ["load_skill:pdf", "read_file", "final_answer"]}, "pass", (3, 6, 14)),
         ({"sequence": ["read_file", "load_skill"]}, "fail", (6,)),
         ({"sequence": ["select_skills:pdf", "select_skills:csv", "read_file", "run_script", "final_answer"], "mode": "exact"}, "pass", (2, 2, 6, 9, 14)),
         ({"sequence": ["select_skills:pdf", "read_file"], "mode": "exact"}, "fail", (2, 2)),
-        ({"sequence": ["final_answer", "select_skills:csv", "select_skills:*"], "mode": "any_order"}, "pass", (2, 14)),
-        ({"sequence": ["run_script", "run_script"], "mode": "any_order"}, "fail", (9,)),
         ({"at_most": 1, "of": "load_skill"}, "fail", (3, 4)),
         ({"at_least": 2, "of": "load_skill"}, "pass", (3, 4)),
         ({"at_least": 3, "of": "load_skill"}, "fail", (3, 4)),
@@ -89,15 +81,6 @@ def called(*tools: str, done: bool = False, first: int = 1) -> list[Event]:
         ({"before": ["approval", "tool:run_script"]}, "pass", (11, 12)),
         ({"require": {"kind": "final_answer", "arguments": {"text": "*完成*"}}}, "pass", (14,)),
         ({"never": {"kind": "run_finished", "arguments": {"status": "failed"}}}, "pass", ()),
-        ({"at_most": 1, "of": "call_*:read_file"}, "pass", (6,)),
-        ({"at_most": 1, "of": "re:^call_tool$"}, "pass", (6,)),
-        ({"at_most": 1, "of": {"name": "read_file"}}, "pass", (6,)),
-        ({"at_most": 2, "of": "re:skill"}, "pass", (2, 2)),
-        ({"at_least": 2, "of": "call_*"}, "fail", (6,)),
-        ({"at_least": 2, "of": {"outcome": "denied"}}, "fail", (12,)),
-        ({"require": {"kind": "*", "name": "run_script", "outcome": "denied"}}, "pass", (12,)),
-        ({"sequence": ["call_*:read_file", "call_*:read_file"]}, "fail", (6,)),
-        ({"sequence": ["call_*:read_file", "call_*:read_file"], "mode": "any_order"}, "fail", (6,)),
         ({"never": {"kind": "write_file"}}, "pass", ()),
         ({"never": {"kind": "read_file"}}, "fail", (6,)),
         ({"require": {"kind": "tool_called", "arguments": {"ok": False}}}, "pass", (12,)),
@@ -123,16 +106,17 @@ def test_constraints(constraint: dict[str, Any], holds: str, events: tuple[int, 
         ({"at_most": True, "of": "grep"}, "whole number"),
         ({"sequence": []}, "1 to 100"),
         ({"sequence": ["grep"], "mode": "sideways"}, "sideways"),
+        ({"never": {"name": "grep"}}, "without a kind"),
+        ({"never": "call_*:grep"}, "no kind of step"),
         ({"sequence": [{"kind": "call_tool", "outcome": "ok"}], "mode": "exact"}, "leave out the outcome"),
         ({"sequence": ["load_skill:pdf", "final_answer"], "mode": "exact"}, "of actions .* not 'load_skill'"),
-        ({"after": "grep", "then": "grep", "within": 0}, "whole number from 1"),
         ({"never": "wirte_file"}, "no kind of step 'wirte_file': did you mean 'write_file'"),
         ({"never": {"kind": "wirte_file"}}, "did you mean 'write_file'"),
         ({"never": "call_tool:raed_file"}, "no tool 'raed_file': did you mean 'read_file'"),
         ({"never": "tool:rocket"}, "no tool 'rocket': there are delete_file"),
         ({"never": "loadskill:pdf"}, "did you mean 'load_skill'"),
         ({"never": "write_file:a.txt"}, "'write_file' is a tool"),
-        ({"never": "re:(?<!a)b"}, "none of RE2's"),
+        ({"never": "tool:re:(?<!a)b"}, "none of RE2's"),
     ],
 )
 def test_a_constraint_that_is_none_is_refused(wrong: Any, said: str) -> None:
@@ -150,6 +134,14 @@ def test_everything_that_is_recorded_can_be_named() -> None:
         parse_constraint({"never": event})
 
 
+def check(wanted: Sequence[Constraint], events: Iterable[Event]) -> list[ConstraintVerdict]:
+    """Check a whole run, as it was recorded."""
+    watched = Trajectory(wanted)
+    for event in events:
+        watched.see(event)
+    return watched.verdicts()
+
+
 CALLS = ["read_file", "grep", "read_file"]
 
 
@@ -157,11 +149,11 @@ CALLS = ["read_file", "grep", "read_file"]
     ("sequence", "holds"),
     [
         (["read_file", "grep", "read_file"], "pass"),
-        (["call_*:read_file", "*:grep", "call_tool"], "pass"),
+        (["call_tool:read_*", "grep", "call_tool"], "pass"),
         (["read_file", "grep"], "fail"),
         (["read_file", "read_file", "grep"], "fail"),
         (["read_file", "grep", "read_file", "read_file"], "fail"),
-        (["call_*:read_file"] * 3, "fail"),
+        (["read_file"] * 3, "fail"),
     ],
 )
 def test_exact_is_the_whole_list(sequence: list[str], holds: str) -> None:
@@ -171,7 +163,7 @@ def test_exact_is_the_whole_list(sequence: list[str], holds: str) -> None:
 
 def test_exact_looks_at_nothing_but_actions() -> None:
     loaded = Event(1, 0.0, "skill_loaded", {"skill": "user:grep"})
-    parsed = parse_constraint({"sequence": ["*:grep", "read_file"], "mode": "exact"})
+    parsed = parse_constraint({"sequence": ["grep", "read_file"], "mode": "exact"})
     assert check([parsed], [loaded, *called("list_dir", "read_file")])[0].holds == "fail"
 
 
@@ -197,7 +189,7 @@ def test_what_children_do_counts_and_orders_are_the_runs_own() -> None:
     ]
     constraints = [
         {"never": "write_file"},
-        {"at_most": 0, "of": "call_*"},
+        {"at_most": 0, "of": "call_tool"},
         {"at_most": 1, "of": "load_skill"},
         {"never": "final_answer"},
         {"before": ["grep", "write_file"]},
@@ -229,12 +221,12 @@ def test_a_violation_is_known_when_it_happens() -> None:
 TOOLS = st.sampled_from(["read_file", "grep", "list_dir"])
 
 
-@given(st.lists(TOOLS, max_size=12), st.integers(1, 4))
-def test_within_is_what_its_words_say(names: list[str], within: int) -> None:
-    """after a comes b within k: for every a one of the next k actions is b, and nothing else decides it."""
-    parsed = parse_constraint({"after": "read_file", "then": "grep", "within": within})
+@given(st.lists(TOOLS, max_size=12))
+def test_after_is_what_its_words_say(names: list[str]) -> None:
+    """after a comes b: behind every a there is some b, and nothing else decides it."""
+    parsed = parse_constraint({"after": "read_file", "then": "grep"})
     wanted = [n for n, name in enumerate(names) if name == "read_file"]
-    kept = all("grep" in names[n + 1 : n + 1 + within] for n in wanted)
+    kept = all("grep" in names[n + 1 :] for n in wanted)
     expected = "vacuous" if not wanted else "pass" if kept else "fail"
     assert check([parsed], called(*names))[0].holds == expected
 
@@ -248,38 +240,21 @@ def test_before_is_what_its_words_say(names: list[str]) -> None:
         assert verdict.holds == ("pass" if "read_file" in names[: names.index("grep")] else "fail")
 
 
-@given(st.lists(TOOLS, max_size=10), st.sampled_from(["require", "never"]))
-def test_between_is_what_its_words_say(names: list[str], word: str) -> None:
-    """From each read_file to the next grep there is a list_dir, or there is none."""
-    parsed = parse_constraint({"between": ["read_file", "grep"], word: "list_dir"})
-    inside = [
-        "list_dir" in names[n + 1 : names.index("grep", n)]
-        for n, name in enumerate(names)
-        if name == "read_file" and "grep" in names[n:]
-    ]
-    expected = "pass" if all(found is (word == "require") for found in inside) else "fail"
-    assert check([parsed], called(*names))[0].holds == (expected if inside else "vacuous")
-
-
 @given(
     st.lists(TOOLS, max_size=6),
-    st.lists(st.sampled_from(["read_file", "grep", "call_*", "*"]), min_size=1, max_size=4),
+    st.lists(st.sampled_from(["read_file", "grep", "*"]), min_size=1, max_size=4),
 )
 def test_sequences_are_what_their_words_say(names: list[str], wanted: list[str]) -> None:
     """With the call, what came of it and the tool itself on record, each action still counts once."""
 
     def fits(pattern: str, name: str) -> bool:
-        return pattern == name or "*" in pattern
+        return pattern in {name, "*"}
 
-    def holds(mode: str) -> str:
-        parsed = parse_constraint(
-            {"sequence": [p if "*" in p else f"call_*:{p}" for p in wanted], "mode": mode}
-        )
-        return check([parsed], called(*names, done=True))[0].holds
+    def holds(mode: str) -> bool:
+        parsed = parse_constraint({"sequence": [f"call_tool:{p}" for p in wanted], "mode": mode})
+        return check([parsed], called(*names, done=True))[0].holds == "pass"
 
     rest = iter(names)
     in_order = all(any(fits(pattern, name) for name in rest) for pattern in wanted)
     exact = len(names) == len(wanted) and all(map(fits, wanted, names))
-    any_order = any(all(map(fits, wanted, chosen)) for chosen in itertools.permutations(names, len(wanted)))
-    found = [holds(mode) == "pass" for mode in ("in_order", "exact", "any_order")]
-    assert found == [in_order, exact, any_order]
+    assert [holds("in_order"), holds("exact")] == [in_order, exact]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vademecum.pages.charts import Dot, RateBar, dots, heat_map, lines, nice_ticks, rates
-from vademecum.pages.phrases import WORDS, chinese, sentences
+from vademecum.pages.phrases import catalogue, chinese
 from vademecum.pages.render import MAX_PAGE_BYTES, asset, render, rich_text
 from vademecum.pages.run import Back, conversation, run_page, spans
 from vademecum.runs.record import Event
@@ -161,7 +161,7 @@ def evaluation_page(text: str) -> str:
     from vademecum.evals.suite import Malformed
     from vademecum.evals.units import Configuration
 
-    line = CaseLine(text, text, wanted=(text,), about_skills=True, expected=(text,), problems=(text,))
+    line = CaseLine(text, text, one_of=(text,), expected=(text,), problems=(text,))
     header = Header(
         text,
         "",
@@ -268,9 +268,9 @@ def test_markdown_tables_and_differences() -> None:
 
 
 def test_words_are_in_both_languages() -> None:
-    for key, (english, said) in WORDS.items():
-        assert english.isascii(), key
-        assert re.search(r"[\u4e00-\u9fff]", said), key
+    for english, said in catalogue("words").items():
+        assert english.isascii(), english
+        assert re.search(r"[\u4e00-\u9fff]", said), english
     page = simulation_page("x")
     assert "The charter changed 1 of 2 figures" in page
     assert "章程改变了 2 项数据中的 1 项" in page
@@ -352,7 +352,7 @@ class Shown(HTMLParser):
 
     @property
     def left_in_english(self) -> set[str]:
-        names = r"re:|Markdown|c\.py:x|allowed-tools|tool_called|KeyError: '\w+'|token|JSON|UTC|KIND:NAME|--judge|pass[@^]\d"
+        names = r"(tool|run_script):re:|allowed-tools|tool_called|KeyError: '\w+'|token|JSON|UTC|KIND:NAME|--judge|pass[@^]\d"
         return {text for text in self.texts if re.search(r"[A-Za-z]{2,}", re.sub(names, "", text))}
 
 
@@ -447,14 +447,13 @@ def whole_evaluation() -> str:
         "skills_any_of": ["X7"], "skills_all_of": ["X7"], "skills_none_of": ["X7"], "status": ["done", "refused"],
         "output": {
             "contains": ["X7"], "contains_any": ["X7", "Y7"], "contains_none": ["X7"], "regex": ["X7"],
-            "json": [{"path": "x"}, {}], "markdown": {"headings": ["X7"]}, "files": [{"path": "x", "contains": ["X7"]}],
-            "python": "c.py:x", "command": {"argv": ["x", "7"]}, "judge": ["X7"],
+            "json": [{"path": "x"}, {}], "files": [{"path": "x", "contains": ["X7"]}],
+            "judge": ["X7"],
         },
         "trajectory": [
-            {"never": "re:7"}, {"require": "re:7"}, {"before": ["re:7", "re:8"]}, {"after": "re:7", "then": "re:8"},
-            {"after": "re:7", "then": "re:8", "within": 2}, {"between": ["re:7", "re:8"], "never": "re:9"},
-            {"between": ["re:7", "re:8"], "require": "re:9"}, {"at_most": 2, "of": "re:7"}, {"at_least": 2, "of": "re:7"},
-            *({"sequence": ["re:7"], "mode": mode} for mode in ("in_order", "any_order")),
+            {"never": "tool:re:7"}, {"require": "tool:re:7"}, {"before": ["tool:re:7", "tool:re:8"]},
+            {"after": "tool:re:7", "then": "tool:re:8"}, {"at_most": 2, "of": "tool:re:7"}, {"at_least": 2, "of": "tool:re:7"},
+            {"sequence": ["tool:re:7"]}, {"sequence": ["run_script:re:7"], "mode": "exact"},
         ],
     }  # fmt: skip
     limits = {"max_turns": 1, "max_tool_calls": 1, "max_script_runs": 1}
@@ -470,7 +469,7 @@ def whole_evaluation() -> str:
     others = [
         "It was not done after 7 s.",
         "The model's reply cannot be used: X7",
-        "Stopped: max_turns was exceeded.",
+        "Stopped at the first violation: max_turns.",
     ]
     lines = [
         CaseLine.of(case, {"X7"})
@@ -524,7 +523,7 @@ def test_no_phrase_of_a_page_is_left_without_chinese(tmp_path: Path) -> None:
 
 
 def test_sentences_keep_what_they_name() -> None:
-    for english, said in sentences().items():
+    for english, said in catalogue("sentences").items():
         assert sorted(re.findall(r"\{(\w+)\}", english)) == sorted(re.findall(r"\{(\w+)\}", said)), english
         assert re.search(r"[\u4e00-\u9fff]", said) or english.startswith("{"), english
     assert chinese("asked: <b>; what: is") == "收到请求：<b>; what: is"

@@ -14,14 +14,13 @@ import click
 
 from vademecum.agent.agent import Agent, Conversation
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.printing import print_text, yes_option
+from vademecum.cli.output.printing import allow_option, print_text, yes_option
 from vademecum.cli.output.progress import RunProgress
 from vademecum.cli.output.saving import Saved, tell
 from vademecum.cli.permissions import approver_for, known_agent
 from vademecum.cli.running import (
     again,
     agent_option,
-    allow_option,
     budget_for,
     budget_options,
     model_for,

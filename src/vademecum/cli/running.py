@@ -16,7 +16,15 @@ from vademecum.agent.loop import Outcome
 from vademecum.agent.model_calls import LIMITS, Budget
 from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
 from vademecum.cli.output.completion import complete_names, complete_paths, complete_scripts
-from vademecum.cli.output.printing import counted, json_option, print_json, print_text, raised, yes_option
+from vademecum.cli.output.printing import (
+    allow_option,
+    counted,
+    json_option,
+    print_json,
+    print_text,
+    raised,
+    yes_option,
+)
 from vademecum.cli.output.progress import RunProgress
 from vademecum.cli.output.saving import (
     elsewhere,
@@ -70,14 +78,6 @@ def budget_for(context: Context, words: dict[str, Any]) -> Budget:
     given = {field: words.pop(option) for option, (field, _) in LIMITS.items()}
     configured = asdict(load_config(context).settings.budget)
     return Budget(**configured | {field: value for field, value in given.items() if value is not None})
-
-
-allow_option = click.option(
-    "--allow",
-    multiple=True,
-    metavar="TOOL[(PATTERN)]",
-    help="Approve this tool for this run, such as write_file or 'write_file(reports/*)'; repeatable.",
-)
 
 
 @click.command("run")

@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from vademecum.evals.checks.constraints import Constraint, parse_constraint, text_test
-from vademecum.evals.checks.json_schema import check_schema
+from vademecum.evals.checks.patterns import regular
+from vademecum.evals.checks.trajectory import Constraint, parse_constraint
 from vademecum.policy.bounds import RISKS
 
 MAX_REPEAT = 1000
@@ -43,13 +43,8 @@ def _listed(value: Any) -> Any:
 
 
 def _regular(text: str) -> str:
-    text_test(f"re:{text}")
+    regular(text)
     return text
-
-
-def _schema(schema: dict[str, Any]) -> dict[str, Any]:
-    check_schema(schema)
-    return schema
 
 
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
@@ -59,27 +54,15 @@ Written = Annotated[Constraint, PlainValidator(parse_constraint), PlainSerialize
 
 
 class JsonCheck(_Strict):
-    """The answer, or the JSON in it, has something at this path: anything, by a schema, or this value."""
+    """The answer, or the JSON in it, has something at this path: anything, or this value."""
 
     path: str = ""
-    schema_: Annotated[Annotated[dict[str, Any], AfterValidator(_schema)] | None, Field(alias="schema")] = (
-        None
-    )
     equals: Any = None
 
     @property
     def has_equals(self) -> bool:
         """Return whether a value is expected; ``null`` is a value too."""
         return "equals" in self.model_fields_set
-
-
-class MarkdownCheck(_Strict):
-    """Require parts of the answer: headings by their text, a table with these columns, code, list items."""
-
-    headings: Texts = ()
-    table_columns: Texts = ()
-    code: str | bool | None = None
-    list_items: Annotated[int, Field(ge=0)] = 0
 
 
 class FileCheck(_Strict):
@@ -89,14 +72,6 @@ class FileCheck(_Strict):
     contains: Texts = ()
     equals: str | None = None
     regex: Regulars = ()
-
-
-class CommandCheck(_Strict):
-    """A command in the sandbox, in the directory of the project as the run left it, and its exit code."""
-
-    argv: Annotated[tuple[str, ...], Field(min_length=1, max_length=100)]
-    exit_code: int = 0
-    files: Names = ()
 
 
 class OutputChecks(_Strict):
@@ -111,10 +86,7 @@ class OutputChecks(_Strict):
         Field(alias="json"),
         BeforeValidator(lambda v: [v] if isinstance(v, dict) else v),
     ] = ()
-    markdown: MarkdownCheck | None = None
     files: tuple[FileCheck, ...] = ()
-    python: Annotated[str, Field(pattern=r"^[\w./-]+\.py:\w+$")] | None = None
-    command: CommandCheck | None = None
     judge: Texts = ()
 
 
@@ -219,42 +191,27 @@ class Case(_Strict):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, value: Any) -> Any:
-        """Refuse what could not be written down again."""
-        problem = _unfit(value)
-        if problem:
-            raise ValueError(problem)
+        _refuse_unfit(value)
         return value
 
     @property
     def expectations(self) -> tuple[str, ...]:
         """Return what the case expects, one line for each thing, as checks name it."""
-        expected, output, limits = self.expected, self.expected.output, self.constraints
-        lines = [
-            f"{name} {', '.join(skills)}"
-            for name, skills in (
-                ("skills_any_of", expected.skills_any_of),
-                ("skills_all_of", expected.skills_all_of),
-                ("skills_none_of", expected.skills_none_of),
-            )
-            if skills
-        ]
-        lines += [str(constraint) for constraint in expected.trajectory]
-        lines += [f"status {' or '.join(expected.status)}"] if expected.status else []
-        lines += [f"output contains {text!r}" for text in output.contains]
-        lines += [f"output contains one of {', '.join(map(repr, output.contains_any))}"] * bool(
-            output.contains_any
-        )
-        lines += [f"output does not contain {text!r}" for text in output.contains_none]
-        lines += [f"output matches {pattern!r}" for pattern in output.regex]
-        lines += [f"output JSON{f' at {each.path}' if each.path else ''}" for each in output.json_]
-        lines += ["output has the Markdown that is named"] if output.markdown else []
-        lines += [f"file {file.path}" for file in output.files]
-        lines += [f"function {output.python}"] if output.python else []
-        lines += [f"command {' '.join(output.command.argv)}"] if output.command else []
-        lines += [f"judged: {text}" for text in output.judge]
+        expected, output = self.expected, self.expected.output
+        skills = expected.model_dump(include={"skills_any_of", "skills_all_of", "skills_none_of"})
+        any_of = ", ".join(map(repr, output.contains_any))
         return (
-            *lines,
-            *(f"{key} {value}" for key, value in limits.model_dump(exclude_defaults=True).items()),
+            *(f"{kind} {', '.join(names)}" for kind, names in skills.items() if names),
+            *map(str, expected.trajectory),
+            *([f"status {' or '.join(expected.status)}"] if expected.status else []),
+            *(f"output contains {text!r}" for text in output.contains),
+            *([f"output contains one of {any_of}"] if any_of else []),
+            *(f"output does not contain {text!r}" for text in output.contains_none),
+            *(f"output matches {pattern!r}" for pattern in output.regex),
+            *(f"output JSON{f' at {each.path}' if each.path else ''}" for each in output.json_),
+            *(f"file {file.path}" for file in output.files),
+            *(f"judged: {text}" for text in output.judge),
+            *(f"{key} {value}" for key, value in self.constraints.model_dump(exclude_defaults=True).items()),
         )
 
     @property
@@ -268,40 +225,23 @@ class Case(_Strict):
         return [*found, *(f"the answer must and must not contain {text!r}" for text in words)]
 
     @property
-    def expects_nothing(self) -> bool:
-        """Return whether any result passes."""
-        return self.expected == Expected() and self.constraints == RunLimits()
-
-    @property
     def expects_skills(self) -> tuple[str, ...]:
         """The skills one of which is right for the request; none where it says nothing about that."""
         return tuple(dict.fromkeys((*self.expected.skills_any_of, *self.expected.skills_all_of)))
 
-    @property
-    def is_about_skills(self) -> bool:
-        """Return whether the case expects or forbids skills."""
-        return bool(self.expects_skills or self.expected.skills_none_of)
 
-
-def _unfit(value: Any) -> str:
-    """Return the problem of a whole document, if any: nested too deeply, or a lone surrogate."""
-    waiting: list[tuple[Any, int]] = [(value, 0)]
-    while waiting:
-        found, depth = waiting.pop()
-        if depth > MAX_DEPTH:
-            return f"it is nested more than {MAX_DEPTH} levels deep: make it flatter"
-        if isinstance(found, str) and not found.isascii() and _is_broken(found):
-            return "it holds half a character (a lone surrogate): correct it"
-        if isinstance(found, Mapping):
-            waiting.extend((item, depth + 1) for pair in found.items() for item in pair)
-        elif isinstance(found, list | tuple):
-            waiting.extend((item, depth + 1) for item in found)
-    return ""
-
-
-def _is_broken(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+def _refuse_unfit(value: Any, depth: int = 0) -> None:
+    """Refuse what is nested too deeply, or has a lone surrogate and so could not be written down again."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep: make it flatter")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds half a character (a lone surrogate): correct it") from None
+    elif isinstance(value, Mapping):
+        for item in (*value, *value.values()):
+            _refuse_unfit(item, depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_unfit(item, depth + 1)

@@ -16,12 +16,10 @@ from vademecum.errors import CaseRefused
 from vademecum.evals.cases import Case
 from vademecum.evals.checks.answers import json_in
 from vademecum.evals.evaluator import Evaluator
-from vademecum.evals.pool import EvalEngine
 from vademecum.evals.reports.summary import Comparison, compare, rates_of
 from vademecum.evals.results import CaseResult
 from vademecum.evals.suite import Suite
-from vademecum.evals.trial import EvalSettings
-from vademecum.evals.units import Configuration
+from vademecum.evals.units import Configuration, other_index
 from vademecum.files import write_atomic
 from vademecum.models.base import Message, Model
 from vademecum.registry.index import SkillIndex
@@ -39,18 +37,13 @@ _LEAD = re.compile(
 )
 
 
-def write_draft(skill: Skill, index: SkillIndex, place: Path) -> list[Path]:
-    """Write a draft suite to ``place`` and return its files; refuse if there is one already."""
+def write_draft(skill: Skill, index: SkillIndex, place: Path) -> Path:
+    """Write a draft suite to the directory ``place`` and return its file; refuse if there is one already."""
     if place.exists():
         raise CaseRefused(f"{place} is there already: edit it, or remove it first.")
-    written = []
-    for name, document in (
-        ("triggers.json", draft_triggers(skill, index)),
-        ("cases/first.json", _case(skill)),
-    ):
-        write_atomic(place / name, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
-        written.append(place / name)
-    return written
+    text = json.dumps(draft_triggers(skill, index), ensure_ascii=False, indent=2)
+    write_atomic(place / "triggers.json", f"{text}\n".encode())
+    return place / "triggers.json"
 
 
 def draft_triggers(skill: Skill, index: SkillIndex) -> dict[str, Any]:
@@ -85,25 +78,6 @@ def requests_from(description: str) -> list[str]:
     return list(dict.fromkeys(clause[:200] for clause in found))[:MAX_REQUESTS] or [description[:200]]
 
 
-def _case(skill: Skill) -> dict[str, Any]:
-    """Return a whole run with a mock model, as an example of what a case can say."""
-    select = {"type": "select_skills", "payload": {"skills": [{"name": skill.name}]}}
-    answer = {"type": "final_answer", "payload": {"text": "Replace this by what a good answer says."}}
-    return {
-        "id": f"{skill.name}-first",
-        "input": f"Use ${skill.name}: replace this by a request that people really make.",
-        "tags": ["draft"],
-        "files": {"input.txt": "replace this by a file that the request names\n"},
-        "expected": {
-            "skills_any_of": [skill.name],
-            "trajectory": [{"must_occur": "load_skill", "before": "final_answer"}, {"never": "delete_file"}],
-            "output": {"contains": ["good answer"]},
-        },
-        "constraints": {"max_turns": 6},
-        "mock": {"turns": [{"action": select}, {"action": answer}]},
-    }
-
-
 MAX_CANDIDATES = 20
 MAX_DESCRIPTION_CHARS = 1024
 LEAST_CASES = 4
@@ -126,46 +100,52 @@ class Improvement(Struct, frozen=True):
     @property
     def is_better(self) -> bool:
         """Return true if the candidate wins beyond chance on cases that it was not chosen by."""
-        return self.comparison is not None and self.comparison.difference.verdict == "better"
+        return self.comparison is not None and self.comparison.verdict == "better"
 
 
-class Improver(Struct, frozen=True):
-    """Evaluates descriptions of one skill; results go below ``workshop.out``."""
+def improve(
+    suite: Suite,
+    candidates: Callable[[Sequence[Case]], Sequence[str]],
+    *,
+    skill: Skill,
+    evaluator: Evaluator,
+    configuration: Configuration,
+) -> Improvement:
+    """Choose among candidates by the first half of the cases, and test the best on the second.
 
-    skill: Skill
-    workshop: EvalSettings
-    engine: EvalEngine
-    configuration: Configuration
+    Results go below the evaluator's directory.
+    """
+    about = [case for case in suite.cases if case.expects_skills or case.expected.skills_none_of]
+    if len(about) < LEAST_CASES:
+        raise CaseRefused(
+            f"{suite.name} has {len(about)} cases about skills; at least {LEAST_CASES} are needed."
+        )
 
-    def improve(self, suite: Suite, candidates: Callable[[Sequence[Case]], Sequence[str]]) -> Improvement:
-        """Choose among candidates by the first half of the cases, and test the best on the second."""
-        about = [case for case in suite.cases if case.is_about_skills]
-        if len(about) < LEAST_CASES:
-            raise CaseRefused(
-                f"{suite.name} has {len(about)} cases about skills; at least {LEAST_CASES} are needed."
-            )
-        tune, held = halves(about)
-        before = self._results(suite, tune, self.skill.description, "tune-0")
-        failed = {result.case for result in before if result.outcome != "pass"}
-        tried = list(dict.fromkeys(candidates([case for case in tune if case.id in failed])))[:MAX_CANDIDATES]
-        if not tried:
-            raise CaseRefused("There is no candidate description: name a model or a file of descriptions.")
-        scores = {self.skill.description: _score(before)}
-        for number, text in enumerate(tried, 1):
-            scores[text] = _score(self._results(suite, tune, text, f"tune-{number}"))
-        best = max(tried, key=lambda text: scores[text])
-        if scores[best] <= scores[self.skill.description]:
-            return Improvement(self.skill.name, self.skill.description, best, scores, None)
-        old = self._results(suite, held, self.skill.description, "held-old")
-        new = self._results(suite, held, best, "held-new")
-        found = compare(old, new, old_name="old", new_name="new")
-        return Improvement(self.skill.name, self.skill.description, best, scores, found)
-
-    def _results(self, suite: Suite, cases: Sequence[Case], text: str, name: str) -> tuple[CaseResult, ...]:
-        index = _described(self.workshop.index, self.skill, text)
-        workshop = dataclasses.replace(self.workshop, index=index, out=self.workshop.out / name)
+    def results(cases: Sequence[Case], text: str, name: str) -> tuple[CaseResult, ...]:
+        """Return what comes of cases when the skill has this description."""
+        place, index = evaluator.workshop, evaluator.workshop.index
+        skills = [structs.replace(one, description=text) if one is skill else one for one in index.skills]
+        index = other_index(index, skills, index.shadowed, skill.name, text)
+        workshop = dataclasses.replace(place, index=index, out=place.out / name)
         part = structs.replace(suite, cases=tuple(cases))
-        return Evaluator(self.engine, workshop).evaluate(part, [self.configuration]).results
+        return dataclasses.replace(evaluator, workshop=workshop).evaluate(part, [configuration]).results
+
+    tune, held = halves(about)
+    old = skill.description
+    before = results(tune, old, "tune-0")
+    failed = {result.case for result in before if result.outcome != "pass"}
+    tried = list(dict.fromkeys(candidates([case for case in tune if case.id in failed])))[:MAX_CANDIDATES]
+    if not tried:
+        raise CaseRefused("There is no candidate description: name a model or a file of descriptions.")
+    scores = {old: _score(before)}
+    for number, text in enumerate(tried, 1):
+        scores[text] = _score(results(tune, text, f"tune-{number}"))
+    best = max(tried, key=lambda text: scores[text])
+    found = None
+    if scores[best] > scores[old]:
+        sides = results(held, old, "held-old"), results(held, best, "held-new")
+        found = compare(*sides, old_name="old", new_name="new")
+    return Improvement(skill.name, old, best, scores, found)
 
 
 def halves(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
@@ -220,15 +200,6 @@ def write_description(skill: Skill, text: str) -> Path:
     new = f"description: {json.dumps(text, ensure_ascii=False)}"
     write_atomic(file, "\n".join([*lines[: entry.line], new, *lines[last + 1 :]]).encode())
     return file
-
-
-def _described(index: SkillIndex, skill: Skill, text: str) -> SkillIndex:
-    skills = [structs.replace(one, description=text) if one is skill else one for one in index.skills]
-    digest = hashlib.sha256(f"{index.hash}\0{skill.name}\0{text}".encode("utf-8", "replace")).hexdigest()
-    changed = index.restricted(skills, index.shadowed)
-    report = structs.replace(changed.report, hash=f"sha256:{digest}")
-    options = dataclasses.replace(changed.options, cache=None)
-    return dataclasses.replace(changed, report=report, options=options)
 
 
 def _score(results: Sequence[CaseResult]) -> float:

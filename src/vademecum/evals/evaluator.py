@@ -5,37 +5,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from vademecum.evals.pool import EvalEngine
-from vademecum.evals.results import (
-    CaseLine,
-    CaseResult,
-    Evaluation,
-    Header,
-    ResultsFile,
-    planned,
-    whole,
-    write_header,
-)
+from vademecum.evals.results import CaseLine, Evaluation, Header, PlannedUnit, ResultsFile, write_header
 from vademecum.evals.suite import Suite
-from vademecum.evals.trial import EvalSettings
-from vademecum.evals.units import Configuration, Unit, plan
+from vademecum.evals.units import Configuration, EvalSettings, Unit, plan
 from vademecum.models.base import Model
-
-
-class OnProgress(Protocol):
-    """Is told how far an evaluation is."""
-
-    def __call__(self, *, done: int, total: int, result: CaseResult | None) -> None:
-        """So many of so many have a result; the last one, unless it was there already."""
-        ...
-
-
-def _silent(*, done: int, total: int, result: CaseResult | None) -> None:  # noqa: ARG001 - nobody listens
-    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +22,38 @@ class Evaluator:
 
     Each result is kept as soon as it is there, so an evaluation that is interrupted, or killed, goes on with
     what is missing when it is started again with the same directory. With ``retry``, errors, time-outs and
-    runs that never worked are missing too.
+    runs that never worked are missing too. ``progress`` is called with ``done``, ``total`` and the last
+    ``result``, or None if that was there already.
     """
 
     engine: EvalEngine
     workshop: EvalSettings
     models: Mapping[str, Model] = field(default_factory=dict)
-    progress: OnProgress = _silent
+    progress: Callable[..., None] = lambda **_: None
     retry: bool = False
     clock: Callable[[], float] = time.time
 
     def evaluate(self, suite: Suite, configurations: Sequence[Configuration]) -> Evaluation:
         """Run what has no result yet, and give all results in the order of the units."""
         workshop = self.workshop
-        units = plan(suite.cases, configurations, workshop.index, project=workshop.project, env=workshop.env)
+        units = plan(suite.cases, configurations, workshop)
         skills = {skill.name for skill in workshop.index}
-        header = whole(_header(suite, configurations, units, self.clock(), skills))
-        ledger = ResultsFile(workshop.out)
-        try:
-            write_header(workshop.out, header)
+        header = Header(
+            suite.name,
+            suite.place,
+            suite.skill,
+            self.clock(),
+            tuple(configurations),
+            tuple(CaseLine.of(case, skills) for case in suite.cases),
+            suite.malformed,
+            tuple(
+                PlannedUnit(unit.key, unit.case.id, unit.configuration.name, unit.repetition)
+                for unit in units
+            ),
+        )
+        with closing(ResultsFile(workshop.out)) as ledger:
+            header = write_header(workshop.out, header)
             self._run(units, ledger)
-        finally:
-            ledger.close()
         return Evaluation(header, header.placed(ledger.known), str(workshop.out))
 
     def _run(self, units: Sequence[Unit], ledger: ResultsFile) -> None:
@@ -86,19 +74,3 @@ class Evaluator:
         if known is None or (tape and not Path(tape).exists()):
             return True
         return self.retry and known.outcome in {"error", "timeout", "unusable"}
-
-
-def _header(
-    suite: Suite, ways: Sequence[Configuration], units: Sequence[Unit], started: float, skills: set[str]
-) -> Header:
-    return Header(
-        suite.name,
-        suite.place,
-        suite.skill,
-        started,
-        tuple(ways),
-        tuple(CaseLine.of(case, skills) for case in suite.cases),
-        suite.malformed,
-        tuple(unit.key for unit in units),
-        planned(units),
-    )

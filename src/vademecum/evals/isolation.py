@@ -8,8 +8,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, FileRefused, PathRefused
@@ -27,20 +27,15 @@ _LEFT_OUT_OF_AGENT = frozenset({"runs", "evals"})
 
 
 def content_of(source: str, case: Case) -> bytes:
-    """Return a file that a case brings."""
-    return beside(source, case.place, cap=MAX_CASE_FILE_BYTES, what=f"The case {case.id!r}")
-
-
-def beside(source: str, place: str, *, cap: int, what: str) -> bytes:
     """Return a file beside a case, or below the directory around, as ``evals.json`` has it."""
-    for base in places_of(place):
+    for base in places_of(case.place):
         try:
-            return read_capped(contained(base, source), cap=cap)
+            return read_capped(contained(base, source), cap=MAX_CASE_FILE_BYTES)
         except FileNotFoundError:
             continue
         except (OSError, FileRefused, PathRefused) as error:
-            raise CaseRefused(f"{what} cannot have the file {source!r} ({error}).") from error
-    raise CaseRefused(f"{what} names the file {source!r}, which is not beside it: add it.")
+            raise CaseRefused(f"The case {case.id!r} cannot have the file {source!r} ({error}).") from error
+    raise CaseRefused(f"The case {case.id!r} names the file {source!r}, which is not beside it: add it.")
 
 
 def places_of(place: str) -> list[Path]:
@@ -61,10 +56,7 @@ def project_of(case: Case) -> Path:
 
 def sources_of(case: Case) -> list[str]:
     """Return the files that a case names and does not contain itself."""
-    found = [file.source or file.name for file in case.files if file.text is None]
-    output = case.expected.output
-    found += [output.python.rpartition(":")[0]] if output.python else []
-    return found + list(output.command.files if output.command else ())
+    return [file.source or file.name for file in case.files if file.text is None]
 
 
 def content_digests(case: Case) -> list[list[str]]:
@@ -123,54 +115,37 @@ def _entries(source: Path) -> Iterator[tuple[str, Path]]:
             yield os.path.normpath(os.path.join(inside, name)), path
 
 
-@dataclass(frozen=True, slots=True)
-class RunDirectory:
+class RunDirectory(NamedTuple):
     """The place of one run."""
 
     project: Path
     home: Path
-    scratch: Path
-    before: dict[str, tuple[int, int]]
-
-    def changed(self) -> list[str]:
-        """Return the files that are new or otherwise than before, by their paths in the project."""
-        now = _stamps(self.project)
-        return sorted(name for name, stamp in now.items() if self.before.get(name) != stamp)
 
 
 @contextmanager
 def room_for(case: Case, place: Path, *, project: Path | None = None) -> Iterator[RunDirectory]:
     """Prepare a room below ``place`` and remove it afterwards; ``project`` is used if the case has none."""
     room = Path(tempfile.mkdtemp(dir=place))
+    found = RunDirectory(*(room / name for name in ("project", "home")))
     try:
-        yield _furnished(room, case, project)
+        _furnish(found, case, project_of(case) if case.setup.project else project)
+        yield found
     finally:
         shutil.rmtree(room, ignore_errors=True)
 
 
-def _furnished(place: Path, case: Case, project: Path | None) -> RunDirectory:
-    copy, home, scratch = (place / name for name in ("project", "home", "scratch"))
-    source = project_of(case) if case.setup.project else project
-    if source is not None:
-        copy_project(source, copy)
+def _furnish(room: RunDirectory, case: Case, project: Path | None) -> None:
+    copy = room.project
+    if project is not None:
+        copy_project(project, copy)
     copy.mkdir(exist_ok=True)
-    if len(Context(copy, home, {}).project_directories()) > 1:
+    if len(Context(copy, room.home, {}).project_directories()) > 1:
         # The system's directory for such places is in somebody's repository: ours begins here.
         (copy / ".git").mkdir()
     for file in case.files:
         target = contained(copy, file.name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        content = file.text.encode("utf-8", "replace") if file.text is not None else None
-        target.write_bytes(content_of(file.source or file.name, case) if content is None else content)
-    return RunDirectory(copy, home, scratch, _stamps(copy))
-
-
-def _stamps(base: Path) -> dict[str, tuple[int, int]]:
-    found = {}
-    for directory, names, files in os.walk(base):
-        names[:] = [name for name in names if name not in {".git", ".agent"}]
-        for name in files:
-            path = os.path.join(directory, name)
-            seen = os.lstat(path)
-            found[os.path.relpath(path, base)] = (seen.st_mtime_ns, seen.st_size)
-    return found
+        if file.text is None:
+            target.write_bytes(content_of(file.source or file.name, case))
+        else:
+            target.write_text(file.text, "utf-8", "replace")

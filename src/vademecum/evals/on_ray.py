@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from vademecum.errors import ConfigError
-from vademecum.evals.pool import GRACE_SECONDS, WorkerPool
-from vademecum.evals.results import CaseResult
-from vademecum.evals.trial import EvalSettings, without_run
-from vademecum.evals.units import Unit
+from vademecum.evals.pool import GRACE_SECONDS, Processes
+from vademecum.evals.results import CaseResult, without_run
+from vademecum.evals.units import EvalSettings, Unit
 from vademecum.models.base import Model
 
 LOOPBACK = "127.0.0.1"
-READY_SECONDS = 120.0
-# How often a unit may lose the machine it runs on.
-MOST_LOST = 2
-_LOOK_SECONDS = 0.5
+# How often a unit that lost the machine it ran on is tried again.
+MOST_RETRIES = 1
 
 
 class OnRay:
     """Run units on the cluster at ``address``, or on one that is started here and stopped again.
 
-    Each actor of the cluster has one warm process for its units, with the same deadlines as on one machine.
-    A unit whose actor is lost is tried once more, on another one.
+    Each unit is a task of the cluster, with a process of its own and the same deadlines as on one machine.
     """
 
     def __init__(self, workers: int, *, address: str | None = None) -> None:
@@ -36,22 +31,32 @@ class OnRay:
         self, units: Iterable[Unit], workshop: EvalSettings, models: Mapping[str, Model]
     ) -> Iterator[CaseResult]:
         """Yield results as they come."""
-        waiting = deque(units)
-        if not waiting:
+        units = list(units)
+        if not units:
             return
+        waiting = iter(units)
         ray = _imported()
         own = not ray.is_initialized()
         if own:
             ray.init(address=self._address, logging_level="ERROR", log_to_driver=False, **self._local())
+        perform = ray.remote(num_cpus=1, max_retries=MOST_RETRIES)(_perform)
+        running: dict[Any, Unit] = {}
         try:
             _check_size(ray, self._workers)
-            actors = _Actors(ray, waiting, ray.put((workshop, dict(models))))
-            try:
-                actors.start(min(self._workers, len(waiting)))
-                yield from actors.results()
-            finally:
-                actors.close()
+            shared = ray.put((workshop, dict(models)))
+            running |= {perform.remote(unit, shared): unit for unit in islice(waiting, self._workers)}
+            while running:
+                (done, *_), _ = ray.wait(list(running), num_returns=1)
+                unit = running.pop(done)
+                running |= {perform.remote(unit, shared): unit for unit in islice(waiting, 1)}
+                try:
+                    result = ray.get(done)
+                except ray.exceptions.RayError as error:
+                    said = f"Ray could not run it ({type(error).__name__}: {error})."
+                    result = without_run(unit, "error", error=said)
+                yield result
         finally:
+            _cancel(ray, list(running))
             if own:
                 ray.shutdown()
 
@@ -62,101 +67,18 @@ class OnRay:
         return {"num_cpus": self._workers, "include_dashboard": False, "_node_ip_address": LOOPBACK}
 
 
-class _Actors:
-    """The actors of one evaluation, each with one unit at a time."""
-
-    def __init__(self, ray: Any, waiting: deque[Unit], shared: Any) -> None:
-        self._ray = ray
-        self._waiting = waiting
-        self._shared = shared
-        self._actor = ray.remote(num_cpus=1, max_concurrency=2)(_Actor)
-        self._jobs: dict[Any, tuple[Unit, Any]] = {}
-        self._lost: dict[str, int] = {}
-
-    def start(self, count: int) -> None:
-        """Start so many actors, and give each its first unit."""
-        actors = [self._actor.remote(self._shared) for _ in range(count)]
-        ready = [actor.ready.remote() for actor in actors]
-        came, _ = self._ray.wait(ready, num_returns=count, timeout=READY_SECONDS)
-        if len(came) < count:
-            free = int(self._ray.available_resources().get("CPU", 0))
-            raise ConfigError(
-                f"Only {len(came)} of {count} workers started in {READY_SECONDS:g} s ({free} CPUs are free): "
-                "name fewer with -j, or wait until others are done."
-            )
-        for actor, ticket in zip(actors, ready, strict=True):
-            self._ray.get(ticket)
-            self._give(actor)
-
-    def results(self) -> Iterator[CaseResult]:
-        """Yield results until no unit is left."""
-        while self._jobs:
-            done, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=_LOOK_SECONDS)
-            for ticket in done:
-                unit, actor = self._jobs.pop(ticket)
-                try:
-                    result = self._ray.get(ticket)
-                except self._ray.exceptions.RayActorError:
-                    result = self._retried(unit)
-                except self._ray.exceptions.RayError as error:
-                    said = f"Ray could not run it ({type(error).__name__}: {error})."
-                    result = without_run(unit, "error", error=said)
-                    self._give(actor)
-                else:
-                    self._give(actor)
-                if result is not None:
-                    yield result
-
-    def close(self) -> None:
-        """Interrupt what is running, wait until it has tidied up, and end the actors."""
-        told = []
-        for _, actor in self._jobs.values():
-            with suppress(Exception):  # an actor that is gone needs no message
-                told.append(actor.stop.remote())
-        if told:
-            self._ray.wait(told, num_returns=len(told), timeout=2 * GRACE_SECONDS)
-        for _, actor in self._jobs.values():
-            self._ray.kill(actor)
-
-    def _retried(self, unit: Unit) -> CaseResult | None:
-        """Replace an actor that is gone; return a result if its unit was lost too often."""
-        lost = self._lost[unit.key] = self._lost.get(unit.key, 0) + 1
-        if lost < MOST_LOST:
-            self._waiting.append(unit)
-        if self._waiting:
-            self.start(1)
-        said = f"Its worker was lost {lost} times while it ran."
-        return None if lost < MOST_LOST else without_run(unit, "error", error=said)
-
-    def _give(self, actor: Any) -> None:
-        """Give an actor its next unit; end it if there is none."""
-        if not self._waiting:
-            self._ray.kill(actor)
-            return
-        unit = self._waiting.popleft()
-        self._jobs[actor.perform.remote(unit)] = (unit, actor)
+def _perform(unit: Unit, shared: tuple[EvalSettings, Mapping[str, Model]]) -> CaseResult:
+    """Run one unit within its time."""
+    (result,) = Processes(1).run([unit], *shared)
+    return result
 
 
-class _Actor:
-    """One actor of the cluster, with a pool of one process."""
-
-    def __init__(self, shared: tuple[EvalSettings, Mapping[str, Model]]) -> None:
-        self._pool = WorkerPool(*shared)
-        self._pool.start_worker()
-
-    def ready(self) -> bool:
-        """Return true, once this actor is there."""
-        return True
-
-    def perform(self, unit: Unit) -> CaseResult:
-        """Run one unit within its time."""
-        found = list(self._pool.results(deque([unit])))
-        return found[0] if found else without_run(unit, "error", error="It was interrupted.")
-
-    def stop(self) -> None:
-        """Interrupt what is running, and wait until it has tidied up."""
-        self._pool.stop()
-        self._pool.close()
+def _cancel(ray: Any, running: list[Any]) -> None:
+    """Interrupt what is running, and wait until it has tidied up."""
+    for task in running:
+        ray.cancel(task)
+    if running:
+        ray.wait(running, num_returns=len(running), timeout=2 * GRACE_SECONDS)
 
 
 def _check_size(ray: Any, workers: int) -> None:

@@ -10,8 +10,10 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
@@ -19,15 +21,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, Protocol
 
-from vademecum.evals.results import CaseResult
-from vademecum.evals.trial import CHECK_SECONDS, CHECKING, EvalSettings, UnitResources, perform, without_run
-from vademecum.evals.units import Unit
+from vademecum.evals.results import CaseResult, without_run
+from vademecum.evals.units import EvalSettings, Unit
 from vademecum.models.base import Model
 
 # Seconds that a run has to end by itself after it was told to; then its process is killed.
 GRACE_SECONDS = 5.0
 # Seconds until a process must have taken a unit; on a busy machine a new process starts slowly.
 START_SECONDS = 60.0
+# For the checks of one run; a judge has as long as the run had.
+CHECK_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 _PREFIX = "vade-eval-"
 _MAX_SOCKET_DIRECTORY = 60
@@ -45,6 +48,7 @@ class EvalEngine(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class Processes:
     """Run units in a number of processes.
 
@@ -52,82 +56,47 @@ class Processes:
     interrupted as by Ctrl-C; a process that does not end within ``grace`` seconds is killed and replaced.
     """
 
-    def __init__(
-        self, workers: int, *, grace: float = GRACE_SECONDS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._workers = workers
-        self._grace = grace
-        self._clock = clock
+    workers: int
+    grace: float = GRACE_SECONDS
+    clock: Callable[[], float] = time.monotonic
 
     def run(
         self, units: Iterable[Unit], workshop: EvalSettings, models: Mapping[str, Model]
     ) -> Iterator[CaseResult]:
         """Yield results as they come; what runs when the caller stops is interrupted and has no result."""
         waiting = deque(units)
-        pool = WorkerPool(workshop, models, grace=self._grace, clock=self._clock)
+        new_worker = partial(Worker, (workshop, dict(models)), self.grace, self.clock)
+        workers: list[Worker] = []
         try:
-            for _ in range(min(self._workers, len(waiting))):
-                pool.start_worker()
-            yield from pool.results(waiting)
+            for _ in range(min(self.workers, len(waiting))):
+                workers.append(new_worker())
+            while busy := _given(workers, waiting):
+                ready = wait([worker.connection for worker in busy], timeout=_LOOK_SECONDS)
+                for worker in busy:
+                    result = worker.heard() if worker.connection in ready else worker.overdue()
+                    if not worker.is_alive:
+                        worker.end(0.0)
+                        workers[workers.index(worker)] = new_worker()
+                    if result is not None:
+                        yield result
         finally:
-            pool.close()
+            self._close(workers)
 
-
-class WorkerPool:
-    """The worker processes of one evaluation."""
-
-    def __init__(
-        self,
-        workshop: EvalSettings,
-        models: Mapping[str, Model],
-        *,
-        grace: float = GRACE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._shared = (workshop, dict(models))
-        self._grace = grace
-        self._clock = clock
-        self._workers: list[Worker] = []
-        self._stopped = threading.Event()
-
-    def start_worker(self) -> None:
-        """Start one more process."""
-        self._workers.append(Worker(self._shared, self._grace, self._clock))
-
-    def results(self, waiting: deque[Unit]) -> Iterator[CaseResult]:
-        """Give each process its next unit, and yield what comes back."""
-        while not self._stopped.is_set():
-            for worker in self._workers:
-                if waiting and worker.unit is None:
-                    worker.give(waiting.popleft())
-            busy = [worker for worker in self._workers if worker.unit is not None]
-            if not busy:
-                return
-            ready = wait([worker.connection for worker in busy], timeout=_LOOK_SECONDS)
-            for worker in busy:
-                result = worker.heard() if worker.connection in ready else worker.overdue()
-                if not worker.is_alive:
-                    self._replace(worker)
-                if result is not None:
-                    yield result
-
-    def stop(self) -> None:
-        """Make ``results`` end soon; may be called from another thread."""
-        self._stopped.set()
-
-    def close(self) -> None:
+    def _close(self, workers: Sequence[Worker]) -> None:
         """Interrupt what is running, wait until it has tidied up, and end the processes."""
-        for worker in self._workers:
+        for worker in workers:
             worker.interrupt()
-        deadline = time.monotonic() + self._grace
-        for worker in self._workers:
+        deadline = time.monotonic() + self.grace
+        for worker in workers:
             worker.end(max(0.0, deadline - time.monotonic()))
-        self._workers.clear()
 
-    def _replace(self, worker: Worker) -> None:
-        worker.end(0.0)
-        self._workers.remove(worker)
-        self.start_worker()
+
+def _given(workers: Sequence[Worker], waiting: deque[Unit]) -> list[Worker]:
+    """Give each free process its next unit, and return those that have one."""
+    for worker in workers:
+        if waiting and worker.unit is None:
+            worker.give(waiting.popleft())
+    return [worker for worker in workers if worker.unit is not None]
 
 
 class Worker:
@@ -169,7 +138,7 @@ class Worker:
         if isinstance(said, str):
             self._told = False
             checking = CHECK_SECONDS + self.unit.configuration.seconds
-            self._limit = checking if said == CHECKING else self.unit.seconds
+            self._limit = checking if said == "checking" else self.unit.seconds
             self._deadline = self._clock() + self._limit
             return None
         self.unit = None
@@ -218,12 +187,12 @@ class Worker:
 
 
 def _context() -> ForkServerContext:
-    """Start the process that forks our workers, unless it runs; it has imported this module already.
+    """Start the process that forks our workers, unless it runs; it has imported what they need.
 
     Its socket lies in the directory for temporary files, whose path may be too long for a socket.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, "vademecum.evals.trial"])
     directory = tempfile.tempdir
     if len(tempfile.gettempdir()) > _MAX_SOCKET_DIRECTORY:
         tempfile.tempdir = "/tmp"  # noqa: S108 - multiprocessing makes a private directory in it
@@ -236,32 +205,30 @@ def _context() -> ForkServerContext:
 
 def _work(connection: Connection, shared: tuple[EvalSettings, dict[str, Model]], place: Path) -> None:
     """Work on units in this process until the parent has no more of them, or is gone."""
+    # The agent is needed in this process only, not in the one that plans and reports.
+    from vademecum.evals.trial import UnitResources, perform  # noqa: PLC0415 - see above
+
     interruption = _Interruption()
     signal.signal(signal.SIGTERM, interruption)
     signal.signal(signal.SIGINT, _ignore)  # Ctrl-C reaches the parent too, which decides what ends
     threading.Thread(target=_end_with_parent, daemon=True).start()
     stock = UnitResources(*shared)
-    with _removed(place), suppress(EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+    try:
         while True:
             unit = connection.recv()
             connection.send("ready")
             try:
                 interruption.counts = True
-                result = perform(unit, stock, place, on_checks=lambda: connection.send(CHECKING))
+                result = perform(unit, stock, place, on_checks=lambda: connection.send("checking"))
             except KeyboardInterrupt:
                 result = without_run(unit, "timeout", seconds=unit.seconds)
             finally:
                 interruption.counts = False
             connection.send(result)
-
-
-@contextmanager
-def _removed(place: Path) -> Iterator[None]:
-    """Remove the directory of this process at its end; a parent that was killed cannot."""
-    try:
-        yield
+    except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+        return
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)  # a parent that was killed cannot do it
 
 
 class _Interruption:

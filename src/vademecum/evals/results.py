@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import os
-import threading
-from collections.abc import Container, Iterable, Iterator, Mapping
+import json
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -20,7 +19,7 @@ from vademecum.files import read_capped, write_atomic
 
 MAX_RESULTS_BYTES = 1024 * 1024 * 1024
 MAX_HEADER_BYTES = 256 * 1024 * 1024
-RESULTS, HEADER, RUNS, OUTPUTS = "results.jsonl", "evaluation.json", "runs", "outputs"
+RESULTS, HEADER, RUNS = "results.jsonl", "evaluation.json", "runs"
 
 # Neither a time-out nor an error says anything about what was tried: they are counted by themselves, and so
 # are runs that never worked because the model's replies were unusable.
@@ -35,7 +34,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
     ``vacuous`` means that nothing it is about happened, ``skipped`` that there was no judge. ``judge`` names
     the model that judged it; everything else was computed. ``elsewhere`` are events of child runs, as
-    ``run:event``. A check that is made ``always`` is not one of the case's own.
+    ``run:event``.
     """
 
     name: str
@@ -44,7 +43,6 @@ class CheckResult(msgspec.Struct, frozen=True):
     events: tuple[int, ...] = ()
     judge: str = ""
     elsewhere: tuple[str, ...] = ()
-    always: bool = False
 
 
 class CaseResult(msgspec.Struct, frozen=True):
@@ -69,12 +67,16 @@ class CaseResult(msgspec.Struct, frozen=True):
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
-    files: tuple[str, ...] = ()
 
     @property
     def failed(self) -> list[CheckResult]:
         """The checks that do not hold."""
         return [check for check in self.checks if check.holds == "fail"]
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that were read and written."""
+        return self.input_tokens + self.output_tokens
 
     @property
     def why(self) -> str:
@@ -85,55 +87,62 @@ class CaseResult(msgspec.Struct, frozen=True):
         return "; ".join(f"{check.name}: {check.detail}" if check.detail else check.name for check in open_)
 
 
+def without_run(
+    unit: Unit, outcome: Literal["timeout", "error"], *, error: str = "", seconds: float = 0.0
+) -> CaseResult:
+    """Return the result of a unit of which nothing else is known: an error, or the time that is over."""
+    said = error or late(seconds)
+    names = (unit.key, unit.case.id, unit.configuration.name, unit.repetition)
+    return CaseResult(*names, outcome, error=said, seconds=seconds)
+
+
+def late(seconds: float) -> str:
+    """Return the sentence for every time-out."""
+    return f"It was not done after {seconds:g} s."
+
+
 class CaseLine(msgspec.Struct, frozen=True):
     """The fields of a case that a report needs.
 
-    Of the ``wanted`` skills, all ``needed`` ones must be taken. ``problems`` are faults of the case itself.
+    One of the skills in ``one_of`` must be taken, all ``needed`` ones, and no ``unwanted`` one. ``problems``
+    are faults of the case itself.
     """
 
     id: str
     input: str
-    tags: tuple[str, ...] = ()
-    wanted: tuple[str, ...] = ()
-    unwanted: tuple[str, ...] = ()
-    about_skills: bool = False
-    needed: tuple[str, ...] = ()
     one_of: tuple[str, ...] = ()
-    expects_nothing: bool = False
+    needed: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
     expected: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, case: Case, skills: Container[str]) -> CaseLine:
         """Return the line of a case; ``skills`` are those that exist."""
-        named = (*case.expects_skills, *case.expected.skills_none_of)
-        unknown = [name for name in named if name != ANY_SKILL and name not in skills]
         expected = case.expected
-        return cls(
-            case.id,
-            case.input,
-            case.tags,
-            case.expects_skills,
-            expected.skills_none_of,
-            case.is_about_skills,
-            expected.skills_all_of,
-            expected.skills_any_of,
-            case.expects_nothing,
-            case.expectations,
-            (*case.contradictions, *(f"there is no skill {name!r}" for name in unknown)),
-        )
+        named = (*case.expects_skills, *expected.skills_none_of)
+        unknown = [name for name in named if name != ANY_SKILL and name not in skills]
+        problems = (*case.contradictions, *(f"there is no skill {name!r}" for name in unknown))
+        asked = (expected.skills_any_of, expected.skills_all_of, expected.skills_none_of)
+        return cls(case.id, case.input, *asked, case.expectations, problems)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Return the skills that are right for the request."""
+        return (*self.one_of, *self.needed)
 
 
-class UnitName(msgspec.Struct, frozen=True, array_like=True):
-    """Whose run a unit is: one result may serve several."""
+class PlannedUnit(msgspec.Struct, frozen=True, array_like=True):
+    """The key of a unit, and whose run it is: one result may serve several."""
 
+    key: str
     case: str
     configuration: str
     repetition: int
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The first line of a results file: the cases, configurations and units, by key and by name."""
+    """What was evaluated: the cases, configurations and units."""
 
     name: str
     suite: str
@@ -142,25 +151,15 @@ class Header(msgspec.Struct, frozen=True):
     configurations: tuple[Configuration, ...]
     cases: tuple[CaseLine, ...]
     malformed: tuple[Malformed, ...]
-    units: tuple[str, ...]
-    planned: tuple[UnitName, ...] = ()
+    units: tuple[PlannedUnit, ...]
 
     def placed(self, known: Mapping[str, CaseResult]) -> tuple[CaseResult, ...]:
         """Return the results of the units; a result made for another unit takes this unit's name."""
-        if not self.planned:
-            return tuple(known[key] for key in self.units if key in known)
-        named = zip(self.units, self.planned, strict=True)
-        return tuple(_named(known[key], unit) for key, unit in named if key in known)
-
-
-def _named(result: CaseResult, unit: UnitName) -> CaseResult:
-    own = UnitName(result.case, result.configuration, result.repetition)
-    return result if own == unit else msgspec.structs.replace(result, **msgspec.structs.asdict(unit))
-
-
-def planned(units: Iterable[Unit]) -> tuple[UnitName, ...]:
-    """Return the names of units."""
-    return tuple(UnitName(unit.case.id, unit.configuration.name, unit.repetition) for unit in units)
+        return tuple(
+            msgspec.structs.replace(known[unit.key], **msgspec.structs.asdict(unit))
+            for unit in self.units
+            if unit.key in known
+        )
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -186,34 +185,32 @@ class ResultsFile:
 
     def __init__(self, place: Path) -> None:
         self._path = place / RESULTS
-        self._lock = threading.Lock()
         with writable(place):
             place.mkdir(parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._file = os.open(self._path, flags, 0o644)
+            self._file = open(self._path, "ab")  # noqa: SIM115 - it is open as long as this object
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(self._file)
+            self._file.close()
             raise CaseRefused(
                 f"Another evaluation writes to {place}: wait, or name another --out."
             ) from error
-        self.known = {result.key: result for result in _read(self._path)}
-        _cut(self._path)
+        data = _lines(self._path)
+        self._file.truncate(len(data))  # without the beginning of a line that was never finished
+        self.known = _results(data)
 
     def add(self, result: CaseResult) -> CaseResult:
         """Keep a result; gives it as it is kept."""
-        kept = whole(result)
-        with self._lock, writable(self._path):
-            data = msgspec.json.encode(kept) + b"\n"
-            while data:
-                data = data[os.write(self._file, data) :]
-            self.known[kept.key] = kept
+        data = _encoded(result)
+        with writable(self._path):
+            self._file.write(data + b"\n")
+            self._file.flush()
+        kept = self.known[result.key] = msgspec.json.decode(data, type=CaseResult)
         return kept
 
     def close(self) -> None:
         """Let go of the file."""
-        os.close(self._file)
+        self._file.close()
 
 
 @contextmanager
@@ -226,33 +223,17 @@ def writable(place: Path) -> Iterator[None]:
         raise ConfigError(f"{place} cannot be written ({reason}): name another place.") from error
 
 
-def write_header(place: Path, header: Header) -> None:
-    """Keep what the evaluation is."""
+def write_header(place: Path, header: Header) -> Header:
+    """Keep what the evaluation is; gives it as it is kept."""
+    data = _encoded(header)
     with writable(place):
-        write_atomic(place / HEADER, msgspec.json.format(msgspec.json.encode(whole(header)), indent=1))
+        write_atomic(place / HEADER, msgspec.json.format(data, indent=1))
+    return msgspec.json.decode(data, type=Header)
 
 
-Kept = TypeVar("Kept", CaseResult, Header)
-
-
-def whole(value: Kept) -> Kept:
-    """Replace lone surrogates, which can occur in file names but not in JSON."""
-    try:
-        msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return msgspec.convert(_mended(msgspec.to_builtins(value)), type(value))
-    return value
-
-
-def _mended(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case dict():
-            return {key: _mended(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_mended(item) for item in value]
-    return value
+def _encoded(value: CaseResult | Header) -> bytes:
+    """Return JSON; a lone surrogate, which a model or a file name can contain, becomes a question mark."""
+    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def read_evaluation(place: Path) -> Evaluation:
@@ -265,32 +246,27 @@ def read_evaluation(place: Path) -> Evaluation:
         raise CaseRefused(f"There are no results in {place}: {advice}.", code="no-suite") from error
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise CaseRefused(f"{place / HEADER} cannot be read ({error}): run the evaluation again.") from error
-    known = {result.key: result for result in _read(place / RESULTS)}
-    return Evaluation(header, header.placed(known), str(place))
+    return Evaluation(header, header.placed(_results(_lines(place / RESULTS))), str(place))
 
 
-def _read(path: Path) -> list[CaseResult]:
-    """Return all whole lines; a line that was cut short or is of another version is ignored."""
+def _lines(path: Path) -> bytes:
+    """Return all whole lines of a file of results."""
     try:
-        data = read_capped(path, cap=MAX_RESULTS_BYTES)
+        return b"".join(read_capped(path, cap=MAX_RESULTS_BYTES).rpartition(b"\n")[:2])
     except OSError:
-        return []
+        return b""
     except FileRefused as error:
         raise CaseRefused(f"{path} cannot be read: {error}") from error
+
+
+def _results(data: bytes) -> dict[str, CaseResult]:
+    """Return the results by key; a line of another version is ignored."""
     decoder = msgspec.json.Decoder(CaseResult)
-    found = []
-    for line in data.rpartition(b"\n")[0].splitlines():
+    found = {}
+    for line in data.splitlines():
         try:
-            found.append(decoder.decode(line))
+            result = decoder.decode(line)
         except (msgspec.DecodeError, msgspec.ValidationError):
             continue
+        found[result.key] = result
     return found
-
-
-def _cut(path: Path) -> None:
-    """Remove the beginning of a line that was never finished."""
-    with open(path, "rb+") as file:
-        data = file.read()
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            file.truncate(whole)

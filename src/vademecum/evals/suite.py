@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from msgspec import Struct
@@ -60,58 +59,63 @@ def read_suite(path: Path, *, name: str = "", skill: str = "") -> Suite:
     if not path.exists():
         raise CaseRefused(f"There are no cases at {path}: vade eval init NAME writes some.", code="no-suite")
     place = path if path.is_dir() else path.parent
-    found = _Collected({}, [])
-    read = [_Read.of(file, os.path.relpath(file, place), skill) for file in _files(path)]
-    for file in _without_brought(read):
-        found.take(file)
-    if not found.cases and not found.malformed:
+    read = [_read(file, _fit(os.path.relpath(file, place)), skill) for file in _files(path)]
+    brought = {path for one in read for path in _brought(one)}
+    # A file that is an input of a case, or part of its project, has no cases.
+    kept = [one for one in read if not brought & {one.file, *one.file.parents}]
+    cases: dict[str, Case] = {}
+    malformed: list[Malformed] = []
+    for one in kept:
+        malformed += one.malformed
+        for case, own_id, said in one.cases:
+            own = _free(one, case.id, cases) if own_id and case.id in cases else case.id
+            if own in cases:
+                why = "another case has this id: give each its own."
+                malformed.append(Malformed(one.shown, said, "id", why))
+            if len(cases) >= MAX_CASES:
+                raise CaseRefused(f"{one.file} has more than {MAX_CASES:,} cases: split it.")
+            cases.setdefault(own, case.model_copy(update={"id": own}))
+    if not cases and not malformed:
         raise CaseRefused(f"{path} holds no cases: vade eval init NAME writes some.", code="no-suite")
-    cases, malformed = tuple(found.cases.values()), tuple(found.malformed)
-    return Suite(name or _name(path), str(place), cases, malformed, skill or found.skill)
+    about = skill or next((one.skill for one in kept if one.skill), "")
+    return Suite(name or _name(path), str(place), tuple(cases.values()), tuple(malformed), about)
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """One file: its entries, each as a case or as what is wrong with it."""
+class _Read(NamedTuple):
+    """One file: the skill it is about, its cases with their names, and what is wrong with the others."""
 
     file: Path
     shown: str
     skill: str
-    entries: tuple[variants.RawCase, ...]
-    cases: tuple[Case | list[tuple[str, str]], ...]
-
-    @classmethod
-    def of(cls, file: Path, shown: str, skill: str) -> _Read:
-        """Read it; what is wrong with it keeps nothing else from being read."""
-        try:
-            found = variants.entries(_parsed(file), file, skill)
-        except (CaseRefused, FileRefused, OSError) as error:
-            whole = variants.RawCase(None, str(error))
-            return cls(file, shown, "", (whole,), ([("", str(error))],))
-        cases = tuple(_case(entry, file) for entry in found.cases)
-        return cls(file, shown, found.skill, tuple(found.cases), cases)
+    cases: list[tuple[Case, bool, str]]
+    malformed: list[Malformed]
 
 
-def _case(entry: variants.RawCase, file: Path) -> Case | list[tuple[str, str]]:
-    if entry.problem:
-        return [(entry.field, entry.problem)]
+def _read(file: Path, shown: str, skill: str) -> _Read:
+    """Read a file; what is wrong with it keeps nothing else from being read."""
     try:
-        return Case.model_validate(entry.fields).model_copy(update={"place": str(file.parent)})
-    except ValidationError as error:
-        return list(_problems(error))
-
-
-def _without_brought(read: Sequence[_Read]) -> Iterator[_Read]:
-    """Leave out files that are an input of a case or part of its project."""
-    brought = {path for one in read for path in _brought(one)}
-    for one in read:
-        if not brought & {one.file, *one.file.parents}:
-            yield one
+        found = variants.entries(_parsed(file), file, skill)
+    except (CaseRefused, FileRefused, OSError) as error:
+        return _Read(file, shown, "", [], [Malformed(shown, "-", "", _fit(str(error)))])
+    read = _Read(file, shown, found.skill, [], [])
+    for number, entry in enumerate(found.entries, 1):
+        said = _said(entry, number)
+        try:
+            raw = found.case_of(entry)
+            said = _said(raw.fields, number)
+            case = Case.model_validate(raw.fields).model_copy(update={"place": str(file.parent)})
+        except variants.FieldRefused as error:
+            read.malformed.append(Malformed(shown, said, error.field, _fit(str(error))))
+        except ValidationError as error:
+            read.malformed.extend(Malformed(shown, said, field, _fit(why)) for field, why in _problems(error))
+        else:
+            read.cases.append((case, raw.own_id, said))
+    return read
 
 
 def _brought(one: _Read) -> Iterator[Path]:
     """Return the paths that the cases of a file name, without directories that contain the file itself."""
-    for case in (case for case in one.cases if isinstance(case, Case)):
+    for case, _, _ in one.cases:
         for name in (*sources_of(case), case.setup.project):
             for place in places_of(case.place) if name else ():
                 path = Path(os.path.normpath(place / name))
@@ -119,41 +123,15 @@ def _brought(one: _Read) -> Iterator[Path]:
                     yield path
 
 
-@dataclass(slots=True)
-class _Collected:
-    """The cases and problems that were read so far."""
-
-    cases: dict[str, Case]
-    malformed: list[Malformed]
-    skill: str = ""
-
-    def take(self, read: _Read) -> None:
-        """Add the cases and problems of a file."""
-        self.skill = self.skill or read.skill
-        for number, (entry, found) in enumerate(zip(read.entries, read.cases, strict=True), 1):
-            wrong = self._add(found, entry, read) if isinstance(found, Case) else found
-            said = _said(entry.fields, number)
-            self.malformed += [Malformed(_fit(read.shown), said, field, _fit(why)) for field, why in wrong]
-
-    def _add(self, case: Case, entry: variants.RawCase, read: _Read) -> list[tuple[str, str]]:
-        if case.id in self.cases and entry.own_ids:
-            case = case.model_copy(update={"id": self._free(f"{os.path.splitext(read.shown)[0]}-{case.id}")})
-        if case.id in self.cases:
-            return [("id", "another case has this id: give each its own.")]
-        if len(self.cases) >= MAX_CASES:
-            raise CaseRefused(f"{read.file} has more than {MAX_CASES:,} cases: split it.")
-        self.cases[case.id] = case
-        return []
-
-    def _free(self, wanted: str) -> str:
-        """Return an id that no other case has: the wanted one, or with a number after it."""
-        numbered = (f"{wanted}-{number}" for number in count(2))
-        return wanted if wanted not in self.cases else next(one for one in numbered if one not in self.cases)
+def _free(one: _Read, wanted: str, cases: Mapping[str, Case]) -> str:
+    """Return an id with the name of its file that no other case has, if need be with a number after it."""
+    named = f"{os.path.splitext(one.shown)[0]}-{wanted}"
+    numbered = (f"{named}-{number}" for number in count(2))
+    return named if named not in cases else next(each for each in numbered if each not in cases)
 
 
 def _said(fields: Any, number: int) -> str:
-    if fields is None:
-        return "-"
+    """Return how a case is called in a message: by its id, or by its number in the file."""
     found = fields.get("id") if isinstance(fields, Mapping) else None
     return _fit(str(found)[:200]) if isinstance(found, str | int) and str(found) else f"#{number}"
 
@@ -246,16 +224,7 @@ def _yaml(text: str) -> Any:
 
 def _name(path: Path) -> str:
     """Return the name of a suite: of its file or directory, or of the skill whose ``evals`` it is."""
-    whole = Path(os.path.abspath(path))
-    if whole.is_file() and whole.stem in {
-        "evals",
-        "triggers",
-        "trigger-eval",
-        "eval_queries",
-        "case",
-        "cases",
-    }:
-        whole = whole.parent
-    if whole.name == "evals":
-        whole = whole.parent
+    plain = {"evals", "triggers", "trigger-eval", "eval_queries", "case", "cases"}
+    whole = path.parent if path.is_file() and path.stem in plain else path
+    whole = whole.parent if whole.name == "evals" else whole
     return (whole.stem if whole.is_file() else whole.name) or "suite"

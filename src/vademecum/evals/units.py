@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, structs
 
-from vademecum.errors import ConfigError, FileRefused
+from vademecum.errors import FileRefused
 from vademecum.evals.cases import Case
 from vademecum.evals.isolation import content_digests, project_digest
 from vademecum.files import read_capped
 from vademecum.registry.index import SkillIndex
 from vademecum.skill.digest import skill_digest
+from vademecum.skill.skill import Skill
 from vademecum.version import VERSION
 
 MAX_TAPE_BYTES = 256 * 1024 * 1024
 SECONDS = 600.0
 # What a unit is made of; another number where the same unit would come out otherwise.
-FORMAT = 2
+FORMAT = 3
 
 # How a case is called among others, and how often it is run, are no part of what one run of it comes to.
 _NOT_OF_A_RUN = {"tags", "repeat", "description"}
@@ -49,6 +51,16 @@ class Configuration(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class EvalSettings:
+    """The skills, the directory of the results, the project that is copied, and the environment."""
+
+    index: SkillIndex
+    out: Path
+    project: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
     """One run that is to be made."""
 
@@ -64,23 +76,19 @@ class Unit:
 
 
 def plan(
-    cases: Iterable[Case],
-    configurations: Sequence[Configuration],
-    index: SkillIndex,
-    *,
-    project: Path | None = None,
-    env: Mapping[str, str] | None = None,
+    cases: Iterable[Case], configurations: Sequence[Configuration], settings: EvalSettings
 ) -> list[Unit]:
     """Return all units, in the order in which they are worked on: each case in all its configurations first.
 
     Two that come to the same have the same key: they are one run. A project's own rules are among its files.
     """
+    index = settings.index
     digests = {id(skill): skill_digest(skill) for skill in (*index.skills, *index.shadowed)}
     bases = [
-        _digest([_ways(configuration, env or {}), _skills(configuration, index, digests)])
+        _digest([_ways(configuration, settings.env), _skills(configuration, index, digests)])
         for configuration in configurations
     ]
-    around = "" if project is None else project_digest(project)
+    around = "" if settings.project is None else project_digest(settings.project)
     units = []
     for case in cases:
         content = case.model_dump(mode="json", fallback=repr, exclude=_NOT_OF_A_RUN)
@@ -152,31 +160,11 @@ def with_and_without(
     return found
 
 
-def by_size(
-    configurations: Iterable[Configuration], sizes: Sequence[int], cases: Sequence[Case], index: SkillIndex
-) -> list[Configuration]:
-    """Return each configuration with libraries of several sizes: the skills that cases name come first.
-
-    What a configuration is without stays out of all of them.
-    """
-    ordered = _ordered(cases, index)
-    named = len({name for case in cases for name in case.expects_skills} & set(ordered))
-    for size in sizes:
-        if size < named:
-            raise ConfigError(f"A library of {size} skills cannot hold the {named} that the cases name.")
-    found = []
-    for one in configurations:
-        prefix = "" if one.name == Configuration("default").name else f"{one.name}, "
-        for size in dict.fromkeys(min(size, len(ordered)) for size in sizes):
-            kept = tuple(name for name in ordered[:size] if one.skills is None or name in one.skills)
-            found.append(structs.replace(one, name=f"{prefix}{size:,} skills", skills=kept))
-    return found
-
-
-def _ordered(cases: Sequence[Case], index: SkillIndex) -> list[str]:
-    """Skills that cases want, then those they do not want, then the rest in an order without meaning."""
-    known = {skill.name for skill in index.skills}
-    wanted = [name for case in cases for name in case.expects_skills]
-    unwanted = [name for case in cases for name in case.expected.skills_none_of]
-    rest = sorted(known, key=lambda name: hashlib.sha256(name.encode("utf-8", "replace")).digest())
-    return [name for name in dict.fromkeys((*wanted, *unwanted, *rest)) if name in known]
+def other_index(
+    index: SkillIndex, skills: Iterable[Skill], shadowed: Iterable[Skill], *said: str
+) -> SkillIndex:
+    """Return an index of other skills than those on disk, with a hash of its own that ``said`` determines."""
+    found = index.restricted(skills, shadowed)
+    digest = hashlib.sha256("\0".join([index.hash, *said]).encode("utf-8", "replace")).hexdigest()
+    report = structs.replace(found.report, hash=f"sha256:{digest}")
+    return dataclasses.replace(found, report=report, options=dataclasses.replace(found.options, cache=None))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -19,8 +18,7 @@ MAX_NAMES = 24
 COLOURS = ("var(--blue)", "var(--warn)", "var(--ok)", "var(--asked)", "var(--bad)", "var(--soft)")
 
 
-@dataclass(frozen=True, slots=True)
-class RateBar:
+class RateBar(NamedTuple):
     """One rate with its interval, as shares of 1."""
 
     name: str
@@ -29,8 +27,7 @@ class RateBar:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
+class Dot(NamedTuple):
     """One point: a cost, a share, whose it is, and what is said about it."""
 
     x: float
@@ -41,30 +38,26 @@ class Dot:
 
 def rates(bars: Sequence[RateBar]) -> Markup:
     """Draw one line for each rate: a dot, and its interval as a bar, over the whole width."""
-    step, top = 56, 8
-    height = step * len(bars) + 34
-    left, right = 8.0, WIDTH - 8.0
+    step, top, left = 56, 8, 8.0
+    height, wide = step * len(bars) + 34, WIDTH - 2 * left
     parts = []
     for share in (0, 25, 50, 75, 100):
-        x = left + (right - left) * share / 100
+        x = left + wide * share / 100
         anchor = "start" if share == 0 else "end" if share == 100 else "middle"
-        parts.append(_line(x, top, x, height - 24))
-        parts.append(_text(x, height - 6, f"{share} %", kind="tick", anchor=anchor))
+        parts += [_grid(x, top, x, height - 24), _text(x, height - 6, f"{share} %", "tick", anchor=anchor)]
     for number, bar in enumerate(bars):
         y = top + step * number + 36
-        low, high = (left + (right - left) * each for each in (bar.low, bar.high))
         colour = COLOURS[number % len(COLOURS)]
         value = "–" if bar.rate is None else f"{bar.rate:.1%}"
+        ends = {"x1": left + wide * bar.low, "y1": y, "x2": left + wide * bar.high, "y2": y}
+        look = {"stroke": colour, "stroke-width": "12", "stroke-linecap": "round", "opacity": ".35"}
         parts += [
             _text(left, y - 16, _short(bar.name, 44)),
-            _text(right, y - 16, value, kind="value", anchor="end"),
-            Markup(
-                '<line x1="{:.1f}" y1="{}" x2="{:.1f}" y2="{}" stroke="{}" stroke-width="12" '
-                'stroke-linecap="round" opacity=".35"/>'
-            ).format(low, y, high, y, colour),
+            _text(left + wide, y - 16, value, "value", anchor="end"),
+            _tag("line", {**ends, **look}),
         ]
         if bar.rate is not None:
-            parts.append(_circle(left + (right - left) * bar.rate, y, 7, colour, 1.0, ""))
+            parts.append(_circle(left + wide * bar.rate, y, 7, fill=colour))
     return _svg(height, "Pass rate with 95 % intervals", parts)
 
 
@@ -83,28 +76,22 @@ def heat_map(
     parts = []
     for x, name in enumerate(columns):
         place = label + width * (x + 0.5)
-        if is_turned:
-            turned = Markup(' transform="rotate(45 {:.1f} {})"').format(place, top - 8)
-            parts.append(_text(place, top - 8, _short(name, 16), kind="tick", anchor="end", more=turned))
-        else:
-            parts.append(_text(place, top - 8, name, kind="tick", anchor="middle"))
+        turned = {"transform": f"rotate(45 {place:.1f} {top - 8})"} if is_turned else {}
+        anchor = "end" if is_turned else "middle"
+        parts.append(_text(place, top - 8, _short(name, 16), "tick", anchor=anchor, **turned))
     for y, row in enumerate(rows):
         middle = top + height * (y + 0.5) + 4
-        parts.append(_text(label - 8, middle, _short(row, 17), kind="tick", anchor="end"))
+        parts.append(_text(label - 8, middle, _short(row, 17), "tick", anchor="end"))
         total = sum(counts.get((row, column), 0) for column in columns) or 1
         for x, column in enumerate(columns):
             count = counts.get((row, column), 0)
             colour = "var(--soft)" if not count else "var(--ok)" if (row, column) in right else "var(--bad)"
             opacity = 0.12 + 0.38 * count / total if count else 0.05
-            box = (label + width * x, top + height * y, width - 2, height - 2)
-            parts.append(
-                Markup(
-                    '<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="3" '
-                    'fill="{}" opacity="{:.2f}"/>'
-                ).format(*box, colour, opacity)
-            )
+            left = label + width * x
+            box = {"x": left, "y": top + height * y, "width": width - 2, "height": height - 2, "rx": 3}
+            parts.append(_tag("rect", {**box, "fill": colour, "opacity": f"{opacity:.2f}"}))
             if count and len(str(count)) <= room:
-                parts.append(_text(box[0] + width / 2 - 1, middle, str(count), anchor="middle"))
+                parts.append(_text(left + width / 2 - 1, middle, str(count), anchor="middle"))
     return _svg(round(top + height * len(rows) + 4), "Which skill took whose request", parts)
 
 
@@ -112,27 +99,28 @@ def dots(points: Sequence[Dot], *, unit: str) -> Markup:
     """Draw points; several at one place are one larger dot with their number."""
     ticks = nice_ticks(max([*(point.x for point in points), 1.0]))
     height, left, right, bottom, top = 220, 48, 20, 46, 30
+
+    def place(x: float, share: float) -> tuple[float, float]:
+        return left + (WIDTH - right - left) * x / ticks[-1], top + (height - bottom - top) * (1 - share)
+
     parts = []
     for share in (0.0, 0.5, 1.0):
-        y = top + (height - bottom - top) * (1 - share)
-        parts.append(_line(left, y, WIDTH - right, y))
-        parts.append(_text(left - 8, y + 4, f"{share:.0%}", kind="tick", anchor="end"))
+        _, y = place(0, share)
+        parts.append(_grid(left, y, WIDTH - right, y))
+        parts.append(_text(left - 8, y + 4, f"{share:.0%}", "tick", anchor="end"))
     for tick in ticks:
-        x = left + (WIDTH - right - left) * tick / ticks[-1]
-        parts.append(_text(x, height - 24, _figure(tick), kind="tick", anchor="middle"))
-    there = Counter((point.x, point.y, point.series) for point in points)
+        parts.append(_text(place(tick, 0)[0], height - 24, _figure(tick), "tick", anchor="middle"))
     labels: dict[tuple[float, float, int], list[str]] = {}
     for point in points:
         labels.setdefault((point.x, point.y, point.series), []).append(point.label)
-    for (cost, share, series), count in there.items():
-        x = left + (WIDTH - right - left) * cost / ticks[-1]
-        y = top + (height - bottom - top) * (1 - share)
-        radius = min(6 + 2.2 * math.sqrt(count - 1), 18)
-        said = "; ".join(labels[cost, share, series][:10])
-        parts.append(_circle(x, y, radius, COLOURS[series % len(COLOURS)], 0.55, said))
-        if count > 1:
-            parts.append(_text(x, y - radius - 3, str(count), kind="tick", anchor="middle"))
-    parts.append(_text(WIDTH - right, height - 5, unit, kind="tick", anchor="end"))
+    for (cost, share, series), said in labels.items():
+        x, y = place(cost, share)
+        radius = min(6 + 2.2 * math.sqrt(len(said) - 1), 18)
+        look = {"fill": COLOURS[series % len(COLOURS)], "opacity": "0.55"}
+        parts.append(_circle(x, y, radius, "; ".join(said[:10]), **look))
+        if len(said) > 1:
+            parts.append(_text(x, y - radius - 3, str(len(said)), "tick", anchor="middle"))
+    parts.append(_text(WIDTH - right, height - 5, unit, "tick", anchor="end"))
     return _svg(height, "Cost against success", parts)
 
 
@@ -142,28 +130,26 @@ def lines(
     """Draw lines over steps: each with its colour, its values, and whether it is dashed."""
     height, left, right, bottom = 220, 52, 10, 30
     ticks = nice_ticks(top)
-    steps = max((len(values) for _, values, _ in series), default=1)
+    last = max([1, *(len(values) - 1 for _, values, _ in series)])
+
+    def place(step: float, value: float) -> tuple[float, float]:
+        x = left + (WIDTH - left - right) * step / last
+        return x, height - bottom - (height - 14 - bottom) * value / ticks[-1]
+
     parts = []
     for tick in ticks:
-        y = height - bottom - (height - 14 - bottom) * tick / ticks[-1]
-        parts.append(_line(left, y, WIDTH - right, y))
-        parts.append(_text(left - 8, y + 4, _figure(tick), kind="tick", anchor="end"))
-    for tick in nice_ticks(max(steps - 1, 1), whole=True):
-        if tick <= max(steps - 1, 1):
-            x = left + (WIDTH - left - right) * tick / max(steps - 1, 1)
-            parts.append(_text(x, height - 12, _figure(tick), kind="tick", anchor="middle"))
+        _, y = place(0, tick)
+        parts.append(_grid(left, y, WIDTH - right, y))
+        parts.append(_text(left - 8, y + 4, _figure(tick), "tick", anchor="end"))
+    for tick in nice_ticks(last, whole=True):
+        if tick <= last:
+            parts.append(_text(place(tick, 0)[0], height - 12, _figure(tick), "tick", anchor="middle"))
     for colour, values, dashed in series:
-        points = " ".join(
-            f"{left + (WIDTH - left - right) * n / max(steps - 1, 1):.1f},"
-            f"{height - bottom - (height - 14 - bottom) * max(value, 0.0) / ticks[-1]:.1f}"
-            for n, value in enumerate(values)
-        )
-        dash = Markup(' stroke-dasharray="7 5"') if dashed else ""
-        parts.append(
-            Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="2.5"{}/>').format(
-                points, colour, dash
-            )
-        )
+        places = (place(step, max(value, 0.0)) for step, value in enumerate(values))
+        look = {"fill": "none", "stroke": colour, "stroke-width": "2.5"}
+        dash = {"stroke-dasharray": "7 5"} if dashed else {}
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(_tag("polyline", {"points": points, **look, **dash}))
     return _svg(height, label[0], parts, label[1])
 
 
@@ -201,33 +187,33 @@ def figure(value: float, sizes: Sequence[tuple[float, str]] = _SIZES) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def _text(  # noqa: PLR0913 - a place and how it looks
-    x: float, y: float, words: str, *, kind: str = "", anchor: str = "start", more: Markup | str = ""
-) -> Markup:
-    return Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}" class="{}"{}>{}</text>').format(
-        x, y, anchor, kind, more, words if isinstance(words, Markup) else drawn(words)
+def _tag(name: str, attributes: Mapping[str, str | float], inside: Markup | str = "") -> Markup:
+    """Return an element; what is in its attributes and inside it is escaped."""
+    written = (
+        Markup(' {}="{}"').format(key, f"{value:.1f}" if isinstance(value, float) else value)
+        for key, value in attributes.items()
     )
+    return Markup("<{}{}>{}</{}>").format(name, Markup("").join(written), inside, name)
 
 
-def _line(x1: float, y1: float, x2: float, y2: float) -> Markup:
-    return Markup('<line class="grid" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>').format(
-        x1, y1, x2, y2
-    )
-
-
-def _circle(  # noqa: PLR0913, PLR0917 - a place and how it looks
-    x: float, y: float, radius: float, colour: str, opacity: float, said: str
+def _text(
+    x: float, y: float, words: Markup | str, kind: str = "", *, anchor: str = "start", **more: str
 ) -> Markup:
-    return Markup(
-        '<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}" fill="{}" opacity="{}"><title>{}</title></circle>'
-    ).format(x, y, radius, colour, opacity, said)
+    shown = words if isinstance(words, Markup) else drawn(words)
+    return _tag("text", {"x": x, "y": y, "text-anchor": anchor, "class": kind, **more}, shown)
+
+
+def _grid(x1: float, y1: float, x2: float, y2: float) -> Markup:
+    return _tag("line", {"class": "grid", "x1": x1, "y1": y1, "x2": x2, "y2": y2})
+
+
+def _circle(x: float, y: float, radius: float, said: str = "", **look: str | float) -> Markup:
+    return _tag("circle", {"cx": x, "cy": y, "r": radius, **look}, _tag("title", {}, said))
 
 
 def _svg(height: float, title: str, parts: Sequence[Markup], shown: str = "") -> Markup:
-    inside = Markup("").join(parts)
-    return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}" data-zh="{}">{}</svg>').format(
-        WIDTH, height, title, shown or chinese(title) or title, inside
-    )
+    named = {"role": "img", "aria-label": title, "data-zh": shown or chinese(title) or title}
+    return _tag("svg", {"viewBox": f"0 0 {WIDTH} {height}", **named}, Markup("").join(parts))
 
 
 def _short(text: str, most: int) -> str:

@@ -8,102 +8,6 @@ from typing import Any
 
 import re2
 
-WORDS: dict[str, tuple[str, str]] = {
-    "back_to_case": ("Case", "用例"),
-    "model": ("model", "模型"),
-    "agent": ("agent", "智能体"),
-    "status_done": ("done", "完成"),
-    "status_degraded": ("degraded", "未能完成"),
-    "status_refused": ("refused", "被拒绝"),
-    "status_declined": ("declined", "未获批准"),
-    "status_failed": ("failed", "失败"),
-    "status_interrupted": ("interrupted", "被中断"),
-    "status_unfinished": ("unfinished", "未结束"),
-    "status_pending": ("pending", "待办"),
-    "status_in_progress": ("in progress", "进行中"),
-    "status_completed": ("completed", "已完成"),
-    "status_skipped": ("skipped", "已跳过"),
-    "status_new": ("new", "新增"),
-    "turns": ("turns", "轮次"),
-    "calls": ("calls", "调用"),
-    "tokens": ("tokens", "token 数"),
-    "seconds": ("seconds", "秒数"),
-    "outputs": ("Outputs", "输出文件"),
-    "bytes": ("{count} bytes", "{count} 字节"),
-    "changed": ("changed", "有变化"),
-    "has_secret": ("contains a secret", "含有机密值"),
-    "where_time_went": ("Where the time went", "时间花在哪里"),
-    "span_model": ("model", "模型"),
-    "span_call": ("call", "调用"),
-    "span_wrong": ("failed, refused, or exit code not 0", "失败、被拒绝或退出码不为 0"),
-    "span_approval": ("approval", "批准"),
-    "span_child": ("child run", "另开的运行"),
-    "plan": ("Plan", "计划"),
-    "plan_changes": ("{count} changes", "{count} 处变化"),
-    "steps": ("Steps", "步骤"),
-    "expand_all": ("Expand all", "全部展开"),
-    "rule": ("Rule:", "规则："),
-    "more_steps": ("{count} more steps are in the record.", "另有 {count} 步，见运行记录。"),
-    "conversation": ("Conversation", "对话"),
-    "role_user": ("User", "用户"),
-    "role_assistant": ("Model", "模型"),
-    "role_tool": ("Result", "结果"),
-    "mark_pass": ("pass", "通过"),
-    "mark_fail": ("fail", "未通过"),
-    "mark_flaky": ("flaky", "不稳定"),
-    "mark_timeout": ("time-out", "超时"),
-    "mark_error": ("error", "出错"),
-    "mark_unusable": ("unusable", "回复无效"),
-    "mark_unjudged": ("not judged", "未评判"),
-    "evaluation_of": ("Evaluation of {name}", "{name} 的评估"),
-    "cases_count": ("{count} cases", "{count} 个用例"),
-    "configurations_count": ("{count} configurations", "{count} 种配置"),
-    "pass_rate": ("Pass rate, with 95 % intervals", "通过率（95% 置信区间）"),
-    "cost_success": ("Cost against success", "成本与通过率"),
-    "confusion": ("Which skill took whose request", "请求由哪个技能接手"),
-    "confusion_legend": ("Rows: wanted. Columns: taken.", "行：应当触发；列：实际触发。"),
-    "right": ("right", "正确"),
-    "wrong": ("wrong", "错误"),
-    "configuration": ("configuration", "配置"),
-    "passed": ("passed", "通过"),
-    "rate": ("rate", "通过率"),
-    "95 % interval": ("95 % interval", "95% 置信区间"),
-    "time-outs": ("time-outs", "超时"),
-    "errors": ("errors", "出错"),
-    "unusable": ("unusable", "回复无效"),
-    "not judged": ("not judged", "未评判"),
-    "precision": ("precision", "精确率"),
-    "recall": ("recall", "召回率"),
-    "false triggers": ("false triggers", "误触发率"),
-    "skill": ("skill", "技能"),
-    "wrongly taken": ("wrongly taken", "误用"),
-    "missed": ("missed", "漏用"),
-    "vacuous": ("vacuous:", "未触及："),
-    "skills": ("Skills", "技能"),
-    "what_changed": ("What changed", "有变化的用例"),
-    "cases": ("Cases", "用例"),
-    "request": ("Request", "请求"),
-    "expected": ("Expected", "期望"),
-    "answer": ("Answer", "回答"),
-    "why": ("Why", "原因"),
-    "run": ("run", "运行"),
-    "nothing_expected": ("nothing: it passes whatever is done", "无：怎样都会通过"),
-    "notes": ("What to know", "说明"),
-    "malformed": ("malformed", "格式错误"),
-    "more_cases": ("{count} more cases are in the JSON report.", "另有 {count} 个用例，见 JSON 报告。"),
-    "ranked_first": (
-        "Search alone ranks the right skill first for {first} of {wanted} requests.",
-        "仅凭搜索，{wanted} 个请求中有 {first} 个的正确技能排在首位。",
-    ),
-    "false_triggers": (
-        "False triggers: {wrong} of {negatives} requests that must not trigger ({share}).",
-        "误触发：{negatives} 个不应触发的请求中有 {wrong} 个（{share}）。",
-    ),
-    "all": ("all", "全部"),
-    "figures": ("Figures", "数据"),
-    "by_step": ("by step", "按步"),
-}
-
 MAX_SENTENCE_CHARS = 2000
 MAX_PARTS = 50
 _QUOTED = re2.compile(r"'(?:[^'\\]|\\.)*'|" + r'"(?:[^"\\]|\\.)*"')
@@ -149,16 +53,16 @@ def chinese(text: str, depth: int = 6) -> str:
 
 
 @cache
-def sentences() -> dict[str, str]:
-    """Return the sentences of ours, in English and in Chinese."""
-    text = files("vademecum.pages").joinpath("templates", "sentences.txt").read_text("utf-8")
+def catalogue(name: str) -> dict[str, str]:
+    """Return the texts of ``words`` or ``sentences`` beside the templates, in English and in Chinese."""
+    text = files("vademecum.pages").joinpath("templates", f"{name}.txt").read_text("utf-8")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return {english: said.strip() for english, said in zip(lines[::2], lines[1::2], strict=True)}
 
 
 @cache
 def _patterns() -> list[tuple[Any, str]]:
-    return [(_pattern(english), to) for english, to in sentences().items()]
+    return [(_pattern(english), to) for english, to in catalogue("sentences").items()]
 
 
 def _pattern(template: str) -> Any:

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from vademecum.pages.phrases import WORDS, chinese
+from vademecum.pages.phrases import catalogue, chinese
 
 MAX_PAGE_BYTES = 1024 * 1024
 MAX_MARKDOWN_CHARS = 100_000
@@ -32,11 +32,10 @@ def both(english: str, chinese: str) -> Markup:
     return Markup('<span class="en">{}</span><span class="zh" lang="zh">{}</span>').format(english, chinese)
 
 
-def word(key: str, **values: Any) -> Markup:
-    """Return words of ours by their key, in both languages, with values in them."""
-    english, shown = WORDS[key]
+def word(english: str, **values: Any) -> Markup:
+    """Return words of ours in both languages, with values in them."""
     in_chinese = {name: chinese(str(value)) or value for name, value in values.items()}
-    return both(english.format(**values), shown.format(**in_chinese))
+    return both(english.format(**values), catalogue("words")[english].format(**in_chinese))
 
 
 def said(text: str, most: int | None = None, *, depth: int = 6) -> Markup | str:
@@ -55,7 +54,7 @@ def drawn(english: str, shown: str = "") -> Markup | str:
 
 def status(text: str) -> Markup | str:
     """Return the word for a status in both languages; one that we do not know as it is."""
-    return word(f"status_{text}") if f"status_{text}" in WORDS else text
+    return said(text.replace("_", " "), depth=0)
 
 
 def rich_text(text: str) -> Markup:
@@ -64,19 +63,15 @@ def rich_text(text: str) -> Markup:
     >>> rich_text("**4** <script>")
     Markup('<p><strong>4</strong> &lt;script&gt;</p>\n')
     """
-    parts = [_block(part) for part in _paragraphs(text[:MAX_MARKDOWN_CHARS])]
-    return Markup("").join(parts)
+    text = text[:MAX_MARKDOWN_CHARS]
+    is_whole = "```" in text or "~~~" in text  # with fences, a paragraph may be only a part of a block
+    return Markup("").join(map(_block, [text] if is_whole else re.split(r"\n{2,}", text)))
 
 
 def _block(text: str) -> Markup:
     if "```" not in text and len(_ALIGNED.findall(text)) > 1 and not re.search(r"(?m)^\|.*\|\s*$", text):
         return Markup('<pre tabindex="0">{}</pre>').format(text)
     return Markup(_markdown().render(text))  # noqa: S704 - the parser escapes all HTML
-
-
-def _paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a text; a text with fences stays whole."""
-    return [text] if "```" in text or "~~~" in text else re.split(r"\n{2,}", text)
 
 
 @cache

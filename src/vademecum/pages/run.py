@@ -7,11 +7,10 @@ import csv
 import json
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from io import StringIO
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from markupsafe import Markup, escape
 
@@ -62,8 +61,10 @@ _SIGNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Back:
+Item = TypeVar("Item")
+
+
+class Back(NamedTuple):
     """The case of an evaluation that a run belongs to, and where its report lies."""
 
     href: str
@@ -71,8 +72,7 @@ class Back:
     mark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """One bar of the waterfall: what took the time, from when and how long, as shares of the whole run."""
 
     kind: Literal["model", "call", "wrong", "approval", "child"]
@@ -82,8 +82,7 @@ class Span:
     width: float
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationTurn:
+class ConversationTurn(NamedTuple):
     """One message of the conversation."""
 
     role: Literal["user", "assistant", "tool"]
@@ -102,6 +101,10 @@ class PageBudget:
         self.left -= len(escape(cut).encode("utf-8", "replace"))
         return cut
 
+    def while_left(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield items as long as there is room."""
+        return takewhile(lambda _: self.left > 0, items)
+
     def read(self, path: Path | str, cap: int) -> bytes:
         """Return a file, or nothing if it is not there or does not fit any more."""
         try:
@@ -116,12 +119,12 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
     """Return the page of a run; ``back`` links to the case that it is a run of."""
     started, ended = run.first("run_started"), run.first("run_finished")
     stats = ended.data.get("stats") if ended else None
-    room = PageBudget(MAX_CONTENT_BYTES)
+    room, talk = PageBudget(MAX_CONTENT_BYTES), PageBudget(MAX_CONVERSATION_BYTES)
     answer = room.take(run.answer, MAX_ANSWER_CHARS)
     entries = [entry for entry in timeline(run) if entry.mark != "plan"]
     bars = list(islice(spans(run), MAX_SPANS))
     outputs = [_shown_output(output, room) for event in run.events for output in outputs_of(event, run.place)]
-    steps = list(_steps(entries[:MAX_STEPS], run, room))
+    steps = [_step(entry, run, room) for entry in room.while_left(entries[:MAX_STEPS])]
     return render(
         "run",
         run=run,
@@ -135,7 +138,9 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
         outputs=outputs,
         steps=steps,
         hidden=len(entries) - len(steps),
-        messages=list(_fitting(conversation(run), PageBudget(MAX_CONVERSATION_BYTES))),
+        messages=[
+            (role, talk.take(text, MAX_TURN_CHARS)) for role, text in talk.while_left(conversation(run))
+        ],
     )
 
 
@@ -159,16 +164,10 @@ def _facts(run: PastRun, started: Event | None, stats: dict[str, Any]) -> dict[s
 def spans(run: PastRun) -> Iterator[Span]:
     """Yield what took time, in the order it began: model calls, tool calls, approvals and child runs."""
     start, whole = (run.events[0].time, max(run.seconds, 1e-6)) if run.events else (0.0, 1.0)
-    found = sorted(_timed(run), key=lambda each: each[2])
-    for kind, name, began, seconds in found:
+    for kind, name, began, seconds in sorted(_timed(run), key=lambda each: each[2]):
         left = min(max(0.0, (began - start) / whole), 1.0)
-        yield Span(
-            kind,
-            name[:MAX_NAME_CHARS],
-            seconds,
-            round(100 * left, 2),
-            round(100 * min(seconds / whole, 1 - left), 2),
-        )
+        width = min(seconds / whole, 1 - left)
+        yield Span(kind, name[:MAX_NAME_CHARS], seconds, round(100 * left, 2), round(100 * width, 2))
 
 
 _Timed = tuple[Literal["model", "call", "wrong", "approval", "child"], str, float, float]
@@ -210,25 +209,31 @@ def _called(data: dict[str, Any]) -> str:
 
 def _plan(run: PastRun) -> dict[str, Any] | None:
     """Return the plan as it ended, and each change of a step's status, with when it was."""
-    start = run.events[0].time if run.events else 0.0
-    last: dict[str, Any] | None = None
+    plans = [
+        (event.time - run.events[0].time, event.data["plan"])
+        for event in run.events
+        if event.type == "plan"
+        and isinstance(event.data.get("plan"), dict)
+        and isinstance(event.data["plan"].get("steps"), list)
+    ]
     changes: list[tuple[str, str, str, str]] = []
     known: dict[str, str] = {}
-    for event in run.events:
-        plan = event.data.get("plan") if event.type == "plan" else None
-        if not isinstance(plan, dict) or not isinstance(plan.get("steps"), list):
-            continue
-        listed = [_plan_step(step) for step in plan["steps"][:MAX_PLAN_STEPS] if isinstance(step, dict)]
+    listed: list[tuple[str, str]] = []
+    for number, (seconds, plan) in enumerate(plans):
+        steps = [step for step in plan["steps"][:MAX_PLAN_STEPS] if isinstance(step, dict)]
+        listed = [(_name(step.get("title", "")), _name(step.get("status", ""))) for step in steps]
         for title, status in listed:
-            if last is not None and known.get(title) != status:
-                changes.append((f"{event.time - start:.2f} s", title, known.get(title, "new"), status))
+            if number and known.get(title) != status:
+                changes.append((f"{seconds:.2f} s", title, known.get(title, "new"), status))
             known[title] = status
-        last = {"goal": str(plan.get("goal", ""))[:MAX_TITLE_CHARS], "steps": listed}
-    return None if last is None else {**last, "changes": changes[:MAX_PLAN_STEPS]}
+    if not plans:
+        return None
+    goal = str(plans[-1][1].get("goal", ""))[:MAX_TITLE_CHARS]
+    return {"goal": goal, "steps": listed, "changes": changes[:MAX_PLAN_STEPS]}
 
 
-def _plan_step(step: dict[str, Any]) -> tuple[str, str]:
-    return str(step.get("title", ""))[:MAX_NAME_CHARS], str(step.get("status", ""))[:MAX_NAME_CHARS]
+def _name(value: object) -> str:
+    return str(value)[:MAX_NAME_CHARS]
 
 
 def conversation(run: PastRun) -> Iterator[ConversationTurn]:
@@ -261,22 +266,6 @@ def _reply(text: str) -> str:
     if action.get("type") == "final_answer" and isinstance(payload, dict):
         return str(payload.get("text", ""))
     return f"{action.get('type', '')}\n{written(payload if isinstance(payload, dict) else {})}".strip()
-
-
-def _steps(entries: Iterable[Entry], run: PastRun, room: PageBudget) -> Iterator[dict[str, Any]]:
-    """Yield the steps that the page has room for."""
-    for entry in entries:
-        if room.left <= 0:
-            return
-        yield _step(entry, run, room)
-
-
-def _fitting(messages: Iterable[ConversationTurn], room: PageBudget) -> Iterator[ConversationTurn]:
-    """Yield the messages that the page has room for."""
-    for message in messages:
-        if room.left <= 0:
-            return
-        yield ConversationTurn(message.role, room.take(message.text, MAX_TURN_CHARS))
 
 
 def _step(entry: Entry, run: PastRun, room: PageBudget) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from functools import partial
 from pathlib import Path
 
 import click
@@ -11,12 +9,11 @@ import click
 from vademecum.cli.output.printing import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
-from vademecum.evals.reports.exports import comparison_document, summary_document
 from vademecum.evals.reports.summary import Comparison, Summary, compare, side_by_side, summarise
-from vademecum.evals.results import HEADER, CaseResult, Evaluation, read_evaluation, writable
+from vademecum.evals.reports.texts import document, summary_document
+from vademecum.evals.results import HEADER, Evaluation, read_evaluation, writable
 from vademecum.runs.record import check_place, runs_directory
 
-_DIRECTORY = click.Path(file_okay=False)
 _FILE = click.Path(dir_okay=False)
 
 
@@ -26,18 +23,12 @@ _FILE = click.Path(dir_okay=False)
 @click.option(
     "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
 )
-@click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown.")
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
-@click.option("--workspace", type=_DIRECTORY, metavar="DIR", help="Write SKILL-workspace/iteration-N here.")
 @json_option
-def report_command(  # noqa: PLR0913 - one for each option
+def report_command(
     *,
     results: str | None,
     against: str | None,
     page: str | None,
-    markdown: str | None,
-    junit: str | None,
-    workspace: str | None,
     as_json: bool,
 ) -> None:
     """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
@@ -46,14 +37,15 @@ def report_command(  # noqa: PLR0913 - one for each option
     if against is not None:
         evaluation = side_by_side(evaluation, _evaluation(against, context))
     summary = summarise(evaluation)
-    written = _write_page(evaluation, summary, page) if page else []
-    written += _write_texts(evaluation, summary, markdown=markdown, junit=junit)
-    written += _write_workspace(evaluation, workspace) if workspace else []
-    if as_json or not written:
+    if page:
+        from vademecum.evals.reports.page import write_pages
+
+        with writable(Path(page)):
+            runs = write_pages(evaluation, summary, Path(page).absolute())
+    if as_json or not page:
         print_evaluation(evaluation, summary, as_json=as_json)
-        return
-    for line in written:
-        click.echo(f"Wrote {line}")
+    else:
+        click.echo(f"Wrote {page} and {counted(runs, 'page')} of runs")
 
 
 @click.command("compare")
@@ -72,18 +64,16 @@ def compare_command(*, old: str, new: str, fail_on: str | None, as_json: bool) -
     every time, or one that passed and now has no verdict. Where nothing can be paired, that is one too.
     """
     context = Context.current()
-    before, after = _evaluation(old, context), _evaluation(new, context)
-    found = _comparisons(before, after)
+    found = _comparisons(_evaluation(old, context), _evaluation(new, context))
+    worse = any(one.regression for one in found)
     if as_json:
-        document = [comparison_document(one) for one in found]
-        print_json({"comparisons": document, "regression": any(one.is_regression for one in found)})
+        print_json({"comparisons": [document(one) for one in found], "regression": worse})
     else:
         from vademecum.cli.eval import tables
 
         tables.print_comparison(found)
-    worse = any(one.is_regression for one in found)
-    open_ = any(one.difference.verdict == "inconclusive" for one in found)
-    return 1 if (fail_on and worse) or (fail_on == "inconclusive" and open_) else 0
+    is_open = any(one.verdict == "inconclusive" for one in found)
+    return 1 if (fail_on and worse) or (fail_on == "inconclusive" and is_open) else 0
 
 
 def suites_home(context: Context) -> Path:
@@ -119,50 +109,15 @@ def print_evaluation(evaluation: Evaluation, summary: Summary, *, as_json: bool)
     tables.print_summary(summary)
 
 
-def _write_page(evaluation: Evaluation, summary: Summary, page: str) -> list[str]:
-    from vademecum.evals.reports.page import write_pages
-
-    with writable(Path(page)):
-        runs = write_pages(evaluation, summary, Path(page).absolute())
-    return [f"{page} and {counted(runs, 'page')} of runs"]
-
-
-def _write_texts(
-    evaluation: Evaluation, summary: Summary, *, markdown: str | None, junit: str | None
-) -> list[str]:
-    from vademecum.evals.reports.exports import junit_of
-    from vademecum.evals.reports.markdown import markdown_of
-    from vademecum.files import write_atomic
-
-    wanted = {markdown: partial(markdown_of, summary), junit: partial(junit_of, evaluation)}
-    for file, text in wanted.items():
-        if file:
-            with writable(Path(file)):
-                write_atomic(Path(file).absolute(), text().encode("utf-8", "replace"))
-    return [file for file in (markdown, junit) if file]
-
-
-def _write_workspace(evaluation: Evaluation, directory: str) -> list[str]:
-    from vademecum.evals.reports.exports import write_workspace
-
-    with writable(Path(directory)):
-        return [os.path.relpath(write_workspace(evaluation, Path(directory).absolute()))]
-
-
 def _comparisons(old: Evaluation, new: Evaluation) -> list[Comparison]:
-    return [
-        compare(before, after, old_name=f"old{name}", new_name=f"new{name}")
-        for name, before, after in _sides(old, new)
-    ]
-
-
-def _sides(old: Evaluation, new: Evaluation) -> list[tuple[str, list[CaseResult], list[CaseResult]]]:
-    """Configuration by configuration of the same name; where each has but one, those two."""
+    """Compare configurations of the same name; where each has but one, those two."""
     before = [one.name for one in old.header.configurations]
     after = [one.name for one in new.header.configurations]
     if len(before) == len(after) == 1:
-        return [("", list(old.results), list(new.results))]
+        return [compare(old.results, new.results, old_name="old", new_name="new")]
     shared = [name for name in after if name in before]
     if not shared:
         raise CaseRefused("The two evaluations share no configuration: run both in the same way.")
-    return [(f" {name}", old.of(name), new.of(name)) for name in shared]
+    return [
+        compare(old.of(name), new.of(name), old_name=f"old {name}", new_name=f"new {name}") for name in shared
+    ]

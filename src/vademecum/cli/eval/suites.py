@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import structs
@@ -22,27 +22,21 @@ from vademecum.cli.eval.comparing import (
 from vademecum.cli.indexing import IndexWords, as_reference, index_options
 from vademecum.cli.output.completion import complete_names
 from vademecum.cli.output.groups import Group
-from vademecum.cli.output.printing import counted, json_option, print_json, yes_option
+from vademecum.cli.output.printing import allow_option, counted, json_option, print_json, yes_option
 from vademecum.cli.output.progress import EvalProgress
-from vademecum.cli.running import allow_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
 from vademecum.evals import units as ways
-from vademecum.evals.cases import Case
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import EvalEngine, Processes
 from vademecum.evals.reports.summary import summarise
 from vademecum.evals.suite import Suite, read_suite
-from vademecum.evals.trial import EvalSettings, UnitResources
-from vademecum.evals.units import SECONDS, Configuration
+from vademecum.evals.units import SECONDS, Configuration, EvalSettings
 from vademecum.nearest import meant, nearest
 from vademecum.registry.index import SkillIndex
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import visible
 from vademecum.tracing import belonging
-
-if TYPE_CHECKING:
-    from vademecum.evals.drafting import Improvement
 
 MAX_WORKERS = 256
 MAX_CANDIDATES_BYTES = 1024 * 1024
@@ -50,6 +44,15 @@ MAX_CANDIDATES_BYTES = 1024 * 1024
 _DIRECTORY = click.Path(file_okay=False)
 _FILE = click.Path(dir_okay=False)
 _PROJECT = click.Path(exists=True, file_okay=False)
+
+
+_workers_option = click.option(
+    "-j",
+    "workers",
+    type=click.IntRange(1, MAX_WORKERS),
+    default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+    help="Number of parallel runs (default: cores).",
+)
 
 
 @click.group("eval", cls=Group, invoke_without_command=True)
@@ -81,9 +84,6 @@ eval_command.add_command(compare_command)
     shell_complete=complete_names,
     help="Run everything with and without this skill.",
 )
-@click.option(
-    "--sizes", metavar="N,N,…", default="", help="Sizes of the skill library to compare, e.g. 10,100,1000."
-)
 @click.option("--judge", metavar="KIND:NAME", default="", help="Model that judges the statements of cases.")
 @click.option(
     "--record",
@@ -96,9 +96,7 @@ eval_command.add_command(compare_command)
 @click.option("--repeat", type=click.IntRange(1, 1000), help="Run each case N times, overriding `repeat`.")
 @click.option("--tag", "tags", multiple=True, help="Only cases with this tag; repeatable.")
 @click.option("--project", type=_PROJECT, help="Project that each run gets a copy of, with its rules.")
-@click.option(
-    "-j", "workers", type=click.IntRange(1, MAX_WORKERS), help="Number of parallel runs (default: cores)."
-)
+@_workers_option
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", help="Where runs happen.")
 @click.option("--address", default="", help="The Ray cluster; without it one is started here.")
 @click.option(
@@ -118,13 +116,12 @@ def run_command(  # noqa: PLR0913 - one for each option
     suite: str,
     models: tuple[str, ...],
     without: str,
-    sizes: str,
     judge: str,
     tape: str,
     repeat: int | None,
     tags: tuple[str, ...],
     project: str | None,
-    workers: int | None,
+    workers: int,
     engine: str,
     address: str,
     seconds: float,
@@ -153,17 +150,21 @@ def run_command(  # noqa: PLR0913 - one for each option
     )
     wanted = ways.by_model(base, models)
     wanted = ways.with_and_without(wanted, without, index) if without else wanted
-    wanted = ways.by_size(wanted, _sizes(sizes), found.cases, index) if sizes else wanted
     place = Path(out).absolute() if out else results_home(context) / found.name
     copied = Path(project).absolute() if project else None
     workshop = EvalSettings(index, place, copied, dict(os.environ))
-    stock = UnitResources(workshop)
-    for name in {*models, judge} - {"", "case", "mock"}:
-        stock.model(name)  # a name that is wrong is said before anything runs
+    if named := {*models, judge} - {"", "case", "mock"}:
+        from vademecum.models.choose import choose_model
+
+        for name in named:
+            choose_model(name)  # a name that is wrong is said before anything runs
     progress = EvalProgress(quiet=as_json)
-    evaluator = Evaluator(
-        _engine(engine, workers or _cores(), address), workshop, progress=progress, retry=retry
-    )
+    runs_on: EvalEngine = Processes(workers)
+    if engine == "ray":
+        from vademecum.evals.on_ray import OnRay
+
+        runs_on = OnRay(workers, address=address or None)
+    evaluator = Evaluator(runs_on, workshop, progress=progress, retry=retry)
     try:
         with belonging(f"evaluate {found.name}"):
             evaluation = evaluator.evaluate(found, wanted)
@@ -199,14 +200,13 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
     skill = index.get(as_reference(name))
     written = write_draft(skill, index, suites_home(Context.current()) / skill.name)
     if as_json:
-        print_json({"written": [str(path) for path in written]})
+        print_json({"written": [str(written)]})
         return
-    for path in written:
-        click.echo(f"Wrote {os.path.relpath(path)}")
-    click.echo(f"Fill them in, then: vade eval run {skill.name}")
+    click.echo(f"Wrote {os.path.relpath(written)}")
+    click.echo(f"Edit it, then: vade eval run {skill.name}")
     own = Path(skill.location) / "evals"
     if own.is_dir():
-        click.echo(f"They are run in place of the skill's own cases in {visible(str(own))}")
+        click.echo(f"It is run in place of the skill's own cases in {visible(str(own))}")
 
 
 @eval_command.command("improve")
@@ -226,9 +226,7 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
     show_default=True,
     help="Model that runs the cases.",
 )
-@click.option(
-    "-j", "workers", type=click.IntRange(1, MAX_WORKERS), help="Number of parallel runs (default: cores)."
-)
+@_workers_option
 @click.option("--write", is_flag=True, help="Write a description that is better into SKILL.md.")
 @index_options
 @json_option
@@ -238,7 +236,7 @@ def improve_command(  # noqa: PLR0913 - one for each option
     proposer: str,
     candidates: str | None,
     run_model: str,
-    workers: int | None,
+    workers: int,
     write: bool,
     as_json: bool,
     **words: Any,
@@ -260,46 +258,36 @@ def improve_command(  # noqa: PLR0913 - one for each option
     suite = _suite(skill.name, index, context)
     if suite.malformed:
         raise CaseRefused(f"{counted(len(suite.malformed), 'case')} cannot be read: {suite.malformed[0]}")
+    listed = []
+    if candidates:
+        listed = drafting.read_candidates(read_capped(candidates, cap=MAX_CANDIDATES_BYTES).decode())
+    model = choose_model(proposer) if proposer else None
     with tempfile.TemporaryDirectory(prefix="vade-improve-") as place:
         workshop = EvalSettings(index, Path(place), None, dict(os.environ))
-        improver = drafting.Improver(
-            skill, workshop, Processes(workers or _cores()), Configuration("default", model=run_model)
+        found = drafting.improve(
+            suite,
+            lambda failed: drafting.ask_for_candidates(model, skill, failed) if model else listed,
+            skill=skill,
+            evaluator=Evaluator(Processes(workers), workshop),
+            configuration=Configuration("default", model=run_model),
         )
-        if candidates:
-            listed = drafting.read_candidates(read_capped(candidates, cap=MAX_CANDIDATES_BYTES).decode())
-            found = improver.improve(suite, lambda _: listed)
-        else:
-            model = choose_model(proposer)
-            found = improver.improve(suite, lambda wrong: drafting.ask_for_candidates(model, skill, wrong))
     written = str(drafting.write_description(skill, found.new)) if write and found.is_better else ""
+    told = found.comparison.said if found.comparison else "no candidate is better on the first half"
     if as_json:
-        said = found.comparison.said if found.comparison else "no candidate is better on the first half"
-        print_json(
-            {
-                "skill": skill.name,
-                "old": found.old,
-                "new": found.new,
-                "better": found.is_better,
-                "said": said,
-                "written": written,
-            }
-        )
-    else:
-        _print_improvement(found, written)
-    return 0 if found.is_better else 1
-
-
-def _print_improvement(found: Improvement, written: str) -> None:
+        better = {"old": found.old, "new": found.new, "better": found.is_better}
+        print_json({"skill": skill.name, **better, "said": told, "written": written})
+        return 0 if found.is_better else 1
     for sign, text in (("-", found.old), ("+", found.new)):
         click.echo(f"{sign} {visible(text)}  ({found.tuned[text]:.0%} of the first half)")
     if found.comparison is None:
         click.echo("No candidate is better on the first half: nothing was changed.")
-        return
-    click.echo(f"On the other half: {found.comparison.said}")
+    else:
+        click.echo(f"On the other half: {told}")
     if written:
         click.echo(f"Wrote {os.path.relpath(written)}")
     elif found.is_better:
         click.echo("Not written: --write does it.")
+    return 0 if found.is_better else 1
 
 
 def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
@@ -330,47 +318,19 @@ def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
 
 def _offer(skill: Skill, index: SkillIndex, place: Path) -> None:
     """Ask whether to write a draft suite, if a person is there; then stop, for it is to be edited first."""
-    if not sys.stdin.isatty() or not sys.stderr.isatty():
-        return
     asked = f"The skill {visible(skill.name)} has no cases. Write a draft to {os.path.relpath(place)}?"
-    if not click.confirm(asked, default=True, err=True):
+    is_there = sys.stdin.isatty() and sys.stderr.isatty()
+    if not is_there or not click.confirm(asked, default=True, err=True):
         return
     from vademecum.evals.drafting import write_draft
 
-    for path in write_draft(skill, index, place):
-        click.echo(f"Wrote {os.path.relpath(path)}", err=True)
+    click.echo(f"Wrote {os.path.relpath(write_draft(skill, index, place))}", err=True)
     raise CaseRefused(f"Edit the draft, then run it: vade eval run {skill.name}.", code="no-suite")
 
 
 def _chosen(suite: Suite, *, tags: Sequence[str], repeat: int | None) -> Suite:
-    def changed(case: Case) -> Case:
-        return case if repeat is None else case.model_copy(update={"repeat": repeat})
-
-    kept = [changed(case) for case in suite.cases if not tags or set(tags) & set(case.tags)]
+    kept = [case for case in suite.cases if not tags or set(tags) & set(case.tags)]
     if not kept and tags:
         raise CaseRefused(f"No case of {suite.name} has the tag {', '.join(tags)}.", code="no-suite")
-    return structs.replace(suite, cases=tuple(kept))
-
-
-def _sizes(text: str) -> list[int]:
-    try:
-        found = [int(word.replace("_", "")) for word in text.split(",") if word.strip()]
-    except ValueError as error:
-        raise click.BadParameter(
-            "write numbers with commas between, e.g. 10,100", param_hint="--sizes"
-        ) from error
-    if not found or min(found) < 1:
-        raise click.BadParameter("a library has at least one skill", param_hint="--sizes")
-    return found
-
-
-def _engine(name: str, workers: int, address: str) -> EvalEngine:
-    if name == "local":
-        return Processes(workers)
-    from vademecum.evals.on_ray import OnRay
-
-    return OnRay(workers, address=address or None)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    changed = {} if repeat is None else {"repeat": repeat}
+    return structs.replace(suite, cases=tuple(case.model_copy(update=changed) for case in kept))

@@ -13,14 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vademecum.evals.reports.markdown import (
-    MAX_TABLE_NAMES,
-    confusion,
-    figures,
-    notes,
-    why_of,
-)
-from vademecum.evals.reports.summary import CaseRow, Change, Comparison, Story, Summary
+from vademecum.evals.reports.summary import CaseRow, Comparison, Story, Summary
+from vademecum.evals.reports.texts import MAX_TABLE_NAMES, confusion, figures, notes, why_of
 from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.skill.text import visible
 
@@ -36,6 +30,7 @@ _MARKS = {
     "unusable": ("!", "magenta"),
     "unjudged": ("?", "yellow"),
 }
+_NOTHING = Text("·", style="dim")
 _VERDICTS = {"better": "green", "worse": "red", "inconclusive": "yellow"}
 
 
@@ -58,9 +53,9 @@ def print_summary(summary: Summary) -> None:
         out.print()
     _print_figures(out, summary)
     for comparison in summary.comparisons:
-        out.print(plain(comparison.said, style=_VERDICTS[comparison.difference.verdict]), soft_wrap=True)
+        _say(out, comparison.said, _VERDICTS[comparison.verdict])
     for note in notes(summary):
-        out.print(plain(note, style="dim"), soft_wrap=True)
+        _say(out, note, "dim")
     for column in summary.columns:
         if column.triggers is not None:
             _print_triggers(out, column.configuration if several else "", column.triggers)
@@ -72,24 +67,24 @@ def print_comparison(comparisons: Sequence[Comparison]) -> None:
     for comparison in comparisons:
         for sign, style, changes in (("↓", "red", comparison.worse), ("↑", "green", comparison.better)):
             for change in changes[:MAX_LISTED]:
-                _print_change(out, sign, style, change)
-        if comparison.lost:
-            few = ", ".join(comparison.lost[:10])
-            out.print(plain(f"passed before, and now have no verdict: {few}", style="red"), soft_wrap=True)
-        if comparison.unpaired:
-            few = ", ".join(comparison.unpaired[:10])
-            out.print(
-                plain(f"not compared, without a verdict on both sides: {few}", style="dim"), soft_wrap=True
-            )
-        style = _VERDICTS[comparison.difference.verdict]
-        out.print(plain(comparison.said, style=style), soft_wrap=True)
-        if comparison.regressions:
-            names = ", ".join(comparison.regressions[:10])
-            out.print(
-                plain(f"passed every time, and now fail every time: {names}", style="red"), soft_wrap=True
-            )
+                said = f"{change.case}: {change.old:.0%} → {change.new:.0%}"
+                out.print(Text(f"{sign} ", style=style), plain(said), sep="", soft_wrap=True)
+        lost, unpaired, worse = (
+            ", ".join(names[:10]) for names in (comparison.lost, comparison.unpaired, comparison.regressions)
+        )
+        if lost:
+            _say(out, f"passed before, and now have no verdict: {lost}", "red")
+        if unpaired:
+            _say(out, f"not compared, without a verdict on both sides: {unpaired}", "dim")
+        _say(out, comparison.said, _VERDICTS[comparison.verdict])
+        if worse:
+            _say(out, f"passed every time, and now fail every time: {worse}", "red")
         if comparison.tokens:
-            out.print(plain(f"{comparison.tokens:+,.0f} tokens a run", style="dim"))
+            _say(out, f"{comparison.tokens:+,.0f} tokens a run", "dim")
+
+
+def _say(out: Console, text: str, style: str) -> None:
+    out.print(plain(text, style=style), soft_wrap=True)
 
 
 def _print_row(out: Console, row: CaseRow, *, several: bool) -> None:
@@ -97,7 +92,7 @@ def _print_row(out: Console, row: CaseRow, *, several: bool) -> None:
     name = f"{row.case} ({row.configuration})" if several else row.case
     mark = Text("" if row.mark in {"pass", "fail"} else f" {row.mark}")
     why = why_of(row)
-    said = f": {why if len(why) <= MAX_WHY_CHARS else f'{why[:MAX_WHY_CHARS]}…'}" if why else ""
+    said = f": {_cut(why)}" if why else ""
     # What is plain has no blank at its beginning any more, so the mark is a text of its own.
     line = (Text(f"{sign} ", style=style), plain(name, style="bold"), mark, plain(said))
     out.print(*line, sep="", soft_wrap=True)
@@ -111,21 +106,19 @@ def _print_case(out: Console, story: Story, rows: Sequence[CaseRow], *, several:
         return
     answers = {row.configuration: row.answer for row in rows}
     same = len(set(answers.values())) == 1
-    texts = [("asked", story.request), ("expected", "; ".join(story.expected))]
-    texts += [
-        ("answered" if same else f"answered ({name})", answer)
-        for name, answer in (list(answers.items())[:1] if same else answers.items())
-    ]
-    for name, text in texts:
+    answered = (
+        {"answered": rows[0].answer} if same else {f"answered ({name})": answers[name] for name in answers}
+    )
+    texts = {"asked": story.request, "expected": "; ".join(story.expected), **answered}
+    for name, text in texts.items():
         flat = " ".join(text.split())
         if flat:
-            cut = flat if len(flat) <= MAX_WHY_CHARS else f"{flat[:MAX_WHY_CHARS]}…"
-            out.print(Text(f"    {name}: ", style="dim"), plain(cut, style="dim"), sep="", soft_wrap=True)
+            shown = plain(_cut(flat), style="dim")
+            out.print(Text(f"    {name}: ", style="dim"), shown, sep="", soft_wrap=True)
 
 
-def _print_change(out: Console, sign: str, style: str, change: Change) -> None:
-    said = f"{change.case}: {change.old:.0%} → {change.new:.0%}"
-    out.print(Text(f"{sign} ", style=style), plain(said), sep="", soft_wrap=True)
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_WHY_CHARS else f"{text[:MAX_WHY_CHARS]}…"
 
 
 def _print_figures(out: Console, summary: Summary) -> None:
@@ -144,33 +137,35 @@ _NOT_SHOWN = frozenset({"false triggers", "seconds"})
 
 
 def _table_of(lines: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for number, head in enumerate(lines[0]):
-        table.add_column(plain(head), justify="right" if number else "left", no_wrap=bool(number))
+    table = _table(lines[0])
     for line in lines[1:]:
         table.add_row(plain(line[0], style="bold"), *map(plain, line[1:]))
+    return table
+
+
+def _table(heads: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for number, head in enumerate(heads):
+        table.add_column(plain(head), justify="right" if number else "left", no_wrap=bool(number))
     return table
 
 
 def _print_triggers(out: Console, name: str, found: Triggers) -> None:
     if found.wanted:
         first = f"search alone puts the right skill first for {found.ranked_first} of {found.wanted} requests"
-        out.print(plain(f"{name}: {first}" if name else first, style="dim"), soft_wrap=True)
+        _say(out, f"{name}: {first}" if name else first, "dim")
     wanted, taken, counts = confusion(found)
     if len(wanted) > MAX_TABLE_NAMES or len(taken) > 6:
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("wanted \\ taken")
-    for column in taken:
-        table.add_column(plain(column), justify="right")
+    table = _table(["wanted \\ taken", *taken])
     for row in wanted:
-        cells = [_cell(counts.get((row, column), 0), right=is_right(row, column)) for column in taken]
+        cells = [
+            Text(str(count), style="green" if is_right(row, column) else "red") if count else _NOTHING
+            for column in taken
+            for count in [counts.get((row, column), 0)]
+        ]
         table.add_row(plain(row, style="bold"), *cells)
     out.print(table)
-
-
-def _cell(count: int, *, right: bool) -> Text:
-    return Text(str(count), style="green" if right else "red") if count else Text("·", style="dim")
 
 
 def console() -> Console:

@@ -23,6 +23,13 @@ MAX_LISTED_FILES = 1000
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
+allow_option = click.option(
+    "--allow",
+    multiple=True,
+    metavar="TOOL[(PATTERN)]",
+    help="Approve this tool for this run, such as write_file or 'write_file(reports/*)'; repeatable.",
+)
+
 yes_option = click.option(
     "--yes", is_flag=True, help="Answer every question with yes. What a rule denies stays denied."
 )

@@ -1,22 +1,178 @@
-"""Check constraints over the steps of a run, while it goes on or afterwards."""
+"""Constraints on the steps of a run, checked while it goes on or afterwards."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from functools import partial
-from typing import Literal, assert_never
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from vademecum.evals.checks import constraints
-from vademecum.evals.checks.constraints import Constraint, Pattern, arguments_test, is_literal, text_test
-from vademecum.evals.checks.steps import ACTIONS, RAW, Steps, TakenStep
+from vademecum.evals.checks.patterns import Pattern, parse_pattern
+from vademecum.evals.checks.steps import ACTIONS, Steps, TakenStep
 from vademecum.runs.record import Event
 
+MAX_PATTERNS = 100
+MAX_COUNT = 1_000_000
 # The events that prove a verdict; of more than this, the first.
 MAX_EVIDENCE = 1000
 
-ANY_ACTION = Pattern("any action")
+ANY_ACTION, ANY_CALL = Pattern("any action"), Pattern("any call")
+_SEVERAL = {"any action": ACTIONS, "any call": frozenset({"call_tool", "run_script"})}
+
+Found = Sequence[TakenStep]
+# What the steps so far prove, and which of them; ``open`` is a failure unless something more comes.
+Proven = tuple[Literal["pass", "fail", "vacuous", "open"], Found]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """How many steps must match a pattern, or in which order steps must match several.
+
+    What counts sees the steps of child runs too; orders are about the run's own.
+    """
+
+    kind: Literal["count", "before", "after", "in order", "exact"]
+    patterns: tuple[Pattern, ...]
+    least: int = 0
+    most: int | None = None
+    name: str = ""
+
+    def __str__(self) -> str:
+        """Return it as a report says it."""
+        first, last = self.patterns[0], self.patterns[-1]
+        match self.kind:
+            case _ if self.name:
+                return self.name
+            case "before":
+                return f"{first} before {last}"
+            case "after":
+                return f"after {first} comes {last}"
+            case "in order" | "exact":
+                steps = (pattern for pattern in self.patterns if pattern is not ANY_ACTION)
+                return f"sequence ({self.kind}) {', '.join(map(str, steps))}"
+            case "count" if self.most is None:
+                return f"require {first}" if self.least == 1 else f"at least {self.least} {first}"
+            case "count":
+                return f"at most {self.most} {first}" if self.most else f"never {first}"
+
+    def proven(self, found: Sequence[Found]) -> Proven:
+        """Return what is proven by the steps that match each pattern."""
+        match self.kind:
+            case "count":
+                return self._counted(found[0])
+            case "before":
+                return self._before(*found)
+            case "after":
+                return _after(*found)
+            case "in order":
+                return _in_order(found)
+            case "exact":
+                return _exact(*found)
+
+    def _counted(self, steps: Found) -> Proven:
+        proof = steps[: max(1, self.least, 0 if self.most is None else self.most + 1)]
+        if self.most is not None and len(steps) > self.most:
+            return "fail", proof
+        return "open" if len(steps) < self.least else "pass", proof
+
+    def _before(self, first: Found, later: Found) -> Proven:
+        if later:
+            is_first = first and first[0].place < later[0].place
+            return ("pass", [first[0], later[0]]) if is_first else ("fail", later[:1])
+        if self.least:
+            return "pass" if first else "open", first[:1]
+        return "vacuous", []
+
+
+def _after(first: Found, then: Found) -> Proven:
+    if not first:
+        return "vacuous", []
+    end = then[-1].place if then else -1
+    waiting = [step for step in first if step.place >= end]
+    if waiting:
+        return "open", waiting[:1]
+    return "pass", [first[0], next(step for step in then if step.place > first[0].place)]
+
+
+def _in_order(found: Sequence[Found]) -> Proven:
+    """Check that the steps come in this order, whatever is in between."""
+    proof: list[TakenStep] = []
+    for steps in found:
+        end = proof[-1].place if proof else -1
+        following = next((step for step in steps if step.place > end), None)
+        if following is None:
+            return "open", proof
+        proof.append(following)
+    return "pass", proof
+
+
+def _exact(*found: Found) -> Proven:
+    """Check that each action is one of those that match its pattern, and that there are no more."""
+    *wanted, actions = found
+    for number, action in enumerate(actions):
+        if number >= len(wanted) or action not in wanted[number]:
+            return "fail", actions[max(0, number - 1) : number + 1]
+    return "pass" if len(actions) == len(wanted) else "open", actions
+
+
+def parse_constraint(value: Any) -> Constraint:
+    """Return a constraint as a case writes it; the words of the source designs are accepted as well.
+
+    >>> print(parse_constraint({"must_occur": "load_skill", "before": "run_script"}))
+    load_skill before run_script
+    >>> print(parse_constraint({"at_most": 2, "of": "write_file"}))
+    at most 2 call_tool:write_file
+    """
+    if not isinstance(value, dict):
+        raise ValueError('a constraint is an object such as {"never": "write_file"}')  # noqa: TRY004 - pydantic
+    match sorted(map(str, value)):
+        case ["require" | "must_occur" as key]:
+            return Constraint("count", (parse_pattern(value[key]),), least=1)
+        case ["never" | "forbid" as key]:
+            return Constraint("count", (parse_pattern(value[key]),), most=0)
+        case ["at_least", "of"]:
+            return Constraint("count", (parse_pattern(value["of"]),), least=_number(value, "at_least"))
+        case ["at_most", "of"]:
+            return Constraint("count", (parse_pattern(value["of"]),), most=_number(value, "at_most"))
+        case ["before"] if isinstance(value["before"], list) and len(value["before"]) == 2:
+            return Constraint("before", tuple(map(parse_pattern, value["before"])))
+        case ["before"]:
+            raise ValueError("'before' is a list of two patterns, the earlier one first")
+        case ["before", "must_occur"]:
+            patterns = (parse_pattern(value["must_occur"]), parse_pattern(value["before"]))
+            return Constraint("before", patterns, least=1)
+        case ["after", "then"]:
+            return Constraint("after", (parse_pattern(value["after"]), parse_pattern(value["then"])))
+        case ["sequence"] | ["mode", "sequence"]:
+            return _sequence(value["sequence"], value.get("mode", "in_order"))
+        case keys:
+            known = "require, never, before, after + then, sequence (+ mode), at_least + of, at_most + of"
+            raise ValueError(f"no constraint has the keys {', '.join(keys)}: there are {known}")
+
+
+def _sequence(steps: Any, mode: Any) -> Constraint:
+    if mode not in {"in_order", "exact"}:
+        raise ValueError(f"the mode of a sequence is in_order or exact, not {mode!r}")
+    if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_PATTERNS:
+        raise ValueError(f"a sequence is a list of 1 to {MAX_PATTERNS} patterns")
+    patterns = tuple(map(parse_pattern, steps))
+    if mode == "in_order":
+        return Constraint("in order", patterns)
+    if any(pattern.outcome for pattern in patterns):
+        raise ValueError("an exact sequence is about actions as they are attempted: leave out the outcome")
+    other = next((pattern.kind for pattern in patterns if pattern.kind not in ACTIONS), None)
+    if other is not None:
+        raise ValueError(f"an exact sequence is of actions ({', '.join(sorted(ACTIONS))}), not {other!r}")
+    return Constraint("exact", (*patterns, ANY_ACTION))
+
+
+def _number(value: Mapping[str, Any], key: str) -> int:
+    found = value[key]
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= MAX_COUNT:
+        raise ValueError(f"{key!r} is a whole number from 0 to {MAX_COUNT:,}, not {found!r}")
+    return found
 
 
 class ConstraintVerdict(Struct, frozen=True):
@@ -31,19 +187,9 @@ class ConstraintVerdict(Struct, frozen=True):
     elsewhere: tuple[str, ...] = ()
 
 
-# What the steps so far prove, and which of them; ``open`` is a failure unless something more comes. What
-# takes long is worked out only at the end.
-_Proven = Literal["pass", "fail", "vacuous", "open"]
-_Verdict = tuple[_Proven, Sequence[TakenStep] | Callable[[], tuple[_Proven, Sequence[TakenStep]]]]
-# Takes a step with the number of the pattern that it matches, and yields what is proven then. Of several
-# patterns that a step matches, the first comes first. Nothing is sent after ``fail``.
-_Monitor = Generator[_Verdict, tuple[int, TakenStep], None]
-
-
 class Trajectory:
     """Watches a run through a set of constraints.
 
-    >>> from vademecum.evals.checks.constraints import parse_constraint
     >>> watched = Trajectory([parse_constraint({"never": "write_file"})])
     >>> wanted = {"tool": "write_file", "arguments": {"path": "a.txt"}}
     >>> watched.see(Event(7, 0.0, "action", {"action": "call_tool", "payload": wanted}))
@@ -52,250 +198,41 @@ class Trajectory:
     """
 
     def __init__(self, wanted: Iterable[Constraint]) -> None:
-        self._watched = [_Watched(constraint) for constraint in wanted]
-        self._raw = RAW & {tests.pattern.kind for one in self._watched for tests in one.tests}
+        self._found: list[tuple[Constraint, list[list[TakenStep]]]] = [
+            (one, [[] for _ in one.patterns]) for one in wanted
+        ]
         self._steps: dict[str, Steps] = {}
-        self._routes: dict[tuple[str, str, bool], list[tuple[_Watched, int, _Tests]]] = {}
+        # For each kind of step: a test, where what fits goes, and whether steps of children count.
+        self._tests = defaultdict[str, list[tuple[Callable[[TakenStep], bool], list[TakenStep], bool]]](list)
+        for one, found in self._found:
+            for pattern, matching in zip(one.patterns, found, strict=True):
+                for kind in _SEVERAL.get(pattern.kind, {pattern.kind}):
+                    self._tests[kind].append((pattern.compiled(), matching, one.kind == "count"))
 
     def see(self, event: Event, run: str = "") -> None:
         """Take the next event, of the run itself or of the child run of that id."""
         if run not in self._steps:
-            self._steps[run] = Steps(self._raw, run=run)
+            self._steps[run] = Steps(self._tests, run)
         for step in self._steps[run].of(event):
-            key = (step.kind, step.name, not run)
-            if key not in self._routes:
-                self._routes[key] = self._route(*key)
-            for watched, slot, tests in self._routes[key]:
-                if tests.fit(step):
-                    watched.see(slot, step)
-
-    def _route(self, kind: str, name: str, own: bool) -> list[tuple[_Watched, int, _Tests]]:  # noqa: FBT001 - part of a key
-        """Return where steps of this kind and name go; worked out once for each."""
-        return [
-            (one, slot, tests)
-            for one in self._watched
-            if own or one.children
-            for slot, tests in enumerate(one.tests)
-            if tests.kind(kind) and tests.name(name)
-        ]
+            for fits, matching, sees_children in self._tests.get(step.kind, ()):
+                if (sees_children or not run) and fits(step):
+                    matching.append(step)
 
     @property
     def violation(self) -> ConstraintVerdict | None:
         """The first constraint that is violated by what was seen so far, whatever comes."""
-        return next((one.verdict() for one in self._watched if one.proven[0] == "fail"), None)
+        found = ((one, one.proven(found)) for one, found in self._found)
+        return next((_verdict(one, *proven) for one, proven in found if proven[0] == "fail"), None)
 
     def verdicts(self) -> list[ConstraintVerdict]:
         """Return the results at the end of the run."""
-        return [one.verdict() for one in self._watched]
+        return [_verdict(one, *one.proven(found)) for one, found in self._found]
 
 
-def check(wanted: Sequence[Constraint], events: Iterable[Event]) -> list[ConstraintVerdict]:
-    """Check a whole run, as it was recorded."""
-    watched = Trajectory(wanted)
-    for event in events:
-        watched.see(event)
-    return watched.verdicts()
-
-
-class _Watched:
-    """One constraint, and what is proven of it so far.
-
-    What counts sees the steps of ``children`` too; orders are about the run's own.
-    """
-
-    def __init__(self, constraint: Constraint) -> None:
-        self._name = str(constraint)
-        self._monitor, patterns, self.children = _monitor(constraint)
-        self.proven = next(self._monitor)
-        self.tests = [_Tests(pattern) for pattern in patterns]
-
-    def see(self, slot: int, step: TakenStep) -> None:
-        """Take a step that matches the pattern of that number."""
-        if self.proven[0] != "fail":
-            self.proven = self._monitor.send((slot, step))
-
-    def verdict(self) -> ConstraintVerdict:
-        """Return the result if no more steps come."""
-        holds, steps = self.proven
-        if not isinstance(steps, Sequence):
-            holds, steps = steps()
-        proof = steps[:MAX_EVIDENCE]
-        own = tuple(step.event for step in proof if not step.run)
-        elsewhere = tuple(f"{step.run}:{step.event}" for step in proof if step.run)
-        return ConstraintVerdict(self._name, "fail" if holds == "open" else holds, own, elsewhere)
-
-
-class _Tests:
-    """A pattern, compiled."""
-
-    def __init__(self, pattern: Pattern) -> None:
-        self.pattern = pattern
-        self.kind = text_test(pattern.kind) if pattern is not ANY_ACTION else ACTIONS.__contains__
-        self.name = text_test(pattern.name)
-        self._arguments = arguments_test(pattern.arguments) if pattern.arguments else None
-        self._outcome = text_test(pattern.outcome) if pattern.outcome else None
-        # A kind that may be several sees an action and what it leads to: of those only the first counts.
-        self._is_once = pattern is not ANY_ACTION and not is_literal(pattern.kind)
-        self._causes: set[tuple[str, int]] = set()
-
-    def fit(self, step: TakenStep) -> bool:
-        """Return whether a step of this kind and name counts.
-
-        Without an outcome an action counts when it is attempted; other things happen but once.
-        """
-        if self._outcome is None:
-            counts = not step.again
-        else:
-            counts = bool(step.outcome) and self._outcome(step.outcome)
-        if not counts or (self._arguments is not None and not self._arguments(step.arguments)):
-            return False
-        if self._is_once and step.cause:
-            if (step.run, step.cause) in self._causes:
-                return False
-            self._causes.add((step.run, step.cause))
-        return True
-
-
-def _monitor(constraint: Constraint) -> tuple[_Monitor, tuple[Pattern, ...], bool]:
-    """Return the monitor of a constraint, its patterns, and whether it sees the steps of children."""
-    match constraint:
-        case constraints.Count(what=what, least=least, most=most):
-            return _counted(least, most), (what,), True
-        case constraints.Before(first=first, later=later, must=must):
-            # The later one is looked at first: a step that is both does not come before itself.
-            return _before(must=must), (later, first), False
-        case constraints.After(first=first, then=then, within=within):
-            return _after(within), (then, ANY_ACTION, first), False
-        case constraints.Between(start=start, end=end, what=what, wanted=wanted):
-            return _between(wanted=wanted), (end, what, start), False
-        case constraints.Sequence(steps=steps, mode="in_order"):
-            return _in_order(len(steps)), steps, False
-        case constraints.Sequence(steps=steps, mode="exact"):
-            # Every action is seen after the patterns that it matches.
-            return _exact(len(steps)), (*steps, ANY_ACTION), False
-        case constraints.Sequence(steps=steps):
-            return _any_order(len(steps)), steps, False
-        case _:
-            assert_never(constraint)
-
-
-def _counted(least: int, most: int | None) -> _Monitor:
-    kept = max(1, least, 0 if most is None else most + 1)
-    proof: list[TakenStep] = []
-    count = 0
-    while True:
-        is_over = most is not None and count > most
-        _, step = yield "fail" if is_over else "open" if count < least else "pass", proof
-        count += 1
-        if len(proof) < kept:
-            proof.append(step)
-
-
-def _before(*, must: bool) -> _Monitor:
-    """Check that the later step never comes without the earlier one."""
-    first: TakenStep | None = None
-    is_met = False
-    verdict: _Verdict = ("open" if must else "vacuous", [])
-    while True:
-        slot, step = yield verdict
-        if slot == 0 and first is None:
-            verdict = "fail", [step]
-        elif slot == 0 and first is not None and not is_met:
-            verdict, is_met = ("pass", [first, step]), True
-        elif slot == 1 and first is None:
-            first = step
-            verdict = ("pass", [first]) if must else verdict
-
-
-def _after(within: int | None) -> _Monitor:
-    """Check that the one step is always followed by the other, soon enough."""
-    waiting: TakenStep | None = None
-    verdict: _Verdict = ("vacuous", [])
-    settled = verdict
-    while True:
-        slot, step = yield verdict
-        if waiting is None:
-            waiting = step if slot == 2 else None
-        elif slot != 2 and within is not None and step.actions - waiting.actions > within:
-            verdict = "fail", [waiting]
-            continue
-        elif slot == 0:
-            settled = settled if settled[1] else ("pass", [waiting, step])
-            waiting = None
-        verdict = settled if waiting is None else ("open", [waiting])
-
-
-def _between(*, wanted: bool) -> _Monitor:
-    """Check the steps between each first step and the next second one: with what is wanted, or without.
-
-    Of several that are open the last has the least in between, and the first has the most: what is wanted
-    must be after the last, and what is not wanted must not be after the first.
-    """
-    start: TakenStep | None = None
-    inside: TakenStep | None = None
-    verdict: _Verdict = ("vacuous", [])
-    while True:
-        slot, step = yield verdict
-        if slot == 2 and (wanted or start is None):
-            start, inside = step, None
-        elif slot == 1 and start is not None:
-            inside = inside or step
-        elif slot == 0 and start is not None:
-            steps = [each for each in (start, inside, step) if each is not None]
-            if (inside is not None) is not wanted:
-                verdict = "fail", steps
-            elif not verdict[1]:
-                verdict = "pass", steps
-            start = inside = None
-
-
-def _in_order(count: int) -> _Monitor:
-    """Check that the steps come in this order, whatever is in between."""
-    found: list[TakenStep] = []
-    while True:
-        slot, step = yield "pass" if len(found) == count else "open", found
-        if slot == len(found) and not (found and step is found[-1]):
-            found.append(step)
-
-
-def _exact(count: int) -> _Monitor:
-    """These actions and no others."""
-    fits: TakenStep | None = None
-    found: list[TakenStep] = []
-    while True:
-        slot, step = yield "pass" if len(found) == count else "open", found
-        if slot < count:
-            fits = step if slot == len(found) else fits
-        elif fits is step:
-            found.append(step)
-        else:
-            yield "fail", [*found[-1:], step]
-
-
-def _any_order(count: int) -> _Monitor:
-    """Check that all of them come, each by a step of its own."""
-    seen: list[list[TakenStep]] = [[] for _ in range(count)]
-    while True:
-        slot, step = yield "open", partial(_given, seen)
-        # More than there are patterns are never needed to give each its own.
-        if len(seen[slot]) < count:
-            seen[slot].append(step)
-
-
-def _given(seen: Sequence[Sequence[TakenStep]]) -> tuple[_Proven, Sequence[TakenStep]]:
-    """Give each pattern a step of its own, as far as there are enough."""
-    taken: dict[int, tuple[int, TakenStep]] = {}
-
-    def give(slot: int, tried: set[int]) -> bool:
-        """Give a pattern a step, moving others to another step of theirs where that helps."""
-        for step in seen[slot]:
-            if id(step) not in tried:
-                tried.add(id(step))
-                if id(step) not in taken or give(taken[id(step)][0], tried):
-                    taken[id(step)] = (slot, step)
-                    return True
-        return False
-
-    found = [give(slot, set()) for slot in range(len(seen))]
-    proof = {step.event: step for _, step in taken.values()}
-    return "pass" if all(found) else "open", [proof[event] for event in sorted(proof)]
+def _verdict(
+    one: Constraint, holds: Literal["pass", "fail", "vacuous", "open"], proof: Found
+) -> ConstraintVerdict:
+    proof = proof[:MAX_EVIDENCE]
+    own = tuple(step.event for step in proof if not step.run)
+    elsewhere = tuple(f"{step.run}:{step.event}" for step in proof if step.run)
+    return ConstraintVerdict(str(one), "fail" if holds == "open" else holds, own, elsewhere)

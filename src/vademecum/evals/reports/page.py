@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from msgspec.structs import astuple
+
 from vademecum.errors import PathRefused, RecordDamaged
-from vademecum.evals.reports.markdown import (
+from vademecum.evals.reports.summary import CaseRow, Story, Summary
+from vademecum.evals.reports.texts import (
     confusion,
     figures,
     notes,
     shown,
+    trigger_rows,
     why_of,
 )
-from vademecum.evals.reports.summary import CaseRow, Story, Summary
 from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.evals.results import RUNS, Evaluation
 from vademecum.files import write_atomic
@@ -71,10 +74,7 @@ def page(summary: Summary, links: Mapping[str, str]) -> str:
         rates=charts.rates(
             [
                 charts.RateBar(
-                    c.configuration,
-                    c.rate.rate if c.rate.cases else None,
-                    c.rate.interval.low,
-                    c.rate.interval.high,
+                    c.configuration, c.rate.rate if c.rate.cases else None, *astuple(c.rate.interval)
                 )
                 for c in summary.columns
             ]
@@ -84,7 +84,16 @@ def page(summary: Summary, links: Mapping[str, str]) -> str:
         heads=heads,
         table=rows,
         notes=notes(summary),
-        triggers=[(c.configuration, _trigger_rows(c.triggers)) for c in summary.columns if c.triggers],
+        triggers=[
+            (
+                c.configuration,
+                c.triggers,
+                trigger_rows(c.triggers)[: MAX_STORIES + 1],
+                shown(c.triggers.false_trigger_rate, c.triggers.false_trigger_interval),
+            )
+            for c in summary.columns
+            if c.triggers
+        ],
         stories=shown_stories,
         hidden=len(told) - len(shown_stories),
     )
@@ -117,20 +126,6 @@ def _map(found: Triggers) -> Any:
     return charts.heat_map(rows, columns, counts, right)
 
 
-def _trigger_rows(found: Triggers) -> dict[str, Any]:
-    rows = [
-        [
-            rate.skill,
-            shown(rate.precision, rate.precision_interval),
-            shown(rate.recall, rate.recall_interval),
-            *map(str, (rate.right, rate.wrongly_taken, rate.missed)),
-        ]
-        for rate in (found.overall, *found.skills)[:MAX_STORIES]
-    ]
-    return {"rows": rows, "first": found.ranked_first, "wanted": found.wanted, "found": found,
-            "false": shown(found.false_trigger_rate, found.false_trigger_interval)}  # fmt: skip
-
-
 def _story(number: int, story: Story, summary: Summary, links: Mapping[str, str]) -> dict[str, Any]:
     rows = [row for row in summary.rows if row.case == story.case]
     marks = [row.mark for row in rows]
@@ -150,11 +145,11 @@ def _story(number: int, story: Story, summary: Summary, links: Mapping[str, str]
 def _fits(story: Mapping[str, Any], room: PageBudget) -> bool:
     """Count the texts of a story, and return whether the page had room for it."""
     fits = room.left > 0
-    for text in (story["case"], story["request"], *story["expected"], *story["problems"]):
-        room.take(text, MAX_TEXT_CHARS)
+    texts = [story["case"], story["request"], *story["expected"], *story["problems"]]
     for side in story["sides"]:
-        for text in (side["why"], side["answer"], *side["vacuous"], *side["runs"]):
-            room.take(text, MAX_TEXT_CHARS)
+        texts += [side["why"], side["answer"], *side["vacuous"], *side["runs"]]
+    for text in texts:
+        room.take(text, MAX_TEXT_CHARS)
     return fits
 
 

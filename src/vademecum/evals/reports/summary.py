@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from msgspec import Struct, structs
 
@@ -20,9 +21,11 @@ from vademecum.evals.reports.statistics import (
     wilson,
 )
 from vademecum.evals.reports.triggers import Triggers, triggers_of
-from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, CaseResult, CheckResult, Evaluation
+from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, CaseResult, Evaluation
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration
+
+Number = TypeVar("Number", bound=float)
 
 
 class Change(Struct, frozen=True):
@@ -53,7 +56,12 @@ class Comparison(Struct, frozen=True):
     lost: tuple[str, ...] = ()
 
     @property
-    def is_regression(self) -> bool:
+    def verdict(self) -> str:
+        """Return the verdict on the difference in one word."""
+        return self.difference.verdict
+
+    @property
+    def regression(self) -> bool:
         """Return whether it got worse: significantly on the whole, in all runs of a case, or unknown."""
         worse = self.difference.verdict == "worse" or bool(self.regressions)
         return worse or bool(self.lost) or not self.difference.pairs
@@ -78,6 +86,12 @@ def compare(
     before, after = rates_of(old), rates_of(new)
     both = [case for case in before if case in after]
     changes = [(case, before[case], after[case]) for case in both]
+
+    def added(cost: Callable[[CaseResult], float]) -> float:
+        """Return the additional cost of a run of each case."""
+        olds, news = _by_case(old, cost), _by_case(new, cost)
+        return fmean(fmean(news[case]) - fmean(olds[case]) for case in both) if both else 0.0
+
     return Comparison(
         old_name,
         new_name,
@@ -86,8 +100,8 @@ def compare(
         tuple(Change(case, float(a), float(b)) for case, a, b in changes if b < a),
         tuple(case for case, a, b in changes if a == 1 and b == 0),
         tuple(sorted({result.case for result in (*old, *new)} - set(both))),
-        _added(old, new, both, lambda result: result.input_tokens + result.output_tokens),
-        _added(old, new, both, lambda result: result.seconds),
+        added(lambda result: result.tokens),
+        added(lambda result: result.seconds),
         tuple(case for case, rate in before.items() if rate and case not in after),
     )
 
@@ -100,47 +114,34 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
     configurations: list[Configuration] = []
     results: list[CaseResult] = []
     for one, label in zip((new, old), labels, strict=True):
-        several = len(one.header.configurations) > 1
-        names = {
-            each.name: f"{label} {each.name}" if several else label for each in one.header.configurations
-        }
-        configurations += [structs.replace(c, name=names[c.name]) for c in one.header.configurations]
-        results += [structs.replace(r, configuration=names[r.configuration]) for r in one.results]
-    units = (*new.header.units, *old.header.units)
+        ways = one.header.configurations
+        names = {way.name: f"{label} {way.name}" if len(ways) > 1 else label for way in ways}
+        configurations += [structs.replace(way, name=names[way.name]) for way in ways]
+        results += [structs.replace(each, configuration=names[each.configuration]) for each in one.results]
     cases = {case.id: case for case in (*new.header.cases, *old.header.cases)}
     cases |= {case.id: case for case in new.header.cases}
     header = structs.replace(
-        new.header, configurations=tuple(configurations), cases=tuple(cases.values()), units=units, planned=()
+        new.header,
+        configurations=tuple(configurations),
+        cases=tuple(cases.values()),
+        units=(*new.header.units, *old.header.units),
     )
     return Evaluation(header, tuple(results), new.place, old.place)
 
 
 def rates_of(results: Iterable[CaseResult]) -> dict[str, Fraction]:
     """Return the share of passes of each case that has a verdict, repeats together."""
-    found: dict[str, list[bool]] = defaultdict(list)
+    passed = _by_case(results, lambda result: result.outcome == "pass")
+    return {case: Fraction(sum(values), len(values)) for case, values in passed.items()}
+
+
+def _by_case(results: Iterable[CaseResult], value: Callable[[CaseResult], Number]) -> dict[str, list[Number]]:
+    """Return the values of each case, of its runs that have a verdict."""
+    found: dict[str, list[Number]] = defaultdict(list)
     for result in results:
         if result.outcome in JUDGED:
-            found[result.case].append(result.outcome == "pass")
-    return {case: Fraction(sum(passed), len(passed)) for case, passed in found.items()}
-
-
-def _added(
-    old: Sequence[CaseResult],
-    new: Sequence[CaseResult],
-    both: Sequence[str],
-    cost: Callable[[CaseResult], float],
-) -> float:
-    """Return the additional cost of a run for each case; runs without a verdict do not count."""
-    before, after = _costs(old, cost), _costs(new, cost)
-    return fmean(after[case] - before[case] for case in both) if both else 0.0
-
-
-def _costs(results: Sequence[CaseResult], cost: Callable[[CaseResult], float]) -> dict[str, float]:
-    found: dict[str, list[float]] = defaultdict(list)
-    for result in results:
-        if result.outcome in JUDGED:
-            found[result.case].append(cost(result))
-    return {case: fmean(values) for case, values in found.items()}
+            found[result.case].append(value(result))
+    return found
 
 
 LEAST_FOR_A_BOUND = 10
@@ -191,31 +192,34 @@ class Cost(Struct, frozen=True):
     def of(cls, results: Sequence[CaseResult]) -> Cost:
         """Return the means. Runs that an error or a time-out cut off have no price."""
         ran = [result for result in results if result.outcome in RAN_THROUGH]
-        if not ran:
-            return cls(0.0, 0.0, 0.0, 0.0, 0.0)
-        return cls(
-            fmean(result.turns for result in ran),
-            fmean(result.tool_calls for result in ran),
-            fmean(result.script_runs for result in ran),
-            fmean(result.input_tokens + result.output_tokens for result in ran),
-            fmean(result.seconds for result in ran),
-        )
+        return cls(*(
+            fmean(getattr(result, name) for result in ran) if ran else 0.0 for name in cls.__struct_fields__
+        ))  # fmt: skip
 
 
-class CaseRow(Struct, frozen=True):
+# Marks of runs without a verdict, and the fields that count them.
+_UNDECIDED = {"timeout": "timeouts", "error": "errors", "unusable": "unusable", "unjudged": "unjudged"}
+
+
+class UndecidedRuns(Struct, frozen=True, kw_only=True):
+    """The numbers of runs that have no verdict."""
+
+    timeouts: int = 0
+    errors: int = 0
+    unusable: int = 0
+    unjudged: int = 0
+
+
+class CaseRow(UndecidedRuns, frozen=True):
     """One case in one configuration: how often it passed, and what is wrong where it did not."""
 
     case: str
     configuration: str
     passed: int
     judged: int
-    timeouts: int
-    errors: int
-    unjudged: int
     why: str
     cost: Cost
     runs: tuple[str, ...]
-    unusable: int = 0
     answer: str = ""
     vacuous: tuple[str, ...] = ()
 
@@ -224,30 +228,20 @@ class CaseRow(Struct, frozen=True):
         """Return the verdict in one word; a case passes only if every run of it did."""
         if self.judged > self.passed:
             return "flaky" if self.passed else "fail"
-        own = {
-            "timeout": self.timeouts,
-            "error": self.errors,
-            "unusable": self.unusable,
-            "unjudged": self.unjudged,
-        }
-        return next((name for name, count in own.items() if count), "pass")
+        return next((mark for mark, field in _UNDECIDED.items() if getattr(self, field)), "pass")
 
 
-class ConfigurationSummary(Struct, frozen=True):
+class ConfigurationSummary(UndecidedRuns, frozen=True):
     """One configuration: how often cases pass in it, and what else is to be said."""
 
     configuration: str
     rate: Rate
-    timeouts: int
-    errors: int
-    unjudged: int
     vacuous: int
     judges: tuple[str, ...]
     repeats: Repeats | None
     cost: Cost
     flaky: tuple[str, ...]
     triggers: Triggers | None
-    unusable: int = 0
 
 
 class Story(Struct, frozen=True):
@@ -272,7 +266,6 @@ class Summary(Struct, frozen=True):
     columns: tuple[ConfigurationSummary, ...]
     rows: tuple[CaseRow, ...]
     comparisons: tuple[Comparison, ...]
-    never_discriminating: tuple[str, ...]
     expecting_nothing: tuple[str, ...] = ()
     stories: tuple[Story, ...] = ()
 
@@ -286,15 +279,11 @@ class Summary(Struct, frozen=True):
 def summarise(evaluation: Evaluation) -> Summary:
     """Return the summary; the first configuration is what the others are compared with."""
     header = evaluation.header
-    rows = _rows(evaluation)
-    columns = tuple(_column(evaluation, one.name, rows) for one in header.configurations)
-    first, *others = header.configurations
-    comparisons = tuple(
-        compare(
-            evaluation.of(other.name), evaluation.of(first.name), old_name=other.name, new_name=first.name
-        )
-        for other in others
-    )
+    runs: dict[tuple[str, str], list[CaseResult]] = defaultdict(list)
+    for result in evaluation.results:
+        runs[result.case, result.configuration].append(result)
+    rows = tuple(_row(*names, results) for names, results in runs.items())
+    first, *others = (one.name for one in header.configurations)
     return Summary(
         header.name,
         header.skill,
@@ -302,11 +291,13 @@ def summarise(evaluation: Evaluation) -> Summary:
         len(header.cases),
         evaluation.missing,
         header.malformed,
-        columns,
-        tuple(rows),
-        comparisons,
-        _never_discriminating(rows, len(columns)) if others else (),
-        tuple(case.id for case in header.cases if case.expects_nothing),
+        tuple(_column(evaluation, one.name, rows) for one in header.configurations),
+        rows,
+        tuple(
+            compare(evaluation.of(other), evaluation.of(first), old_name=other, new_name=first)
+            for other in others
+        ),
+        tuple(case.id for case in header.cases if not case.expected),
         _stories(header.cases, rows),
     )
 
@@ -322,45 +313,26 @@ def _stories(cases: Sequence[CaseLine], rows: Sequence[CaseRow]) -> tuple[Story,
     return tuple(sorted(found, key=lambda story: (not story.changed, story.case not in wrong)))
 
 
-def _rows(evaluation: Evaluation) -> list[CaseRow]:
-    found: dict[tuple[str, str], list[CaseResult]] = defaultdict(list)
-    for result in evaluation.results:
-        found[result.case, result.configuration].append(result)
-    return [_row(case, configuration, results) for (case, configuration), results in found.items()]
+def _undecided(results: Sequence[CaseResult]) -> dict[str, int]:
+    counts = Counter[str](result.outcome for result in results)
+    return {field: counts[outcome] for outcome, field in _UNDECIDED.items()}
 
 
-def _row(case: str, configuration: str, results: list[CaseResult]) -> CaseRow:
-    counts = {kind: sum(result.outcome == kind for result in results) for kind in _OUTCOMES}
-    why = next((result.why for result in results if result.outcome != "pass" and result.why), "")
+def _row(case: str, configuration: str, results: Sequence[CaseResult]) -> CaseRow:
+    others = [result for result in results if result.outcome != "pass"]
+    checks = (check for result in results for check in result.checks)
     return CaseRow(
         case,
         configuration,
-        counts["pass"],
-        counts["pass"] + counts["fail"],
-        counts["timeout"],
-        counts["error"],
-        counts["unjudged"],
-        why,
+        len(results) - len(others),
+        sum(result.outcome in JUDGED for result in results),
+        next((result.why for result in others if result.why), ""),
         Cost.of(results),
         tuple(result.run for result in results if result.run),
-        counts["unusable"],
-        _telling(results).answer,
-        tuple(
-            dict.fromkeys(check.name for result in results for check in result.checks if _is_vacuous(check))
-        ),
+        [*others, *results][0].answer,
+        tuple(dict.fromkeys(check.name for check in checks if check.holds == "vacuous")),
+        **_undecided(results),
     )
-
-
-def _telling(results: Sequence[CaseResult]) -> CaseResult:
-    """Return the result whose answer is shown: the first that did not pass, or the first."""
-    return next((result for result in results if result.outcome != "pass"), results[0])
-
-
-def _is_vacuous(check: CheckResult) -> bool:
-    return check.holds == "vacuous" and not check.always
-
-
-_OUTCOMES = ("pass", "fail", "timeout", "error", "unusable", "unjudged")
 
 
 def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> ConfigurationSummary:
@@ -370,16 +342,13 @@ def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> Confi
     return ConfigurationSummary(
         name,
         Rate.of(own, rates_of(results)),
-        sum(row.timeouts for row in own),
-        sum(row.errors for row in own),
-        sum(row.unjudged for row in own),
-        sum(map(_is_vacuous, checks)),
+        sum(check.holds == "vacuous" for check in checks),
         tuple(sorted({check.judge for check in checks if check.judge})),
         _repeats(own),
         Cost.of(results),
         tuple(row.case for row in own if row.mark == "flaky"),
         triggers_of(evaluation.header.cases, results),
-        sum(row.unusable for row in own),
+        **_undecided(results),
     )
 
 
@@ -394,12 +363,3 @@ def _repeats(rows: Sequence[CaseRow]) -> Repeats | None:
         fmean(pass_at_k(row.passed, row.judged, k) for row in repeated),
         fmean(pass_hat_k(row.passed, row.judged, k) for row in repeated),
     )
-
-
-def _never_discriminating(rows: Sequence[CaseRow], configurations: int) -> tuple[str, ...]:
-    """Cases that come out the same in every configuration, always: they say nothing about the difference."""
-    marks: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        marks[row.case].append(row.mark)
-    same = (["pass"] * configurations, ["fail"] * configurations)
-    return tuple(case for case, seen in marks.items() if seen in same)

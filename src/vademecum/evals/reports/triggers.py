@@ -92,7 +92,7 @@ def is_right(wanted: str, taken: str) -> bool:
 
 def triggers_of(cases: Sequence[CaseLine], results: Sequence[CaseResult]) -> Triggers | None:
     """Return the table of the cases that say which skill is right, or None if none does."""
-    lines = {case.id: case for case in cases if case.about_skills}
+    lines = {case.id: case for case in cases if case.wanted or case.unwanted}
     about = [result for result in results if result.case in lines]
     if not about:
         return None
@@ -145,6 +145,5 @@ def _row(case: CaseLine) -> str:
 
 def _missed(case: CaseLine, taken: set[str]) -> list[str]:
     """Return the skills that a request should have taken: all it needs, and one of the alternatives."""
-    one_of = case.one_of or (() if case.needed else case.wanted)
-    short = one_of[:1] if not taken & set(one_of) else ()
+    short = case.one_of[:1] if not taken & set(case.one_of) else ()
     return [*(name for name in case.needed if name not in taken), *short]

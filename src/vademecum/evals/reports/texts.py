@@ -1,40 +1,25 @@
-"""A summary → Markdown, for a pull request or a page of documentation."""
+"""Figures and remarks of a summary as texts, the same in every form of report, and its JSON document."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from vademecum.evals.reports.statistics import Interval
-from vademecum.evals.reports.summary import CaseRow, ConfigurationSummary, Rate, Summary
-from vademecum.evals.reports.triggers import Triggers
+from vademecum.evals.reports.summary import CaseRow, Comparison, ConfigurationSummary, Rate, Summary
+from vademecum.evals.reports.triggers import SkillRate, Triggers
+from vademecum.evals.results import Evaluation
 
-MAX_CASES = 200
-MAX_CELL_CHARS = 200
 MAX_TABLE_NAMES = 20
-
-
-def markdown_of(summary: Summary) -> str:
-    """Return the report."""
-    parts = [f"# Evaluation of {_safe(summary.name)}", _table(*figures(summary))]
-    parts += [_safe(comparison.said) for comparison in summary.comparisons]
-    parts += _lists(summary)
-    parts += ["## Cases", _cases(summary)] if summary.stories else []
-    for column in summary.columns:
-        if column.triggers is not None:
-            parts += _triggers(column.configuration, column.triggers)
-    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def figures(summary: Summary) -> tuple[list[str], list[list[str]]]:
     """Return the heads and the rows of the table of configurations, without columns that say nothing."""
     found = [_figures(column) for column in summary.columns]
-    heads = [
-        head
-        for number, head in enumerate(_HEADS)
-        if number < 4 or {row[number] for row in found} - {"0", "–"}
-    ]
-    kept = [_HEADS.index(head) for head in heads]
-    return heads, [[row[number] for number in kept] for row in found]
+    kept = [n for n in range(len(_HEADS)) if n < 4 or {row[n] for row in found} - {"0", "–"}]
+    return [_HEADS[n] for n in kept], [[row[n] for n in kept] for row in found]
 
 
 _HEADS = (
@@ -45,51 +30,19 @@ _HEADS = (
 
 def _figures(column: ConfigurationSummary) -> list[str]:
     rate, cost, found = column.rate, column.cost, column.triggers
-    shares = (
-        (found.overall.precision, found.overall.recall, found.false_trigger_rate) if found else (None,) * 3
-    )
+    triggers = found and (found.overall.precision, found.overall.recall, found.false_trigger_rate)
     return [
         column.configuration,
         passed(rate),
         f"{rate.rate:.1%}" if rate.cases else "–",
         shown_interval(rate.interval) if rate.cases else "–",
         *map(str, (column.timeouts, column.errors, column.unusable, column.unjudged)),
-        *map(shown, shares),
+        *map(shown, triggers or (None, None, None)),
         f"{cost.turns:.1f}",
         f"{cost.tool_calls:.1f}",
         f"{cost.tokens:,.0f}",
         f"{cost.seconds:.2f}",
     ]
-
-
-def _cases(summary: Summary) -> str:
-    """Return each case with what it asked and expected, and its result in every configuration."""
-    rows = {(row.case, row.configuration): row for row in summary.rows}
-    names = [column.configuration for column in summary.columns]
-    cells = [
-        [
-            story.case,
-            _cut(story.request),
-            _cut("; ".join(story.expected) or "nothing"),
-            *(_result(rows.get((story.case, name))) for name in names),
-            *(["changed" * story.changed] if len(names) > 1 else []),
-        ]
-        for story in summary.stories[:MAX_CASES]
-    ]
-    head = ["case", "request", "expected", *names, *([""] if len(names) > 1 else [])]
-    more = len(summary.stories) - MAX_CASES
-    return _table(head, cells) + (f"\n\n{more:,} more cases are in the JSON report." if more > 0 else "")
-
-
-def _result(row: CaseRow | None) -> str:
-    if row is None:
-        return "–"
-    why = why_of(row)
-    return f"{row.mark}{f': {why}' if why else ''}{f'; answer: {_cut(row.answer)}' if row.answer else ''}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_CELL_CHARS else f"{text[:MAX_CELL_CHARS]}…"
 
 
 def passed(rate: Rate) -> str:
@@ -140,8 +93,6 @@ def notes(summary: Summary) -> list[str]:
         one = len(summary.expecting_nothing) == 1
         so = "expects nothing: it passes" if one else "expect nothing: they pass"
         found.append(f"{_few(summary.expecting_nothing)} {so} whatever is done")
-    if summary.never_discriminating:
-        found.append(f"the same in every configuration: {_few(summary.never_discriminating)}")
     if summary.missing:
         found.append(f"{summary.missing} runs have no result yet: the same command goes on with them")
     return found
@@ -159,35 +110,17 @@ def _trigger_notes(found: Triggers) -> list[str]:
     return lines
 
 
-def _lists(summary: Summary) -> list[str]:
-    lines = [f"- {_safe(note)}" for note in notes(summary)]
-    lines += [f"- malformed: {_safe(str(wrong))}" for wrong in summary.malformed]
-    return ["\n".join(lines)] if lines else []
-
-
-def _triggers(name: str, found: Triggers) -> list[str]:
-    rows = [
+def trigger_rows(found: Triggers) -> list[list[str]]:
+    """Return a row of figures for all skills together and for each of them."""
+    return [
         [
             rate.skill,
             shown(rate.precision, rate.precision_interval),
             shown(rate.recall, rate.recall_interval),
-            str(rate.right),
-            str(rate.wrongly_taken),
-            str(rate.missed),
+            *map(str, (rate.right, rate.wrongly_taken, rate.missed)),
         ]
         for rate in (found.overall, *found.skills)
     ]
-    head = ["skill", "precision", "recall", "right", "wrongly taken", "missed"]
-    parts = [f"## Which skill took whose request ({_safe(name)})", _table(head, rows)]
-    if found.wanted:
-        parts.append(
-            f"Search alone puts the right skill first for {found.ranked_first} of {found.wanted} requests."
-        )
-    wanted, taken, counts = confusion(found)
-    if len(taken) > MAX_TABLE_NAMES:
-        return parts
-    cells = [[row, *(str(counts.get((row, column), "")) for column in taken)] for row in wanted]
-    return [*parts, _table(["wanted \\ taken", *taken], cells)]
 
 
 def confusion(found: Triggers) -> tuple[list[str], list[str], dict[tuple[str, str], int]]:
@@ -216,14 +149,28 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (f" and {more} more" if more > 0 else "")
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(map(_safe, head))} |", f"|{'---|' * len(head)}"]
-    return "\n".join(lines + [f"| {' | '.join(map(_safe, row))} |" for row in rows])
+_COMPUTED: dict[type, tuple[str, ...]] = {
+    CaseRow: ("mark",),
+    Comparison: ("verdict", "said", "regression"),
+    SkillRate: ("precision", "recall", "precision_interval", "recall_interval"),
+    Triggers: ("false_trigger_rate", "false_trigger_interval"),
+}
 
 
-def _safe(text: str) -> str:
-    """Text in which nothing is Markdown's."""
-    flat = " ".join(text.split())
-    for sign in ("\\", "|", "<", "`", "*", "_", "["):
-        flat = flat.replace(sign, f"\\{sign}")
-    return flat
+def summary_document(evaluation: Evaluation, summary: Summary) -> dict[str, Any]:
+    """Return the JSON document of an evaluation and its summary."""
+    return {
+        **document(summary),
+        "passed": summary.is_clean,
+        "notes": notes(summary),
+        "results": msgspec.to_builtins(evaluation.results),
+        "place": evaluation.place,
+    }
+
+
+def document(value: Any) -> Any:
+    """Return a value of plain types; what is computed from a value's fields stands beside them."""
+    if isinstance(value, msgspec.Struct):
+        names = (*value.__struct_fields__, *_COMPUTED.get(type(value), ()))
+        return {name: document(getattr(value, name)) for name in names}
+    return [document(each) for each in value] if isinstance(value, tuple) else value

@@ -1,0 +1,169 @@
+"""Patterns of steps, texts and values, as cases write them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+from vademecum.evals.checks.steps import KINDS, TakenStep
+from vademecum.policy.bounds import RISKS
+from vademecum.wildcards import is_plain, matches_exactly
+
+MAX_PATTERN_CHARS = 2000
+_INDEX = re.compile(r"[0-9]{1,9}")
+
+_FIELDS = frozenset({"kind", "name", "arguments", "outcome"})
+# The words of the source designs for the same things.
+_OTHER_KINDS = {"select_skill": "select_skills", "answer": "final_answer"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A step by kind, name, arguments and outcome; without an outcome it is the attempt that counts."""
+
+    kind: str
+    name: str = "*"
+    arguments: tuple[tuple[str, Any], ...] = ()
+    outcome: str = ""
+
+    def __str__(self) -> str:
+        """Return it as a person writes it."""
+        words = self.kind if self.name == "*" else f"{self.kind}:{self.name}"
+        given = ", ".join(f"{key}={_text(value)}" for key, value in self.arguments)
+        return f"{words}{f'({given})' if given else ''}{f' → {self.outcome}' if self.outcome else ''}"
+
+    def compiled(self) -> Callable[[TakenStep], bool]:
+        """Return the test whether a step of this kind fits."""
+        name = lru_cache(maxsize=1024)(text_test(self.name))  # a run has few names, and many steps
+        outcome = text_test(self.outcome) if self.outcome else None
+        arguments = [(tuple(key.split(".")), _value_test(value)) for key, value in self.arguments]
+
+        def fits(step: TakenStep) -> bool:
+            known = not step.again if outcome is None else bool(step.outcome) and outcome(step.outcome)
+            return known and name(step.name) and all(test(at(step.arguments, key)) for key, test in arguments)
+
+        return fits
+
+
+def parse_pattern(value: Any) -> Pattern:
+    """Return a pattern as it is written: ``"run_script"``, ``"load_skill:file-*"``, or an object.
+
+    >>> print(parse_pattern({"kind": "call_tool", "name": "re:^(read|write)_file$", "outcome": "ok"}))
+    call_tool:re:^(read|write)_file$ → ok
+    >>> print(parse_pattern("write_file"))
+    call_tool:write_file
+    """
+    match value:
+        case str() if value.strip():
+            kind, _, name = value.strip().partition(":")
+            return _checked(kind, name, {}, "")
+        case {"kind": kind, **rest} if set(rest) <= {"name", "arguments", "outcome"}:
+            return _checked(kind, rest.get("name", ""), rest.get("arguments", {}), rest.get("outcome", ""))
+        case dict():
+            wrong = ", ".join(map(repr, sorted(set(value) - _FIELDS))) or "without a kind"
+            raise ValueError(f"a pattern has a kind, and may have name, arguments and outcome, not {wrong}")
+    raise ValueError("a pattern is a text such as 'run_script' or 'load_skill:NAME', or an object")
+
+
+def _checked(kind: Any, name: Any, arguments: Any, outcome: Any) -> Pattern:
+    """Return the pattern; a tool by itself stands for calling it. Refuse what would never match."""
+    if not all(isinstance(text, str) for text in (kind, name, outcome)) or not isinstance(arguments, dict):
+        raise ValueError("kind, name and outcome of a pattern are texts, arguments are an object")
+    for text in (name, outcome, *(value for value in arguments.values() if isinstance(value, str))):
+        if len(text) > MAX_PATTERN_CHARS:
+            raise ValueError(f"a pattern has at most {MAX_PATTERN_CHARS:,} characters")
+        text_test(text)
+    kind = _OTHER_KINDS.get(kind, kind)
+    if kind in RISKS and kind != "run_script":
+        if name not in {"", "*"}:
+            advice = f'say {{"kind": "call_tool", "name": "{kind}", "arguments": …}}'
+            raise ValueError(f"{kind!r} is a tool, and has no name after it: {advice}")
+        kind, name = "call_tool", kind
+    if kind not in KINDS:
+        raise ValueError(_unknown("kind of step", kind, (*KINDS, *RISKS)))
+    is_literal = name and is_plain(name) and not name.startswith("re:")
+    if kind in {"call_tool", "tool"} and is_literal and name not in RISKS:
+        raise ValueError(_unknown("tool", name, RISKS))
+    return Pattern(kind, name or "*", tuple((str(key), item) for key, item in arguments.items()), outcome)
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    listed = sorted(known)
+    near = difflib.get_close_matches(name, listed, n=1)
+    advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(listed)}"
+    return f"there is no {what} {name[:80]!r}: {advice}"
+
+
+def text_test(pattern: str) -> Callable[[str], bool]:
+    """Return the test of a pattern: literal, with ``*`` and ``?``, or a regular expression after ``re:``.
+
+    Regular expressions are searched for, in time linear in the text.
+    """
+    if pattern.startswith("re:"):
+        found = regular(pattern[3:])
+        return lambda text: found.search(text) is not None
+    if is_plain(pattern):
+        return pattern.__eq__
+    return lambda text: matches_exactly(pattern, text)
+
+
+@lru_cache(maxsize=1024)
+def regular(expression: str) -> Any:
+    """Return a regular expression whose search takes time linear in the text, whatever it is."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(expression, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else "it cannot be read"
+        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        raise ValueError(f"the regular expression {expression[:80]!r} is none of RE2's: {said}") from error
+
+
+# What `at` finds where nothing is; it is equal to no value of a case.
+ABSENT = object()
+
+
+def at(value: Any, path: Iterable[str]) -> Any:
+    """Return the value at a path of keys and numbers, or ``ABSENT``."""
+    for step in path:
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list | tuple) and _INDEX.fullmatch(step) and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return ABSENT
+    return value
+
+
+def same(found: Any, wanted: Any) -> bool:
+    """Return whether two JSON values are the same; unlike in Python, true is not 1.
+
+    >>> same(True, 1), same([1.0], [1]), same({"a": [None]}, {"a": [None]})
+    (False, True, True)
+    """
+    if isinstance(found, bool) or isinstance(wanted, bool):
+        return found is wanted
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        return found.keys() == wanted.keys() and all(same(found[key], wanted[key]) for key in found)
+    if isinstance(found, list | tuple) and isinstance(wanted, list | tuple):
+        return len(found) == len(wanted) and all(map(same, found, wanted))
+    return bool(found == wanted)
+
+
+def _value_test(wanted: Any) -> Callable[[Any], bool]:
+    if not isinstance(wanted, str):
+        return lambda found: same(found, wanted)
+    test = text_test(wanted)
+    return lambda found: found is not ABSENT and test(_text(found))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
