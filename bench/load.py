@@ -13,7 +13,7 @@ from vademecum.loader.catalogue import Form, render_catalogue
 from vademecum.loader.loading import load_body, load_resource
 
 ROUNDS = 500
-FORMS: tuple[Form, ...] = ("list", "xml", "json")
+FORMS: tuple[Form, ...] = ("list", "xml")
 
 
 def loading(directory: Path) -> None:

@@ -210,7 +210,7 @@ class Act:
     ) -> None:
         """Go on only if the rules, the bounds and, if it is asked, a person let all that was decided pass.
 
-        An answer holds for what ``exact`` returns and for ``digest``, which is by default that of the skill.
+        An answer applies to what ``exact`` returns and to ``digest``, which is by default that of the skill.
         """
         if digest is None:
             digest = "" if self.skill is None else skill_digest(self.skill)
