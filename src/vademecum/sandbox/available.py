@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import socket
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from vademecum.config import SandboxName
 from vademecum.errors import SandboxFailed, VademecumError
-from vademecum.sandbox.base import ByProxy, Jail, Limits, Sandbox
+from vademecum.sandbox.base import ByProxy, Jail, Limits, Network, Sandbox
 from vademecum.sandbox.process import Ended, Streams, run_command
 
 Real = Literal["bubblewrap", "landlock"]
@@ -39,7 +38,7 @@ def probe(name: Real) -> Probe:
     """Try a sandbox: a command must run in it, and must not get at a file it was not given."""
     try:
         sandbox = _made(name)
-        ended = _tried(sandbox, Jail)
+        ended = _tried(sandbox)
     except (VademecumError, OSError) as error:
         return Probe(name, None, str(error))
     match ended.exit_code:
@@ -60,7 +59,7 @@ def network_by_host_problem(name: Real) -> str:
         return found.problem
     served: list[socket.socket] = []
     try:
-        _tried(found.sandbox, partial(Jail, network=ByProxy(served.append)))
+        _tried(found.sandbox, ByProxy(served.append))
     except VademecumError as error:
         return str(error)
     for listener in served:
@@ -68,16 +67,16 @@ def network_by_host_problem(name: Real) -> str:
     return "" if served else f"{name} handed out no listening socket."
 
 
-def _tried(sandbox: Sandbox, jail: Callable[..., Jail]) -> Ended:
+def _tried(sandbox: Sandbox, network: Network = "none") -> Ended:
     """Run a command that ends with 0 if the sandbox keeps it from what it must not do."""
     with tempfile.TemporaryDirectory(prefix="vade-probe-") as name:
         place = Path(name)
         work, canary = place / "work", place / "canary"
         work.mkdir()
         canary.write_text("secret")
-        tight = jail(work, {"PATH": "/usr/bin:/bin"}, (), (work,), limits=Limits(seconds=10))
+        jail = Jail(work, {"PATH": "/usr/bin:/bin"}, (), (work,), network=network, limits=Limits(seconds=10))
         streams = Streams(place / "out", place / "err")
-        return run_command(sandbox, ["/bin/sh", "-c", _PROBE, "sh", str(canary)], tight, streams=streams)
+        return run_command(sandbox, ["/bin/sh", "-c", _PROBE, "sh", str(canary)], jail, streams=streams)
 
 
 def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
