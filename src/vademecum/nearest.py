@@ -10,7 +10,7 @@ _LIKE = 0.65
 MAX_WORD_CHARS = 200
 
 
-def nearest(typed: str, known: Iterable[str]) -> str | None:
+def nearest(typed: str, known: Iterable[str], *, like: float = _LIKE) -> str | None:
     """Return the known word that is most like what was typed, ignoring case, or ``None``.
 
     >>> nearest("rnu", ["run", "report"]), nearest("zzz", ["run", "report"])
@@ -19,7 +19,7 @@ def nearest(typed: str, known: Iterable[str]) -> str | None:
     import difflib  # noqa: PLC0415 - only after a misspelling
 
     words = {word.casefold(): word for word in known}
-    near = difflib.get_close_matches(typed[:MAX_WORD_CHARS].casefold(), words, n=1, cutoff=_LIKE)
+    near = difflib.get_close_matches(typed[:MAX_WORD_CHARS].casefold(), words, n=1, cutoff=like)
     return words[near[0]] if near else None
 
 

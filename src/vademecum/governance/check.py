@@ -6,7 +6,6 @@ are found when a caller reads them.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -119,10 +118,8 @@ def misspelled(key: str, known: Iterable[str]) -> str | None:
     >>> misspelled("costs", CONSTRAINTS), misspelled("season", CONSTRAINTS), misspelled("cost", CONSTRAINTS)
     ('cost', None, None)
     """
-    near = nearest(key, known)
-    if near is None or near == key or difflib.SequenceMatcher(None, key, near).ratio() < _LIKE:
-        return None
-    return near
+    near = nearest(key, known, like=_LIKE)
+    return None if near == key else near
 
 
 def _conditions(definition: SkillDefinition, note: Note) -> Iterator[Condition]:
@@ -219,8 +216,7 @@ class SkillCheck:
         paths = dict.fromkeys(path for _, tree in tests for path in g.paths_of(tree))
         self.reads = tuple(path for path in paths if rooted(path)[0] != 2)
         self.cost: Function = (lambda *_: 0) if rules.cost is None else number_of(rules.cost.tree)
-        self._names = list(map(str, self.reads))
-        self._look = [read(path, MISSING) for path in self.reads]
+        self._look = {str(path): read(path, MISSING) for path in self.reads}
         self.check: CheckFunction = self._compiled()
 
     def charge(self, state: dict[str, Any], world: dict[str, Any], params: State) -> Charge | None:
@@ -235,14 +231,14 @@ class SkillCheck:
     def look(self, state: State, world: State) -> dict[str, Any]:
         """Return the values that the clauses read, by path, without those that do not exist."""
         found = {}
-        for name, value_at in zip(self._names, self._look, strict=True):
+        for name, value_at in self._look.items():
             value = value_at(state, world, EMPTY)
             if value is not MISSING:
                 found[name] = value if type(value) in FLAT else copied(value)
         return found
 
     def _compiled(self) -> CheckFunction:
-        rules, look, explain = self.rules, self._look, self.reasons
+        rules, look, explain = self.rules, [*self._look.values()], self.reasons
         tests = [*self._tests.items(), *self._affordable()]
         types = None if EVERYBODY in rules.types else rules.types
         schema, skill_id, cooldown = rules.parameters, rules.skill_id, rules.cooldown

@@ -126,15 +126,19 @@ def _check_keys(state: State, prefix: str) -> None:
 
 
 def _changes(before: State, now: State, prefix: str) -> Iterator[Change]:
+    kept = len(before)
     for key, old in before.items():
         new = now.get(key, MISSING)
         if new is old:
             continue
-        if type(old) is dict and type(new) is dict:
+        if new is MISSING:
+            kept -= 1
+            yield f"{prefix}{key}", old, MISSING
+        elif type(old) is dict and type(new) is dict:
             yield from _changes(old, new, f"{prefix}{key}.")
         elif not equal(old, new):
-            yield f"{prefix}{key}", old, new if new is MISSING else _copy(new, f"{prefix}{key}", {})
-    if now.keys() != before.keys():
+            yield f"{prefix}{key}", old, _copy(new, f"{prefix}{key}", {})
+    if len(now) > kept:
         _check_keys(now, prefix)
         for key, new in now.items():
             if key not in before:
