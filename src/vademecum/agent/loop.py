@@ -73,8 +73,7 @@ class Loop(ModelCalls):
     _started: float = field(default_factory=time.monotonic)
     _failures: list[str] = field(default_factory=list)
     _faults: list[str] = field(default_factory=list)
-    _last_code: str = ""
-    _advice: str = ""
+    _last: Result = Result("")
     _outputs: list[Output] = field(default_factory=list)
     _results: list[str] = field(default_factory=list)
 
@@ -240,7 +239,7 @@ class Loop(ModelCalls):
         self.said.observed.append(Observed(line, path))
         self.record.add("observation", line=line, code=result.code, kept=kept, characters=len(result.text))
         if kind != "plan_update":
-            self._last_code, self._advice = result.code, result.advice
+            self._last = result
             failure = f"{about} {result.code} {result.text}"
             self._failures = [*self._failures, failure] if result.code else []
             if result.code:
@@ -280,8 +279,8 @@ class Loop(ModelCalls):
     def _stuck(self) -> str | None:
         last = self._failures[-self.settings.same_failures :]
         same = len(last) == self.settings.same_failures and len(set(last)) == 1
-        if same and self._last_code.startswith("max_"):
-            return self._last_code
+        if same and self._last.code.startswith("max_"):
+            return self._last.code
         return "repeated_failure" if same else None
 
     # Ending
@@ -289,7 +288,7 @@ class Loop(ModelCalls):
     def _finish(self, answer: protocol.FinalAnswer) -> Outcome:
         if answer.complete:
             return self._end("done", answer.text, "final_answer")
-        if self._last_code in _REFUSALS:
+        if self._last.code in _REFUSALS:
             return self._end("refused", answer.text, "refused")
         return self._end("degraded", answer.text, "incomplete")
 
@@ -319,7 +318,7 @@ class Loop(ModelCalls):
         self.said.answered(answer, reason)
         seconds = round(time.monotonic() - self._started, 3)
         stats: dict[str, Any] = {**asdict(self.spent), "seconds": seconds, "skills": sorted(self.skills)}
-        advice = self._advice if status == "refused" else ""
+        advice = self._last.advice if status == "refused" else ""
         outputs = tuple(self._outputs)
         outcome = Outcome(self.record.run_id, status, answer, reason, stats, advice, outputs)
         try:

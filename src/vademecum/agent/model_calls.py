@@ -184,13 +184,12 @@ class ModelCalls:
         self.spent.input_tokens += usage.input_tokens
         self.spent.output_tokens += usage.output_tokens
         self.spent.cached_tokens += usage.cached_tokens
-        if self.session.place.config.runs.keep_model_text:
-            kept: dict[str, object] = {"text": text}
-            called = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
-        else:
+        called = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
+        kept: dict[str, object] = {"text": text}
+        if not self.session.place.config.runs.keep_model_text:
+            called = [{"name": call.name} for call in reply.calls]
             digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
             kept = {"sha256": digest, "characters": len(text)}
-            called = [{"name": call.name} for call in reply.calls]
         self.record.add(
             "model_replied",
             **kept,

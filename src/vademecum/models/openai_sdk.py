@@ -226,16 +226,12 @@ class _Heard:
 
 def _calls_in(text: str) -> tuple[ToolCall, ...]:
     """Return the calls that a model wrote into its text because its server did not translate them."""
-    found = []
-    for number, written in enumerate(_IN_TEXT.findall(text), 1):
-        try:
-            call = json.loads(written)
-            found.append(
-                ToolCall(f"call_{number}", str(call["name"]), json.dumps(call.get("arguments") or {}))
-            )
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return ()
-    return tuple(found)
+    try:
+        found = [json.loads(written) for written in _IN_TEXT.findall(text)]
+        written = [(str(call["name"]), json.dumps(call.get("arguments") or {})) for call in found]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+    return tuple(ToolCall(f"call_{number}", *call) for number, call in enumerate(written, 1))
 
 
 def _messages(messages: Sequence[Message], without: frozenset[str]) -> list[dict[str, Any]]:

@@ -41,13 +41,10 @@ class Scripted:
         turn = self._turns[min(len(self.seen), len(self._turns)) - 1]
         if isinstance(turn, ModelFailed):
             raise turn
+        text = turn if isinstance(turn, str) else json.dumps(turn, ensure_ascii=False)
         calls: tuple[ToolCall, ...] = ()
-        if isinstance(turn, str):
-            text = turn
-        elif self.wire == "tools":
+        if self.wire == "tools" and not isinstance(turn, str):
             text, calls = _native(turn, len(self.seen))
-        else:
-            text = json.dumps(turn, ensure_ascii=False)
         if on_text is not None:
             size = self._piece or len(text) or 1
             for start in range(0, len(text), size):
