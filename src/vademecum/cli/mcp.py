@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import Any
 
 import click
 
+from vademecum.cli.approving import known_agent
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.groups import Group
-from vademecum.cli.output.printing import counted, json_option, print_json
-from vademecum.cli.permissions import known_agent
+from vademecum.cli.output.groups import group
+from vademecum.cli.output.printing import answer, counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import ConfigError
 from vademecum.integrations.mcp.source import McpSource, sources
@@ -55,7 +56,7 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     direct_tools: bool,
     as_json: bool,
     **words: Any,
-) -> int:
+) -> None:
     """Serve the skills of this place to an agent: as tools, resources and prompts (MCP).
 
     On the standard streams by default, as clients start it. With --http for this machine only; for others a
@@ -80,18 +81,23 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     clients = Clients(IndexWords(**words).build, context=context)
     server = SkillServer(clients, agent=agent, tools=ALL_TOOLS if direct_tools else SKILL_TOOLS)
 
-    def ended(number: int) -> None:
+    def ended(number: int, *_: object) -> None:
         """End the records and the process; scripts that still run end with it."""
         clients.abandon()
         os._exit(128 + number)
+
+    def ready(address: str) -> None:
+        if as_json:
+            print_json({"url": address})
+        else:
+            click.echo(f"vade: serving skills at {address} (Ctrl-C ends it)", err=True)
 
     serve = partial(serving.serve_streams, server, ended=ended)
     if http:
         # The server puts handlers of its own in place, and gives the signal back to ours when it is done.
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda received, _: ended(received))
+            signal.signal(number, ended)
         token = context.env.get(TOKEN, "")
-        ready = partial(_say_where, as_json=as_json)
         serve = partial(
             serving.serve_http, server, host=host, port=port, token=token, origins=origins, ready=ready
         )
@@ -101,23 +107,9 @@ def mcp_command(  # noqa: PLR0913 - one for each option
         anyio.run(serve)
     finally:
         clients.close()
-    return 0
 
 
-def _say_where(address: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"url": address})
-    else:
-        click.echo(f"vade: serving skills at {address} (Ctrl-C ends it)", err=True)
-    sys.stdout.flush()
-
-
-@click.group("source", cls=Group, invoke_without_command=True)
-@click.pass_context
-def source_command(context: click.Context) -> None:
-    """Use the skills of MCP servers."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+source_command = group("source", "Use the skills of MCP servers.")
 
 
 @source_command.command("add")
@@ -139,14 +131,23 @@ def add_command(*, name: str, address: str, has_token: bool, as_json: bool) -> N
         token = sys.stdin.read().strip()
     source = McpSource(name, Context.current())
     source.add(address, token=token)
-    _print([source], as_json=as_json, one=True)
+    answer(source, _lines(source), as_json=as_json)
 
 
 @source_command.command("list")
 @json_option
 def list_command(*, as_json: bool) -> None:
     """List the servers and the number of their skills; vade refresh asks them again."""
-    _print(sources(Context.current()), as_json=as_json, one=False)
+    found = sources(Context.current())
+    lines = [line for source in found for line in _lines(source)]
+    none = ["No sources. Add one: vade source add NAME --mcp 'COMMAND or URL'"]
+    answer({"sources": found}, lines or none, as_json=as_json)
+
+
+def _lines(source: McpSource) -> Iterator[str]:
+    shown = source.to_json()
+    yield f"mcp:{source.name}  {counted(len(shown['skills']), 'skill')}  {visible(shown['mcp'])}"
+    yield from (f"  left out: {visible(problem)}" for problem in shown["left_out"])
 
 
 @source_command.command("remove")
@@ -155,21 +156,4 @@ def list_command(*, as_json: bool) -> None:
 def remove_command(*, name: str, as_json: bool) -> None:
     """Remove a server and its token. Installed copies of its skills stay."""
     McpSource(name, Context.current()).remove()
-    if as_json:
-        print_json({"removed": name})
-    else:
-        click.echo(f"Removed mcp:{name}")
-
-
-def _print(found: list[McpSource], *, as_json: bool, one: bool) -> None:
-    shown = [source.to_json() for source in found]
-    if as_json:
-        print_json(shown[0] if one else {"sources": shown})
-        return
-    for each in shown:
-        skills = counted(len(each["skills"]), "skill")
-        click.echo(f"mcp:{each['name']}  {skills}  {visible(each['mcp'])}")
-        for problem in each["left_out"]:
-            click.echo(f"  left out: {visible(problem)}")
-    if not shown:
-        click.echo("No sources. Add one: vade source add NAME --mcp 'COMMAND or URL'")
+    answer({"removed": name}, [f"Removed mcp:{name}"], as_json=as_json)

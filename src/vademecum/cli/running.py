@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,8 +15,9 @@ import click
 from vademecum.agent.agent import Agent
 from vademecum.agent.budget import LIMITS, Budget
 from vademecum.agent.loop import Outcome
-from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
-from vademecum.cli.output.completion import complete_names, complete_paths, complete_scripts
+from vademecum.cli.approving import agent_option, approver_for, known_agent
+from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options, source_option
+from vademecum.cli.output.completion import complete_names, complete_scripts
 from vademecum.cli.output.printing import counted, json_option, print_json, print_text, raised, yes_option
 from vademecum.cli.output.progress import RunProgress
 from vademecum.cli.output.saving import (
@@ -26,7 +28,6 @@ from vademecum.cli.output.saving import (
     save_outputs,
     tell,
 )
-from vademecum.cli.permissions import approver_for, known_agent
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import Declined, Denied, VademecumError
@@ -34,6 +35,7 @@ from vademecum.models.base import Model
 from vademecum.models.choose import choose_model
 from vademecum.policy.engine import Policy, allowing, reaching
 from vademecum.runs.record import Event
+from vademecum.session.base import Result
 from vademecum.session.place import Place
 from vademecum.session.session import Session
 from vademecum.skill.text import escaped, visible
@@ -47,16 +49,20 @@ _EXIT = {"done": 0, "degraded": 1, "failed": 1, "refused": 3, "declined": 3, "in
 
 model_option = click.option(
     "--model",
-    "model",
     metavar="KIND:NAME",
     help="Model to ask, such as openai:NAME or ollama:NAME (default: the configured one, else offline).",
 )
-agent_option = click.option(
-    "--agent", "name", default="default", show_default=True, help="Agent whose permission rules apply."
+allow_option = click.option(
+    "--allow",
+    multiple=True,
+    metavar="TOOL[(PATTERN)]",
+    help="Approve this tool for this run, such as write_file or 'write_file(reports/*)'; repeatable.",
 )
+# Whatever is there when the command runs is the business of the session.
+_PATH = click.Path(readable=False)
 
 
-def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def budget_options(command: Command) -> Command:
     """Add the options that limit a run."""
     for option, (field, words) in reversed(LIMITS.items()):
         flag = f"--{option.replace('_', '-')}"
@@ -65,19 +71,34 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def budget_for(context: Context, words: dict[str, Any]) -> Budget:
-    """Take the limits out of the words of a command; what is not given comes from the configuration."""
+def agent_for(  # noqa: PLR0913 - the options that runs and conversations share
+    context: Context,
+    words: dict[str, Any],
+    *,
+    model: str | None,
+    agent: str,
+    allow: Sequence[str],
+    yes: bool,
+    network: Sequence[str] = (),
+    reachable: tuple[Path, ...] = (),
+    listener: Callable[[Event], None] | None = None,
+) -> Agent:
+    """Return the agent that the options describe; limits that are not given come from the configuration."""
+    known_agent(context, agent)
+    chosen = model_for(context, model)
     given = {field: words.pop(option) for option, (field, _) in LIMITS.items()}
     configured = asdict(load_config(context).settings.budget)
-    return Budget(**configured | {field: value for field, value in given.items() if value is not None})
-
-
-allow_option = click.option(
-    "--allow",
-    multiple=True,
-    metavar="TOOL[(PATTERN)]",
-    help="Approve this tool for this run, such as write_file or 'write_file(reports/*)'; repeatable.",
-)
+    return Agent(
+        model=chosen,
+        index=IndexWords(**words).build(),
+        policy=Policy.load(context, run=[*allowing(allow), *reaching(list(map(host_resource, network)))]),
+        approver=approver_for(yes=yes),
+        reachable=reachable,
+        name=agent,
+        budget=Budget(**configured | {field: value for field, value in given.items() if value is not None}),
+        context=context,
+        listener=listener,
+    )
 
 
 @click.command("run")
@@ -95,8 +116,8 @@ allow_option = click.option(
     "--file",
     "files",
     multiple=True,
+    type=_PATH,
     metavar="PATH",
-    shell_complete=complete_paths,
     help="File, directory or glob that the request is about; repeatable.",
 )
 @out_option
@@ -118,7 +139,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     allow: tuple[str, ...],
     network: tuple[str, ...],
     yes: bool,
-    name: str,
+    agent: str,
     quiet: bool,
     as_json: bool,
     **words: Any,
@@ -130,44 +151,33 @@ def run_command(  # noqa: PLR0913 - one for each option
     if not request.strip():
         raise click.UsageError("The request is empty: say what is to be done.")
     context = Context.current()
-    known_agent(context, name)
-    chosen = model_for(context, model)
     progress = RunProgress(quiet=quiet or as_json)
-    budget = budget_for(context, words)
-    agent = Agent(
-        model=chosen,
-        index=IndexWords(**words).build(),
-        policy=Policy.load(
-            context,
-            run=[*allowing(allow), *reaching(list(map(host_resource, network)))],
-        ),
-        approver=approver_for(yes=yes, replay=again()),
+    doing = agent_for(
+        context,
+        words,
+        model=model,
+        agent=agent,
+        allow=allow,
+        yes=yes,
+        network=network,
         reachable=(*elsewhere(files), *reachable_for(out)),
-        name=name,
-        budget=budget,
-        context=context,
         listener=None if quiet or as_json else progress,
     )
-    conversation = agent.conversation()
+    conversation = doing.conversation()
     try:
         outcome = conversation.run(request, skills=skills, files=files)
     finally:
         progress.done()
     saved = save_outputs(conversation.session, outcome.outputs, out)
     if as_json:
-        print_json({**outcome.to_json(), "outputs": [each.to_json() for each in saved]})
+        print_json({**outcome.to_json(), "outputs": saved})
     else:
-        _show(outcome, progress, cost_of(outcome.stats, chosen.name, context), quiet=quiet)
+        _show(outcome, progress, cost_of(outcome.stats, conversation.model.name, context), quiet=quiet)
         if not quiet or out is not None:
             tell(saved)
     if outcome.advice:
         click.echo(f"vade: it was refused: {visible(outcome.advice)}.", err=True)
     return _EXIT_REASONS.get(outcome.stop_reason) or _EXIT[outcome.status]
-
-
-def again() -> str:
-    """Return the command that would not need to ask."""
-    return shlex.join(["vade", *sys.argv[1:], "--yes"])
 
 
 def model_for(context: Context, wanted: str | None) -> Model:
@@ -213,18 +223,18 @@ _PASS_ON = {"allow_interspersed_args": False}
     "--file",
     "files",
     multiple=True,
+    type=_PATH,
     metavar="PATH",
-    shell_complete=complete_paths,
     help="Another file, directory or glob for the script; repeatable.",
 )
 @click.option(
     "--copy",
     multiple=True,
+    type=_PATH,
     metavar="DIR",
-    shell_complete=complete_paths,
     help="Directory to copy for the script, so that it can change it; repeatable.",
 )
-@click.option("--source", type=SOURCES, help="Source of the skill, even if another source overrides it.")
+@source_option
 @out_option
 @network_option
 @yes_option
@@ -232,7 +242,7 @@ _PASS_ON = {"allow_interspersed_args": False}
 @json_option
 @click.argument("name", shell_complete=complete_names)
 @click.argument("script", shell_complete=complete_scripts)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_paths)
+@click.argument("arguments", nargs=-1, type=_PATH)
 def exec_command(  # noqa: PLR0913 - one for each option
     *,
     name: str,
@@ -254,13 +264,12 @@ def exec_command(  # noqa: PLR0913 - one for each option
     """
     named = (*files, *copy, *(part for word in arguments for _, part in parts_of(word)))
     printer = ScriptPrinter()
+    typed = sys.argv[sys.argv.index("exec") + 1 :]
     session = Session(
         IndexWords(**words).build(),
         place=Place.at(reachable=(*elsewhere(named), *reachable_for(out))),
         origin="user",
-        approver=approver_for(
-            yes=yes, replay=shlex.join(["vade", "exec", "--yes", *sys.argv[sys.argv.index("exec") + 1 :]])
-        ),
+        approver=approver_for(yes=yes, replay=shlex.join(["vade", "exec", "--yes", *typed])),
         listener=None if as_json else printer,
     )
     skill = session.activate(as_reference(name), source=source or "")
@@ -272,30 +281,26 @@ def exec_command(  # noqa: PLR0913 - one for each option
         summary |= {"status": "failed" if result.code else "done", "answer": result.text}
         saved = save_outputs(session, result.outputs, out)
     if as_json:
-        outputs = [each.to_json() for each in saved]
-        print_json(
-            {
-                "run_id": record.run_id,
-                "text": result.text,
-                **result.facts,
-                "files": result.files,
-                "outputs": outputs,
-            }
-        )
+        about = {"run_id": record.run_id, "text": result.text, **result.facts}
+        print_json({**about, "files": result.files, "outputs": saved})
     else:
         printer.finish(result.files)
-        if result.facts["exit_code"] != 0:
-            click.echo(f"vade: {result.text.splitlines()[0]} The record: {record.place}", err=True)
-        for each in result.facts.get("network", ()):
-            if each["refused"]:
-                click.echo(
-                    f"vade: {each['host']}:{each['port']} was not reached: {each['refused']}", err=True
-                )
-        if left_out := result.facts.get("left_out"):
-            click.echo(f"vade: the rules left {counted(left_out, 'file')} out of the directories", err=True)
+        _tell_of(result, record.place)
         tell(saved)
     failed = any(each.problem for each in saved)
     return 0 if result.facts["exit_code"] == 0 and not failed else 1
+
+
+def _tell_of(result: Result, record: Path) -> None:
+    """Say on standard error what a script did not do, and what it did not get."""
+    if result.facts["exit_code"] != 0:
+        click.echo(f"vade: {result.text.splitlines()[0]} The record: {record}", err=True)
+    for each in result.facts.get("network", ()):
+        if each["refused"]:
+            said = f"{each['host']}:{each['port']} was not reached: {each['refused']}"
+            click.echo(f"vade: {said}", err=True)
+    if left_out := result.facts.get("left_out"):
+        click.echo(f"vade: the rules left {counted(left_out, 'file')} out of the directories", err=True)
 
 
 @contextlib.contextmanager
@@ -304,13 +309,8 @@ def _recorded_end(session: Session, summary: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     except VademecumError as error:
-        status = (
-            "declined"
-            if isinstance(error, Declined)
-            else "refused"
-            if isinstance(error, Denied)
-            else "failed"
-        )
+        status = "refused" if isinstance(error, Denied) else "failed"
+        status = "declined" if isinstance(error, Declined) else status
         summary |= {"status": status, "answer": str(error)}
         raise
     finally:

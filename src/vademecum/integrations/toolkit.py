@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from vademecum.context import Context
 from vademecum.errors import ConfigError
+from vademecum.integrations.mcp import added_sources
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form
 from vademecum.nearest import meant, nearest
 from vademecum.policy.approval import Answer, Approver, Question
@@ -38,11 +39,7 @@ INSTRUCTIONS = (
 
 def index_here(context: Context) -> SkillIndex:
     """Return the skills of a place and of the servers that its user added."""
-    if not (context.home / ".agent" / "sources").is_dir():
-        return build_index(context=context)
-    from vademecum.integrations.mcp.source import sources  # noqa: PLC0415 - for those who use a server
-
-    return build_index(context=context, providers=sources(context))
+    return build_index(context=context, providers=added_sources(context))
 
 
 class Unattended:
