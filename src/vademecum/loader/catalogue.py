@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
 from json.encoder import encode_basestring
 from typing import Literal
 
@@ -42,7 +41,7 @@ class _Layout(Struct, frozen=True):
 
 
 def _xml(text: str) -> str:
-    return escape(text, quote=False) if "&" in text or "<" in text or ">" in text else text
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _json(text: str) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -78,6 +77,8 @@ class _Store:
         return self._done(sql, rows)[1] if make or self._path.exists() else 0
 
     def _done(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], int]:
+        import sqlite3  # noqa: PLC0415 - only if something is, or will be, remembered
+
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))

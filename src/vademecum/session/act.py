@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -18,7 +19,6 @@ from vademecum.policy.bounds import bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Gate, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
-from vademecum.sandbox.base import Sandbox
 from vademecum.session.place import Place
 from vademecum.session.recording import CHANGED, CallRecord, Run, record_of
 from vademecum.session.view import SkillFiles, file_names, files_seen
@@ -30,6 +30,9 @@ from vademecum.tools.calls import Observation
 from vademecum.tools.inputs import Inode, hidden_below, listed_below
 from vademecum.tools.outputs import PREFIX, Outputs
 from vademecum.tools.workspace import Located
+
+if TYPE_CHECKING:
+    from vademecum.sandbox.base import Sandbox
 
 # A permission, what it is wanted for, and what a model calls that.
 Finer = tuple[str, tuple[str, ...], str]
