@@ -9,9 +9,9 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
-from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.from_thread
@@ -45,7 +45,6 @@ from vademecum.integrations.toolkit import INSTRUCTIONS, Unattended
 from vademecum.policy.approval import Approver
 from vademecum.session import schemas
 from vademecum.session.base import Content, Result
-from vademecum.session.view import View
 from vademecum.tools import calls
 from vademecum.version import VERSION
 
@@ -79,7 +78,6 @@ class SkillServer(Server[Any]):
         self._agent = agent
         self._offered = tuple(tools)
         self._resources = SkillResources(clients)
-        self._tools: WeakKeyDictionary[View, types.ListToolsResult] = WeakKeyDictionary()
         self._bus = InMemorySubscriptionBus()
         self._listeners: set[ServerSession] = set()
         self._running: dict[_Most, Counter[Client]] = {_SCRIPTS: Counter(), _OTHERS: Counter()}
@@ -164,24 +162,18 @@ class SkillServer(Server[Any]):
         if params is not None and params.cursor is not None:
             raise wrong_cursor(params.cursor)
         with self._clients.session(client) as session:
-            view = session.view
-        if view not in self._tools:
-            catalogue = view.catalogue(budget=schemas.LISTED_BUDGET)
-            found = schemas.schemas("mcp", names=self._offered, catalogue=catalogue)
-            self._tools[view] = types.ListToolsResult(tools=[types.Tool.model_validate(t) for t in found])
-        return self._tools[view]
+            catalogue = session.view.catalogue(budget=schemas.LISTED_BUDGET)
+        found = schemas.schemas("mcp", names=self._offered, catalogue=catalogue)
+        return types.ListToolsResult(tools=[types.Tool.model_validate(each) for each in found])
 
     async def _call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        client = self._client(context)
-        approver = _approver(context, params)
         try:
-            call = await anyio.to_thread.run_sync(
-                lambda: calls.parse_call(params.name, params.arguments or {}, offered=self._offered)
-            )
-            with self._counted(client, call) as threads:
-                result = await self._waited_for(context, client, call, approver, threads)
+            parse = partial(calls.parse_call, params.name, params.arguments or {}, offered=self._offered)
+            call = await anyio.to_thread.run_sync(parse)
+            with self._counted(self._client(context), call) as threads:
+                result = await self._waited_for(context, call, _approver(context, params), threads)
         except Unanswered as unanswered:
             return unanswered.result()
         except VademecumError as error:
@@ -195,14 +187,10 @@ class SkillServer(Server[Any]):
         return types.CallToolResult(content=content, is_error=not result.ok)
 
     async def _waited_for(
-        self,
-        context: Context,
-        client: Client,
-        call: calls.Call,
-        approver: Approver,
-        threads: anyio.CapacityLimiter,
+        self, context: Context, call: calls.Call, approver: Approver, threads: anyio.CapacityLimiter
     ) -> Result:
         """Do it in a thread, say every second that it goes on, and end it when the client is gone."""
+        client = self._client(context)
         given_up = anyio.get_cancelled_exc_class()
         gone = threading.Event()
 
@@ -278,13 +266,8 @@ class SkillServer(Server[Any]):
     ) -> types.ListPromptsResult:
         page, rest = page_of(self._clients.for_people(client).offered.skills, params)
         request = types.PromptArgument(name="request", description="What is to be done.", required=False)
-        return types.ListPromptsResult(
-            prompts=[
-                types.Prompt(name=skill.name, description=skill.description, arguments=[request])
-                for skill in page
-            ],
-            next_cursor=rest,
-        )
+        prompts = [types.Prompt(name=s.name, description=s.description, arguments=[request]) for s in page]
+        return types.ListPromptsResult(prompts=prompts, next_cursor=rest)
 
     def _get_prompt(self, client: Client, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         skill = self._clients.for_people(client).offered.get(params.name)
@@ -316,8 +299,7 @@ class SkillServer(Server[Any]):
             try:
                 return await anyio.to_thread.run_sync(lambda: work(client, params))
             except VademecumError as error:
-                data = {"code": error.code}
-                raise MCPError(types.INVALID_PARAMS, str(error), data) from error
+                raise MCPError(types.INVALID_PARAMS, str(error), {"code": error.code}) from error
 
         return handle
 

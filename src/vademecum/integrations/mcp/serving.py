@@ -6,7 +6,7 @@ import hmac
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import anyio
 import mcp_types as types
@@ -17,6 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -66,12 +67,9 @@ async def _sift(
 
 
 def _refusal(error: Exception) -> types.JSONRPCError:
-    is_json = isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid"
-    code, what = (
-        (types.INVALID_REQUEST, "The line is no JSON-RPC 2.0 message: send one object a line.")
-        if is_json
-        else (types.PARSE_ERROR, "The line is not JSON: send one JSON-RPC 2.0 message a line.")
-    )
+    code, what = types.PARSE_ERROR, "The line is not JSON: send one JSON-RPC 2.0 message a line."
+    if isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid":
+        code, what = types.INVALID_REQUEST, "The line is no JSON-RPC 2.0 message: send one object a line."
     return types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=what))
 
 
@@ -94,7 +92,6 @@ async def serve_http(  # noqa: PLR0913 - what was typed
         raise ConfigError(f"VADE_MCP_TOKEN is too short: use {MIN_TOKEN_CHARS} characters or more.")
     listening = _listen(host, port)
     port = listening.getsockname()[1]
-    listening.listen(_BACKLOG)
     hosts = _hosts(host, port)
     allowed = frozenset([*origins, *(f"http://{name}" for name in hosts)])
     app = server.streamable_http_app(
@@ -117,18 +114,14 @@ async def serve_http(  # noqa: PLR0913 - what was typed
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except socket.gaierror as error:
         raise ConfigError(f"There is no {host!r} here ({error.strerror}): name another --host.") from error
     except OSError as error:
-        raise ConfigError(
-            f"{host}:{port} cannot be served ({error.strerror}): choose another --port."
-        ) from error
-    return listening
+        why = os.strerror(error.errno or 0)
+        raise ConfigError(f"{host}:{port} cannot be served ({why}): choose another --port.") from error
 
 
 def _hosts(host: str, port: int) -> list[str]:
@@ -144,15 +137,15 @@ def _guarded(app: ASGIApp, token: str, origins: frozenset[str]) -> ASGIApp:
     expected = os.fsencode(token)
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = scope["headers"] if scope["type"] == "http" else []
-        came_from = {value.decode("latin-1") for name, value in headers if name == b"origin"}
-        if strange := sorted(came_from - origins):
+        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        said = given.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
+        if strange := sorted({*headers.getlist("origin")} - origins):
             text = f"The origin {strange[0][:200]!r} may not use this server: start it with --allow-origin.\n"
             await PlainTextResponse(text, status_code=403)(scope, receive, send)
-        elif scope["type"] == "http" and token and not hmac.compare_digest(_bearer(headers), expected):
-            refusal = PlainTextResponse("Send the token: Authorization: Bearer ...\n", status_code=401)
-            refusal.headers["WWW-Authenticate"] = "Bearer"
-            await refusal(scope, receive, send)
+        elif scope["type"] == "http" and token and not hmac.compare_digest(said, expected):
+            text, how = "Send the token: Authorization: Bearer ...\n", {"WWW-Authenticate": "Bearer"}
+            await PlainTextResponse(text, status_code=401, headers=how)(scope, receive, send)
         else:
             await app(scope, receive, send)
 
@@ -164,9 +157,3 @@ def _guarded(app: ASGIApp, token: str, origins: frozenset[str]) -> ASGIApp:
         allow_headers=["*"],
         expose_headers=["Mcp-Session-Id"],
     )
-
-
-def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    given = next((value for name, value in headers if name == b"authorization"), b"")
-    scheme, _, token = given.partition(b" ")
-    return token.strip() if scheme.lower() == b"bearer" else b""
