@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vademecum.agent.agent import Conversation
-from vademecum.cli.approving import agent_option
 from vademecum.cli.indexing import index_options
-from vademecum.cli.output.printing import print_text, yes_option
+from vademecum.cli.output.printing import print_text
 from vademecum.cli.output.progress import RunProgress
 from vademecum.cli.output.saving import Saved, tell
-from vademecum.cli.running import agent_for, allow_option, budget_options, model_for, model_option
+from vademecum.cli.running import agent_for, agent_options, model_for
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.nearest import nearest
@@ -120,7 +119,7 @@ class _ChatProgress(RunProgress):
     """Shows a run: the answer as Markdown while it comes, and the changes that a person approved."""
 
     def __init__(self) -> None:
-        super().__init__(quiet=False)
+        super().__init__()
         self._page = _Page() if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else None
 
     def __call__(self, event: Event) -> None:
@@ -212,17 +211,12 @@ def whole_blocks(text: str) -> tuple[str, str]:
 
 
 @click.command("chat")
-@model_option
-@allow_option
-@yes_option
-@agent_option
-@budget_options
+@agent_options
 @index_options
 def chat_command(**words: Any) -> int:
     """Have a conversation; Ctrl-C stops a turn, Ctrl-D or /quit ends it, Alt-Enter begins a new line."""
     context = Context.current()
-    options = {name: words.pop(name) for name in ("model", "agent", "allow", "yes")}
-    agent = agent_for(context, words, **options)
+    agent = agent_for(context, words)
     chat = Chat(agent.conversation(), context)
     click.echo(
         f"{chat.conversation.model.name} · {len(agent.index):,} skills · /help lists the commands", err=True

@@ -38,6 +38,7 @@ SOURCES = _Sources(["project", "user", "builtin", "extra", "package"])
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
 source_option = click.option(
     "--source", type=SOURCES, help="Source of the skill, even if another source overrides it."
 )
@@ -52,16 +53,20 @@ def index_options(command: Command) -> Command:
             is_flag=True,
             help="Search only the directories of --root and VADE_SKILL_ROOTS.",
         ),
-        click.option(
-            "--root",
-            multiple=True,
-            type=click.Path(file_okay=False),
-            metavar="DIR",
-            help="Search this directory too, before all others; repeatable.",
+        repeatable(
+            "--root", "DIR", "Search this directory too, before all others", type=click.Path(file_okay=False)
         ),
     ):
         command = option(command)
     return command
+
+
+def repeatable(
+    flag: str, metavar: str, words: str, *, name: str = "", **more: Any
+) -> Callable[[Command], Command]:
+    """Return an option that can be given several times, with ``name`` as its parameter."""
+    named = [flag, name] if name else [flag]
+    return click.option(*named, multiple=True, metavar=metavar, help=f"{words}; repeatable.", **more)
 
 
 @dataclass(frozen=True, slots=True)

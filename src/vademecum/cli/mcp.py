@@ -29,13 +29,6 @@ TOKEN = "VADE_MCP_TOKEN"  # noqa: S105 - the name of a variable
 @click.option("--http", is_flag=True, help="Serve over HTTP instead of the standard streams.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen, with --http.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any.")
-@click.option(
-    "--allow-origin",
-    "origins",
-    multiple=True,
-    metavar="URL",
-    help="Let pages of this origin use it; repeatable.",
-)
 @click.option("--agent", metavar="NAME", help="Whose rules hold; else the name that the client gives itself.")
 @click.option(
     "--project", type=click.Path(exists=True, file_okay=False), metavar="DIR", help="Work there, not here."
@@ -50,7 +43,6 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     http: bool,
     host: str,
     port: int,
-    origins: tuple[str, ...],
     agent: str | None,
     project: str | None,
     direct_tools: bool,
@@ -98,9 +90,7 @@ def mcp_command(  # noqa: PLR0913 - one for each option
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, ended)
         token = context.env.get(TOKEN, "")
-        serve = partial(
-            serving.serve_http, server, host=host, port=port, token=token, origins=origins, ready=ready
-        )
+        serve = partial(serving.serve_http, server, host=host, port=port, token=token, ready=ready)
     elif sys.stdin.isatty():
         click.echo("vade: waiting for a client on standard input; Ctrl-C ends it", err=True)
     try:

@@ -16,7 +16,14 @@ from vademecum.agent.agent import Agent
 from vademecum.agent.budget import LIMITS, Budget
 from vademecum.agent.loop import Outcome
 from vademecum.cli.approving import agent_option, approver_for, known_agent
-from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options, source_option
+from vademecum.cli.indexing import (
+    Command,
+    IndexWords,
+    as_reference,
+    index_options,
+    repeatable,
+    source_option,
+)
 from vademecum.cli.output.completion import complete_names, complete_scripts
 from vademecum.cli.output.printing import counted, json_option, print_json, print_text, raised, yes_option
 from vademecum.cli.output.progress import RunProgress
@@ -45,46 +52,46 @@ from vademecum.tools.inputs import parts_of
 
 # What a run that failed before its first turn failed of.
 _EXIT_REASONS = {"skill-not-found": 4, "denied": 3}
+_PIECE_BYTES = 64 * 1024
 _EXIT = {"done": 0, "degraded": 1, "failed": 1, "refused": 3, "declined": 3, "interrupted": 130}
 
-model_option = click.option(
-    "--model",
-    metavar="KIND:NAME",
-    help="Model to ask, such as openai:NAME or ollama:NAME (default: the configured one, else offline).",
-)
-allow_option = click.option(
+allow_option = repeatable(
     "--allow",
-    multiple=True,
-    metavar="TOOL[(PATTERN)]",
-    help="Approve this tool for this run, such as write_file or 'write_file(reports/*)'; repeatable.",
+    "TOOL[(PATTERN)]",
+    "Approve this tool for this run, such as write_file or 'write_file(reports/*)'",
 )
-# Whatever is there when the command runs is the business of the session.
+# What is there when the command runs is the business of the session.
 _PATH = click.Path(readable=False)
 
 
-def budget_options(command: Command) -> Command:
-    """Add the options that limit a run."""
+def agent_options(command: Command) -> Command:
+    """Give a command the options of an agent and of the limits of its runs."""
     for option, (field, words) in reversed(LIMITS.items()):
         flag = f"--{option.replace('_', '-')}"
         text = f"{words} (default {getattr(Budget(), field):,}, unless configured)."
         command = click.option(flag, option, type=click.IntRange(1), metavar="N", help=text)(command)
-    return command
+    model = click.option(
+        "--model",
+        metavar="KIND:NAME",
+        help="Model to ask, such as openai:NAME or ollama:NAME (default: the configured one, else offline).",
+    )
+    return model(allow_option(yes_option(agent_option(command))))
 
 
-def agent_for(  # noqa: PLR0913 - the options that runs and conversations share
+def agent_for(
     context: Context,
     words: dict[str, Any],
     *,
-    model: str | None,
-    agent: str,
-    allow: Sequence[str],
-    yes: bool,
     network: Sequence[str] = (),
     reachable: tuple[Path, ...] = (),
     listener: Callable[[Event], None] | None = None,
 ) -> Agent:
-    """Return the agent that the options describe; limits that are not given come from the configuration."""
-    known_agent(context, agent)
+    """Return the agent that the ``agent_options`` among the words of a command describe.
+
+    The other words are those of an index. Limits that are not given come from the configuration.
+    """
+    model, name, allow, yes = (words.pop(option) for option in ("model", "agent", "allow", "yes"))
+    known_agent(context, name)
     chosen = model_for(context, model)
     given = {field: words.pop(option) for option, (field, _) in LIMITS.items()}
     configured = asdict(load_config(context).settings.budget)
@@ -94,7 +101,7 @@ def agent_for(  # noqa: PLR0913 - the options that runs and conversations share
         policy=Policy.load(context, run=[*allowing(allow), *reaching(list(map(host_resource, network)))]),
         approver=approver_for(yes=yes),
         reachable=reachable,
-        name=agent,
+        name=name,
         budget=Budget(**configured | {field: value for field, value in given.items() if value is not None}),
         context=context,
         listener=listener,
@@ -103,43 +110,21 @@ def agent_for(  # noqa: PLR0913 - the options that runs and conversations share
 
 @click.command("run")
 @click.argument("request")
-@model_option
-@click.option(
-    "--skill",
-    "skills",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_names,
-    help="Skill to load first; repeatable.",
-)
-@click.option(
-    "--file",
-    "files",
-    multiple=True,
-    type=_PATH,
-    metavar="PATH",
-    help="File, directory or glob that the request is about; repeatable.",
-)
+@repeatable("--skill", "NAME", "Skill to load first", name="skills", shell_complete=complete_names)
+@repeatable("--file", "PATH", "File, directory or glob that the request is about", name="files", type=_PATH)
 @out_option
-@allow_option
 @network_option
-@yes_option
-@budget_options
-@agent_option
+@agent_options
 @click.option("--quiet", is_flag=True, help="Print only the answer.")
 @index_options
 @json_option
 def run_command(  # noqa: PLR0913 - one for each option
     *,
     request: str,
-    model: str | None,
     skills: tuple[str, ...],
     files: tuple[str, ...],
     out: str | None,
-    allow: tuple[str, ...],
     network: tuple[str, ...],
-    yes: bool,
-    agent: str,
     quiet: bool,
     as_json: bool,
     **words: Any,
@@ -151,19 +136,15 @@ def run_command(  # noqa: PLR0913 - one for each option
     if not request.strip():
         raise click.UsageError("The request is empty: say what is to be done.")
     context = Context.current()
-    progress = RunProgress(quiet=quiet or as_json)
-    doing = agent_for(
+    progress = RunProgress()
+    agent = agent_for(
         context,
         words,
-        model=model,
-        agent=agent,
-        allow=allow,
-        yes=yes,
         network=network,
         reachable=(*elsewhere(files), *reachable_for(out)),
         listener=None if quiet or as_json else progress,
     )
-    conversation = doing.conversation()
+    conversation = agent.conversation()
     try:
         outcome = conversation.run(request, skills=skills, files=files)
     finally:
@@ -205,35 +186,17 @@ def _show(outcome: Outcome, progress: RunProgress, price: str, *, quiet: bool) -
     if quiet:
         return
     stats = outcome.stats
-    cost = f"{counted(stats['turns'], 'turn')}, {counted(stats['tool_calls'], 'tool call')}"
-    cost += f", {stats['seconds']:.1f} s"
     tokens = stats["input_tokens"] + stats["output_tokens"]
-    cost += f", {tokens:,} tokens" if tokens else ""
-    cost += f", {price}" if price else ""
-    click.echo(f"vade: {outcome.status} · {cost} · vade runs show {outcome.run_id}", err=True)
+    cost = [counted(stats["turns"], "turn"), counted(stats["tool_calls"], "tool call")]
+    cost += [f"{stats['seconds']:.1f} s", f"{tokens:,} tokens" if tokens else "", price]
+    told = ", ".join(filter(None, cost))
+    click.echo(f"vade: {outcome.status} · {told} · vade runs show {outcome.run_id}", err=True)
 
 
 # From NAME on everything is an argument, also what looks like an option: it is the script's.
-_PIECE_BYTES = 64 * 1024
-_PASS_ON = {"allow_interspersed_args": False}
-
-
-@click.command("exec", context_settings=_PASS_ON)
-@click.option(
-    "--file",
-    "files",
-    multiple=True,
-    type=_PATH,
-    metavar="PATH",
-    help="Another file, directory or glob for the script; repeatable.",
-)
-@click.option(
-    "--copy",
-    multiple=True,
-    type=_PATH,
-    metavar="DIR",
-    help="Directory to copy for the script, so that it can change it; repeatable.",
-)
+@click.command("exec", context_settings={"allow_interspersed_args": False})
+@repeatable("--file", "PATH", "Another file, directory or glob for the script", name="files", type=_PATH)
+@repeatable("--copy", "DIR", "Directory to copy for the script, so that it can change it", type=_PATH)
 @source_option
 @out_option
 @network_option
@@ -295,10 +258,9 @@ def _tell_of(result: Result, record: Path) -> None:
     """Say on standard error what a script did not do, and what it did not get."""
     if result.facts["exit_code"] != 0:
         click.echo(f"vade: {result.text.splitlines()[0]} The record: {record}", err=True)
-    for each in result.facts.get("network", ()):
-        if each["refused"]:
-            said = f"{each['host']}:{each['port']} was not reached: {each['refused']}"
-            click.echo(f"vade: {said}", err=True)
+    for each in (each for each in result.facts.get("network", ()) if each["refused"]):
+        said = f"{each['host']}:{each['port']} was not reached: {each['refused']}"
+        click.echo(f"vade: {said}", err=True)
     if left_out := result.facts.get("left_out"):
         click.echo(f"vade: the rules left {counted(left_out, 'file')} out of the directories", err=True)
 

@@ -19,10 +19,7 @@ from vademecum.tools.calls import SaveOutput
 from vademecum.tools.outputs import Output
 
 out_option = click.option(
-    "--out",
-    type=click.Path(file_okay=False),
-    metavar="DIR",
-    help="Directory to copy output files to.",
+    "--out", type=click.Path(file_okay=False), metavar="DIR", help="Directory to copy output files to."
 )
 
 network_option = click.option(

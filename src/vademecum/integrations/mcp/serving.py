@@ -18,7 +18,6 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from starlette.datastructures import Headers
-from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -73,14 +72,8 @@ def _refusal(error: Exception) -> types.JSONRPCError:
     return types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=what))
 
 
-async def serve_http(  # noqa: PLR0913 - what was typed
-    server: SkillServer,
-    *,
-    host: str,
-    port: int,
-    token: str,
-    origins: tuple[str, ...],
-    ready: Callable[[str], None],
+async def serve_http(
+    server: SkillServer, *, host: str, port: int, token: str, ready: Callable[[str], None]
 ) -> None:
     """Serve until interrupted; ``ready`` is told the address once clients can come."""
     if not is_loopback(host) and not token:
@@ -93,18 +86,17 @@ async def serve_http(  # noqa: PLR0913 - what was typed
     listening = _listen(host, port)
     port = listening.getsockname()[1]
     hosts = _hosts(host, port)
-    allowed = frozenset([*origins, *(f"http://{name}" for name in hosts)])
+    origins = [f"http://{name}" for name in hosts]
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         host=host,
         max_request_body_size=MAX_BODY_BYTES,
         transport_security=TransportSecuritySettings(  # against DNS rebinding
-            enable_dns_rebinding_protection=bool(hosts), allowed_hosts=hosts, allowed_origins=sorted(allowed)
+            enable_dns_rebinding_protection=bool(hosts), allowed_hosts=hosts, allowed_origins=origins
         ),
     )
-    config = uvicorn.Config(
-        _guarded(app, token, allowed), log_level="warning", timeout_graceful_shutdown=3, lifespan="on"
-    )
+    guarded = _guarded(app, token, origins)
+    config = uvicorn.Config(guarded, log_level="warning", timeout_graceful_shutdown=3, lifespan="on")
     async with anyio.create_task_group() as group:
         group.start_soon(server.watch)
         shown = f"[{host}]" if ":" in host else host
@@ -132,28 +124,20 @@ def _hosts(host: str, port: int) -> list[str]:
     return [] if host in {"0.0.0.0", "::"} else [f"{host}:{port}"]  # noqa: S104 - asked about, not bound
 
 
-def _guarded(app: ASGIApp, token: str, origins: frozenset[str]) -> ASGIApp:
-    """Let in who knows the token, where there is one, and of pages in browsers those that were named."""
+def _guarded(app: ASGIApp, token: str, origins: list[str]) -> ASGIApp:
+    """Let in clients that send the token, if there is one; refuse pages of other origins in browsers."""
     expected = os.fsencode(token)
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
         scheme, _, given = headers.get("authorization", "").partition(" ")
         said = given.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
-        if strange := sorted({*headers.getlist("origin")} - origins):
-            text = f"The origin {strange[0][:200]!r} may not use this server: start it with --allow-origin.\n"
-            await PlainTextResponse(text, status_code=403)(scope, receive, send)
+        refusal = None
+        if not set(origins).issuperset(headers.getlist("origin")):
+            refusal = PlainTextResponse("Pages of other origins may not use this server.\n", status_code=403)
         elif scope["type"] == "http" and token and not hmac.compare_digest(said, expected):
             text, how = "Send the token: Authorization: Bearer ...\n", {"WWW-Authenticate": "Bearer"}
-            await PlainTextResponse(text, status_code=401, headers=how)(scope, receive, send)
-        else:
-            await app(scope, receive, send)
+            refusal = PlainTextResponse(text, status_code=401, headers=how)
+        await (refusal or app)(scope, receive, send)
 
-    # Browsers ask beforehand, without the token.
-    return CORSMiddleware(
-        guarded,
-        allow_origins=sorted(origins),
-        allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=["*"],
-        expose_headers=["Mcp-Session-Id"],
-    )
+    return guarded
