@@ -77,13 +77,14 @@ class Toolkit:
         tools: Sequence[str] = schemas.SKILL_TOOLS,
         client: str = "Toolkit",
     ) -> None:
-        place = Place.at(context)
         self._tools = tuple(tools)
         for name in self._tools:
             if name not in schemas.ALL_TOOLS:
                 hint = meant(nearest(name, schemas.ALL_TOOLS), otherwise=f"there are {schemas.ALL_TOOLS}")
                 raise ConfigError(f"There is no tool {name!r}: {hint}")
-        self._begin: Callable[[], Session] = lambda: Session(
+        place = Place.at(context)
+        self.has_approver = approver is not None
+        self.session = Session(
             index_here(place.context) if index is None else index,
             place=place,
             policy=policy,
@@ -92,20 +93,22 @@ class Toolkit:
             limits=limits,
             client=client,
         )
-        self.has_approver = approver is not None
-        self.session = self._begun()
-
-    def _begun(self) -> Session:
-        session = self._begin()
-        weakref.finalize(self, session.close)  # also when the program ends
-        return session
+        weakref.finalize(self, self.session.close)  # also when the program ends
+        self._again = partial(
+            Toolkit,
+            index,
+            policy=policy,
+            agent=agent,
+            approver=approver,
+            context=context,
+            limits=limits,
+            tools=tools,
+            client=client,
+        )
 
     def conversation(self) -> Toolkit:
         """Return the same tools for another conversation, which knows nothing of this one."""
-        other = object.__new__(Toolkit)
-        other._tools, other._begin, other.has_approver = self._tools, self._begin, self.has_approver
-        other.session = other._begun()
-        return other
+        return self._again()
 
     def close(self) -> None:
         """End the record; a later call begins another."""

@@ -18,7 +18,7 @@ import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.lowlevel.server import Server
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -100,23 +100,7 @@ class SkillServer(Server[Any]):
         self.add_notification_handler("notifications/initialized", types.NotificationParams, self._joined)
         for method, params, work in self._resources.methods():
             self.add_request_handler(method, params, self._handler(work))
-        self.extensions[EXTENSION] = SETTINGS
-        self.middleware.append(_with_extensions)
-
-    def get_capabilities(
-        self,
-        notification_options: NotificationOptions | None = None,  # noqa: ARG002 - as the SDK calls it
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
-        *,
-        protocol_version: str | None = None,
-    ) -> types.ServerCapabilities:
-        """Declare what is kept: clients are told when the lists change, not when one resource does."""
-        told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-        found = super().get_capabilities(
-            told, experimental_capabilities, extensions, protocol_version=protocol_version
-        )
-        return found.model_copy(update={"resources": types.ResourcesCapability(list_changed=True)})
+        self.middleware.append(_declaring)
 
     async def watch(self) -> None:
         """Look at the skills now and then, and tell the clients when they changed; until it is cancelled.
@@ -304,12 +288,16 @@ class SkillServer(Server[Any]):
         return handle
 
 
-async def _with_extensions(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Declare the extension to clients of the handshake versions too; the SDK leaves it out for them."""
+async def _declaring(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Declare what is kept: the extension, in both eras, and that clients are told when a list changes.
+
+    The SDK would also declare that they are told when one resource changes.
+    """
     result = await call_next(ctx)
-    if ctx.method == "initialize" and isinstance(result, dict):
-        capabilities = {**result["capabilities"], "extensions": {EXTENSION: SETTINGS}}
-        return {**result, "capabilities": capabilities}
+    if ctx.method in {"initialize", "server/discover"} and isinstance(result, dict):
+        lists = {kind: {"listChanged": True} for kind in ("prompts", "resources", "tools")}
+        kept = {**lists, "extensions": {EXTENSION: SETTINGS}}
+        return {**result, "capabilities": {**result["capabilities"], **kept}}
     return result
 
 
