@@ -7,6 +7,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 
@@ -84,7 +85,7 @@ class Toolkit:
                 raise ConfigError(f"There is no tool {name!r}: {hint}")
         place = Place.at(context)
         self.has_approver = approver is not None
-        self.session = Session(
+        self._begin: Callable[[], Session] = lambda: Session(
             index_here(place.context) if index is None else index,
             place=place,
             policy=policy,
@@ -93,22 +94,18 @@ class Toolkit:
             limits=limits,
             client=client,
         )
-        weakref.finalize(self, self.session.close)  # also when the program ends
-        self._again = partial(
-            Toolkit,
-            index,
-            policy=policy,
-            agent=agent,
-            approver=approver,
-            context=context,
-            limits=limits,
-            tools=tools,
-            client=client,
-        )
+        self.session = self._begun()
+
+    def _begun(self) -> Session:
+        session = self._begin()
+        weakref.finalize(self, session.close)  # also when the program ends
+        return session
 
     def conversation(self) -> Toolkit:
         """Return the same tools for another conversation, which knows nothing of this one."""
-        return self._again()
+        other = copy(self)
+        other.session = other._begun()
+        return other
 
     def close(self) -> None:
         """End the record; a later call begins another."""

@@ -56,10 +56,8 @@ def usage(error: click.ClickException) -> str:
     """Return what is wrong with a command line in one line, with the help that explains it."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     text = error.format_message()
-    if isinstance(error, click.NoSuchOption) and context is not None:
-        # A misspelt single letter has no nearest option.
-        options = [option for each in context.command.get_params(context) for option in each.opts]
-        near = nearest(error.option_name, [option for option in options if option.startswith("--")])
+    if isinstance(error, click.NoSuchOption):
+        near = next(iter(error.possibilities or ()), None)
         text = f"No such option {error.option_name!r}: {meant(near, otherwise='')}".rstrip(": ")
     path = context.command_path if context else "vade"
     return text if text.endswith("?") or "--help" in text else f"{text} ({path} --help)"
