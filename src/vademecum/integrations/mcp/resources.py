@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from vademecum.errors import LoadRefused, SkillNotFound, VademecumError
+from vademecum.errors import LoadRefused, SkillNotFound
 from vademecum.integrations.mcp.clients import Client, Clients
 from vademecum.session.publishing import Publications, PublishedSkill
 from vademecum.skill.skill import MANIFEST, Skill
@@ -71,8 +71,9 @@ class SkillResources:
         ]
         return types.ListResourcesResult(resources=resources, next_cursor=rest)
 
-    def read(self, client: Client, uri: str) -> types.ReadResourceResult:
+    def read(self, client: Client, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """Return one file of a skill, byte by byte: as text if it is text."""
+        uri = str(params.uri)
         name, path = _parts(uri)
         if not path:
             raise SkillNotFound(f"{uri[:200]!r} is not skill://NAME/PATH.")
@@ -176,12 +177,6 @@ def page_of(
     behind = list(_behind(skills, params))
     page = behind[:PAGE]
     return page, _cursor(page[-1].name) if len(behind) > PAGE else None
-
-
-def not_found(uri: str, error: VademecumError, *, modern: bool) -> MCPError:
-    """Return the error for a resource that does not exist, or must look as if it did not."""
-    code = types.INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
-    return MCPError(code, str(error), {"uri": uri[:2000], "code": error.code})
 
 
 def _behind(skills: Iterable[Skill], params: types.PaginatedRequestParams | None) -> Iterable[Skill]:

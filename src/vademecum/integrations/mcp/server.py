@@ -35,9 +35,9 @@ from vademecum.integrations.mcp import EXTENSION
 from vademecum.integrations.mcp.clients import Client, Clients
 from vademecum.integrations.mcp.questions import Unanswered, WhenTheCallComesAgain, WhileTheCallWaits
 from vademecum.integrations.mcp.resources import (
+    RESOURCE_NOT_FOUND,
     SETTINGS,
     SkillResources,
-    not_found,
     page_of,
     wrong_cursor,
 )
@@ -91,7 +91,7 @@ class SkillServer(Server[Any]):
             on_call_tool=self._call_tool,
             on_list_resources=self._handler(self._resources.list_resources),
             on_list_resource_templates=self._list_templates,
-            on_read_resource=self._read_resource,
+            on_read_resource=self._handler(self._resources.read),
             on_list_prompts=self._handler(self._list_prompts),
             on_get_prompt=self._handler(self._get_prompt),
             on_completion=self._handler(self._resources.completions),
@@ -235,16 +235,6 @@ class SkillServer(Server[Any]):
         )
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
-    async def _read_resource(
-        self, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        client, uri = self._client(context), str(params.uri)
-        try:
-            return await anyio.to_thread.run_sync(lambda: self._resources.read(client, uri))
-        except VademecumError as error:
-            modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
-            raise not_found(uri, error, modern=modern) from error
-
     def _list_prompts(
         self, client: Client, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
@@ -279,11 +269,15 @@ class SkillServer(Server[Any]):
         """Answer a request in a thread, since it reads files; what is wrong is an error of the protocol."""
 
         async def handle(context: Context, params: Params) -> Found:
-            client = self._client(context)
             try:
-                return await anyio.to_thread.run_sync(lambda: work(client, params))
+                return await anyio.to_thread.run_sync(work, self._client(context), params)
             except VademecumError as error:
-                raise MCPError(types.INVALID_PARAMS, str(error), {"code": error.code}) from error
+                code, data = types.INVALID_PARAMS, {"code": error.code}
+                if isinstance(params, types.ReadResourceRequestParams):
+                    data["uri"] = str(params.uri)[:2000]
+                    is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+                    code = types.INVALID_PARAMS if is_modern else RESOURCE_NOT_FOUND
+                raise MCPError(code, str(error), data) from error
 
         return handle
 
