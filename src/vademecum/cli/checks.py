@@ -6,14 +6,15 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from vademecum.cli.indexing import without_effect
 from vademecum.cli.output.printing import counted
-from vademecum.config import LoadedConfig, ModelSettings, SandboxName, load_config
+from vademecum.cli.running import model_for
+from vademecum.config import LoadedConfig, SandboxName, load_config
 from vademecum.context import Context
 from vademecum.errors import (
     ConfigError,
@@ -24,7 +25,6 @@ from vademecum.errors import (
     VademecumError,
 )
 from vademecum.models.base import Message, Model, Tool, wire_of
-from vademecum.models.choose import choose_model
 from vademecum.models.services import Service, find_key, kind_and_name, services_of
 from vademecum.policy.engine import Policy
 from vademecum.registry.index import SkillIndex
@@ -45,10 +45,6 @@ class HealthCheck:
     status: Literal["ok", "note", "problem"]
     message: str
     fix: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the check as ``vade doctor --json`` prints it."""
-        return {"name": self.name, "status": self.status, "message": self.message, "fix": self.fix}
 
 
 def checks_of_files(context: Context) -> Iterator[HealthCheck]:
@@ -77,13 +73,10 @@ def checks_of_place(
     yield _roots(index.report)
     yield _cache(index)
     yield _packages(usage, context)
-    settings = config.settings.model
-    if asked:
-        same = asked.partition(":")[0] == settings.provider.partition(":")[0]
-        settings = replace(settings, provider=asked, params=settings.params if same else {})
-    yield from _model(settings, context)
+    provider = asked or config.settings.model.provider
+    yield from _model(provider, context)
     if asked is not None:
-        yield from _called(settings, context)
+        yield from _called(provider, context)
 
 
 def _rules(config: LoadedConfig) -> HealthCheck:
@@ -155,26 +148,25 @@ def _packages(usage: EnvironmentUsage, context: Context) -> HealthCheck:
     return HealthCheck("packages", "ok", message)
 
 
-def _model(settings: ModelSettings, context: Context) -> list[HealthCheck]:
+def _model(provider: str, context: Context) -> list[HealthCheck]:
     """Check the model that ``vade run`` takes here, and what it needs, without calling it."""
     try:
         services = services_of(context)
-        kind, name = kind_and_name(settings.provider, services)
+        kind, name = kind_and_name(provider, services)
     except ConfigError as error:
         return [HealthCheck("model", "problem", str(error), f"Correct model.provider in {_CONFIG}.")]
     if kind in {"offline", "mock"}:
         return [HealthCheck("model", "ok", "offline, by rules, not a language model: no key, no network")]
     if kind not in services:
         if Path(name).is_file():
-            return [HealthCheck("model", "ok", settings.provider)]
+            return [HealthCheck("model", "ok", provider)]
         fix = f"Correct model.provider in {_CONFIG}."
         return [HealthCheck("model", "problem", f"there is no file {Path(name)}", fix)]
     package = services[kind].package
-    said = f"{settings.provider}, by the package {package}"
-    found = HealthCheck("model", "ok", said)
+    found = HealthCheck("model", "ok", f"{provider}, by the package {package}")
     if find_spec(package) is None:
-        said, fix = f"{settings.provider} needs the package {package}", f"pip install 'vademecum[{package}]'"
-        found = HealthCheck("model", "problem", said, f"Run: {fix}")
+        fix = f"Run: pip install 'vademecum[{package}]'"
+        found = HealthCheck("model", "problem", f"{provider} needs the package {package}", fix)
     return [found, _key(services[kind], context)]
 
 
@@ -196,16 +188,16 @@ def _key(service: Service, context: Context) -> HealthCheck:
     return HealthCheck("model key", "problem", f"{' or '.join(variables)} is not set", fix)
 
 
-def _called(settings: ModelSettings, context: Context) -> Iterator[HealthCheck]:
+def _called(provider: str, context: Context) -> Iterator[HealthCheck]:
     """Make one cheap call, and say what works: the reply, native tools, streaming, the context's length."""
     name = "model call"
     try:
-        chosen = choose_model(settings.provider, settings.params, context=context)
+        chosen = model_for(context, provider)
     except VademecumError as error:
         yield HealthCheck(name, "problem", str(error), "Correct it, and try again.")
         return
     if not hasattr(chosen, "context_length"):
-        yield HealthCheck(name, "ok", f"{settings.provider} calls nobody")
+        yield HealthCheck(name, "ok", f"{provider} calls nobody")
         return
     started = time.monotonic()
     try:
@@ -213,7 +205,7 @@ def _called(settings: ModelSettings, context: Context) -> Iterator[HealthCheck]:
     except ModelFailed as error:
         yield HealthCheck(name, "problem", str(error), "Check the key, the name and the address.")
         return
-    yield HealthCheck(name, "ok", f"{settings.provider} answers in {time.monotonic() - started:.1f} s")
+    yield HealthCheck(name, "ok", f"{provider} answers in {time.monotonic() - started:.1f} s")
     yield tools
     if getattr(chosen, "streamed", False):
         yield HealthCheck("model streaming", "ok", "works")

@@ -27,7 +27,7 @@ from vademecum.cli.output.printing import (
     paint,
 )
 from vademecum.cli.output.saving import out_option, reachable_for, save_outputs, tell
-from vademecum.cli.output.skill_text import fitted, terminal_width
+from vademecum.cli.output.skill_text import terminal_width, wrapped
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
 from vademecum.policy.engine import Policy, allowing
@@ -71,8 +71,9 @@ def list_command(*, number: int, as_json: bool) -> None:
 def _row(run: PastRun) -> str:
     """Return when a run was, how it ended and what was asked, on one line."""
     status = paint(f"{run.status:<12}", GREEN if run.status == "done" else YELLOW)
-    room = terminal_width() - len(run.run_id) - 14
-    return f"{run.run_id}  {status}{fitted(visible(f'{run.seconds:.1f} s {run.request}'), room)}"
+    room = terminal_width() - len(run.run_id) - 15
+    first, *rest = wrapped(visible(f"{run.seconds:.1f} s {run.request}"), room)
+    return f"{run.run_id}  {status}{first}{'…' if rest else ''}"
 
 
 @runs_command.command("show")

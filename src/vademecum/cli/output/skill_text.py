@@ -81,14 +81,9 @@ def _print_rows(found: Sequence[Skill | Hit]) -> None:
 
 def terminal_width() -> int:
     """Return the width to wrap text at: that of ``COLUMNS`` or of the terminal, else 100."""
-    try:
-        return int(os.environ.get("COLUMNS", "")) or 100
-    except ValueError:
-        pass
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 100
-    except OSError:
-        return 100
+    import shutil  # which takes 2 ms, and a list that is piped needs no width
+
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -107,19 +102,6 @@ def wrapped(text: str, width: int) -> list[str]:
         line += piece
         used += _cells(piece)
     return [*lines, line.rstrip()]
-
-
-def fitted(text: str, width: int) -> str:
-    """Return a text on one line, cut with an ellipsis if it is wider than ``width`` columns.
-
-    >>> fitted("summarise cities.csv", 10)
-    'summarise…'
-    """
-    if _cells(text) <= width:
-        return text
-    while text and _cells(text) >= width:
-        text = text[:-1]
-    return f"{text}…"
 
 
 def _shortened(text: str, most: int = MAX_LISTED_DESCRIPTION) -> str:
