@@ -37,7 +37,7 @@ from vademecum.cli.output.saving import (
 )
 from vademecum.config import load_config
 from vademecum.context import Context
-from vademecum.errors import Declined, Denied, VademecumError
+from vademecum.errors import VademecumError
 from vademecum.models.base import Model
 from vademecum.models.choose import choose_model
 from vademecum.policy.engine import Policy, allowing, reaching
@@ -45,7 +45,7 @@ from vademecum.runs.record import Event
 from vademecum.session.base import Result
 from vademecum.session.place import Place
 from vademecum.session.session import Session
-from vademecum.skill.text import escaped, visible
+from vademecum.skill.text import escaped_lines, visible
 from vademecum.tools.calls import RunScript
 from vademecum.tools.hosts import host_resource
 from vademecum.tools.inputs import parts_of
@@ -271,8 +271,7 @@ def _recorded_end(session: Session, summary: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     except VademecumError as error:
-        status = "refused" if isinstance(error, Denied) else "failed"
-        status = "declined" if isinstance(error, Declined) else status
+        status = {"declined": "declined", "denied": "refused"}.get(error.code, "failed")
         summary |= {"status": status, "answer": str(error)}
         raise
     finally:
@@ -303,11 +302,8 @@ class ScriptPrinter:
     def _print(self, stream: str, data: bytes) -> None:
         self._printed[stream] += len(data)
         target = sys.stdout if stream == "out" else sys.stderr
-        # A terminal obeys some characters; a file or a program gets what was printed.
-        target.buffer.write(_harmless(data) if target.isatty() else data)
+        if target.isatty():  # which obeys some characters; a file or a program gets what was printed
+            text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+            data = escaped_lines(text.expandtabs(8)).encode()
+        target.buffer.write(data)
         target.flush()
-
-
-def _harmless(data: bytes) -> bytes:
-    lines = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
-    return "\n".join(escaped(line.expandtabs(8)) for line in lines).encode()

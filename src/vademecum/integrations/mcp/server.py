@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import anyio
@@ -57,14 +57,9 @@ Found = TypeVar("Found")
 Params = TypeVar("Params")
 
 
-class _Most(NamedTuple):
-    """How many calls may go on at once, of all clients and of one."""
-
-    for_all: int
-    for_one: int
-
-
-_SCRIPTS, _OTHERS = _Most(64, 8), _Most(256, 32)
+# How many calls may go on at once, of all clients and of one.
+_Most = tuple[int, int]
+_SCRIPTS, _OTHERS = (64, 8), (256, 32)
 
 
 class SkillServer(Server[Any]):
@@ -81,7 +76,7 @@ class SkillServer(Server[Any]):
         self._bus = InMemorySubscriptionBus()
         self._listeners: set[ServerSession] = set()
         self._running: dict[_Most, Counter[Client]] = {_SCRIPTS: Counter(), _OTHERS: Counter()}
-        self._threads = {most: anyio.CapacityLimiter(most.for_all) for most in (_SCRIPTS, _OTHERS)}
+        self._threads = {most: anyio.CapacityLimiter(most[0]) for most in (_SCRIPTS, _OTHERS)}
         super().__init__(
             "vademecum",
             version=VERSION,
@@ -203,9 +198,9 @@ class SkillServer(Server[Any]):
     @contextmanager
     def _counted(self, client: Client, call: calls.Call) -> Iterator[anyio.CapacityLimiter]:
         """So many calls at a time, running or waiting for an answer: more would hold up everybody."""
-        limits = _SCRIPTS if isinstance(call, calls.RunScript) else _OTHERS
+        limits = for_all, for_one = _SCRIPTS if isinstance(call, calls.RunScript) else _OTHERS
         running = self._running[limits]
-        if running[client] >= limits.for_one or running.total() >= limits.for_all:
+        if running[client] >= for_one or running.total() >= for_all:
             raise VademecumError("Too many calls run or wait for an answer: try again later.", code="busy")
         running[client] += 1
         try:
