@@ -106,9 +106,9 @@ async def serve_http(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family, backlog=_BACKLOG)
     except socket.gaierror as error:
         raise ConfigError(f"There is no {host!r} here ({error.strerror}): name another --host.") from error
     except OSError as error:
