@@ -18,6 +18,18 @@ if TYPE_CHECKING:
 MAX_LINE_CHARS = 100
 _BAR_CHARS = 24
 _SECONDS_BETWEEN = 0.1
+# The events of a run that people want to see, and what is said of each.
+_LINES = {
+    "model_asked": "turn {turn}: asking the model",
+    "skill_loaded": "loaded {skill}",
+    "resource_loaded": "read {path} of {skill}",
+    "action run_script": "wants to run {payload[skill][name]}/{payload[relative_path]}",
+    "action call_tool": "calling {payload[tool]}",
+    "child_started": "a run of its own for {skill}",
+    "progress": "{text}",
+    "model_failed": "{problem}",
+    "reply_wrong": "{problem}",
+}
 
 
 class StatusLine:
@@ -124,8 +136,8 @@ class RunProgress(StatusLine):
             click.echo()
         elif event.type == "output_piece":
             self._quote(event.data["data"])
-        elif line := _line(event):
-            text = f"… {visible(line)[:MAX_LINE_CHARS]}"
+        elif line := _LINES.get(f"{event.type} {event.data.get('action', '')}".rstrip()):
+            text = f"… {visible(line.format_map(event.data))[:MAX_LINE_CHARS]}"
             if self._live:
                 self.show(text)
             else:
@@ -139,25 +151,3 @@ class RunProgress(StatusLine):
         self.done()
         for line in lines:
             click.echo(f"  │ {escaped(line.expandtabs(8))}", err=True)
-
-
-def _line(event: Event) -> str:
-    data = event.data
-    match event.type:
-        case "model_asked":
-            return f"turn {data['turn']}: asking the model"
-        case "skill_loaded":
-            return f"loaded {data['skill']}"
-        case "resource_loaded":
-            return f"read {data['path']} of {data['skill']}"
-        case "action" if data["action"] == "run_script":
-            return f"wants to run {data['payload']['skill']['name']}/{data['payload']['relative_path']}"
-        case "action" if data["action"] == "call_tool":
-            return f"calling {data['payload']['tool']}"
-        case "child_started":
-            return f"a run of its own for {data['skill']}"
-        case "progress":
-            return str(data["text"])
-        case "model_failed" | "reply_wrong":
-            return str(data["problem"])
-    return ""
