@@ -1,4 +1,4 @@
-"""Answer questions at the terminal: the person there, ``--yes``, or nobody."""
+"""Answer questions about permissions: by asking at the terminal, or by ``--yes``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ agent_option = click.option(
 
 
 def approver_for(*, yes: bool, replay: str = "") -> Approver:
-    """Return ``--yes``, the person at the terminal, or nobody, who names the command that need not ask."""
+    """Return the approver: ``--yes``, the person at the terminal, or a refusal with the command to replay."""
     if yes:
         return Consent()
     if sys.stdin.isatty() and sys.stderr.isatty():
