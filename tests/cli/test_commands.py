@@ -406,7 +406,10 @@ def test_version(place: Place) -> None:
 def test_help_has_six_groups_and_cuts_no_line(place: Place) -> None:
     shown = place.vade("--help")
     assert (shown.code, shown.out) == (0, place.vade("-h").out)
-    assert shown.out == place.vade("help").out
+    assert shown.out == place.vade("help").out == place.vade().out
+    wrong = place.vade("--json", "list")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert wrong.err.startswith("vade: --json goes behind the command: vade list … --json")
     groups = re.findall(r"^(\S.*):$", shown.out, re.MULTILINE)
     assert groups == ["Options", "Skills", "Run", "Share", "Measure", "Govern", "Set up"]
     assert "..." not in shown.out.partition("Skills:")[2]
@@ -642,8 +645,6 @@ def test_search(place: Place) -> None:
     assert list(found["results"][0]) == ["name", "description", "source", "score"]
     assert found["results"][0]["name"] == "file-diff"
     assert place.vade("search", "zzzz").out == "No skill fits. Try other words; vade list lists all skills.\n"
-    shown = on_a_terminal(place, VADE, "search", "compare")
-    assert "\x1b[1;33mCompare\x1b[0m two files" in shown
 
 
 def test_search_explains(place: Place) -> None:

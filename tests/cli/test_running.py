@@ -155,13 +155,12 @@ def chatting(place: Place, text: str, *words: str) -> tuple[int, str, str]:
 
 def test_chat(files: Place) -> None:
     code, out, err = chatting(
-        files, "/help\n/skills\nCompare a.txt with b.txt\n/plan\n/runs\n/nope\n\n/quit\nnever\n", "--yes"
+        files, "/help\n/skills\nCompare a.txt with b.txt\n/nope\n\n/quit\nnever\n", "--yes"
     )
     assert code == 0
     assert "/skills    list the skills" in out
     assert "/file-diff  Compare two files" in out
     assert "The files differ" in out
-    assert "[completed] Run its script" in out
     assert "offline · 3 skills" in err
     assert len(run_ids(files.cwd / ".agent/runs")) == 1  # "never" was after the end
     assert "there is no /nope: /help lists the commands." in err

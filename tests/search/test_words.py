@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from vademecum.search.matches import Matches
 from vademecum.search.text_index import analyzer
 from vademecum.skill.words import prepared
 
@@ -37,9 +36,3 @@ def words(text: str) -> list[str]:
 )
 def test_words(text: str, expected: list[str]) -> None:
     assert words(text) == expected
-
-
-def test_matches_are_found_by_the_same_rules() -> None:
-    text = "Compares files; 比较两个文件"
-    spans = Matches(set(words("compare 文件"))).spans(text)
-    assert [text[start:end] for start, end in spans] == ["Compares", "文件"]

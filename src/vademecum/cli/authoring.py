@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from vademecum.cli.output.printing import counted, json_option, paint, print_json
-from vademecum.cli.output.skill_text import MARKS, print_problem
-from vademecum.config import LoadedConfig, ScanSettings, load_config
+from vademecum.cli.indexing import scope_root
+from vademecum.cli.output.printing import MARKS, answer, counted, json_option, paint
+from vademecum.cli.output.skill_text import problem_line
+from vademecum.config import ScanSettings, load_config
 from vademecum.context import Context
 from vademecum.errors import SkillRefused
 from vademecum.registry.build import build_index
@@ -38,7 +40,11 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool, as_json: bool) ->
     context = Context.current()
     config = load_config(context)
     settings = config.settings
-    paths = paths or _project_roots(context, config)
+    if not paths:
+        project = [str(root.path) for root in default_roots(context, config) if root.source == "project"]
+        paths = tuple(filter(os.path.isdir, project))
+        if not paths:
+            raise click.UsageError("There are no skills in this project: name a PATH.")
     reading = Reading(
         lenient=lenient or settings.lenient,
         block_angle_brackets=settings.security.block_angle_brackets_in_frontmatter,
@@ -49,32 +55,20 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool, as_json: bool) ->
         lines = settings.security.max_skill_body_lines
         verdicts += [validate_skill(place, reading=reading, max_body_lines=lines) for place in places]
         verdicts += unreachable
-    if as_json:
-        print_json([verdict.to_json() for verdict in verdicts])
-    else:
-        _print_verdicts(verdicts)
+    answer(verdicts, _verdict_lines(verdicts), as_json=as_json)
     return 0 if all(verdict.valid for verdict in verdicts) else 1
 
 
-def _print_verdicts(verdicts: list[Validation]) -> None:
-    """Print each skill with its problems, errors first."""
+def _verdict_lines(verdicts: list[Validation]) -> Iterator[str]:
+    """Yield each skill with its problems, errors first."""
     for verdict in verdicts:
         mark, style = MARKS["ok" if verdict.valid else "problem"]
         remark = "" if verdict.problems else " valid"
-        click.echo(paint(visible(f"{mark} {verdict.path}{remark}"), style))
-        for problem in verdict.problems:
-            print_problem(problem, with_severity=True)
+        yield paint(visible(f"{mark} {verdict.path}{remark}"), style)
+        yield from (problem_line(problem, with_severity=True) for problem in verdict.problems)
     wrong = sum(not verdict.valid for verdict in verdicts)
     if len(verdicts) > 1:
-        click.echo(f"{counted(len(verdicts), 'skill')} checked, {wrong:,} not valid")
-
-
-def _project_roots(context: Context, config: LoadedConfig) -> tuple[str, ...]:
-    found = [str(root.path) for root in default_roots(context, config) if root.source == "project"]
-    existing = tuple(path for path in found if os.path.isdir(path))
-    if not existing:
-        raise click.UsageError("There are no skills in this project: name a PATH.")
-    return existing
+        yield f"{counted(len(verdicts), 'skill')} checked, {wrong:,} not valid"
 
 
 def _skills_at(path: str, settings: ScanSettings) -> tuple[list[str], list[Validation]]:
@@ -110,31 +104,32 @@ def new_command(
     On a terminal, it asks for a name and a description that are not given.
     """
     context = Context.current()
-    if name is None or description is None:
-        name, description = _asked(name, description, may_ask=not as_json)
-    place = context.expand(parent) if parent else _skills_directory(context, scope)
+    if not as_json and sys.stdin.isatty() and sys.stdout.isatty():
+        name, description = _asked(name, description)
+    if name is None:
+        raise click.UsageError("Missing argument 'NAME', such as pdf-forms.")
+    place = context.expand(parent) if parent else scope_root(scope, context)
     template = (BUILTIN_ROOT / "skill-author/assets/template/SKILL.md").read_text("utf-8")
     made = write_skill(place, name, template=template, description=description)
-    if as_json:
-        print_json({"path": str(made), "name": name, "valid": validate_skill(made).valid})
-        return
+    document = {"path": made, "name": name, "valid": validate_skill(made).valid}
+    answer(document, _made_lines(made, context), as_json=as_json)
+
+
+def _made_lines(made: Path, context: Context) -> Iterator[str]:
+    """Yield where a new skill is, what to do with it, and what a person would not expect of it."""
     here = os.path.relpath(made, context.cwd)
-    click.echo(f"Made {here}/SKILL.md")
-    click.echo(f"Fill it in, then: vade validate {shlex.quote(here)}")
+    yield f"Made {here}/SKILL.md"
+    yield f"Fill it in, then: vade validate {shlex.quote(here)}"
     index = build_index(context=context)
     if made not in [skill.path for skill in index]:
-        click.echo(f"It is not in a place that is searched: vade list --root {shlex.quote(str(place))}")
+        yield f"It is not in a place that is searched: vade list --root {shlex.quote(str(made.parent))}"
     for conflict in index.report.conflicts:
         if conflict.path == str(made):
-            click.echo(f"It overrides {conflict.overridden[0].path}")
+            yield f"It overrides {conflict.overridden[0].path}"
 
 
-def _asked(name: str | None, description: str | None, *, may_ask: bool) -> tuple[str, str | None]:
-    """Return name and description, asking on a terminal for what is missing."""
-    if not (may_ask and sys.stdin.isatty() and sys.stdout.isatty()):
-        if name is None:
-            raise click.UsageError("Missing argument 'NAME', such as pdf-forms.")
-        return name, description
+def _asked(name: str | None, description: str | None) -> tuple[str, str | None]:
+    """Return name and description, asking for what is missing."""
     while name is None:
         try:
             name = checked_name(click.prompt("Name, such as pdf-forms"))
@@ -144,12 +139,3 @@ def _asked(name: str | None, description: str | None, *, may_ask: bool) -> tuple
         question = "What does it do, and when is it used? (Enter: write it later)"
         description = click.prompt(question, default="", show_default=False) or None
     return name, description
-
-
-def _skills_directory(context: Context, scope: str) -> Path:
-    inside = next((place for place in (context.cwd, *context.cwd.parents) if place.name == ".agent"), None)
-    places = [inside.parent] if inside else context.project_directories()
-    if scope == "user" or not places:
-        return context.home / ".agent" / "skills"
-    project = next((place for place in places if (place / ".agent").is_dir()), places[-1])
-    return project / ".agent" / "skills"

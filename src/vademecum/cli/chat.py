@@ -7,36 +7,26 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vademecum.agent.agent import Agent, Conversation
-from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.printing import allow_option, print_text, yes_option
+from vademecum.agent.agent import Conversation
+from vademecum.cli.indexing import index_options
+from vademecum.cli.output.printing import print_text
 from vademecum.cli.output.progress import RunProgress
 from vademecum.cli.output.saving import Saved, tell
-from vademecum.cli.permissions import approver_for, known_agent
-from vademecum.cli.running import (
-    again,
-    agent_option,
-    budget_for,
-    budget_options,
-    model_for,
-    model_option,
-)
+from vademecum.cli.running import agent_for, agent_options, model_for
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.nearest import nearest
-from vademecum.policy.engine import Policy, allowing
-from vademecum.runs.record import Event, runs_directory
-from vademecum.runs.stored import read_run, run_ids
+from vademecum.runs.record import Event
 from vademecum.skill.text import escaped_lines, visible
 from vademecum.tools.calls import UnloadSkill
 
 if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
     from prompt_toolkit.document import Document
     from prompt_toolkit.history import History
 
@@ -49,8 +39,6 @@ COMMANDS = {
     "/skills": "list the skills; /NAME calls one",
     "/unload": "NAME: stop using a skill",
     "/outputs": "list the files that scripts made",
-    "/plan": "show the plan",
-    "/runs": "list the last runs",
     "/model": "[KIND:NAME]: show or change the model",
     "/clear": "forget what was said",
     "/quit": "end",
@@ -64,81 +52,55 @@ class Chat:
     conversation: Conversation
     context: Context
 
+    @property
+    def names(self) -> list[str]:
+        """The skills that a person may call by name."""
+        return [skill.name for skill in self.conversation.agent.index.for_people()]
+
     def turn(self, line: str) -> None:
         """Do a command, or send a message."""
         word, _, rest = line.partition(" ")
         rest = rest.strip()
-        done: dict[str, Callable[[], object]] = {
-            "/help": self._help,
-            "/skills": self._skills,
-            "/unload": lambda: self._unload(rest),
-            "/outputs": self._outputs,
-            "/plan": self._plan,
-            "/runs": self._runs,
-            "/model": lambda: self._model(rest),
-            "/clear": self._clear,
-        }
-        if word in done:
-            done[word]()
-        elif word.startswith("/") and self._is_misspelt(word):
-            meant = nearest(word, [*COMMANDS, *(f"/{name}" for name in self._names())])
-            hint = f"did you mean {meant}?" if meant else "/help lists the commands."
-            click.echo(f"vade: there is no {visible(word)}: {hint}", err=True)
-        else:
-            self._say(line)
+        match word:
+            case "/help":
+                for name, text in COMMANDS.items():
+                    click.echo(f"{name:<10} {text}")
+            case "/skills":
+                self._skills()
+            case "/unload" if rest:
+                click.echo(self.conversation.session.call(UnloadSkill(rest), origin="user").text)
+            case "/unload":
+                raise VademecumError("Which skill? Write /unload NAME.", code="request")
+            case "/outputs":
+                made = self.conversation.session.outputs.all
+                tell(map(Saved, made))
+                if not made:
+                    click.echo("There are no outputs yet.")
+            case "/model":
+                if rest:
+                    self.conversation.model = model_for(self.context, rest)
+                click.echo(f"The model is {self.conversation.model.name}.")
+            case "/clear":
+                self.conversation.clear()
+                click.echo("What was said is forgotten; active skills and outputs stay.")
+            case _ if self._is_misspelt(word):
+                meant = nearest(word, [*COMMANDS, *(f"/{name}" for name in self.names)])
+                hint = f"did you mean {meant}?" if meant else "/help lists the commands."
+                click.echo(f"vade: there is no {visible(word)}: {hint}", err=True)
+            case _:
+                self._say(line)
 
     def _is_misspelt(self, word: str) -> bool:
-        name = word[1:]
-        return bool(name) and "/" not in name and name not in self._names() and not Path(word).exists()
-
-    def _names(self) -> list[str]:
-        return [skill.name for skill in self.conversation.agent.index.for_people()]
-
-    def _help(self) -> None:
-        for name, text in COMMANDS.items():
-            click.echo(f"{name:<10} {text}")
+        """Return whether a word looks like a command, and is neither one nor a skill nor a path."""
+        slash, name = word[:1], word[1:]
+        is_name = slash == "/" and bool(name) and "/" not in name
+        return is_name and name not in self.names and not Path(word).exists()
 
     def _skills(self) -> None:
         active = {skill.skill_id for skill in self.conversation.session.active}
         for skill in self.conversation.agent.index.for_people():
             mark = "*" if skill.skill_id in active else " "
             click.echo(f"{mark} /{skill.name}  {visible(skill.description)[:80]}")
-
-    def _unload(self, name: str) -> None:
-        if not name:
-            raise VademecumError("Which skill? Write /unload NAME.", code="request")
-        click.echo(self.conversation.session.call(UnloadSkill(name), origin="user").text)
-
-    def _outputs(self) -> None:
-        made = list(self.conversation.session.outputs.all)
-        tell([Saved(output) for output in made])
-        if not made:
-            click.echo("There are no outputs yet.")
-
-    def _plan(self) -> None:
-        directory = runs_directory(self.context)
-        known = run_ids(directory)
-        events = read_run(directory, known[-1]).events if known else ()
-        plans = [event.data["plan"] for event in events if event.type == "plan"]
-        if not plans:
-            click.echo("There is no plan yet.")
-            return
-        click.echo(visible(plans[-1]["goal"]))
-        for step in plans[-1]["steps"]:
-            click.echo(f"  [{visible(str(step['status']))}] {visible(step['title'])}")
-
-    def _runs(self) -> None:
-        for run_id in run_ids(runs_directory(self.context))[-10:]:
-            click.echo(visible(run_id))
-
-    def _model(self, wanted: str) -> None:
-        if wanted:
-            self.conversation.model = model_for(self.context, wanted)
-        click.echo(f"The model is {self.conversation.model.name}.")
-
-    def _clear(self) -> None:
-        self.conversation.clear()
-        click.echo("What was said is forgotten; active skills and outputs stay.")
 
     def _say(self, line: str) -> None:
         progress = _ChatProgress()
@@ -150,14 +112,14 @@ class Chat:
         if progress.printed != outcome.answer:
             progress.write(outcome.answer)
             progress.end()
-        tell([Saved(output) for output in outcome.outputs])
+        tell(map(Saved, outcome.outputs))
 
 
 class _ChatProgress(RunProgress):
     """Shows a run: the answer as Markdown while it comes, and the changes that a person approved."""
 
     def __init__(self) -> None:
-        super().__init__(quiet=False)
+        super().__init__()
         self._page = _Page() if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else None
 
     def __call__(self, event: Event) -> None:
@@ -249,29 +211,16 @@ def whole_blocks(text: str) -> tuple[str, str]:
 
 
 @click.command("chat")
-@model_option
-@allow_option
-@yes_option
-@agent_option
-@budget_options
+@agent_options
 @index_options
-def chat_command(*, model: str | None, allow: tuple[str, ...], yes: bool, name: str, **words: Any) -> int:
+def chat_command(**words: Any) -> int:
     """Have a conversation; Ctrl-C stops a turn, Ctrl-D or /quit ends it, Alt-Enter begins a new line."""
     context = Context.current()
-    known_agent(context, name)
-    chosen = model_for(context, model)
-    budget = budget_for(context, words)
-    agent = Agent(
-        model=chosen,
-        index=IndexWords(**words).build(),
-        policy=Policy.load(context, run=allowing(allow)),
-        approver=approver_for(yes=yes, replay=again()),
-        name=name,
-        budget=budget,
-        context=context,
-    )
+    agent = agent_for(context, words)
     chat = Chat(agent.conversation(), context)
-    click.echo(f"{chosen.name} · {len(agent.index):,} skills · /help lists the commands", err=True)
+    click.echo(
+        f"{chat.conversation.model.name} · {len(agent.index):,} skills · /help lists the commands", err=True
+    )
     read = _reader(chat)
     while True:
         try:
@@ -296,11 +245,6 @@ def _reader(chat: Chat) -> Callable[[], str]:
     """Return what reads the next message: an editor with history and completion, or plain lines."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return input
-    session = _editor(chat)
-    return lambda: session.prompt("› ")
-
-
-def _editor(chat: Chat) -> PromptSession[str]:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer, Completion
     from prompt_toolkit.key_binding import KeyBindings
@@ -318,12 +262,13 @@ def _editor(chat: Chat) -> PromptSession[str]:
     def _newline(event: Any) -> None:
         event.current_buffer.insert_text("\n")
 
-    return PromptSession(
+    session: PromptSession[str] = PromptSession(
         history=_history(chat.context.home / ".agent/chat-history"),
         completer=Words(),
         complete_while_typing=False,
         key_bindings=keys,
     )
+    return partial(session.prompt, "› ")
 
 
 def _history(file: Path) -> History:
@@ -340,11 +285,11 @@ def _history(file: Path) -> History:
 
 def completions(chat: Chat, typed: str, *, is_first: bool) -> list[str]:
     """Return the words that a typed beginning may become: commands and skills, ``$skills``, files."""
-    names = [skill.name for skill in chat.conversation.agent.index.for_people()]
     if is_first and typed.startswith("/"):
-        return [word for word in [*COMMANDS, *(f"/{name}" for name in names)] if word.startswith(typed)]
+        words = [*COMMANDS, *(f"/{name}" for name in chat.names)]
+        return [word for word in words if word.startswith(typed)]
     if typed.startswith("$"):
-        return [f"${name}" for name in names if f"${name}".startswith(typed)]
+        return [f"${name}" for name in chat.names if f"${name}".startswith(typed)]
     place, start = os.path.split(typed)
     try:
         found = sorted(os.scandir(chat.context.cwd / place), key=lambda entry: entry.name)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from typing import Any
 
 import click
 
-from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
+from vademecum.cli.indexing import IndexWords, as_reference, index_options, source_option
 from vademecum.cli.output.completion import complete_assets, complete_names
-from vademecum.cli.output.printing import json_option, print_json, print_text, raised, yes_option
+from vademecum.cli.output.printing import answer, json_option, print_json, raised, yes_option
 from vademecum.cli.output.progress import ProgressBar
-from vademecum.skill.text import visible
+from vademecum.skill.text import escaped_lines, visible
 
 
 @click.command("search")
@@ -33,32 +31,31 @@ def search_command(*, query: str, number: int, explain: bool, as_json: bool, **w
     progress.done()
     if finder.problem is not None:
         click.echo(f"vade: {visible(finder.problem.message)}.", err=True)
-    terms = finder.words(query)
-    if not terms:
+    if not finder.words(query):
         raise click.UsageError("The query has no words to search for: say what you are looking for.")
     found = finder.find(query, number)
     matches = [finder.explain(query, hit) for hit in found.hits] if explain else []
     if as_json:
         printed = found.to_json()
         for result, each in zip(printed["results"], matches, strict=False):
-            result["matches"] = [match.to_json() for match in each]
+            result["matches"] = each
         print_json(printed)
         return
-    from vademecum.cli.output import skill_text
+    from vademecum.cli.output.skill_text import print_findings
 
-    skill_text.print_findings(found, terms=set(terms), matches=matches)
+    print_findings(found, matches)
 
 
 @click.command("show")
 @click.argument("name", shell_complete=complete_names)
-@click.option("--source", type=SOURCES, help="Source of the skill, even if another source overrides it.")
+@source_option
 @click.option(
     "--asset",
     metavar="PATH",
     shell_complete=complete_assets,
     help="File of the skill to print instead, such as references/forms.md.",
 )
-@click.option("--section", metavar="HEADING", help="Print only this section.")
+@click.option("--section", metavar="HEADING", default="", help="Print only this section.")
 @yes_option
 @click.option("--truncate", is_flag=True, help="Cut a text that is too long instead of refusing it.")
 @index_options
@@ -68,14 +65,14 @@ def show_command(  # noqa: PLR0913 - one for each option
     name: str,
     source: str | None,
     asset: str | None,
-    section: str | None,
+    section: str,
     truncate: bool,
     yes: bool,
     as_json: bool,
     **words: Any,
 ) -> None:
     """Show what a model gets: the body of a skill, or one of its files."""
-    from vademecum.cli.permissions import approver_for
+    from vademecum.cli.approving import approver_for
     from vademecum.session.base import BodyLimits
     from vademecum.session.session import Session
     from vademecum.tools.calls import LoadSkillAsset
@@ -84,7 +81,7 @@ def show_command(  # noqa: PLR0913 - one for each option
     session = Session(
         index,
         origin="user",
-        approver=approver_for(yes=yes, replay=shlex.join(["vade", *sys.argv[1:], "--yes"])),
+        approver=approver_for(yes=yes),
         limits=BodyLimits(index.options.body_lines, excess="truncate" if truncate else "refuse"),
         recording=False,
     )
@@ -92,11 +89,8 @@ def show_command(  # noqa: PLR0913 - one for each option
     if asset is None:
         loaded = session.show(name, source=source or "", section=section)
     else:
-        loaded = raised(session.call(LoadSkillAsset(name, asset, section or "", source or "")))
-    if as_json:
-        print_json({"text": loaded.text, "report": loaded.report.to_json() if loaded.report else None})
-    else:
-        print_text(loaded.text)
+        loaded = raised(session.call(LoadSkillAsset(name, asset, section, source or "")))
+    answer({"text": loaded.text, "report": loaded.report}, [escaped_lines(loaded.text)], as_json=as_json)
 
 
 @click.command("schema")

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from msgspec import structs
@@ -17,13 +17,11 @@ from vademecum.cli.output.progress import ProgressBar
 from vademecum.config import LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
+from vademecum.integrations.mcp import added_sources
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
-from vademecum.registry.roots import Root, default_roots, needs_recovery
+from vademecum.registry.roots import default_roots, needs_recovery
 from vademecum.skill.text import visible
-
-if TYPE_CHECKING:
-    from vademecum.integrations.mcp.source import McpSource
 
 
 class _Sources(click.Choice[str]):
@@ -32,56 +30,58 @@ class _Sources(click.Choice[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         known = self.choices
         if str(value).startswith("mcp:"):
-            from vademecum.integrations.mcp.source import sources
-
-            known = (*known, *(f"mcp:{source.name}" for source in sources(Context.current())))
+            known = (*known, *(f"mcp:{source.name}" for source in added_sources(Context.current())))
         return str(click.Choice(known).convert(value, param, ctx))
 
 
 SOURCES = _Sources(["project", "user", "builtin", "extra", "package"])
 
-_DIRECTORY = click.Path(file_okay=False)
-
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+source_option = click.option(
+    "--source", type=SOURCES, help="Source of the skill, even if another source overrides it."
+)
+
+
+def index_options(command: Command) -> Command:
+    """Give a command ``--root``, ``--no-default-roots`` and ``--lenient``."""
+    for option in (
+        click.option("--lenient", is_flag=True, help="Repair invalid documents instead of leaving them out."),
+        click.option(
+            "--no-default-roots",
+            is_flag=True,
+            help="Search only the directories of --root and VADE_SKILL_ROOTS.",
+        ),
+        repeatable(
+            "--root", "DIR", "Search this directory too, before all others", type=click.Path(file_okay=False)
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def repeatable(
+    flag: str, metavar: str, words: str, *, name: str = "", **more: Any
+) -> Callable[[Command], Command]:
+    """Return an option that can be given several times, with ``name`` as its parameter."""
+    named = [flag, name] if name else [flag]
+    return click.option(*named, multiple=True, metavar=metavar, help=f"{words}; repeatable.", **more)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexWords:
     """The options about roots and reading that were typed."""
 
-    root: tuple[str, ...]
-    no_default_roots: bool
-    lenient: bool
+    root: tuple[str, ...] = ()
+    no_default_roots: bool = False
+    lenient: bool = False
 
-    def build(self) -> SkillIndex:
-        """Build the index for this place and these options."""
-        context, config, roots, options = self._asked()
-        for sentence in without_effect(config, context):
-            click.echo(f"vade: {visible(sentence)}", err=True)
-        for root in roots:
-            if root.source in {"project", "user"} and needs_recovery(Path(root.path)):
-                _tidy(Path(root.path))
-        progress = ProgressBar("reading skills")
-        try:
-            return build_index(
-                roots, options, context=context, progress=progress, providers=self._providers(context)
-            )
-        finally:
-            progress.done()
+    def build(self, *, quiet: bool = False) -> SkillIndex:
+        """Build the index for this place and these options.
 
-    def look(self) -> SkillIndex:
-        """Build the index without printing anything or finishing what another command left undone."""
-        context, _, roots, options = self._asked()
-        return build_index(roots, options, context=context, providers=self._providers(context))
-
-    def _providers(self, context: Context) -> list[McpSource]:
-        if self.no_default_roots or not os.path.isdir(context.home / ".agent" / "sources"):
-            return []
-        from vademecum.integrations.mcp.source import sources
-
-        return sources(context)
-
-    def _asked(self) -> tuple[Context, LoadedConfig, list[Root], IndexOptions]:
+        With ``quiet``, nothing is printed, and what another command left undone is not finished.
+        """
         if "" in self.root:
             raise click.BadParameter("name a directory", param_hint="--root")
         context = Context.current()
@@ -90,7 +90,19 @@ class IndexWords:
         if self.lenient:
             options = replace(options, reading=structs.replace(options.reading, lenient=True))
         roots = default_roots(context, config, extra=self.root, defaults=not self.no_default_roots)
-        return context, config, roots, options
+        providers = [] if self.no_default_roots else added_sources(context)
+        if quiet:
+            return build_index(roots, options, context=context, providers=providers)
+        for sentence in without_effect(config, context):
+            click.echo(f"vade: {visible(sentence)}", err=True)
+        for root in roots:
+            if root.source in {"project", "user"} and needs_recovery(Path(root.path)):
+                _tidy(Path(root.path))
+        progress = ProgressBar("reading skills")
+        try:
+            return build_index(roots, options, context=context, progress=progress, providers=providers)
+        finally:
+            progress.done()
 
     def repeated(self) -> str:
         """Return these options for another command, e.g. `` --root x``."""
@@ -106,17 +118,13 @@ def without_effect(config: LoadedConfig, context: Context) -> list[str]:
     if config.without_effect:
         keys = ", ".join(config.without_effect)
         sentences.append(f"{file} has no effect on {keys}: only ~/.agent/config.json can set or raise it.")
-    if file is not None and config.loosening and not _is_trusted(file, context):
-        rules = counted(len(config.loosening), "rule")
-        text = f"{file} has {rules} that would allow something, and is not trusted"
-        sentences.append(f"{text}: read it, then run vade trust.")
+    if file is not None and config.loosening:
+        from vademecum.policy.grants import Trust, grants_file
+
+        if not Trust(grants_file(context)).holds(file):
+            text = f"{file} has {counted(len(config.loosening), 'rule')} that would allow something"
+            sentences.append(f"{text}, and is not trusted: read it, then run vade trust.")
     return sentences
-
-
-def _is_trusted(file: Path, context: Context) -> bool:
-    from vademecum.policy.grants import Trust, grants_file
-
-    return Trust(grants_file(context)).holds(file)
 
 
 def _tidy(root: Path) -> None:
@@ -137,22 +145,10 @@ def as_reference(name: str) -> str:
     return os.path.abspath(name) if name.startswith(("./", "../", "/")) else name
 
 
-def index_options(command: Command) -> Command:
-    """Give a command ``--root``, ``--no-default-roots`` and ``--lenient``."""
-    for option in (
-        click.option("--lenient", is_flag=True, help="Repair invalid documents instead of leaving them out."),
-        click.option(
-            "--no-default-roots",
-            is_flag=True,
-            help="Search only the directories of --root and VADE_SKILL_ROOTS.",
-        ),
-        click.option(
-            "--root",
-            multiple=True,
-            type=_DIRECTORY,
-            metavar="DIR",
-            help="Search this directory too, before all others; repeatable.",
-        ),
-    ):
-        command = option(command)
-    return command
+def scope_root(scope: str, context: Context) -> Path:
+    """Return the root of installed skills of the project, or of the home directory."""
+    if scope == "user":
+        return context.home / ".agent" / "skills"
+    places = context.project_directories() or [context.cwd]
+    nearest = next((place for place in places if (place / ".agent").is_dir()), places[-1])
+    return nearest / ".agent" / "skills"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -11,19 +12,16 @@ from io import TextIOWrapper
 import click
 
 from vademecum.cli.output.groups import Group, usage
-from vademecum.cli.output.printing import json_option, print_json
+from vademecum.cli.output.printing import answer, json_option
 from vademecum.errors import (
-    CaseRefused,
     CharterRefused,
     ConfigError,
     Denied,
     IntegrityFailed,
-    LoadRefused,
-    PackRefused,
     PathRefused,
-    RecordDamaged,
     SkillNotFound,
     SkillRefused,
+    ToolRefused,
     VademecumError,
 )
 from vademecum.skill.text import visible
@@ -126,20 +124,17 @@ class _LazyGroup(Group):
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @json_option
 @click.pass_context
-def vade(context: click.Context, *, debug: bool, as_json: bool) -> int:  # noqa: ARG001 - `run` looks for debug
+def vade(context: click.Context, *, debug: bool, as_json: bool) -> None:  # noqa: ARG001 - `run` looks for debug
     """Find, run, share and measure Agent Skills (directories with a SKILL.md).
 
     Every command takes --json and then prints one JSON document. Shell completion:
     eval "$(_VADE_COMPLETE=bash_source vade)", or zsh_source, or fish_source.
     """
-    if context.invoked_subcommand is None:
-        from vademecum.cli.greeting import greet
-
-        return greet(as_json=as_json)
-    if as_json:
-        command = context.invoked_subcommand
+    command = context.invoked_subcommand
+    if command is None:
+        answer({"help": context.get_help()}, [context.get_help()], as_json=as_json)
+    elif as_json:
         raise click.UsageError(f"--json goes behind the command: vade {command} … --json", context)
-    return 0
 
 
 @click.command("help")
@@ -155,14 +150,13 @@ def help_command(*, words: tuple[str, ...], as_json: bool) -> None:
         name, command, _ = group.resolve_command(context, [word])
         assert command is not None  # an unknown word raised a usage error
         context = click.Context(command, info_name=name, parent=context)
-    if as_json:
-        print_json({"help": context.get_help()})
-    else:
-        click.echo(context.get_help())
+    answer({"help": context.get_help()}, [context.get_help()], as_json=as_json)
 
 
 def main() -> None:
     """Run the command line of this process and exit."""
+    # Most commands end before it is worth looking for cycles, which takes 5 ms of a start.
+    gc.set_threshold(100_000)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -194,10 +188,11 @@ def run(words: Sequence[str]) -> int:
 
 def _advised(error: VademecumError) -> str:
     """Return the text of an error, with advice on where to look if it has none."""
-    if error.advice:
-        return error.in_full
     guessed = not isinstance(error, SkillNotFound) or ":" in str(error)
-    return str(error) if guessed else f"{error} `vade list` lists the skills."
+    return error.in_full if error.advice or guessed else f"{error} `vade list` lists the skills."
+
+
+_NOT_FOUND = {"missing", "no-charter", "no-run", "no-section", "no-suite", "not-installed"}
 
 
 def _exit_code(error: VademecumError) -> int:
@@ -206,19 +201,11 @@ def _exit_code(error: VademecumError) -> int:
             return WRONG_USE
         case Denied() | PathRefused():
             return REFUSED
-        case SkillNotFound() | CharterRefused(code="no-charter"):
-            return NOT_FOUND
-        case CharterRefused():
-            return WRONG_USE
-        case LoadRefused(code="missing" | "no-section"):
-            return NOT_FOUND
-        case PackRefused(code="missing" | "not-installed") | RecordDamaged(code="no-run"):
-            return NOT_FOUND
-        case CaseRefused(code="no-suite"):
-            return NOT_FOUND
         case IntegrityFailed():
             return BROKEN
-    return FOUND_PROBLEMS
+    if isinstance(error, SkillNotFound) or (error.code in _NOT_FOUND and not isinstance(error, ToolRefused)):
+        return NOT_FOUND
+    return WRONG_USE if isinstance(error, CharterRefused) else FOUND_PROBLEMS
 
 
 def _say(sentence: str, code: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import Any
 
 import click
 
+from vademecum.cli.approving import known_agent
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.groups import Group
-from vademecum.cli.output.printing import counted, json_option, print_json
-from vademecum.cli.permissions import known_agent
+from vademecum.cli.output.groups import group
+from vademecum.cli.output.printing import answer, counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import ConfigError
 from vademecum.integrations.mcp.source import McpSource, sources
@@ -28,13 +29,6 @@ TOKEN = "VADE_MCP_TOKEN"  # noqa: S105 - the name of a variable
 @click.option("--http", is_flag=True, help="Serve over HTTP instead of the standard streams.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen, with --http.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any.")
-@click.option(
-    "--allow-origin",
-    "origins",
-    multiple=True,
-    metavar="URL",
-    help="Let pages of this origin use it; repeatable.",
-)
 @click.option("--agent", metavar="NAME", help="Whose rules hold; else the name that the client gives itself.")
 @click.option(
     "--project", type=click.Path(exists=True, file_okay=False), metavar="DIR", help="Work there, not here."
@@ -49,13 +43,12 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     http: bool,
     host: str,
     port: int,
-    origins: tuple[str, ...],
     agent: str | None,
     project: str | None,
     direct_tools: bool,
     as_json: bool,
     **words: Any,
-) -> int:
+) -> None:
     """Serve the skills of this place to an agent: as tools, resources and prompts (MCP).
 
     On the standard streams by default, as clients start it. With --http for this machine only; for others a
@@ -80,44 +73,33 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     clients = Clients(IndexWords(**words).build, context=context)
     server = SkillServer(clients, agent=agent, tools=ALL_TOOLS if direct_tools else SKILL_TOOLS)
 
-    def ended(number: int) -> None:
+    def ended(number: int, *_: object) -> None:
         """End the records and the process; scripts that still run end with it."""
         clients.abandon()
         os._exit(128 + number)
+
+    def ready(address: str) -> None:
+        if as_json:
+            print_json({"url": address})
+        else:
+            click.echo(f"vade: serving skills at {address} (Ctrl-C ends it)", err=True)
 
     serve = partial(serving.serve_streams, server, ended=ended)
     if http:
         # The server puts handlers of its own in place, and gives the signal back to ours when it is done.
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda received, _: ended(received))
+            signal.signal(number, ended)
         token = context.env.get(TOKEN, "")
-        ready = partial(_say_where, as_json=as_json)
-        serve = partial(
-            serving.serve_http, server, host=host, port=port, token=token, origins=origins, ready=ready
-        )
+        serve = partial(serving.serve_http, server, host=host, port=port, token=token, ready=ready)
     elif sys.stdin.isatty():
         click.echo("vade: waiting for a client on standard input; Ctrl-C ends it", err=True)
     try:
         anyio.run(serve)
     finally:
         clients.close()
-    return 0
 
 
-def _say_where(address: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"url": address})
-    else:
-        click.echo(f"vade: serving skills at {address} (Ctrl-C ends it)", err=True)
-    sys.stdout.flush()
-
-
-@click.group("source", cls=Group, invoke_without_command=True)
-@click.pass_context
-def source_command(context: click.Context) -> None:
-    """Use the skills of MCP servers."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+source_command = group("source", "Use the skills of MCP servers.")
 
 
 @source_command.command("add")
@@ -139,14 +121,23 @@ def add_command(*, name: str, address: str, has_token: bool, as_json: bool) -> N
         token = sys.stdin.read().strip()
     source = McpSource(name, Context.current())
     source.add(address, token=token)
-    _print([source], as_json=as_json, one=True)
+    answer(source, _lines(source), as_json=as_json)
 
 
 @source_command.command("list")
 @json_option
 def list_command(*, as_json: bool) -> None:
     """List the servers and the number of their skills; vade refresh asks them again."""
-    _print(sources(Context.current()), as_json=as_json, one=False)
+    found = sources(Context.current())
+    lines = [line for source in found for line in _lines(source)]
+    none = ["No sources. Add one: vade source add NAME --mcp 'COMMAND or URL'"]
+    answer({"sources": found}, lines or none, as_json=as_json)
+
+
+def _lines(source: McpSource) -> Iterator[str]:
+    shown = source.to_json()
+    yield f"mcp:{source.name}  {counted(len(shown['skills']), 'skill')}  {visible(shown['mcp'])}"
+    yield from (f"  left out: {visible(problem)}" for problem in shown["left_out"])
 
 
 @source_command.command("remove")
@@ -155,21 +146,4 @@ def list_command(*, as_json: bool) -> None:
 def remove_command(*, name: str, as_json: bool) -> None:
     """Remove a server and its token. Installed copies of its skills stay."""
     McpSource(name, Context.current()).remove()
-    if as_json:
-        print_json({"removed": name})
-    else:
-        click.echo(f"Removed mcp:{name}")
-
-
-def _print(found: list[McpSource], *, as_json: bool, one: bool) -> None:
-    shown = [source.to_json() for source in found]
-    if as_json:
-        print_json(shown[0] if one else {"sources": shown})
-        return
-    for each in shown:
-        skills = counted(len(each["skills"]), "skill")
-        click.echo(f"mcp:{each['name']}  {skills}  {visible(each['mcp'])}")
-        for problem in each["left_out"]:
-            click.echo(f"  left out: {visible(problem)}")
-    if not shown:
-        click.echo("No sources. Add one: vade source add NAME --mcp 'COMMAND or URL'")
+    answer({"removed": name}, [f"Removed mcp:{name}"], as_json=as_json)

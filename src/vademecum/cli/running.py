@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,17 +15,10 @@ import click
 from vademecum.agent.agent import Agent
 from vademecum.agent.loop import Outcome
 from vademecum.agent.model_calls import LIMITS, Budget
-from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
-from vademecum.cli.output.completion import complete_names, complete_paths, complete_scripts
-from vademecum.cli.output.printing import (
-    allow_option,
-    counted,
-    json_option,
-    print_json,
-    print_text,
-    raised,
-    yes_option,
-)
+from vademecum.cli.approving import agent_option, allow_option, approver_for, known_agent
+from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options, repeatable, source_option
+from vademecum.cli.output.completion import complete_names, complete_scripts
+from vademecum.cli.output.printing import counted, json_option, print_json, print_text, raised, yes_option
 from vademecum.cli.output.progress import RunProgress
 from vademecum.cli.output.saving import (
     elsewhere,
@@ -34,91 +28,90 @@ from vademecum.cli.output.saving import (
     save_outputs,
     tell,
 )
-from vademecum.cli.permissions import approver_for, known_agent
 from vademecum.config import load_config
 from vademecum.context import Context
-from vademecum.errors import Declined, Denied, VademecumError
+from vademecum.errors import VademecumError
 from vademecum.models.base import Model
 from vademecum.models.choose import choose_model
 from vademecum.policy.engine import Policy, allowing, reaching
 from vademecum.runs.record import Event
-from vademecum.session.base import Place
+from vademecum.session.base import Place, Result
 from vademecum.session.session import Session
-from vademecum.skill.text import escaped, visible
+from vademecum.skill.text import escaped_lines, visible
 from vademecum.tools.calls import RunScript
 from vademecum.tools.hosts import host_resource
 from vademecum.tools.inputs import parts_of
 
 # What a run that failed before its first turn failed of.
 _EXIT_REASONS = {"skill-not-found": 4, "denied": 3}
+_PIECE_BYTES = 64 * 1024
 _EXIT = {"done": 0, "degraded": 1, "failed": 1, "refused": 3, "declined": 3, "interrupted": 130}
 
-model_option = click.option(
-    "--model",
-    "model",
-    metavar="KIND:NAME",
-    help="Model to ask, such as openai:NAME or ollama:NAME (default: the configured one, else offline).",
-)
-agent_option = click.option(
-    "--agent", "name", default="default", show_default=True, help="Agent whose permission rules apply."
-)
+# What is there when the command runs is the business of the session.
+_PATH = click.Path(readable=False)
 
 
-def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that limit a run."""
+def agent_options(command: Command) -> Command:
+    """Give a command the options of an agent and of the limits of its runs."""
     for option, (field, words) in reversed(LIMITS.items()):
         flag = f"--{option.replace('_', '-')}"
         text = f"{words} (default {getattr(Budget(), field):,}, unless configured)."
         command = click.option(flag, option, type=click.IntRange(1), metavar="N", help=text)(command)
-    return command
+    model = click.option(
+        "--model",
+        metavar="KIND:NAME",
+        help="Model to ask, such as openai:NAME or ollama:NAME (default: the configured one, else offline).",
+    )
+    return model(allow_option(yes_option(agent_option(command))))
 
 
-def budget_for(context: Context, words: dict[str, Any]) -> Budget:
-    """Take the limits out of the words of a command; what is not given comes from the configuration."""
+def agent_for(
+    context: Context,
+    words: dict[str, Any],
+    *,
+    network: Sequence[str] = (),
+    reachable: tuple[Path, ...] = (),
+    listener: Callable[[Event], None] | None = None,
+) -> Agent:
+    """Return the agent that the ``agent_options`` among the words of a command describe.
+
+    The other words are those of an index. Limits that are not given come from the configuration.
+    """
+    model, name, allow, yes = (words.pop(option) for option in ("model", "agent", "allow", "yes"))
+    known_agent(context, name)
+    chosen = model_for(context, model)
     given = {field: words.pop(option) for option, (field, _) in LIMITS.items()}
     configured = asdict(load_config(context).settings.budget)
-    return Budget(**configured | {field: value for field, value in given.items() if value is not None})
+    return Agent(
+        model=chosen,
+        index=IndexWords(**words).build(),
+        policy=Policy.load(context, run=[*allowing(allow), *reaching(list(map(host_resource, network)))]),
+        approver=approver_for(yes=yes),
+        reachable=reachable,
+        name=name,
+        budget=Budget(**configured | {field: value for field, value in given.items() if value is not None}),
+        context=context,
+        listener=listener,
+    )
 
 
 @click.command("run")
 @click.argument("request")
-@model_option
-@click.option(
-    "--skill",
-    "skills",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_names,
-    help="Skill to load first; repeatable.",
-)
-@click.option(
-    "--file",
-    "files",
-    multiple=True,
-    metavar="PATH",
-    shell_complete=complete_paths,
-    help="File, directory or glob that the request is about; repeatable.",
-)
+@repeatable("--skill", "NAME", "Skill to load first", name="skills", shell_complete=complete_names)
+@repeatable("--file", "PATH", "File, directory or glob that the request is about", name="files", type=_PATH)
 @out_option
-@allow_option
 @network_option
-@yes_option
-@budget_options
-@agent_option
+@agent_options
 @click.option("--quiet", is_flag=True, help="Print only the answer.")
 @index_options
 @json_option
 def run_command(  # noqa: PLR0913 - one for each option
     *,
     request: str,
-    model: str | None,
     skills: tuple[str, ...],
     files: tuple[str, ...],
     out: str | None,
-    allow: tuple[str, ...],
     network: tuple[str, ...],
-    yes: bool,
-    name: str,
     quiet: bool,
     as_json: bool,
     **words: Any,
@@ -130,22 +123,12 @@ def run_command(  # noqa: PLR0913 - one for each option
     if not request.strip():
         raise click.UsageError("The request is empty: say what is to be done.")
     context = Context.current()
-    known_agent(context, name)
-    chosen = model_for(context, model)
-    progress = RunProgress(quiet=quiet or as_json)
-    budget = budget_for(context, words)
-    agent = Agent(
-        model=chosen,
-        index=IndexWords(**words).build(),
-        policy=Policy.load(
-            context,
-            run=[*allowing(allow), *reaching(list(map(host_resource, network)))],
-        ),
-        approver=approver_for(yes=yes, replay=again()),
+    progress = RunProgress()
+    agent = agent_for(
+        context,
+        words,
+        network=network,
         reachable=(*elsewhere(files), *reachable_for(out)),
-        name=name,
-        budget=budget,
-        context=context,
         listener=None if quiet or as_json else progress,
     )
     conversation = agent.conversation()
@@ -155,19 +138,14 @@ def run_command(  # noqa: PLR0913 - one for each option
         progress.done()
     saved = save_outputs(conversation.session, outcome.outputs, out)
     if as_json:
-        print_json({**outcome.to_json(), "outputs": [each.to_json() for each in saved]})
+        print_json({**outcome.to_json(), "outputs": saved})
     else:
-        _show(outcome, progress, cost_of(outcome.stats, chosen.name, context), quiet=quiet)
+        _show(outcome, progress, cost_of(outcome.stats, conversation.model.name, context), quiet=quiet)
         if not quiet or out is not None:
             tell(saved)
     if outcome.advice:
         click.echo(f"vade: it was refused: {visible(outcome.advice)}.", err=True)
     return _EXIT_REASONS.get(outcome.stop_reason) or _EXIT[outcome.status]
-
-
-def again() -> str:
-    """Return the command that would not need to ask."""
-    return shlex.join(["vade", *sys.argv[1:], "--yes"])
 
 
 def model_for(context: Context, wanted: str | None) -> Model:
@@ -195,36 +173,18 @@ def _show(outcome: Outcome, progress: RunProgress, price: str, *, quiet: bool) -
     if quiet:
         return
     stats = outcome.stats
-    cost = f"{counted(stats['turns'], 'turn')}, {counted(stats['tool_calls'], 'tool call')}"
-    cost += f", {stats['seconds']:.1f} s"
     tokens = stats["input_tokens"] + stats["output_tokens"]
-    cost += f", {tokens:,} tokens" if tokens else ""
-    cost += f", {price}" if price else ""
-    click.echo(f"vade: {outcome.status} · {cost} · vade runs show {outcome.run_id}", err=True)
+    cost = [counted(stats["turns"], "turn"), counted(stats["tool_calls"], "tool call")]
+    cost += [f"{stats['seconds']:.1f} s", f"{tokens:,} tokens" if tokens else "", price]
+    told = ", ".join(filter(None, cost))
+    click.echo(f"vade: {outcome.status} · {told} · vade runs show {outcome.run_id}", err=True)
 
 
 # From NAME on everything is an argument, also what looks like an option: it is the script's.
-_PIECE_BYTES = 64 * 1024
-_PASS_ON = {"allow_interspersed_args": False}
-
-
-@click.command("exec", context_settings=_PASS_ON)
-@click.option(
-    "--file",
-    "files",
-    multiple=True,
-    metavar="PATH",
-    shell_complete=complete_paths,
-    help="Another file, directory or glob for the script; repeatable.",
-)
-@click.option(
-    "--copy",
-    multiple=True,
-    metavar="DIR",
-    shell_complete=complete_paths,
-    help="Directory to copy for the script, so that it can change it; repeatable.",
-)
-@click.option("--source", type=SOURCES, help="Source of the skill, even if another source overrides it.")
+@click.command("exec", context_settings={"allow_interspersed_args": False})
+@repeatable("--file", "PATH", "Another file, directory or glob for the script", name="files", type=_PATH)
+@repeatable("--copy", "DIR", "Directory to copy for the script, so that it can change it", type=_PATH)
+@source_option
 @out_option
 @network_option
 @yes_option
@@ -232,7 +192,7 @@ _PASS_ON = {"allow_interspersed_args": False}
 @json_option
 @click.argument("name", shell_complete=complete_names)
 @click.argument("script", shell_complete=complete_scripts)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_paths)
+@click.argument("arguments", nargs=-1, type=_PATH)
 def exec_command(  # noqa: PLR0913 - one for each option
     *,
     name: str,
@@ -254,13 +214,12 @@ def exec_command(  # noqa: PLR0913 - one for each option
     """
     named = (*files, *copy, *(part for word in arguments for _, part in parts_of(word)))
     printer = ScriptPrinter()
+    typed = sys.argv[sys.argv.index("exec") + 1 :]
     session = Session(
         IndexWords(**words).build(),
         place=Place.at(reachable=(*elsewhere(named), *reachable_for(out))),
         origin="user",
-        approver=approver_for(
-            yes=yes, replay=shlex.join(["vade", "exec", "--yes", *sys.argv[sys.argv.index("exec") + 1 :]])
-        ),
+        approver=approver_for(yes=yes, replay=shlex.join(["vade", "exec", "--yes", *typed])),
         listener=None if as_json else printer,
     )
     skill = session.activate(as_reference(name), source=source or "")
@@ -272,30 +231,25 @@ def exec_command(  # noqa: PLR0913 - one for each option
         summary |= {"status": "failed" if result.code else "done", "answer": result.text}
         saved = save_outputs(session, result.outputs, out)
     if as_json:
-        outputs = [each.to_json() for each in saved]
-        print_json(
-            {
-                "run_id": record.run_id,
-                "text": result.text,
-                **result.facts,
-                "files": result.files,
-                "outputs": outputs,
-            }
-        )
+        about = {"run_id": record.run_id, "text": result.text, **result.facts}
+        print_json({**about, "files": result.files, "outputs": saved})
     else:
         printer.finish(result.files)
-        if result.facts["exit_code"] != 0:
-            click.echo(f"vade: {result.text.splitlines()[0]} The record: {record.place}", err=True)
-        for each in result.facts.get("network", ()):
-            if each["refused"]:
-                click.echo(
-                    f"vade: {each['host']}:{each['port']} was not reached: {each['refused']}", err=True
-                )
-        if left_out := result.facts.get("left_out"):
-            click.echo(f"vade: the rules left {counted(left_out, 'file')} out of the directories", err=True)
+        _tell_of(result, record.place)
         tell(saved)
     failed = any(each.problem for each in saved)
     return 0 if result.facts["exit_code"] == 0 and not failed else 1
+
+
+def _tell_of(result: Result, record: Path) -> None:
+    """Say on standard error what a script did not do, and what it did not get."""
+    if result.facts["exit_code"] != 0:
+        click.echo(f"vade: {result.text.splitlines()[0]} The record: {record}", err=True)
+    for each in (each for each in result.facts.get("network", ()) if each["refused"]):
+        said = f"{each['host']}:{each['port']} was not reached: {each['refused']}"
+        click.echo(f"vade: {said}", err=True)
+    if left_out := result.facts.get("left_out"):
+        click.echo(f"vade: the rules left {counted(left_out, 'file')} out of the directories", err=True)
 
 
 @contextlib.contextmanager
@@ -304,13 +258,7 @@ def _recorded_end(session: Session, summary: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     except VademecumError as error:
-        status = (
-            "declined"
-            if isinstance(error, Declined)
-            else "refused"
-            if isinstance(error, Denied)
-            else "failed"
-        )
+        status = {"declined": "declined", "denied": "refused"}.get(error.code, "failed")
         summary |= {"status": status, "answer": str(error)}
         raise
     finally:
@@ -341,11 +289,8 @@ class ScriptPrinter:
     def _print(self, stream: str, data: bytes) -> None:
         self._printed[stream] += len(data)
         target = sys.stdout if stream == "out" else sys.stderr
-        # A terminal obeys some characters; a file or a program gets what was printed.
-        target.buffer.write(_harmless(data) if target.isatty() else data)
+        if target.isatty():  # which obeys some characters; a file or a program gets what was printed
+            text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+            data = escaped_lines(text.expandtabs(8)).encode()
+        target.buffer.write(data)
         target.flush()
-
-
-def _harmless(data: bytes) -> bytes:
-    lines = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
-    return "\n".join(escaped(line.expandtabs(8)) for line in lines).encode()

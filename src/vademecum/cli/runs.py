@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.columns import fitted, terminal_width
 from vademecum.cli.output.completion import complete_runs
-from vademecum.cli.output.groups import Group
-from vademecum.cli.output.printing import counted, json_option, paint, print_json
+from vademecum.cli.output.groups import group
+from vademecum.cli.output.printing import (
+    BLUE,
+    BOLD,
+    CYAN,
+    DIM,
+    GREEN,
+    MAGENTA,
+    RED,
+    YELLOW,
+    answer,
+    counted,
+    json_option,
+    paint,
+)
 from vademecum.cli.output.saving import out_option, reachable_for, save_outputs, tell
-from vademecum.cli.output.skill_text import BLUE, BOLD, CYAN, DIM, GREEN, MAGENTA, RED, YELLOW
+from vademecum.cli.output.skill_text import terminal_width, wrapped
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
 from vademecum.policy.engine import Policy, allowing
@@ -22,7 +35,7 @@ from vademecum.runs.record import Event, check_place, runs_directory
 from vademecum.runs.stored import PastRun, outputs_of, read_run, run_ids
 from vademecum.runs.timeline import timeline
 from vademecum.skill.text import escaped, visible
-from vademecum.tools.outputs import Output, Outputs, recorded
+from vademecum.tools.outputs import Outputs, recorded
 
 _SIGNS = {
     "start": ("▶", BOLD),
@@ -37,13 +50,8 @@ _SIGNS = {
     "note": ("·", DIM),
 }
 
-
-@click.group("runs", cls=Group, invoke_without_command=True)
-@click.pass_context
-def runs_command(context: click.Context) -> None:
-    """List, show, replay or delete the recorded runs of this project."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+runs_command = group("runs", "List, show, replay or delete the recorded runs of this project.")
+_run_argument = click.argument("run_id", required=False, shell_complete=complete_runs)
 
 
 @runs_command.command("list")
@@ -53,42 +61,55 @@ def list_command(*, number: int, as_json: bool) -> None:
     """List the latest runs."""
     directory = runs_directory(Context.current())
     found = [_read(directory, run_id) for run_id in run_ids(directory)[-number:]]
-    if as_json:
-        rows = [
-            {"run_id": run.run_id, "status": run.status, "request": run.request, "seconds": run.seconds}
-            for run in found
-        ]
-        print_json({"runs": rows})
-        return
-    _print_runs(found)
+    rows = [
+        {"run_id": run.run_id, "status": run.status, "request": run.request, "seconds": run.seconds}
+        for run in found
+    ]
+    answer({"runs": rows}, map(_row, found) if found else ['No runs yet: vade run "…"'], as_json=as_json)
+
+
+def _row(run: PastRun) -> str:
+    """Return when a run was, how it ended and what was asked, on one line."""
+    status = paint(f"{run.status:<12}", GREEN if run.status == "done" else YELLOW)
+    room = terminal_width() - len(run.run_id) - 15
+    first, *rest = wrapped(visible(f"{run.seconds:.1f} s {run.request}"), room)
+    return f"{run.run_id}  {status}{first}{'…' if rest else ''}"
 
 
 @runs_command.command("show")
-@click.argument("run_id", required=False, shell_complete=complete_runs)
+@_run_argument
 @click.option("--html", "page", type=click.Path(dir_okay=False), metavar="FILE", help="Write HTML instead.")
 @json_option
 def show_command(*, run_id: str | None, page: str | None, as_json: bool) -> None:
     """Show one run step by step (default: the latest)."""
     directory = runs_directory(Context.current())
     run = read_run(directory, run_id or _latest(directory))
-    if page is not None and not Path(page).absolute().parent.is_dir():
-        raise click.BadParameter("its directory does not exist", param_hint="--html")
+    lines = _timeline(run)
     if page is not None:
         from vademecum.files import write_atomic
         from vademecum.pages.run import run_page
 
+        if not Path(page).absolute().parent.is_dir():
+            raise click.BadParameter("its directory does not exist", param_hint="--html")
         write_atomic(Path(page), run_page(run).encode("utf-8", "replace"))
-    if as_json:
-        events = [{"n": e.number, "time": e.time, "type": e.type, **e.data} for e in run.events]
-        print_json({"run_id": run.run_id, "status": run.status, "events": events})
-    elif page is not None:
-        click.echo(f"Wrote {page}")
-    else:
-        _print_timeline(run)
+        lines = iter([f"Wrote {page}"])
+    events = [{"n": e.number, "time": e.time, "type": e.type, **e.data} for e in run.events]
+    answer({"run_id": run.run_id, "status": run.status, "events": events}, lines, as_json=as_json)
+
+
+def _timeline(run: PastRun) -> Iterator[str]:
+    """Yield one run step by step."""
+    yield paint(visible(f"{run.run_id}  {run.status}  {run.seconds:.1f} s"), BOLD)
+    for entry in timeline(run):
+        sign, style = _SIGNS[entry.mark]
+        yield f"{paint(f'{entry.seconds:7.2f}  {sign} ', style)}{visible(entry.title)}"
+        if entry.mark in {"plan", "end", "asked"} and entry.detail:
+            for line in entry.detail.splitlines():
+                yield f"           {paint(escaped(line.expandtabs(4)), DIM)}"
 
 
 @runs_command.command("replay")
-@click.argument("run_id", required=False, shell_complete=complete_runs)
+@_run_argument
 @index_options
 @json_option
 def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:
@@ -111,22 +132,16 @@ def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:
         outcomes = replay_outcomes(run)
         compared += outcomes.compared
         found += outcomes.differences
-    if as_json:
-        differences = [difference.to_json() for difference in found]
-        print_json({"run_id": run.run_id, "compared": compared, "differences": differences})
-    else:
-        for difference in found:
-            said = (
-                f"event {difference.event}: {difference.what}: {difference.then} then, {difference.now} now"
-            )
-            click.echo(visible(said))
-        steps, differ = counted(compared, "step"), len(found)
-        click.echo(f"{run.run_id}: {steps} compared, {differ or 'none'} would differ now")
+    lines = [visible(f"event {d.event}: {d.what}: {d.then} then, {d.now} now") for d in found]
+    lines.append(
+        f"{run.run_id}: {counted(compared, 'step')} compared, {len(found) or 'none'} would differ now"
+    )
+    answer({"run_id": run.run_id, "compared": compared, "differences": found}, lines, as_json=as_json)
     return 1 if found else 0
 
 
 @runs_command.command("outputs")
-@click.argument("run_id", required=False, shell_complete=complete_runs)
+@_run_argument
 @out_option
 @json_option
 def outputs_command(*, run_id: str | None, out: str | None, as_json: bool) -> int:
@@ -137,24 +152,19 @@ def outputs_command(*, run_id: str | None, out: str | None, as_json: bool) -> in
     context = Context.current()
     directory = runs_directory(context)
     run = read_run(directory, run_id or _with_outputs(directory))
-    outputs = run_outputs(run)
-    saved = save_outputs(
-        Session(
-            IndexWords((), no_default_roots=False, lenient=False).look(),
-            outputs=Outputs(outputs),
-            place=Place.at(context, reachable=reachable_for(out)),
-            origin="user",
-            client=f"vade runs outputs {run.run_id}",
-        ),
-        outputs,
-        out,
+    listed = [each for event in run.events for each in outputs_of(event, run.place)]
+    outputs = list(recorded(listed, run.events[0].time if run.events else 0.0))
+    session = Session(
+        IndexWords().build(quiet=True),
+        outputs=Outputs(outputs),
+        place=Place.at(context, reachable=reachable_for(out)),
+        origin="user",
+        client=f"vade runs outputs {run.run_id}",
     )
-    if as_json:
-        print_json({"run_id": run.run_id, "outputs": [each.to_json() for each in saved]})
-    elif not saved:
-        click.echo(f"{run.run_id} has no output files")
-    else:
-        tell(saved)
+    saved = save_outputs(session, outputs, out)
+    lines = [] if saved else [f"{run.run_id} has no output files"]
+    answer({"run_id": run.run_id, "outputs": saved}, lines, as_json=as_json)
+    tell(() if as_json else saved)
     return 1 if any(each.problem for each in saved) else 0
 
 
@@ -163,46 +173,13 @@ def outputs_command(*, run_id: str | None, out: str | None, as_json: bool) -> in
 @json_option
 def prune_command(*, keep: int, as_json: bool) -> None:
     """Delete all records except those of the latest runs."""
-    import shutil
-
     directory = runs_directory(Context.current())
     check_place(directory)
     known = run_ids(directory)
     gone = known[: len(known) - keep] if keep else known
     for run_id in gone:
         shutil.rmtree(directory / run_id)
-    if as_json:
-        print_json({"deleted": gone})
-    else:
-        click.echo(f"Deleted {counted(len(gone), 'run')}")
-
-
-def _print_runs(runs: Sequence[PastRun]) -> None:
-    """Print runs, the latest last: when they were, how they ended, what was asked."""
-    for run in runs:
-        status = paint(f"{run.status:<12}", GREEN if run.status == "done" else YELLOW)
-        room = terminal_width() - len(run.run_id) - 14
-        click.echo(f"{run.run_id}  {status}{fitted(visible(f'{run.seconds:.1f} s {run.request}'), room)}")
-    if not runs:
-        click.echo('No runs yet: vade run "…"')
-
-
-def _print_timeline(run: PastRun) -> None:
-    """Print one run step by step."""
-    click.echo(paint(visible(f"{run.run_id}  {run.status}  {run.seconds:.1f} s"), BOLD))
-    for entry in timeline(run):
-        sign, style = _SIGNS[entry.mark]
-        click.echo(f"{paint(f'{entry.seconds:7.2f}  {sign} ', style)}{visible(entry.title)}")
-        if entry.mark in {"plan", "end", "asked"} and entry.detail:
-            for line in entry.detail.splitlines():
-                click.echo(f"           {paint(escaped(line.expandtabs(4)), DIM)}")
-
-
-def run_outputs(run: PastRun) -> list[Output]:
-    """Return the output files of a run that still exist and are unchanged."""
-    since = run.events[0].time if run.events else 0.0
-    listed = [each for event in run.events for each in outputs_of(event, run.place)]
-    return list(recorded(listed, since))
+    answer({"deleted": gone}, [f"Deleted {counted(len(gone), 'run')}"], as_json=as_json)
 
 
 def _with_outputs(directory: Path) -> str:

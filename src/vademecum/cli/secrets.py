@@ -6,23 +6,15 @@ import sys
 
 import click
 
-from vademecum.cli.output.groups import Group
-from vademecum.cli.output.printing import counted, json_option, print_json
+from vademecum.cli.output.groups import group
+from vademecum.cli.output.printing import answer, counted, json_option
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
-from vademecum.secret_store import MAX_VALUE_CHARS, SecretStore, StoredSecret
+from vademecum.secret_store import MAX_VALUE_CHARS, SecretStore
 from vademecum.skill.names import check
 from vademecum.skill.text import visible
 
-
-@click.group("secrets", cls=Group, invoke_without_command=True)
-@click.pass_context
-def secrets_command(context: click.Context) -> None:
-    """Keep secrets for skills and models. Their values are never shown."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
-
-
+secrets_command = group("secrets", "Keep secrets for skills and models. Their values are never shown.")
 skill_option = click.option("--skill", metavar="SKILL", help="For the scripts of this skill.")
 models_option = click.option("--models", is_flag=True, help="For the models, such as OPENAI_API_KEY.")
 
@@ -46,11 +38,8 @@ def set_command(context: click.Context, *, name: str, skill: str | None, models:
     if skill is not None and check(skill, line=None):
         raise ConfigError(f"{skill!r} is not the name of a skill: `vade list` shows the names.")
     stored = SecretStore(Context.current()).set(name, _value(name), skill=skill)
-    if as_json:
-        print_json(stored.to_json())
-    else:
-        where = "the system's keyring" if stored.place == "keyring" else "~/.agent/secrets.json"
-        click.echo(f"Kept {name} for {stored.purpose} in {where}")
+    where = "the system's keyring" if stored.place == "keyring" else "~/.agent/secrets.json"
+    answer(stored, [f"Kept {name} for {stored.purpose} in {where}"], as_json=as_json)
 
 
 def _value(name: str) -> str:
@@ -68,12 +57,8 @@ def _value(name: str) -> str:
 def list_command(*, as_json: bool) -> None:
     """List the names of the secrets and for whom they are kept; values are never shown."""
     found = SecretStore(Context.current()).list()
-    if as_json:
-        print_json({"secrets": [secret.to_json() for secret in found]})
-        return
-    for secret in found:
-        click.echo(f"{visible(secret.name)}  for {visible(secret.purpose)}, in the {secret.place}")
-    click.echo(counted(len(found), "secret"))
+    lines = [f"{one.name}  {visible(f'for {one.purpose}, in the {one.place}')}" for one in found]
+    answer({"secrets": found}, [*lines, counted(len(found), "secret")], as_json=as_json)
 
 
 @secrets_command.command("remove")
@@ -86,17 +71,10 @@ def remove_command(*, name: str, skill: str | None, models: bool, as_json: bool)
     if skill is not None and models:
         raise click.UsageError("Choose one of --skill and --models; with neither, all are removed.")
     store = SecretStore(Context.current())
-
-    def wanted(secret: StoredSecret) -> bool:
-        if secret.name != name:
-            return False
-        return secret.skill == skill if skill is not None or models else True
-
-    removed = [secret for secret in store.list() if wanted(secret) and store.remove(secret)]
+    everyone = skill is None and not models
+    wanted = [one for one in store.list() if one.name == name and (everyone or one.skill == skill)]
+    removed = [one for one in wanted if store.remove(one)]
     if not removed:
         raise SkillNotFound(f"There is no such secret {name!r}: `vade secrets list` shows them.")
-    if as_json:
-        print_json({"removed": [secret.to_json() for secret in removed]})
-        return
-    for secret in removed:
-        click.echo(f"Removed {visible(secret.name)} for {visible(secret.purpose)}")
+    lines = [visible(f"Removed {one.name} for {one.purpose}") for one in removed]
+    answer({"removed": removed}, lines, as_json=as_json)

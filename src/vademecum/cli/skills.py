@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options
+from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options, source_option
 from vademecum.cli.output.completion import complete_names
-from vademecum.cli.output.printing import MAX_LISTED_FILES, json_option, print_json
+from vademecum.cli.output.printing import MAX_LISTED_FILES, answer, json_option, print_json
+from vademecum.cli.output.skill_text import print_list, skill_lines
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_capped
-from vademecum.registry.index import SkillIndex
 from vademecum.skill.frontmatter import body_start
 from vademecum.skill.skill import Skill
 
@@ -31,20 +31,15 @@ def list_command(*, source: Any, hidden_too: bool, as_json: bool, **words: Any) 
     chosen = index.select(source=source) if source else index.skills
     shown = [skill for skill in chosen if hidden_too or skill.controls.user_invocable]
     if as_json:
-        skills = [skill.to_json() for skill in shown]
-        print_json({"skills": skills, "report": index.report.to_json(), "hash": index.hash})
+        print_json({"skills": shown, "report": index.report, "hash": index.hash})
         return
-    from vademecum.cli.output import skill_text
-
     doctor = f"vade doctor{asked.repeated()}"
-    skill_text.print_list(
-        shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor
-    )
+    print_list(shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor)
 
 
 @click.command("inspect")
 @click.argument("name", shell_complete=complete_names)
-@click.option("--source", type=SOURCES, help="Source of the skill, even if another source overrides it.")
+@source_option
 @click.option("--show-body", is_flag=True, help="Also print the instructions.")
 @index_options
 @json_option
@@ -55,20 +50,18 @@ def inspect_command(*, name: str, source: str | None, show_body: bool, as_json: 
     """
     index = IndexWords(**words).build()
     skill = index.get(as_reference(name), source=source)
+    conflict = next((each for each in index.report.conflicts if each.name == skill.name), None)
+    others = () if conflict is None else conflict.overridden
+    winner = conflict if conflict is not None and conflict.path != skill.location else None
     found = {
         **skill.to_json(),
         "files": _files(skill),
-        "shadowed": _shadowed(index, skill),
-        "overridden_by": _winner(index, skill),
+        "shadowed": [other for other in others if other.path != skill.location],
+        "overridden_by": winner and {"source": winner.source, "path": winner.path},
     }
     if show_body:
         found["body"] = _body(skill)
-    if as_json:
-        print_json(found)
-        return
-    from vademecum.cli.output import skill_text
-
-    skill_text.print_skill(skill, found)
+    answer(found, skill_lines(skill, found), as_json=as_json)
 
 
 def _files(skill: Skill) -> list[dict[str, Any]]:
@@ -85,26 +78,9 @@ def _files(skill: Skill) -> list[dict[str, Any]]:
     return files
 
 
-def _shadowed(index: SkillIndex, skill: Skill) -> list[dict[str, Any]]:
-    """Return the other skills of the same name that are overridden."""
-    for conflict in index.report.conflicts:
-        if conflict.name == skill.name:
-            return [other.to_json() for other in conflict.overridden if other.path != skill.location]
-    return []
-
-
-def _winner(index: SkillIndex, skill: Skill) -> dict[str, Any] | None:
-    """Return the skill that overrides this one, if there is one."""
-    for conflict in index.report.conflicts:
-        if conflict.name == skill.name and conflict.path != skill.location:
-            return {"source": conflict.source, "path": conflict.path}
-    return None
-
-
 def _body(skill: Skill) -> str:
-    path = skill.path / skill.file
     try:
-        data = read_capped(path, cap=MAX_BODY_BYTES)
+        data = read_capped(skill.path / skill.file, cap=MAX_BODY_BYTES)
     except (OSError, FileRefused) as error:
         raise VademecumError(f"The body of {skill.name!r} cannot be read ({error}): repair it.") from error
     return data[body_start(data) :].decode("utf-8", "replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -69,6 +70,11 @@ def call_or_ask(  # noqa: PLR0913 - the call, and its answer
         return _declined(declined.told)
 
 
+def told(result: Result) -> str:
+    """Return the text for the model of a framework whose tools cannot fail."""
+    return result.text if result.ok else f"Error: {result.text}"
+
+
 def yes_or_no(said: object) -> Answer:
     """Return the answer that a framework brings: yes only for ``True``; a text is a reason for a no."""
     return Answer("once") if said is True else Answer("reject", said if isinstance(said, str) else "")
@@ -79,16 +85,13 @@ def shown(question: Question) -> dict[str, str]:
     return {"wanted": question.wanted, "reason": question.decision.reason, "about": question.about}
 
 
-def _declined(told: str) -> Result:
-    return Result(f"It was declined: do not try it again. {told}".rstrip(), "declined", "error")
+def _declined(reason: str) -> Result:
+    return Result(f"It was declined: do not try it again. {reason}".rstrip(), "declined", "error")
 
 
 def _question_id(name: str, arguments: Mapping[str, Any] | str, call_id: str) -> str:
-    given = arguments
     if isinstance(arguments, str):
-        try:
-            given = json.loads(arguments)
-        except ValueError:
-            given = arguments
-    told = json.dumps([name, given, call_id], sort_keys=True, default=str)
-    return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:32]
+        with contextlib.suppress(ValueError):
+            arguments = json.loads(arguments)
+    asked = json.dumps([name, arguments, call_id], sort_keys=True, default=str)
+    return hashlib.sha256(asked.encode("utf-8", "replace")).hexdigest()[:32]

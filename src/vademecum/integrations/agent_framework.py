@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from vademecum.integrations.adapters import missing
+from vademecum.integrations.adapters import missing, told
 
 try:
-    from agent_framework import Content, SkillFrontmatter, SkillResource, SkillScript, SkillsProvider
+    from agent_framework import (
+        Content,
+        InlineSkillResource,
+        SkillFrontmatter,
+        SkillResource,
+        SkillScript,
+        SkillsProvider,
+    )
     from agent_framework import Skill as FrameworkSkill
 except ImportError as error:
     raise missing("agent-framework", error) from error
 
 from vademecum.integrations.toolkit import Toolkit, in_thread
 from vademecum.policy.approval import Consent
-from vademecum.session.base import Result
 from vademecum.skill.names import is_plain
 from vademecum.skill.skill import Skill
 
@@ -40,50 +47,34 @@ class _KitSkill(FrameworkSkill):
         return self._frontmatter
 
     async def get_content(self) -> str:
-        return _text(await self._kit.call_async("skill", {"name": self.frontmatter.name}))
+        return told(await self._kit.call_async("skill", {"name": self.frontmatter.name}))
 
     async def get_resource(self, name: str) -> SkillResource:
-        return _KitResource(self._kit, self.frontmatter.name, name)
+        async def read() -> str:
+            arguments = {"skill": self.frontmatter.name, "relative_path": name}
+            return told(await self._kit.call_async("load_skill_asset", arguments))
+
+        return InlineSkillResource(name=name, function=read)
 
     async def get_script(self, name: str) -> SkillScript:
-        return _KitScript(self._kit, self.frontmatter.name, name)
-
-
-class _KitResource(SkillResource):
-    def __init__(self, kit: Toolkit, skill: str, name: str) -> None:
-        super().__init__(name=name)
-        self._kit = kit
-        self._skill = skill
-
-    async def read(self, **_: Any) -> str:
-        arguments = {"skill": self._skill, "relative_path": self.name}
-        return _text(await self._kit.call_async("load_skill_asset", arguments))
+        return _KitScript(self._kit, name)
 
 
 class _KitScript(SkillScript):
-    def __init__(self, kit: Toolkit, skill: str, name: str) -> None:
+    def __init__(self, kit: Toolkit, name: str) -> None:
         super().__init__(name=name)
         self._kit = kit
-        self._skill = skill
 
-    async def run(self, skill: FrameworkSkill, args: Any = None, **_: Any) -> Any:  # noqa: ARG002
+    async def run(self, skill: FrameworkSkill, args: Any = None, **_: Any) -> Any:
         """Run it in the sandbox; the framework has got its approval by now."""
         words = args if isinstance(args, list) else _options(args or {})
-        arguments = {"skill": self._skill, "relative_path": self.name, "args": [str(word) for word in words]}
+        call = {"skill": skill.frontmatter.name, "relative_path": self.name, "args": list(map(str, words))}
         approver = None if self._kit.has_approver else Consent()
-
-        def call(**more: Any) -> Result:
-            return self._kit.call("run_script", arguments, approver=approver, **more)
-
-        result = await in_thread(call)
+        result = await in_thread(partial(self._kit.call, "run_script", call, approver=approver))
         seen = [Content.from_data(each.data, each.media_type) for each in result.content]
-        return [_text(result), *seen] if seen else _text(result)
+        return [told(result), *seen] if seen else told(result)
 
 
 def _options(named: dict[str, Any]) -> list[str]:
     """Return named arguments as options of a command line."""
     return [word for name, value in named.items() for word in (f"--{name}", str(value))]
-
-
-def _text(result: Result) -> str:
-    return result.text if result.ok else f"Error: {result.text}"

@@ -31,11 +31,8 @@ def skill_tools(kit: Toolkit | None = None) -> list[BaseTool]:
     What went wrong is a message with the status "error". In a graph with a checkpointer, a call that needs
     approval interrupts the graph, unless the toolkit has an approver; the no of an approver ends the run.
     """
-    return _tools(kit or Toolkit(client="langchain"), listed=True)
-
-
-def _tools(kit: Toolkit, *, listed: bool) -> list[BaseTool]:
-    return [_tool(kit, schema) for schema in kit.schemas("anthropic", listed=listed)]
+    kit = kit or Toolkit(client="langchain")
+    return [_tool(kit, schema) for schema in kit.schemas("anthropic")]
 
 
 def _tool(kit: Toolkit, schema: dict[str, Any]) -> BaseTool:
@@ -62,7 +59,7 @@ class SkillsMiddleware(AgentMiddleware[Any, Any, Any]):
     def __init__(self, kit: Toolkit | None = None) -> None:
         super().__init__()
         self.kit = kit or Toolkit(client="langchain")
-        self.tools = _tools(self.kit, listed=False)
+        self.tools = [_tool(self.kit, schema) for schema in self.kit.schemas("anthropic", listed=False)]
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -82,11 +79,9 @@ class SkillsMiddleware(AgentMiddleware[Any, Any, Any]):
         told = self.kit.system_prompt()
         if not told:
             return request
-        before = request.system_message
-        blocks = [] if before is None else list(before.content_blocks)
-        return request.override(
-            system_message=SystemMessage(content=[*blocks, {"type": "text", "text": told}])
-        )
+        blocks = [] if request.system_message is None else request.system_message.content_blocks
+        message = SystemMessage(content=[*blocks, {"type": "text", "text": told}])
+        return request.override(system_message=message)
 
 
 def _called(
@@ -109,9 +104,8 @@ def _call_id() -> str | None:
         found = get_config()["configurable"]
     except (KeyError, RuntimeError):
         return None
-    if found.get(_CHECKPOINTER) is None:
-        return None
-    return f"{found.get('thread_id')} {found.get('checkpoint_ns')}"
+    can_resume = found.get(_CHECKPOINTER) is not None
+    return f"{found.get('thread_id')} {found.get('checkpoint_ns')}" if can_resume else None
 
 
 def _given(result: Result) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from vademecum.integrations.adapters import call_or_ask, missing
+from vademecum.integrations.adapters import call_or_ask, missing, told
 
 try:
     from agents import FunctionTool, Tool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
@@ -59,10 +59,8 @@ def _tool(kit: Toolkit, schema: dict[str, Any]) -> FunctionTool:
 
 
 def _given(result: Result) -> Any:
-    if not result.ok:
-        return f"Error: {result.text}"
-    if not result.content:
-        return result.text
+    if not (result.ok and result.content):
+        return told(result)
     found: list[Any] = [ToolOutputText(text=result.text)]
     for each in result.content:
         if each.is_image:

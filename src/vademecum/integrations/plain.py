@@ -37,14 +37,8 @@ def answer_anthropic(kit: Toolkit, message: Message, *, others: Collection[str] 
     for block in message.content:
         if block.type == "tool_use" and block.name not in others:
             result = kit.call(block.name, block.input)
-            results.append(
-                {
-                    "type": "tool_result",
-                    "tool_use_id": block.id,
-                    "content": _blocks(result),
-                    "is_error": not result.ok,
-                }
-            )
+            answer = {"type": "tool_result", "tool_use_id": block.id, "content": _blocks(result)}
+            results.append({**answer, "is_error": not result.ok})
     said: Any = {"role": "assistant", "content": [block.model_dump() for block in message.content]}
     return [said, {"role": "user", "content": results}] if results else [said]
 

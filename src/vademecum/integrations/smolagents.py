@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vademecum.integrations.adapters import missing
+from vademecum.integrations.adapters import missing, told
 
 try:
     from smolagents import Tool
@@ -45,8 +45,7 @@ class _SkillTool(Tool):
     def forward(self, **arguments: Any) -> str:
         """Call it; what was left out comes as nothing."""
         given = {name: value for name, value in arguments.items() if value is not None}
-        result = self._kit.call(self.name, given)
-        return result.text if result.ok else f"Error: {result.text}"
+        return told(self._kit.call(self.name, given))
 
 
 def _input(about: dict[str, Any], *, required: bool) -> dict[str, Any]:

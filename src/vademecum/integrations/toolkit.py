@@ -7,11 +7,13 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 
 from vademecum.context import Context
 from vademecum.errors import ConfigError
+from vademecum.integrations.mcp import added_sources
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form
 from vademecum.nearest import meant, nearest
 from vademecum.policy.approval import Answer, Approver, Question
@@ -37,11 +39,7 @@ INSTRUCTIONS = (
 
 def index_here(context: Context) -> SkillIndex:
     """Return the skills of a place and of the servers that its user added."""
-    if not (context.home / ".agent" / "sources").is_dir():
-        return build_index(context=context)
-    from vademecum.integrations.mcp.source import sources  # noqa: PLC0415 - for those who use a server
-
-    return build_index(context=context, providers=sources(context))
+    return build_index(context=context, providers=added_sources(context))
 
 
 class Unattended:
@@ -79,12 +77,13 @@ class Toolkit:
         tools: Sequence[str] = schemas.SKILL_TOOLS,
         client: str = "Toolkit",
     ) -> None:
-        place = Place.at(context)
         self._tools = tuple(tools)
         for name in self._tools:
             if name not in schemas.ALL_TOOLS:
                 hint = meant(nearest(name, schemas.ALL_TOOLS), otherwise=f"there are {schemas.ALL_TOOLS}")
                 raise ConfigError(f"There is no tool {name!r}: {hint}")
+        place = Place.at(context)
+        self.has_approver = approver is not None
         self._begin: Callable[[], Session] = lambda: Session(
             index_here(place.context) if index is None else index,
             place=place,
@@ -94,7 +93,6 @@ class Toolkit:
             limits=limits,
             client=client,
         )
-        self.has_approver = approver is not None
         self.session = self._begun()
 
     def _begun(self) -> Session:
@@ -104,8 +102,7 @@ class Toolkit:
 
     def conversation(self) -> Toolkit:
         """Return the same tools for another conversation, which knows nothing of this one."""
-        other = object.__new__(Toolkit)
-        other._tools, other._begin, other.has_approver = self._tools, self._begin, self.has_approver
+        other = copy(self)
         other.session = other._begun()
         return other
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from html import escape
 from typing import Literal
 
 from msgspec import Struct
@@ -35,6 +33,10 @@ class _Layout(Struct, frozen=True):
     name: str
     note: str
     tail: str
+
+
+def _xml(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 # The XML form is the one that models know, with the source in place of a path: a skill is loaded by name.
@@ -73,7 +75,7 @@ def render_catalogue(
     layout, count = _LAYOUTS[form], len(skills)
     ordered = sorted(skills, key=lambda skill: (skill.name, skill.source))
     texts = [" ".join(skill.description.split()) for skill in ordered]
-    write = partial(escape, quote=False) if form == "xml" else str
+    write = _xml if form == "xml" else str
     written = list(map(write, texts))
     row = layout.row.format
     rows = [row(skill.name, skill.source, text) for skill, text in zip(ordered, written, strict=True)]

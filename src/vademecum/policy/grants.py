@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -70,6 +69,8 @@ class _Store:
         """
         if not (make or self._path.exists()):
             return []
+        import sqlite3  # noqa: PLC0415 - only if something is, or will be, remembered
+
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))

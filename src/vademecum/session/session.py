@@ -21,7 +21,6 @@ from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
-from vademecum.sandbox.base import Sandbox
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
 from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, record_of
@@ -32,6 +31,7 @@ from vademecum.tools.calls import Observation
 from vademecum.tools.outputs import Outputs
 
 if TYPE_CHECKING:
+    from vademecum.sandbox.base import Sandbox
     from vademecum.session.publishing import Publications, PublishedSkill
 
 

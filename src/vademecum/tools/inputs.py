@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -279,6 +278,8 @@ def _copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str
 
 def _copy_file(located: Located, target: Path, left: list[int]) -> None:
     """Copy what was opened, so that no link can lead elsewhere later."""
+    import shutil  # noqa: PLC0415 - only for calls with inputs
+
     target.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(open_file(located), "rb") as source:
         about = os.fstat(source.fileno())

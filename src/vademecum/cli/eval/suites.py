@@ -12,6 +12,7 @@ from typing import Any
 import click
 from msgspec import structs
 
+from vademecum.cli.approving import allow_option
 from vademecum.cli.eval.comparing import (
     compare_command,
     print_evaluation,
@@ -22,7 +23,7 @@ from vademecum.cli.eval.comparing import (
 from vademecum.cli.indexing import IndexWords, as_reference, index_options
 from vademecum.cli.output.completion import complete_names
 from vademecum.cli.output.groups import Group
-from vademecum.cli.output.printing import allow_option, counted, json_option, print_json, yes_option
+from vademecum.cli.output.printing import counted, json_option, print_json, yes_option
 from vademecum.cli.output.progress import EvalProgress
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound

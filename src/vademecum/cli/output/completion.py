@@ -28,7 +28,7 @@ def _completer(words_of: Callable[[click.Context, str], Iterable[str]]) -> Compl
         from vademecum.errors import VademecumError
 
         given = context.params.get(parameter.name or "")
-        done = set(given) if isinstance(given, tuple) else set()
+        done = given if isinstance(given, tuple) else ()
         try:
             words = list(words_of(context, start))
         except (VademecumError, click.ClickException, OSError):
@@ -70,41 +70,34 @@ def complete_runs(_context: click.Context, _start: str) -> Iterable[str]:
 @_completer
 def complete_installed(context: click.Context, _start: str) -> Iterable[str]:
     """Complete a skill in the root that ``--scope`` names."""
-    from vademecum.cli.sharing.installing import root_of
+    from vademecum.cli.indexing import scope_root
     from vademecum.context import Context
     from vademecum.packs.install_root import InstallRoot
 
-    return InstallRoot(root_of(context.params["scope"], Context.current())).names()
+    return InstallRoot(scope_root(context.params["scope"], Context.current())).names()
 
 
 @_completer
 def complete_kept(context: click.Context, _start: str) -> Iterable[str]:
     """Complete a skill in the trash of the root that ``--scope`` names."""
-    from vademecum.cli.sharing.installing import root_of
+    from vademecum.cli.indexing import scope_root
     from vademecum.context import Context
     from vademecum.packs.install import kept_names
 
-    return kept_names(root_of(context.params["scope"], Context.current()))
-
-
-def complete_paths(_context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
-    """Let the shell complete a path."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(start, type="file")]
+    return kept_names(scope_root(context.params["scope"], Context.current()))
 
 
 def _index(context: click.Context) -> SkillIndex:
     """Return the index with the roots that were named before."""
     from vademecum.cli.indexing import IndexWords
 
-    given = context.params.get
-    return IndexWords(
-        tuple(given("root") or ()), bool(given("no_default_roots")), bool(given("lenient"))
-    ).look()
+    given = context.params
+    words = {name: given[name] for name in ("root", "no_default_roots", "lenient") if given.get(name)}
+    return IndexWords(**words).build(quiet=True)
 
 
 def _files(context: click.Context, *tops: str) -> list[str]:
+    """Return the files of the skill that was named before, or only those below its directories ``tops``."""
     from vademecum.cli.indexing import as_reference
     from vademecum.skill.assets import list_assets
 

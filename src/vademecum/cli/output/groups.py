@@ -41,19 +41,23 @@ class Group(click.Group):
             )
 
 
+def group(name: str, words: str) -> Group:
+    """Return a group of commands, with its help; without a command it prints that."""
+
+    @click.pass_context
+    def print_help(context: click.Context) -> None:
+        if context.invoked_subcommand is None:
+            click.echo(context.get_help())
+
+    return Group(name, callback=print_help, invoke_without_command=True, help=words)
+
+
 def usage(error: click.ClickException) -> str:
     """Return what is wrong with a command line in one line, with the help that explains it."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     text = error.format_message()
-    if isinstance(error, click.NoSuchOption) and context is not None:
-        near = nearest(error.option_name, _options(context))
+    if isinstance(error, click.NoSuchOption):
+        near = next(iter(error.possibilities or ()), None)
         text = f"No such option {error.option_name!r}: {meant(near, otherwise='')}".rstrip(": ")
     path = context.command_path if context else "vade"
     return text if text.endswith("?") or "--help" in text else f"{text} ({path} --help)"
-
-
-def _options(context: click.Context) -> list[str]:
-    """Return the long options of a command; a misspelt single letter has no nearest option."""
-    parameters = context.command.get_params(context)
-    options = [option for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts)]
-    return [option for option in options if option.startswith("--")]

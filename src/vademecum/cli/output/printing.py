@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Iterable
@@ -20,57 +19,39 @@ if TYPE_CHECKING:
 
 MAX_LISTED_FILES = 1000
 
+BOLD, DIM, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN = "1", "2", "31", "32", "33", "34", "35", "36"
+MARKS = {"ok": ("✓", GREEN), "note": ("!", YELLOW), "problem": ("✗", RED)}
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-
-
-allow_option = click.option(
-    "--allow",
-    multiple=True,
-    metavar="TOOL[(PATTERN)]",
-    help="Approve this tool for this run, such as write_file or 'write_file(reports/*)'; repeatable.",
-)
-
 yes_option = click.option(
     "--yes", is_flag=True, help="Answer every question with yes. What a rule denies stays denied."
 )
 
 
-def print_json(document: Any) -> None:
-    """Print an indented JSON document, in ASCII if a file name in it is not valid text.
-
-    Infinity and NaN are printed as ``null``.
-    """
-    try:
-        text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
-    except ValueError:
-        document = _finite(document)
-        text = json.dumps(document, ensure_ascii=False, indent=2)
-    try:
-        data = text.encode("utf-8")
-    except UnicodeEncodeError:
-        data = json.dumps(document, indent=2).encode("ascii")
-    sys.stdout.buffer.write(data + b"\n")
-    sys.stdout.buffer.flush()
-
-
 def answer(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
-    """Print what a command did: the document, whose structs become mappings, or lines for people."""
+    """Print what a command found or did: the document as JSON, or the lines for people."""
     if as_json:
-        print_json(msgspec.to_builtins(document, enc_hook=str))
+        print_json(document)
         return
     for line in lines:
         click.echo(line)
 
 
-def _finite(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _finite(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_finite(item) for item in value]
-        case float() if not math.isfinite(value):
-            return None
-    return value
+def print_json(document: Any) -> None:
+    """Print an indented JSON document, in which Infinity and NaN are ``null``."""
+    try:
+        text = json.dumps(document, default=_plain, ensure_ascii=False, indent=2, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(document, default=_plain), parse_constant=lambda _: None)
+        text = json.dumps(finite, ensure_ascii=False, indent=2)
+    # A file name that is not valid text has lone surrogates; their escapes are those of JSON.
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as plain data: as its ``to_json`` says, else its fields, else its text."""
+    return value.to_json() if hasattr(value, "to_json") else msgspec.to_builtins(value, enc_hook=str)
 
 
 def print_text(text: str) -> None:

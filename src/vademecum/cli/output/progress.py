@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vademecum.skill.text import escaped, visible
+from vademecum.skill.text import escaped, escaped_lines, visible
 
 if TYPE_CHECKING:
     from vademecum.evals.results import CaseResult
@@ -18,13 +18,36 @@ if TYPE_CHECKING:
 MAX_LINE_CHARS = 100
 _BAR_CHARS = 24
 _SECONDS_BETWEEN = 0.1
+# The events of a run that people want to see, and what is said of each.
+_LINES = {
+    "model_asked": "turn {turn}: asking the model",
+    "skill_loaded": "loaded {skill}",
+    "resource_loaded": "read {path} of {skill}",
+    "action run_script": "wants to run {payload[skill][name]}/{payload[relative_path]}",
+    "action call_tool": "calling {payload[tool]}",
+    "child_started": "a run of its own for {skill}",
+    "progress": "{text}",
+    "model_failed": "{problem}",
+    "reply_wrong": "{problem}",
+}
 
 
 class StatusLine:
     """A line on a terminal that each new text replaces."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._shown = False
+        self._clock = clock
+        self._started = clock()
+        self._drawn = 0.0
+
+    def is_due(self, *, after: float = 0.0) -> bool:
+        """Return whether to draw now: on a terminal, ``after`` seconds of work, ten times a second."""
+        now = self._clock()
+        if not sys.stderr.isatty() or now - self._started <= after or now - self._drawn < _SECONDS_BETWEEN:
+            return False
+        self._drawn = now
+        return True
 
     def show(self, text: str) -> None:
         """Replace the line by a text."""
@@ -44,19 +67,14 @@ class ProgressBar(StatusLine):
     def __init__(
         self, verb: str, *, bytes_: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__()
+        super().__init__(clock=clock)
         self._verb = verb
         self._bytes = bytes_
-        self._clock = clock
-        self._started = clock()
-        self._drawn = 0.0
 
     def __call__(self, done: int, total: int = 0) -> None:
-        """Draw the progress, at most ten times a second."""
-        now = self._clock()
-        if not sys.stderr.isatty() or now - self._started <= 1 or now - self._drawn < _SECONDS_BETWEEN:
+        """Draw the progress."""
+        if not self.is_due(after=1.0):
             return
-        self._drawn = now
         amount = f"{done / 1e6:,.1f} MB" if self._bytes else f"{done:,}"
         if total:
             filled = min(_BAR_CHARS, done * _BAR_CHARS // total)
@@ -69,25 +87,20 @@ class EvalProgress(StatusLine):
     """Show a bar on a terminal, with the pass rate so far and the time that is left."""
 
     def __init__(self, *, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._live = sys.stderr.isatty() and not quiet
-        self._clock = clock
-        self._started = clock()
-        self._drawn = 0.0
+        super().__init__(clock=clock)
+        self._quiet = quiet
         self._ran = self._passed = self._judged = 0
         self.finished, self.total = 0, 0
 
     def __call__(self, *, done: int, total: int, result: CaseResult | None) -> None:
-        """Count a result and draw the bar, at most ten times a second."""
+        """Count a result and draw the bar."""
         self.finished, self.total = done, total
         if result is not None:
             self._ran += 1
             self._judged += result.outcome in {"pass", "fail"}
             self._passed += result.outcome == "pass"
-        now = self._clock()
-        if self._live and now - self._drawn >= _SECONDS_BETWEEN:
-            self._drawn = now
-            self.show(self.line(now))
+        if not self._quiet and self.is_due():
+            self.show(self.line(self._drawn))
 
     def line(self, now: float) -> str:
         """Return the bar with the rate and the time left."""
@@ -103,22 +116,18 @@ class EvalProgress(StatusLine):
 class RunProgress(StatusLine):
     """Show the events of a run, and the answer while the model writes it."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._quiet = quiet
         self._live = sys.stderr.isatty()
         self._rest = ""
         self.printed = ""
 
     def __call__(self, event: Event) -> None:
         """Show an event, if it is one that people want to see."""
-        if self._quiet:
-            return
         if event.type == "answer_piece" and sys.stdout.isatty():
             self.done()
-            text = event.data["text"]
-            self.printed += text
-            click.echo("\n".join(escaped(line.expandtabs(4)) for line in text.split("\n")), nl=False)
+            self.printed += event.data["text"]
+            click.echo(escaped_lines(event.data["text"]), nl=False)
         elif event.type == "answer_withdrawn":
             if self.printed:
                 click.echo("\n(the model withdrew this answer)", err=True)
@@ -127,8 +136,8 @@ class RunProgress(StatusLine):
             click.echo()
         elif event.type == "output_piece":
             self._quote(event.data["data"])
-        elif line := _line(event):
-            text = f"… {visible(line)[:MAX_LINE_CHARS]}"
+        elif line := _LINES.get(f"{event.type} {event.data.get('action', '')}".rstrip()):
+            text = f"… {visible(line.format_map(event.data))[:MAX_LINE_CHARS]}"
             if self._live:
                 self.show(text)
             else:
@@ -142,25 +151,3 @@ class RunProgress(StatusLine):
         self.done()
         for line in lines:
             click.echo(f"  │ {escaped(line.expandtabs(8))}", err=True)
-
-
-def _line(event: Event) -> str:
-    data = event.data
-    match event.type:
-        case "model_asked":
-            return f"turn {data['turn']}: asking the model"
-        case "skill_loaded":
-            return f"loaded {data['skill']}"
-        case "resource_loaded":
-            return f"read {data['path']} of {data['skill']}"
-        case "action" if data["action"] == "run_script":
-            return f"wants to run {data['payload']['skill']['name']}/{data['payload']['relative_path']}"
-        case "action" if data["action"] == "call_tool":
-            return f"calling {data['payload']['tool']}"
-        case "child_started":
-            return f"a run of its own for {data['skill']}"
-        case "progress":
-            return str(data["text"])
-        case "model_failed" | "reply_wrong":
-            return str(data["problem"])
-    return ""

@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from vademecum.cli.output.completion import complete_paths
 from vademecum.policy.approval import Consent
 from vademecum.session.session import Session
 from vademecum.skill.text import visible
@@ -20,12 +19,7 @@ from vademecum.tools.calls import SaveOutput
 from vademecum.tools.outputs import Output
 
 out_option = click.option(
-    "--out",
-    "out",
-    type=click.Path(file_okay=False),
-    metavar="DIR",
-    shell_complete=complete_paths,
-    help="Directory to copy output files to.",
+    "--out", type=click.Path(file_okay=False), metavar="DIR", help="Directory to copy output files to."
 )
 
 network_option = click.option(
@@ -77,21 +71,21 @@ def save_outputs(session: Session, outputs: Sequence[Output], out: str | None) -
     saved = []
     for output in outputs:
         name = output.name if names[output.name] == 1 else f"{output.number}/{output.name}"
-        result = session.call(
-            SaveOutput(output.reference, os.path.join(out, name)), approver=Consent(), origin="user"
-        )
+        call = SaveOutput(output.reference, os.path.join(out, name))
+        result = session.call(call, approver=Consent(), origin="user")
         problem = "; ".join(filter(None, (result.text, result.advice))) if result.code else ""
         saved.append(Saved(output, "" if problem else str(result.facts["path"]), problem))
     return saved
 
 
-def tell(saved: Sequence[Saved]) -> None:
+def tell(saved: Iterable[Saved]) -> None:
     """Say where each output is, on standard error."""
     for each in saved:
-        name, size = visible(each.output.name), f"{each.output.bytes:,} bytes"
+        name, size = each.output.name, f"{each.output.bytes:,} bytes"
         if each.problem:
-            click.echo(f"vade: {name} was not saved: {visible(each.problem)}", err=True)
+            said = f"{name} was not saved: {each.problem}"
         elif each.path:
-            click.echo(f"vade: saved {visible(each.path)} ({size})", err=True)
+            said = f"saved {each.path} ({size})"
         else:
-            click.echo(f"vade: made {name} ({size}): {visible(str(each.output.file))}", err=True)
+            said = f"made {name} ({size}): {each.output.file}"
+        click.echo(f"vade: {visible(said)}", err=True)

@@ -1,28 +1,38 @@
-"""Print skills as text: lists, search results and the facts about one skill."""
+"""Print skills as text: rows of name, source and description, and the facts about one skill.
+
+A table of rich takes seconds for ten thousand rows, and importing it takes 40 ms, so the layout is done here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vademecum.cli.output.columns import print_rows, terminal_width, wrapped
-from vademecum.cli.output.printing import MAX_LISTED_FILES, counted, paint, print_text
-from vademecum.skill.text import visible
+from vademecum.cli.output.printing import DIM, MAX_LISTED_FILES, RED, YELLOW, counted, paint
+from vademecum.skill.text import escaped_lines, visible
+from vademecum.skill.words import UNSPACED
 
 if TYPE_CHECKING:
     from vademecum.registry.report import LeftOut
-    from vademecum.search.finder import Findings, Match
+    from vademecum.search.finder import Findings, Hit, Match
     from vademecum.skill.skill import Problem, Skill
 
-BOLD, DIM, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN = "1", "2", "31", "32", "33", "34", "35", "36"
-MARKS = {"ok": ("✓", GREEN), "note": ("!", YELLOW), "problem": ("✗", RED)}
+MAX_LISTED_DESCRIPTION = 180
+
+_NAME = "1;36"
+_CHARACTER = UNSPACED.pattern.removesuffix("+")
+# A word with the blanks behind it, or one character of a script without spaces with its punctuation.
+_PIECE = re.compile(rf"{_CHARACTER}[，。、；：！？）」』…]*\s*|(?:(?!{_CHARACTER})\S)+\s*|\s+")
 
 
-def print_list(skills: list[Skill], *, hidden: int, left_out: Sequence[LeftOut], doctor: str) -> None:
+def print_list(skills: Sequence[Skill], *, hidden: int, left_out: Sequence[LeftOut], doctor: str) -> None:
     """Print skills with their sources and descriptions, then how many are not shown and why."""
-    print_rows([(skill.name, skill.source, skill.description) for skill in skills])
+    _print_rows(skills)
     if skills:
         click.echo()
     note = f" ({hidden:,} not meant for people: vade list --all)" if hidden else ""
@@ -36,9 +46,9 @@ def print_list(skills: list[Skill], *, hidden: int, left_out: Sequence[LeftOut],
             click.echo(paint(f"{counted(number, noun)} {verb} {what}: {doctor}", YELLOW))
 
 
-def print_findings(found: Findings, *, terms: set[str], matches: list[list[Match]]) -> None:
+def print_findings(found: Findings, matches: list[list[Match]]) -> None:
     """Print the skills that fit, best first, with the words that matched; say so if none fits."""
-    print_rows([(hit.name, hit.source, hit.description) for hit in found.hits], terms=terms)
+    _print_rows(found.hits)
     for hit, each in zip(found.hits, matches, strict=False):
         click.echo(visible(f"{hit.name} ({hit.score:.2f}):"))
         for match in each:
@@ -53,45 +63,100 @@ def print_findings(found: Findings, *, terms: set[str], matches: list[list[Match
         click.echo(f"{note} ({found.confidence:.0%} sure of the first)", err=True)
 
 
-def print_skill(skill: Skill, found: dict[str, Any]) -> None:
-    """Print one skill; ``found`` contains its files, namesakes and, if asked for, its body."""
-    click.echo(f"{paint(visible(skill.name), '1;36')} {paint(visible(skill.skill_id), DIM)}")
-    click.echo("\n".join(wrapped(visible(skill.description), terminal_width())))
-    click.echo()
+def _print_rows(found: Sequence[Skill | Hit]) -> None:
+    """Print columns on a terminal; elsewhere one line for each row, with tabs."""
+    rows = [(visible(one.name), visible(one.source), visible(one.description)) for one in found]
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        sys.stdout.writelines("\t".join(row) + "\n" for row in rows)
+        return
+    widths = [max((_cells(row[n]) for row in rows), default=0) + 2 for n in (0, 1)]
+    indent = sum(widths)
+    room = max(20, terminal_width() - indent)
+    for name, source, description in rows:
+        first = paint(name, _NAME) + " " * (widths[0] - _cells(name))
+        first += paint(source, DIM) + " " * (widths[1] - _cells(source))
+        lines = wrapped(_shortened(description), room)
+        sys.stdout.write((first + f"\n{' ' * indent}".join(lines)).rstrip() + "\n")
+
+
+def terminal_width() -> int:
+    """Return the width to wrap text at: that of ``COLUMNS`` or of the terminal, else 100."""
+    import shutil  # which takes 2 ms, and a list that is piped needs no width
+
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Break a text into lines between words, or between characters of a script without spaces.
+
+    >>> wrapped("one two three", 8)
+    ['one two', 'three']
+    >>> wrapped("整理会议，列出结论", 10)
+    ['整理会议，', '列出结论']
+    """
+    lines, line, used = [], "", 0
+    for piece in _PIECE.findall(text):
+        if line and used + _cells(piece.rstrip()) > width:
+            lines.append(line.rstrip())
+            line, used = "", 0
+        line += piece
+        used += _cells(piece)
+    return [*lines, line.rstrip()]
+
+
+def _shortened(text: str, most: int = MAX_LISTED_DESCRIPTION) -> str:
+    if len(text) <= most:
+        return text
+    head, space, tail = text[:most].rpartition(" ")
+    return f"{head if space and len(tail) < most // 4 else text[: most - 1]}…"
+
+
+def _cells(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def skill_lines(skill: Skill, found: dict[str, Any]) -> Iterator[str]:
+    """Yield one skill as text; ``found`` contains its files, namesakes and, if asked for, its body."""
+    yield f"{paint(visible(skill.name), _NAME)} {paint(visible(skill.skill_id), DIM)}"
+    yield from wrapped(visible(skill.description), terminal_width())
+    yield ""
     for label, text in _facts(skill, found):
-        click.echo(f"{paint(f'{label:<14}', DIM)}{visible(text)}")
+        if text:
+            yield f"{paint(f'{label:<14}', DIM)}{visible(text)}"
     if "body" in found:
-        click.echo()
-        print_text(found["body"].rstrip("\n"))
+        yield ""
+        yield escaped_lines(found["body"].rstrip("\n"))
 
 
-def _facts(skill: Skill, found: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(skill: Skill, found: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
     from vademecum.policy.bounds import Bounds
 
     meta, controls = skill.meta, skill.controls
     tools = "no bound" if controls.allowed_tools is None else " ".join(controls.allowed_tools) or "none"
     winner = found["overridden_by"]
-    facts = [
-        ("overridden", f"by {winner['path']} (source {winner['source']})" if winner else ""),
-        ("path", skill.location),
-        ("version", meta.version),
-        ("author", meta.author),
-        ("license", meta.license),
-        ("needs", meta.compatibility),
-        ("secrets", " ".join(meta.secrets)),
-        ("metadata", ", ".join(f"{key}={value}" for key, value in meta.metadata.items())),
-        ("tools", tools),
-        ("not tools here", ", ".join(Bounds.of(controls.allowed_tools or ()).unknown)),
-        ("models", "may not choose it" if controls.disable_model_invocation else "may choose it"),
-        ("people", "may call it" if controls.user_invocable else "do not see it"),
-        ("runs", "in a child agent" if controls.run_mode == "subagent" else "in the conversation"),
-        *(("file", f"{file['path']} ({file['size']:,} bytes)") for file in found["files"]),
-        ("", "… and more files" if len(found["files"]) == MAX_LISTED_FILES else ""),
-        *(("same name", f"{other['path']} ({other['reason']})") for other in found["shadowed"]),
-        ("other fields", ", ".join(skill.extra)),
-        *(("remark", remark(problem)) for problem in skill.diagnostics),
-    ]
-    return [(label, text) for label, text in facts if text]
+    yield "overridden", f"by {winner['path']} (source {winner['source']})" if winner else ""
+    yield "path", skill.location
+    yield "version", meta.version
+    yield "author", meta.author
+    yield "license", meta.license
+    yield "needs", meta.compatibility
+    yield "secrets", " ".join(meta.secrets)
+    yield "metadata", ", ".join(f"{key}={value}" for key, value in meta.metadata.items())
+    yield "tools", tools
+    yield "not tools here", ", ".join(Bounds.of(controls.allowed_tools or ()).unknown)
+    yield "models", "may not choose it" if controls.disable_model_invocation else "may choose it"
+    yield "people", "may call it" if controls.user_invocable else "do not see it"
+    yield "runs", "in a child agent" if controls.run_mode == "subagent" else "in the conversation"
+    yield from (("file", f"{file['path']} ({file['size']:,} bytes)") for file in found["files"])
+    yield "", "… and more files" if len(found["files"]) == MAX_LISTED_FILES else ""
+    yield from (("same name", f"{other.path} ({other.reason})") for other in found["shadowed"])
+    yield "other fields", ", ".join(skill.extra)
+    yield from (("remark", remark(problem)) for problem in skill.diagnostics)
 
 
 def remark(problem: Problem) -> str:
@@ -99,8 +164,8 @@ def remark(problem: Problem) -> str:
     return f"line {problem.line}: {problem.message}" if problem.line else problem.message
 
 
-def print_problem(problem: Problem, *, with_severity: bool = False) -> None:
-    """Print a problem with its line, below the skill that it belongs to."""
+def problem_line(problem: Problem, *, with_severity: bool = False) -> str:
+    """Return a problem with its line, to print below the skill that it belongs to."""
     style = RED if problem.severity == "error" else YELLOW
     severity = paint(f"{problem.severity} ", style) if with_severity else ""
-    click.echo(f"  {severity}{visible(remark(problem))}")
+    return f"  {severity}{visible(remark(problem))}"

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from msgspec import structs
 
-from vademecum.cli.indexing import Command, IndexWords
+from vademecum.cli.indexing import Command, IndexWords, scope_root
 from vademecum.cli.output.completion import complete_installed, complete_kept
 from vademecum.cli.output.printing import answer, counted, json_option
 from vademecum.cli.output.progress import ProgressBar
@@ -68,15 +68,6 @@ def _incoming(command: Command) -> Command:
     return _force(command)
 
 
-def root_of(scope: str, context: Context) -> Path:
-    """Return the root that a scope means."""
-    if scope == "user":
-        return context.home / ".agent" / "skills"
-    places = context.project_directories() or [context.cwd]
-    nearest = next((place for place in places if (place / ".agent").is_dir()), places[-1])
-    return nearest / ".agent" / "skills"
-
-
 class InstallContext:
     """Everything that a command about installed skills needs of this place."""
 
@@ -89,7 +80,7 @@ class InstallContext:
         kinds = {"run": partial(fetch_from_run, self.context), "mcp": partial(_from_server, self.context)}
         known, builtin = _known_names() if incoming else ((), frozenset())
         self.where = InstallRoot(
-            root_of(scope, self.context),
+            scope_root(scope, self.context),
             trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY) if incoming else None,
             known,
             builtin,
@@ -115,7 +106,7 @@ def _from_server(context: Context, name: str, aside: Path) -> str:
 def _known_names() -> tuple[tuple[str, ...], frozenset[str]]:
     """Return the names of all skills here, and of the built-in ones."""
     try:
-        index = IndexWords((), no_default_roots=False, lenient=False).build()
+        index = IndexWords().build()
     except VademecumError:
         return (), frozenset()
     everyone = (*index.skills, *index.shadowed)

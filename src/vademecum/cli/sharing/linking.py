@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import click
 
-from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options
+from vademecum.cli.approving import approver_for
+from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options, scope_root
 from vademecum.cli.output.completion import complete_names
 from vademecum.cli.output.printing import answer, json_option, yes_option
-from vademecum.cli.permissions import approver_for
-from vademecum.cli.sharing.installing import root_of, scope_of
+from vademecum.cli.sharing.installing import scope_of
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.context import Context
 from vademecum.errors import Denied, PackRefused
@@ -78,7 +76,7 @@ def link_command(  # noqa: PLR0913 - one for each option
         Policy.load(context),
         project=project_of(context),
         grants=Grants(grants_file(context)),
-        approver=approver_for(yes=yes, replay=shlex.join(["vade", *sys.argv[1:], "--yes"])),
+        approver=approver_for(yes=yes),
     )
     skills, left_out = _chosen(names, index, gate)
     done = link(skills, base, agents=agents)
@@ -117,7 +115,7 @@ def _check_names(names: tuple[str, ...], *, everything: bool) -> None:
 
 def _base(scope: str, context: Context) -> Base:
     """Return the project or the home directory; in the home directory both are the same."""
-    base = root_of(scope, context).parent.parent
+    base = scope_root(scope, context).parent.parent
     return Base(base, at_home=os.path.realpath(base) == os.path.realpath(context.home))
 
 

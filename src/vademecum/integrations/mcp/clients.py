@@ -37,11 +37,13 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The skills and rules of one moment."""
+    """The skills and rules of one moment, and the settings that they follow from."""
 
     index: SkillIndex
     policy: Policy
     place: Place
+    config: LoadedConfig
+    is_trusted: bool
 
 
 class Clients:
@@ -59,10 +61,8 @@ class Clients:
         self._clock = clock
         self._lock = threading.RLock()
         self._known: _Known | None = None
-        self._config: tuple[LoadedConfig, bool] | None = None
         self._looked, self._cost = 0.0, 0.0
         self._sessions: dict[Client, Session] = {}
-        self._passing: set[Session] = set()
         self._views: dict[tuple[str, Origin], View] = {}
 
     @property
@@ -76,26 +76,21 @@ class Clients:
         What cannot be read is raised, and what was known until then stays.
         """
         with self._lock:
-            started = self._clock()
-            config, index = self._settings(), self._build()
-            policy = Policy.load(self._context)
+            started, before, context = self._clock(), self._known, self._context
+            config, index = load_config(context), self._build()
+            file = config.project_file  # its rules can allow something if the user trusts it as it is
+            is_trusted = file is not None and Trust(grants_file(context)).holds(file)
+            policy = Policy.load(context)
             self._looked = self._clock()
             self._cost = self._looked - started
-            before = self._known
             changed = before is not None and before.index.hash != index.hash
-            if before is None or changed or config != self._config:
-                self._known = _Known(index, policy, Place.at(self._context))
+            same = before is not None and (before.config, before.is_trusted) == (config, is_trusted)
+            if changed or not same:
+                self._known = known = _Known(index, policy, Place.at(context), config, is_trusted)
                 self._views.clear()
                 for client, session in self._sessions.items():
-                    session.adopt(policy, self._view(self._known, client.name, "model"), self._known.place)
-            self._config = config
+                    session.adopt(policy, self._view(known, client.name, "model"), known.place)
             return changed
-
-    def _settings(self) -> tuple[LoadedConfig, bool]:
-        """Return the configuration, and whether the project's own rules may allow anything."""
-        config = load_config(self._context)
-        file = config.project_file
-        return config, file is not None and Trust(grants_file(self._context)).holds(file)
 
     def look_if_old(self) -> bool:
         """Look again, unless that was done just now: for something that was not found."""
@@ -108,21 +103,28 @@ class Clients:
     @contextmanager
     def session(self, client: Client) -> Iterator[Session]:
         """Return the session of a client; one that has none gets a new one, which ends when this does."""
+        passing = client.session is None
+        if passing:
+            client = Client(client.name, object())
         with self._lock:
             known = self._now()
-            if client.session is not None and client not in self._sessions:
+            if client not in self._sessions:
                 if len(self._sessions) >= MAX_SESSIONS:
                     raise VademecumError("Too many clients are connected: try again later.", code="busy")
-                self._sessions[client] = self._begun(known, client)
-            session = self._sessions.get(client) or self._begun(known, client)
-            if client.session is None:
-                self._passing.add(session)
+                self._sessions[client] = Session(
+                    known.index,
+                    place=known.place,
+                    policy=known.policy,
+                    view=self._view(known, client.name, "model"),
+                    agent=client.name,
+                    client="mcp",
+                )
+            session = self._sessions[client]
         try:
             yield session
         finally:
-            if client.session is None:
-                session.close()
-                self._passing.discard(session)
+            if passing:
+                self.leave(client)
 
     def for_people(self, client: Client) -> View:
         """Return the skills that a person may call by name through this client."""
@@ -142,16 +144,6 @@ class Clients:
         assert self._known is not None
         return self._known
 
-    def _begun(self, known: _Known, client: Client) -> Session:
-        return Session(
-            known.index,
-            place=known.place,
-            policy=known.policy,
-            view=self._view(known, client.name, "model"),
-            agent=client.name,
-            client="mcp",
-        )
-
     def _view(self, known: _Known, agent: str, origin: Origin) -> View:
         if (agent, origin) not in self._views:
             index = known.index
@@ -161,11 +153,10 @@ class Clients:
 
     def abandon(self) -> None:
         """End the records at once: the process is about to end."""
-        for session in (*self._sessions.values(), *self._passing):
+        for session in list(self._sessions.values()):
             session.abandon()
 
     def close(self) -> None:
         """End the records."""
-        with self._lock:
-            for client in list(self._sessions):
-                self.leave(client)
+        for client in list(self._sessions):
+            self.leave(client)

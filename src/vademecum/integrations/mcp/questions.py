@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from vademecum.policy.approval import Answer, Question
 from vademecum.session.base import Deferred
 from vademecum.session.recording import fingerprint
-from vademecum.skill.text import escaped, visible
+from vademecum.skill.text import escaped_lines, visible
 
 MAX_SHOWN_CHARS = 6000
 PATIENCE_SECONDS = 600.0
@@ -95,16 +95,13 @@ class WhenTheCallComesAgain:
 
     def ask(self, question: Question) -> Answer:
         """Return the answer that came along, if there is one."""
-        key = self._key(question)
+        # The key is the same for the same act of the same call on the same content.
+        told = "\0".join([fingerprint(question), self._called])
+        key = f"approval-{hashlib.sha256(told.encode('utf-8', 'replace')).hexdigest()}"
         found = self._answers.get(key)
         if isinstance(found, types.ElicitResult):
             return _answer(found)
         raise Unanswered(question, key)
-
-    def _key(self, question: Question) -> str:
-        """Return a key that is the same for the same act of the same call on the same content."""
-        told = "\0".join([fingerprint(question), self._called])
-        return f"approval-{hashlib.sha256(told.encode('utf-8', 'replace')).hexdigest()}"
 
 
 def _answer(result: types.ElicitResult) -> Answer:
@@ -118,7 +115,7 @@ def _answer(result: types.ElicitResult) -> Answer:
 
 def _words(question: Question) -> str:
     """Return the question as text, without characters that could disguise it."""
-    about = "\n".join(escaped(line.expandtabs(4)) for line in question.about.split("\n"))
+    about = escaped_lines(question.about)
     if len(about) > MAX_SHOWN_CHARS:
         about = f"{about[:MAX_SHOWN_CHARS]}\n… (the rest is not shown)"
     head = f"{visible(question.wanted)}\nasked because of {visible(question.decision.reason)}"

@@ -7,7 +7,6 @@ import hashlib
 import logging
 import mimetypes
 import re
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
@@ -15,7 +14,7 @@ from urllib.parse import quote, unquote
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from vademecum.errors import LoadRefused, SkillNotFound, VademecumError
+from vademecum.errors import LoadRefused, SkillNotFound
 from vademecum.integrations.mcp.clients import Client, Clients
 from vademecum.session.publishing import Publications, PublishedSkill
 from vademecum.skill.skill import MANIFEST, Skill
@@ -27,6 +26,8 @@ DIRECTORY = "inode/directory"
 RESOURCE_NOT_FOUND = -32002  # until 2025-11-25; later it is a wrong parameter
 # Rules and files can change at any time, and the rules are those of one client.
 FRESHNESS = {"ttlMs": 0, "cacheScope": "private"}
+
+_CHECKED = 8  # characters of a checksum
 
 _URI = re.compile(r"skill://([^/]+)(?:/(.+))?")
 
@@ -53,7 +54,6 @@ class SkillResources:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._publications = Publications()
-        self._lock = threading.Lock()
         self._unlisted: set[str] = set()
 
     def list_resources(
@@ -62,21 +62,18 @@ class SkillResources:
         """Return the documents of the skills, a page at a time."""
         with self._clients.session(client) as session:
             page, rest = page_of(session.view.offered.skills, params)
-        return types.ListResourcesResult(
-            resources=[
-                types.Resource(
-                    uri=_uri(skill.name, MANIFEST),
-                    name=skill.name,
-                    description=skill.description,
-                    mime_type="text/markdown",
-                )
-                for skill in page
-            ],
-            next_cursor=rest,
-        )
+        kind = _media_type(MANIFEST)
+        resources = [
+            types.Resource(
+                uri=_uri(skill.name), name=skill.name, description=skill.description, mime_type=kind
+            )
+            for skill in page
+        ]
+        return types.ListResourcesResult(resources=resources, next_cursor=rest)
 
-    def read(self, client: Client, uri: str) -> types.ReadResourceResult:
+    def read(self, client: Client, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """Return one file of a skill, byte by byte: as text if it is text."""
+        uri = str(params.uri)
         name, path = _parts(uri)
         if not path:
             raise SkillNotFound(f"{uri[:200]!r} is not skill://NAME/PATH.")
@@ -85,18 +82,14 @@ class SkillResources:
             with self._clients.session(client) as session:
                 return session.read_bytes(name, path)
 
-        data = self._again(read)
-        kind = _media_type(path)
+        data, kind = self._again(read), _media_type(path)
+        content: types.TextResourceContents | types.BlobResourceContents
         try:
-            text = data.decode("utf-8")
+            content = types.TextResourceContents(uri=uri, mime_type=kind, text=data.decode("utf-8"))
         except UnicodeDecodeError:
             blob = base64.b64encode(data).decode()
-            return types.ReadResourceResult(
-                contents=[types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)]
-            )
-        return types.ReadResourceResult(
-            contents=[types.TextResourceContents(uri=uri, mime_type=kind, text=text)]
-        )
+            content = types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)
+        return types.ReadResourceResult(contents=[content])
 
     def methods(self) -> Iterable[tuple[str, type[types.RequestParams], Callable[[Client, Any], Any]]]:
         """Return the methods of the extension, with their parameters and what answers them."""
@@ -124,41 +117,37 @@ class SkillResources:
             offered = session.view.offered.skills
             for skill in _behind(offered, params):
                 if len(entries) == PAGE:
-                    return {
-                        "skills": entries,
-                        "nextCursor": _cursor(entries[-1]["frontmatter"]["name"]),
-                        **FRESHNESS,
-                    }
+                    rest = _cursor(entries[-1]["frontmatter"]["name"])
+                    return {"skills": entries, "nextCursor": rest, **FRESHNESS}
                 try:
                     entries.append(_entry(session.publish(skill, self._publications)))
                 except LoadRefused as error:
-                    self._say_once(skill, error)
+                    if skill.location not in self._unlisted:
+                        self._unlisted.add(skill.location)
+                        logger.warning("%s It is not in skills/list; tools and prompts offer it.", error)
         return {"skills": entries, **FRESHNESS}
 
     def _get_skill(self, client: Client, params: SkillUriParams) -> dict[str, Any]:
-        uri = params.uri
-        name, path = _parts(uri)
-        if path != MANIFEST or uri != _uri(name, MANIFEST):
-            raise SkillNotFound(f"{uri[:200]!r} is not the address of a skill.")
+        name, _ = _parts(params.uri)
+        if params.uri != _uri(name):
+            raise SkillNotFound(f"{params.uri[:200]!r} is not the address of a skill.")
         return {"skill": _entry(self._published(client, name)), **FRESHNESS}
 
     def _read_directory(self, client: Client, params: DirectoryParams) -> dict[str, Any]:
         """Return the direct children of a directory of a skill, all on one page."""
         if params.cursor is not None:
             raise wrong_cursor(params.cursor)
-        uri = params.uri
-        name, path = _parts(uri)
-        skill = self._published(client, name)
+        name, path = _parts(params.uri)
         below = f"{path}/" if path else ""
         children: dict[str, dict[str, Any]] = {}
-        for file in skill.files:
+        for file in self._published(client, name).files:
             if not file.path.startswith(below):
                 continue
             child, slash, _ = file.path.removeprefix(below).partition("/")
             about = {"mimeType": DIRECTORY} if slash else {"mimeType": _media_type(child), "size": file.size}
             children[child] = {"uri": _uri(name, f"{below}{child}"), "name": child, **about}
         if not children:
-            raise SkillNotFound(f"{uri[:200]!r} is not a directory of a skill.")
+            raise SkillNotFound(f"{params.uri[:200]!r} is not a directory of a skill.")
         return {"resources": list(children.values()), **FRESHNESS}
 
     def _published(self, client: Client, name: str) -> PublishedSkill:
@@ -180,13 +169,6 @@ class SkillResources:
                 raise
         return work()
 
-    def _say_once(self, skill: Skill, error: LoadRefused) -> None:
-        with self._lock:
-            known = skill.location in self._unlisted
-            self._unlisted.add(skill.location)
-        if not known:
-            logger.warning("%s It is not in skills/list; tools and prompts offer it.", error)
-
 
 def page_of(
     skills: Sequence[Skill], params: types.PaginatedRequestParams | None
@@ -197,12 +179,6 @@ def page_of(
     return page, _cursor(page[-1].name) if len(behind) > PAGE else None
 
 
-def not_found(uri: str, error: VademecumError, *, modern: bool) -> MCPError:
-    """Return the error for a resource that does not exist, or must look as if it did not."""
-    code = types.INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
-    return MCPError(code, str(error), {"uri": uri[:2000], "code": error.code})
-
-
 def _behind(skills: Iterable[Skill], params: types.PaginatedRequestParams | None) -> Iterable[Skill]:
     cursor = None if params is None else params.cursor
     if cursor is None:
@@ -211,9 +187,6 @@ def _behind(skills: Iterable[Skill], params: types.PaginatedRequestParams | None
     if cursor != _cursor(name):
         raise wrong_cursor(cursor)
     return (skill for skill in skills if skill.name > name)
-
-
-_CHECKED = 8
 
 
 def _cursor(name: str) -> str:
@@ -228,14 +201,10 @@ def wrong_cursor(cursor: str) -> MCPError:
 
 
 def _entry(skill: PublishedSkill) -> dict[str, Any]:
-    return {
-        "uri": _uri(skill.name, MANIFEST),
-        "frontmatter": skill.frontmatter,
-        "resources": [
-            {"uri": _uri(skill.name, file.path), "digest": file.digest, "size": file.size}
-            for file in skill.files
-        ],
-    }
+    files = [
+        {"uri": _uri(skill.name, file.path), "digest": file.digest, "size": file.size} for file in skill.files
+    ]
+    return {"uri": _uri(skill.name), "frontmatter": skill.frontmatter, "resources": files}
 
 
 def _parts(uri: str) -> tuple[str, str]:
@@ -246,7 +215,7 @@ def _parts(uri: str) -> tuple[str, str]:
     return unquote(found[1]), unquote(found[2] or "")
 
 
-def _uri(name: str, path: str) -> str:
+def _uri(name: str, path: str = MANIFEST) -> str:
     return f"skill://{quote(name, safe='')}/{quote(path)}"
 
 

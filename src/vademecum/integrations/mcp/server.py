@@ -9,16 +9,16 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import quote
-from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.lowlevel.server import Server
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -35,9 +35,9 @@ from vademecum.integrations.mcp import EXTENSION
 from vademecum.integrations.mcp.clients import Client, Clients
 from vademecum.integrations.mcp.questions import Unanswered, WhenTheCallComesAgain, WhileTheCallWaits
 from vademecum.integrations.mcp.resources import (
+    RESOURCE_NOT_FOUND,
     SETTINGS,
     SkillResources,
-    not_found,
     page_of,
     wrong_cursor,
 )
@@ -45,7 +45,6 @@ from vademecum.integrations.toolkit import INSTRUCTIONS, Unattended
 from vademecum.policy.approval import Approver
 from vademecum.session import schemas
 from vademecum.session.base import Content, Result
-from vademecum.session.view import View
 from vademecum.tools import calls
 from vademecum.version import VERSION
 
@@ -58,14 +57,9 @@ Found = TypeVar("Found")
 Params = TypeVar("Params")
 
 
-class _Most(NamedTuple):
-    """How many calls may go on at once, of all clients and of one."""
-
-    for_all: int
-    for_one: int
-
-
-_SCRIPTS, _OTHERS = _Most(64, 8), _Most(256, 32)
+# How many calls may go on at once, of all clients and of one.
+_Most = tuple[int, int]
+_SCRIPTS, _OTHERS = (64, 8), (256, 32)
 
 
 class SkillServer(Server[Any]):
@@ -79,11 +73,10 @@ class SkillServer(Server[Any]):
         self._agent = agent
         self._offered = tuple(tools)
         self._resources = SkillResources(clients)
-        self._tools: WeakKeyDictionary[View, types.ListToolsResult] = WeakKeyDictionary()
         self._bus = InMemorySubscriptionBus()
         self._listeners: set[ServerSession] = set()
         self._running: dict[_Most, Counter[Client]] = {_SCRIPTS: Counter(), _OTHERS: Counter()}
-        self._threads = {most: anyio.CapacityLimiter(most.for_all) for most in (_SCRIPTS, _OTHERS)}
+        self._threads = {most: anyio.CapacityLimiter(most[0]) for most in (_SCRIPTS, _OTHERS)}
         super().__init__(
             "vademecum",
             version=VERSION,
@@ -93,7 +86,7 @@ class SkillServer(Server[Any]):
             on_call_tool=self._call_tool,
             on_list_resources=self._handler(self._resources.list_resources),
             on_list_resource_templates=self._list_templates,
-            on_read_resource=self._read_resource,
+            on_read_resource=self._handler(self._resources.read),
             on_list_prompts=self._handler(self._list_prompts),
             on_get_prompt=self._handler(self._get_prompt),
             on_completion=self._handler(self._resources.completions),
@@ -102,23 +95,7 @@ class SkillServer(Server[Any]):
         self.add_notification_handler("notifications/initialized", types.NotificationParams, self._joined)
         for method, params, work in self._resources.methods():
             self.add_request_handler(method, params, self._handler(work))
-        self.extensions[EXTENSION] = SETTINGS
-        self.middleware.append(_with_extensions)
-
-    def get_capabilities(
-        self,
-        notification_options: NotificationOptions | None = None,  # noqa: ARG002 - as the SDK calls it
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
-        *,
-        protocol_version: str | None = None,
-    ) -> types.ServerCapabilities:
-        """Declare what is kept: clients are told when the lists change, not when one resource does."""
-        told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-        found = super().get_capabilities(
-            told, experimental_capabilities, extensions, protocol_version=protocol_version
-        )
-        return found.model_copy(update={"resources": types.ResourcesCapability(list_changed=True)})
+        self.middleware.append(_declaring)
 
     async def watch(self) -> None:
         """Look at the skills now and then, and tell the clients when they changed; until it is cancelled.
@@ -164,24 +141,18 @@ class SkillServer(Server[Any]):
         if params is not None and params.cursor is not None:
             raise wrong_cursor(params.cursor)
         with self._clients.session(client) as session:
-            view = session.view
-        if view not in self._tools:
-            catalogue = view.catalogue(budget=schemas.LISTED_BUDGET)
-            found = schemas.schemas("mcp", names=self._offered, catalogue=catalogue)
-            self._tools[view] = types.ListToolsResult(tools=[types.Tool.model_validate(t) for t in found])
-        return self._tools[view]
+            catalogue = session.view.catalogue(budget=schemas.LISTED_BUDGET)
+        found = schemas.schemas("mcp", names=self._offered, catalogue=catalogue)
+        return types.ListToolsResult(tools=[types.Tool.model_validate(each) for each in found])
 
     async def _call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        client = self._client(context)
-        approver = _approver(context, params)
         try:
-            call = await anyio.to_thread.run_sync(
-                lambda: calls.parse_call(params.name, params.arguments or {}, offered=self._offered)
-            )
-            with self._counted(client, call) as threads:
-                result = await self._waited_for(context, client, call, approver, threads)
+            parse = partial(calls.parse_call, params.name, params.arguments or {}, offered=self._offered)
+            call = await anyio.to_thread.run_sync(parse)
+            with self._counted(self._client(context), call) as threads:
+                result = await self._waited_for(context, call, _approver(context, params), threads)
         except Unanswered as unanswered:
             return unanswered.result()
         except VademecumError as error:
@@ -195,14 +166,10 @@ class SkillServer(Server[Any]):
         return types.CallToolResult(content=content, is_error=not result.ok)
 
     async def _waited_for(
-        self,
-        context: Context,
-        client: Client,
-        call: calls.Call,
-        approver: Approver,
-        threads: anyio.CapacityLimiter,
+        self, context: Context, call: calls.Call, approver: Approver, threads: anyio.CapacityLimiter
     ) -> Result:
         """Do it in a thread, say every second that it goes on, and end it when the client is gone."""
+        client = self._client(context)
         given_up = anyio.get_cancelled_exc_class()
         gone = threading.Event()
 
@@ -231,9 +198,9 @@ class SkillServer(Server[Any]):
     @contextmanager
     def _counted(self, client: Client, call: calls.Call) -> Iterator[anyio.CapacityLimiter]:
         """So many calls at a time, running or waiting for an answer: more would hold up everybody."""
-        limits = _SCRIPTS if isinstance(call, calls.RunScript) else _OTHERS
+        limits = for_all, for_one = _SCRIPTS if isinstance(call, calls.RunScript) else _OTHERS
         running = self._running[limits]
-        if running[client] >= limits.for_one or running.total() >= limits.for_all:
+        if running[client] >= for_one or running.total() >= for_all:
             raise VademecumError("Too many calls run or wait for an answer: try again later.", code="busy")
         running[client] += 1
         try:
@@ -263,28 +230,13 @@ class SkillServer(Server[Any]):
         )
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
-    async def _read_resource(
-        self, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        client, uri = self._client(context), str(params.uri)
-        try:
-            return await anyio.to_thread.run_sync(lambda: self._resources.read(client, uri))
-        except VademecumError as error:
-            modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
-            raise not_found(uri, error, modern=modern) from error
-
     def _list_prompts(
         self, client: Client, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
         page, rest = page_of(self._clients.for_people(client).offered.skills, params)
         request = types.PromptArgument(name="request", description="What is to be done.", required=False)
-        return types.ListPromptsResult(
-            prompts=[
-                types.Prompt(name=skill.name, description=skill.description, arguments=[request])
-                for skill in page
-            ],
-            next_cursor=rest,
-        )
+        prompts = [types.Prompt(name=s.name, description=s.description, arguments=[request]) for s in page]
+        return types.ListPromptsResult(prompts=prompts, next_cursor=rest)
 
     def _get_prompt(self, client: Client, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         skill = self._clients.for_people(client).offered.get(params.name)
@@ -312,22 +264,29 @@ class SkillServer(Server[Any]):
         """Answer a request in a thread, since it reads files; what is wrong is an error of the protocol."""
 
         async def handle(context: Context, params: Params) -> Found:
-            client = self._client(context)
             try:
-                return await anyio.to_thread.run_sync(lambda: work(client, params))
+                return await anyio.to_thread.run_sync(work, self._client(context), params)
             except VademecumError as error:
-                data = {"code": error.code}
-                raise MCPError(types.INVALID_PARAMS, str(error), data) from error
+                code, data = types.INVALID_PARAMS, {"code": error.code}
+                if isinstance(params, types.ReadResourceRequestParams):
+                    data["uri"] = str(params.uri)[:2000]
+                    is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+                    code = types.INVALID_PARAMS if is_modern else RESOURCE_NOT_FOUND
+                raise MCPError(code, str(error), data) from error
 
         return handle
 
 
-async def _with_extensions(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Declare the extension to clients of the handshake versions too; the SDK leaves it out for them."""
+async def _declaring(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Declare what is kept: the extension, in both eras, and that clients are told when a list changes.
+
+    The SDK would also declare that they are told when one resource changes.
+    """
     result = await call_next(ctx)
-    if ctx.method == "initialize" and isinstance(result, dict):
-        capabilities = {**result["capabilities"], "extensions": {EXTENSION: SETTINGS}}
-        return {**result, "capabilities": capabilities}
+    if ctx.method in {"initialize", "server/discover"} and isinstance(result, dict):
+        lists = {kind: {"listChanged": True} for kind in ("prompts", "resources", "tools")}
+        kept = {**lists, "extensions": {EXTENSION: SETTINGS}}
+        return {**result, "capabilities": {**result["capabilities"], **kept}}
     return result
 
 

@@ -6,7 +6,7 @@ import hmac
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import anyio
 import mcp_types as types
@@ -17,7 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
-from starlette.middleware.cors import CORSMiddleware
+from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -66,23 +66,14 @@ async def _sift(
 
 
 def _refusal(error: Exception) -> types.JSONRPCError:
-    is_json = isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid"
-    code, what = (
-        (types.INVALID_REQUEST, "The line is no JSON-RPC 2.0 message: send one object a line.")
-        if is_json
-        else (types.PARSE_ERROR, "The line is not JSON: send one JSON-RPC 2.0 message a line.")
-    )
+    code, what = types.PARSE_ERROR, "The line is not JSON: send one JSON-RPC 2.0 message a line."
+    if isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid":
+        code, what = types.INVALID_REQUEST, "The line is no JSON-RPC 2.0 message: send one object a line."
     return types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=what))
 
 
-async def serve_http(  # noqa: PLR0913 - what was typed
-    server: SkillServer,
-    *,
-    host: str,
-    port: int,
-    token: str,
-    origins: tuple[str, ...],
-    ready: Callable[[str], None],
+async def serve_http(
+    server: SkillServer, *, host: str, port: int, token: str, ready: Callable[[str], None]
 ) -> None:
     """Serve until interrupted; ``ready`` is told the address once clients can come."""
     if not is_loopback(host) and not token:
@@ -94,20 +85,18 @@ async def serve_http(  # noqa: PLR0913 - what was typed
         raise ConfigError(f"VADE_MCP_TOKEN is too short: use {MIN_TOKEN_CHARS} characters or more.")
     listening = _listen(host, port)
     port = listening.getsockname()[1]
-    listening.listen(_BACKLOG)
     hosts = _hosts(host, port)
-    allowed = frozenset([*origins, *(f"http://{name}" for name in hosts)])
+    origins = [f"http://{name}" for name in hosts]
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         host=host,
         max_request_body_size=MAX_BODY_BYTES,
         transport_security=TransportSecuritySettings(  # against DNS rebinding
-            enable_dns_rebinding_protection=bool(hosts), allowed_hosts=hosts, allowed_origins=sorted(allowed)
+            enable_dns_rebinding_protection=bool(hosts), allowed_hosts=hosts, allowed_origins=origins
         ),
     )
-    config = uvicorn.Config(
-        _guarded(app, token, allowed), log_level="warning", timeout_graceful_shutdown=3, lifespan="on"
-    )
+    guarded = _guarded(app, token, origins)
+    config = uvicorn.Config(guarded, log_level="warning", timeout_graceful_shutdown=3, lifespan="on")
     async with anyio.create_task_group() as group:
         group.start_soon(server.watch)
         shown = f"[{host}]" if ":" in host else host
@@ -118,17 +107,13 @@ async def serve_http(  # noqa: PLR0913 - what was typed
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family, backlog=_BACKLOG)
     except socket.gaierror as error:
         raise ConfigError(f"There is no {host!r} here ({error.strerror}): name another --host.") from error
     except OSError as error:
-        raise ConfigError(
-            f"{host}:{port} cannot be served ({error.strerror}): choose another --port."
-        ) from error
-    return listening
+        why = os.strerror(error.errno or 0)
+        raise ConfigError(f"{host}:{port} cannot be served ({why}): choose another --port.") from error
 
 
 def _hosts(host: str, port: int) -> list[str]:
@@ -139,34 +124,20 @@ def _hosts(host: str, port: int) -> list[str]:
     return [] if host in {"0.0.0.0", "::"} else [f"{host}:{port}"]  # noqa: S104 - asked about, not bound
 
 
-def _guarded(app: ASGIApp, token: str, origins: frozenset[str]) -> ASGIApp:
-    """Let in who knows the token, where there is one, and of pages in browsers those that were named."""
+def _guarded(app: ASGIApp, token: str, origins: list[str]) -> ASGIApp:
+    """Let in clients that send the token, if there is one; refuse pages of other origins in browsers."""
     expected = os.fsencode(token)
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = scope["headers"] if scope["type"] == "http" else []
-        came_from = {value.decode("latin-1") for name, value in headers if name == b"origin"}
-        if strange := sorted(came_from - origins):
-            text = f"The origin {strange[0][:200]!r} may not use this server: start it with --allow-origin.\n"
-            await PlainTextResponse(text, status_code=403)(scope, receive, send)
-        elif scope["type"] == "http" and token and not hmac.compare_digest(_bearer(headers), expected):
-            refusal = PlainTextResponse("Send the token: Authorization: Bearer ...\n", status_code=401)
-            refusal.headers["WWW-Authenticate"] = "Bearer"
-            await refusal(scope, receive, send)
-        else:
-            await app(scope, receive, send)
+        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        said = given.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
+        refusal = None
+        if not set(origins).issuperset(headers.getlist("origin")):
+            refusal = PlainTextResponse("Pages of other origins may not use this server.\n", status_code=403)
+        elif scope["type"] == "http" and token and not hmac.compare_digest(said, expected):
+            text, how = "Send the token: Authorization: Bearer ...\n", {"WWW-Authenticate": "Bearer"}
+            refusal = PlainTextResponse(text, status_code=401, headers=how)
+        await (refusal or app)(scope, receive, send)
 
-    # Browsers ask beforehand, without the token.
-    return CORSMiddleware(
-        guarded,
-        allow_origins=sorted(origins),
-        allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=["*"],
-        expose_headers=["Mcp-Session-Id"],
-    )
-
-
-def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    given = next((value for name, value in headers if name == b"authorization"), b"")
-    scheme, _, token = given.partition(b" ")
-    return token.strip() if scheme.lower() == b"bearer" else b""
+    return guarded

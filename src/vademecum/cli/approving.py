@@ -1,0 +1,77 @@
+"""Answer questions about permissions: by asking at the terminal, or by ``--yes``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+import click
+
+from vademecum.cli.indexing import repeatable
+from vademecum.config import load_config
+from vademecum.context import Context
+from vademecum.errors import ConfigError
+from vademecum.nearest import meant, nearest
+from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
+from vademecum.skill.text import escaped, visible
+
+_ONCE, _RUN = Answer("once"), Answer("always", scope="run")
+_PROJECT, _USER = Answer("always", scope="project"), Answer("always", scope="user")
+# Whole words only: somebody who types "reject" does not mean the first letter of "run".
+_ANSWERS = {"o": _ONCE, "once": _ONCE, "y": _ONCE, "yes": _ONCE, "r": _RUN, "run": _RUN}
+_ANSWERS |= {"a": _PROJECT, "always": _PROJECT, "u": _USER, "user": _USER}
+_EXPLAINED = "  Type one of these letters; n and a reason tells the model why. Nothing happens until you do."
+_NO = frozenset({"n", "no", "nope", "reject", "deny", "refuse", "cancel", "abort", "never", "stop"})
+_CHOICES = "  allow [o]nce, for this [r]un, [a]lways in this project, always for this [u]ser, or [n]o"
+
+agent_option = click.option(
+    "--agent", default="default", show_default=True, help="Agent whose permission rules apply."
+)
+
+allow_option = repeatable(
+    "--allow",
+    "TOOL[(PATTERN)]",
+    "Approve this tool for this run, such as write_file or 'write_file(reports/*)'",
+)
+
+
+def approver_for(*, yes: bool, replay: str = "") -> Approver:
+    """Return the approver: ``--yes``, the person at the terminal, or a refusal with the command to replay."""
+    if yes:
+        return Consent()
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return TerminalApprover()
+    return Nobody(replay or shlex.join(["vade", *sys.argv[1:], "--yes"]))
+
+
+class TerminalApprover:
+    """Asks the person at the terminal; Enter alone approves nothing."""
+
+    def ask(self, question: Question) -> Answer:
+        """Show what is wanted, why it is asked and what would happen, and wait for a clear answer."""
+        if sys.stderr.isatty():
+            click.echo("\r\x1b[K", nl=False, err=True)  # where a line of progress may stand
+        click.echo(visible(question.wanted), err=True)
+        click.echo(f"  asked because of {visible(question.decision.reason)}", err=True)
+        for line in question.about.splitlines():
+            click.echo(f"  | {escaped(line.expandtabs(4))}", err=True)
+        while True:
+            try:
+                typed = click.prompt(_CHOICES, default="", show_default=False, err=True).strip()
+            except click.Abort:
+                raise KeyboardInterrupt from None
+            word, _, rest = typed.partition(" ")
+            if typed.lower() in _ANSWERS:
+                return _ANSWERS[typed.lower()]
+            if word.lower().rstrip(".,!") in _NO:
+                return Answer("reject", rest)
+            click.echo(_EXPLAINED, err=True)
+
+
+def known_agent(context: Context, name: str) -> None:
+    """Refuse the name of an agent that no configuration has: no rule would apply to it."""
+    config = load_config(context)
+    known = ["default", *config.user.agents, *config.project.agents]
+    if name not in known:
+        hint = meant(nearest(name, known), otherwise=f"there are {', '.join(dict.fromkeys(known))}.")
+        raise ConfigError(f"No agent {name!r} is configured: {hint}")
