@@ -222,6 +222,10 @@ def oms_signer(data: bytes, files: Iterable[SkillFile], trusted: Trusted, *, pla
     return Signer("")
 
 
+# The files of a skill that sign it, with what reads each.
+READERS = {SIGNATURE: signer_of, OMS_SIGNATURE: oms_signer}
+
+
 def encoded(kind: str, payload: bytes) -> bytes:
     r"""Return what is really signed: the payload with its kind and both lengths.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -69,10 +69,6 @@ class Failure(Struct, frozen=True):
 
     name: str
     error: VademecumError
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
-        return {"source": self.name, "code": self.error.code, "message": str(self.error)}
 
 
 def check_frozen(where: InstallRoot) -> None:

@@ -62,12 +62,7 @@ class Manifest(Struct, frozen=True):
 
 
 def unpack(
-    opened: Opened,
-    staging: Path,
-    *,
-    label: str,
-    only: Collection[str] = (),
-    progress: Progress = silently,
+    opened: Opened, staging: Path, *, label: str, only: Collection[str] = (), progress: Progress = silently
 ) -> tuple[list[Staged], list[str]]:
     """Unpack every skill of an opened source into a directory of its name, and close the source.
 

@@ -18,23 +18,11 @@ from vademecum.cli.output.progress import ProgressBar
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import sha256_of, write_atomic
-from vademecum.packs.content import (
-    OMS_SIGNATURE,
-    SIGNATURE,
-    SIGNATURES,
-    SkillFile,
-    digest_of,
-)
+from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SIGNATURES, SkillFile, digest_of
 from vademecum.packs.incoming import signers_of
 from vademecum.packs.outgoing import PackedSkill, packed, publish, write_pack
 from vademecum.packs.signatures import oms_signed, signed, signed_words
-from vademecum.packs.signing_keys import (
-    KEY_DIRECTORY,
-    TRUSTED_DIRECTORY,
-    new_key,
-    private_key,
-    trusted_keys,
-)
+from vademecum.packs.signing_keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, new_key, private_key, trusted_keys
 from vademecum.packs.sources.archive import open_path
 from vademecum.packs.sources.fetching import SIGNATURE_SUFFIX, local_source
 from vademecum.packs.unpacking import unpack

@@ -25,14 +25,7 @@ from vademecum.packs.sources.references import (
     Reference,
     SiteSource,
 )
-from vademecum.packs.sources.web import (
-    Web,
-    fetch_artifact,
-    fetch_site,
-    find_site,
-    hop_of,
-    open_fetched,
-)
+from vademecum.packs.sources.web import Web, fetch_artifact, fetch_site, find_site, hop_of, open_fetched
 
 SIGNATURE_SUFFIX = ".sig"
 
@@ -54,8 +47,7 @@ _NO_ORIGIN = Origin()
 class Source(Struct, frozen=True):
     """A fetched source: its name for the lock, where its skills came from, and its files.
 
-    ``each`` has the origin of single skills if it differs; ``signature`` is the one beside an archive, and
-    ``pack`` the archive itself.
+    ``each`` has the origin of single skills if it differs; ``signature`` is the one beside an archive.
     """
 
     name: str
@@ -63,7 +55,6 @@ class Source(Struct, frozen=True):
     open: Callable[[], Opened]
     each: dict[str, Origin] = {}
     signature: bytes | None = None
-    pack: Path | None = None
 
 
 class Fetching(Struct, frozen=True):
@@ -115,7 +106,7 @@ class _Errand(Struct, frozen=True):
                 raise
             signature = None
         origin = Origin(f"sha256:{digest}")
-        return Source(self.name, origin, partial(open_path, file), signature=signature, pack=file)
+        return Source(self.name, origin, partial(open_path, file), signature=signature)
 
     def git(self, source: GitSource, at: Origin) -> Source:
         if source.url.startswith(("http://", "https://")):
@@ -156,4 +147,4 @@ def local_source(path: Path, name: str = "", *, sha256: str | None = None) -> So
     except FileNotFoundError:
         signature = None
     origin = Origin(f"sha256:{digest}")
-    return Source(name or str(path), origin, partial(open_path, path), signature=signature, pack=path)
+    return Source(name or str(path), origin, partial(open_path, path), signature=signature)

@@ -21,13 +21,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from vademecum.errors import IntegrityFailed, PackRefused, ToolRefused
-from vademecum.packs.sources.archive import (
-    MAX_PACKED_BYTES,
-    Opened,
-    Progress,
-    SourceFile,
-    open_path,
-)
+from vademecum.packs.sources.archive import MAX_PACKED_BYTES, Opened, Progress, SourceFile, open_path
 from vademecum.packs.sources.entry_names import NameCheck, document_in
 from vademecum.skill.names import check
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
