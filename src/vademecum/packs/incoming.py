@@ -106,15 +106,9 @@ class Inspection(Struct, frozen=True):
         if (self.where.root / skill.name).exists():
             change = self._compared(change, skill)
         origin = source.each.get(skill.name, source.origin)
-        locked = Locked(
-            source.name,
-            origin.resolved or digest,
-            digest,
-            skill.files,
-            skill.document.meta.version,
-            (signer.identity or None) if signer else None,
-            origin.url or None,
-        )
+        version, who = skill.document.meta.version, signer.identity if signer else ""
+        resolved = origin.resolved or digest
+        locked = Locked(source.name, resolved, digest, skill.files, version, who or None, origin.url or None)
         return IncomingSkill(change, locked, self.staging / skill.name)
 
     def _compared(self, change: SkillChange, skill: Staged) -> SkillChange:

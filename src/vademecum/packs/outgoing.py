@@ -24,7 +24,6 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_FILE, _EXECUTABLE = 0o100644, 0o100755
 
 
 class PackedSkill(Struct, frozen=True):
@@ -76,7 +75,7 @@ def write_pack(skills: list[PackedSkill], out: IO[bytes], progress: Progress = s
 def _add(archive: zipfile.ZipFile, name: str, data: bytes, *, executable: bool = False) -> None:
     info = zipfile.ZipInfo(name, _EPOCH)
     info.create_system = 3
-    info.external_attr = (_EXECUTABLE if executable else _FILE) << 16
+    info.external_attr = (0o100755 if executable else 0o100644) << 16
     info.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(info, data, compresslevel=6)
 

@@ -31,10 +31,6 @@ class Trusted(Struct, frozen=True):
 
     keys: tuple[tuple[str, PublicKey], ...] = ()
 
-    def key(self, key_id: str) -> tuple[str, PublicKey] | None:
-        """Return the trusted key of that id."""
-        return next((found for found in self.keys if id_of(found[1]) == key_id), None)
-
 
 def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, Path, str]:
     """Make a key pair, Ed25519 or ec.ECDSA on P-256: ``name.pem`` is private, ``name.pub`` is for others."""

@@ -37,7 +37,7 @@ class Sources(Struct, frozen=True):
         """Fetch what a source has now, or what one of its skills once was."""
         base, kinds = self.where.base, self.fetching.kinds
         reference = reference_to(source, context=self.context, base=base, kinds=kinds)
-        return self.fetching.fetched(reference, source, only=only, at=at or Origin())
+        return self.fetching.fetched(reference, source, only=only, at=at)
 
     def stage_again(self, name: str, lock: LockFile, options: Options, aside: Path) -> Path:
         """Unpack exactly what was locked, from its address then or from its source."""

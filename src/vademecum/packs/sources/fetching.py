@@ -41,9 +41,6 @@ class Origin(Struct, frozen=True):
     url: str = ""
 
 
-_NO_ORIGIN = Origin()
-
-
 class Source(Struct, frozen=True):
     """A fetched source: its name for the lock, where its skills came from, and its files.
 
@@ -65,7 +62,7 @@ class Fetching(Struct, frozen=True):
 
     @contextlib.contextmanager
     def fetched(
-        self, reference: Reference, name: str, *, only: Collection[str] = (), at: Origin = _NO_ORIGIN
+        self, reference: Reference, name: str, *, only: Collection[str] = (), at: Origin | None = None
     ) -> Iterator[Source]:
         """Fetch a source; ``at`` is what one skill of it once resolved to, and it must be had like that."""
         with tempfile.TemporaryDirectory(prefix="vade-") as aside:
@@ -76,9 +73,9 @@ class Fetching(Struct, frozen=True):
                 case ArchiveSource(url, sha256):
                     yield errand.archive(url, sha256)
                 case GitSource():
-                    yield errand.git(reference, at)
+                    yield errand.git(reference, at or Origin())
                 case SiteSource(url):
-                    yield errand.site(url, only, at)
+                    yield errand.site(url, only, at or Origin())
                 case KindSource(kind, rest):
                     files = Path(aside, kind)
                     origin = Origin(self.kinds[kind](rest, files))
