@@ -138,7 +138,12 @@ def pieces_of(file: SourceFile) -> Iterator[bytes]:
 
 
 def _open_zip(path: Path, size: int) -> Opened:
-    archive = read_zip(path, size)
+    file = open(path, "rb")  # noqa: SIM115 - closed with what is returned
+    try:
+        archive = read_zip(file, path, size)
+    except BaseException:
+        file.close()
+        raise
     files = tuple(
         SourceFile(
             entry.filename,
@@ -150,7 +155,7 @@ def _open_zip(path: Path, size: int) -> Opened:
         if not entry.is_dir()
     )
     directories = tuple(entry.filename.rstrip("/") for entry in archive.infolist() if entry.is_dir())
-    return Opened(files, archive.close, packed=True, directories=directories)
+    return Opened(files, file.close, packed=True, directories=directories)
 
 
 class _Bounded:
