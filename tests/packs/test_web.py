@@ -71,7 +71,7 @@ def test_publishing_again_keeps_what_locks_name(tmp_path: Path) -> None:
 
     def publish_all(*names: str) -> set[str]:
         skills = [
-            (PackedSkill(n, None, tmp_path / "src" / n, files_of(tmp_path / "src" / n)), "x") for n in names
+            PackedSkill(n, None, tmp_path / "src" / n, files_of(tmp_path / "src" / n), "x") for n in names
         ]
         publish(skills, tmp_path / "site")
         return {str(p.relative_to(tmp_path / "site")) for p in (tmp_path / "site").rglob("*") if p.is_file()}

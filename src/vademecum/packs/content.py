@@ -31,7 +31,6 @@ _GIT = frozenset({".git", "git~1"})
 _JUNK_AT_TOP = "evals"
 # O_NOFOLLOW: a link is refused; O_NONBLOCK: a FIFO is not waited for.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CHUNK = 256 * 1024
 
 
 class SkillFile(Struct, frozen=True, order=True):
@@ -167,19 +166,9 @@ def _described(base: str, relative: str) -> SkillFile:
                 f"{relative!r} in {base} is a link: put the file itself in its place."
             ) from error
         raise PackRefused(f"{relative!r} in {base} cannot be read ({error.strerror}).") from error
-    try:
+    with os.fdopen(descriptor, "rb", buffering=0) as opened:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             raise PackRefused(f"{relative!r} in {base} is not a plain file: remove it.")
-        return SkillFile(relative, _digest(descriptor), about.st_size, bool(about.st_mode & stat.S_IXUSR))
-    finally:
-        os.close(descriptor)
-
-
-def _digest(descriptor: int) -> str:
-    whole = hashlib.sha256()
-    while piece := os.read(descriptor, _CHUNK):
-        whole.update(piece)
-        if len(piece) < _CHUNK:  # the end of a plain file
-            break
-    return whole.hexdigest()
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        return SkillFile(relative, digest, about.st_size, bool(about.st_mode & stat.S_IXUSR))

@@ -11,20 +11,10 @@ from msgspec import Struct, structs
 
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.files import read_capped
-from vademecum.packs.content import (
-    MAX_SIGNATURE_BYTES,
-    OMS_SIGNATURE,
-    SIGNATURE,
-    SIGNATURES,
-    SkillFile,
-    diff_of,
-    differences_of,
-    digest_of,
-    files_of,
-)
+from vademecum.packs.content import MAX_SIGNATURE_BYTES, diff_of, differences_of, digest_of, files_of
 from vademecum.packs.install_root import InstallRoot, verdict_of
 from vademecum.packs.lock import Locked, LockFile
-from vademecum.packs.signatures import Signer, oms_signer, signed_words, signer_of
+from vademecum.packs.signatures import READERS, Signer, signed_words, signer_of
 from vademecum.packs.signing_keys import Trusted
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
@@ -114,27 +104,21 @@ class Inspection(Struct, frozen=True):
             signer=signer.words if signer else None,
         )
         if (self.where.root / skill.name).exists():
-            change = self._compared(change, skill.files)
+            change = self._compared(change, skill)
         origin = source.each.get(skill.name, source.origin)
-        locked = Locked(
-            source.name,
-            origin.resolved or digest,
-            digest,
-            skill.files,
-            skill.document.meta.version,
-            (signer.identity or None) if signer else None,
-            origin.url or None,
-        )
+        version, who = skill.document.meta.version, signer.identity if signer else ""
+        resolved = origin.resolved or digest
+        locked = Locked(source.name, resolved, digest, skill.files, version, who or None, origin.url or None)
         return IncomingSkill(change, locked, self.staging / skill.name)
 
-    def _compared(self, change: SkillChange, files: tuple[SkillFile, ...]) -> SkillChange:
+    def _compared(self, change: SkillChange, skill: Staged) -> SkillChange:
         """Compare a skill with what is in its place; refuse to replace what a person wrote or changed."""
         place = self.where.root / change.name
         try:
-            differences = differences_of(files_of(place), files)
+            differences = differences_of(files_of(place), skill.files)
             diff = diff_of(place, self.staging / change.name) if differences else []
         except PackRefused:  # what is there cannot be read as a skill
-            differences, diff = differences_of((), files), []
+            differences, diff = differences_of((), skill.files), []
         if not differences:
             return structs.replace(change, action="same", added=())
         if not self.options.force:
@@ -177,9 +161,9 @@ def signers_of(
     found: dict[str, Signer | None] = {}
     for skill in skills:
         if not only or skill.name in only:
-            signed = [file for file in skill.files if file.path not in SIGNATURES]
+            signed = [file for file in skill.files if file.path not in READERS]
             signers = list(whole)
-            for name, read in ((SIGNATURE, signer_of), (OMS_SIGNATURE, oms_signer)):
+            for name, read in READERS.items():
                 if any(file.path == name for file in skill.files):
                     data = read_capped(place / skill.name / name, cap=MAX_SIGNATURE_BYTES)
                     signers.append(read(data, signed, trusted, place=f"{skill.name}/{name}"))

@@ -61,11 +61,10 @@ def _inspected(
         skills, remarks = inside.inspect(source, progress)
         left_out += remarks
         for skill in skills:
-            if skill.change.name in found:
-                raise PackRefused(
-                    f"Two of these sources have a skill {skill.change.name!r}: nothing was installed."
-                )
-            found[skill.change.name] = skill
+            name = skill.change.name
+            if name in found:
+                raise PackRefused(f"Two of these sources have a skill {name!r}: nothing was installed.")
+            found[name] = skill
     return found, left_out
 
 
@@ -85,11 +84,10 @@ def uninstall(
 
 def restore(name: str, where: InstallRoot) -> Path:
     """Bring back the version of a skill that was put into the trash last, with all its files."""
-    trash = where.root / TRASH / name
-    kept = _kept_in(trash) if is_skill_path(name) else []
+    kept = _kept_in(where.root / TRASH / name) if is_skill_path(name) else []
     if not kept:
-        near = nearest(name, kept_names(where.root))
-        hint = meant(near, otherwise="only what was uninstalled or replaced is.")
+        names = kept_names(where.root)
+        hint = meant(nearest(name, names), otherwise="only what was uninstalled or replaced is.")
         raise PackRefused(f"Nothing called {name!r} is kept in {where.root / TRASH}: {hint}", code="missing")
     files = files_of(kept[-1], every=True)
     locked = read_lock_file(note_of(kept[-1])).skills.get(name)

@@ -219,6 +219,7 @@ def _npm_verdict(name: str, root: Path, wanted: str | None) -> Verdict:
     if not verdict.digest:
         return structs.replace(verdict, status="changed" if verdict.differences else "missing")
     found = folder_hash(root / name)
-    same = found == wanted
-    differences = () if same else (f"its folder has the hash {found}, not {wanted}",)
-    return structs.replace(verdict, status="ok" if same else "changed", differences=differences)
+    if found == wanted:
+        return structs.replace(verdict, status="ok")
+    differences = (f"its folder has the hash {found}, not {wanted}",)
+    return structs.replace(verdict, status="changed", differences=differences)

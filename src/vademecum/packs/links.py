@@ -116,10 +116,6 @@ class Base(Struct, frozen=True):
         """Return the directory of an agent's skills, below the base."""
         return directory_of(agent, at_home=self.at_home)
 
-    def place(self, agent: Compatible, name: str) -> str:
-        """Return where a skill of that name belongs, below the base."""
-        return f"{self.directory(agent)}/{name}"
-
     def inside(self, relative: str) -> Path:
         """Return the real path of something below the base; refuse it if a link leads out."""
         try:
@@ -138,7 +134,7 @@ class Base(Struct, frozen=True):
         wrong = [
             link.place
             for link in found.links
-            if not self._can_be_link(link.place) or link.place != self.place(link.agent, link.name)
+            if not self._can_be_link(link.place) or link.place != f"{self.directory(link.agent)}/{link.name}"
         ]
         wrong += [one for one in found.directories if one == _LINKS_FILE or not self.ground.may_write(one)]
         if wrong:
@@ -266,7 +262,7 @@ def _link(skill: Skill, agent: Compatible, base: Base) -> Link:
         raise PackRefused(f"{directory} lies inside the skill {skill.name!r} itself: nothing was linked.")
     inside = source.is_relative_to(base.real)
     relative = source.relative_to(base.real).as_posix() if inside else str(source)
-    return Link(skill.name, agent, base.place(agent, skill.name), relative)
+    return Link(skill.name, agent, f"{base.directory(agent)}/{skill.name}", relative)
 
 
 def _changes(wanted: Sequence[Link], links: Links, base: Base) -> dict[str, Action]:

@@ -70,8 +70,7 @@ def npm_lock_text(
 
 def not_for_npm(skills: Mapping[str, Locked]) -> dict[str, str]:
     """Return the skills that the npm tool cannot restore, and why: that tool stops at the first of them."""
-    found = {name: _obstacle(name, locked) for name, locked in sorted(skills.items())}
-    return {name: why for name, why in found.items() if why}
+    return {name: why for name, locked in sorted(skills.items()) if (why := _obstacle(name, locked))}
 
 
 def _obstacle(name: str, locked: Locked) -> str:

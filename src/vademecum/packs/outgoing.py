@@ -19,31 +19,32 @@ from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.entry_names import objection
 from vademecum.packs.sources.web import SCHEMA, WELL_KNOWN
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
+from vademecum.skill.skill import Document, Skill
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_FILE, _EXECUTABLE = 0o100644, 0o100755
 
 
 class PackedSkill(Struct, frozen=True):
-    """A skill that is packed: its name and version, its directory and its files."""
+    """A skill that is packed: its name and version, its directory, its files and its description."""
 
     name: str
     version: str | None
     place: Path
     files: tuple[SkillFile, ...]
+    description: str = ""
 
 
-def packed(directory: Path, name: str, version: str | None) -> PackedSkill:
+def packed(directory: Path, about: Document | Skill) -> PackedSkill:
     """Return a directory as a skill; refuse files that could not be installed elsewhere."""
     files = files_of(directory)
     for file in files:
         reason = objection(file.path)
         if reason is not None:
             raise PackRefused(f"{file.path!r} in {directory} {reason}: rename it.")
-    return PackedSkill(name, version, directory, files)
+    return PackedSkill(about.name, about.meta.version, directory, files, about.description)
 
 
 def write_pack(skills: list[PackedSkill], out: IO[bytes], progress: Progress = silently) -> None:
@@ -61,8 +62,7 @@ def write_pack(skills: list[PackedSkill], out: IO[bytes], progress: Progress = s
     ]
     document = {"format_version": FORMAT_VERSION, "skills": listed}
     manifest = json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
-    total = sum(file.size for skill in skills for file in skill.files)
-    done = 0
+    total, done = sum(file.size for skill in skills for file in skill.files), 0
     with zipfile.ZipFile(out, "w") as archive:
         _add(archive, MANIFEST, manifest.encode())
         for skill in ordered:
@@ -76,7 +76,7 @@ def write_pack(skills: list[PackedSkill], out: IO[bytes], progress: Progress = s
 def _add(archive: zipfile.ZipFile, name: str, data: bytes, *, executable: bool = False) -> None:
     info = zipfile.ZipInfo(name, _EPOCH)
     info.create_system = 3
-    info.external_attr = (_EXECUTABLE if executable else _FILE) << 16
+    info.external_attr = (0o100755 if executable else 0o100644) << 16
     info.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(info, data, compresslevel=6)
 
@@ -91,17 +91,17 @@ class Published(Struct, frozen=True):
     digest: str
 
 
-def publish(skills: Iterable[tuple[PackedSkill, str]], folder: Path) -> list[Published]:
-    """Write skills with their descriptions, and then the list, which so is never ahead of the files."""
+def publish(skills: Iterable[PackedSkill], folder: Path) -> list[Published]:
+    """Write skills, and then the list, which so is never ahead of the files."""
     listing = folder / WELL_KNOWN
-    ordered = sorted(skills, key=lambda pair: pair[0].name)
-    published = [_published(skill, description, listing.parent) for skill, description in ordered]
+    ordered = sorted(skills, key=lambda skill: skill.name)
+    published = [_published(skill, listing.parent) for skill in ordered]
     document = {"$schema": SCHEMA, "skills": [structs.asdict(skill) for skill in published]}
     write_atomic(listing, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
     return published
 
 
-def _published(skill: PackedSkill, description: str, place: Path) -> Published:
+def _published(skill: PackedSkill, place: Path) -> Published:
     if [file.path for file in skill.files] == [SKILL_FILE]:
         data, kind, suffix = (skill.place / SKILL_FILE).read_bytes(), "skill-md", "md"
     else:
@@ -115,4 +115,4 @@ def _published(skill: PackedSkill, description: str, place: Path) -> Published:
     # Named by its content: readers of older lists, and locks, still find what they say.
     url = f"{skill.name}-{digest[:12]}.{suffix}"
     write_atomic(place / url, data)
-    return Published(skill.name, kind, description, url, f"sha256:{digest}")
+    return Published(skill.name, kind, skill.description, url, f"sha256:{digest}")

@@ -99,16 +99,10 @@ class Statement(Struct, frozen=True, rename={"kind": "_type", "predicate_type": 
     predicate: dict[str, Any] = {}
 
 
-class KeyHint(Struct, frozen=True):
-    """Something that names a key."""
-
-    hint: str = ""
-
-
 class Material(Struct, frozen=True, rename="camel"):
     """What a bundle says about its key; certificates are not followed."""
 
-    public_key: KeyHint | None = None
+    public_key: dict[str, str] | None = None
     certificate: Any = None
     x509_certificate_chain: Any = None
 
@@ -182,7 +176,13 @@ def signer_of(data: bytes, files: Iterable[SkillFile], trusted: Trusted, *, plac
     envelope = _decoded(data, Envelope, place)
     statement, message, signature = _opened(envelope, PREDICATE_TYPE, place)
     named = envelope.signatures[0]
-    name, key = trusted.key(named.keyid) or (None, _own_key(named, place))
+    known = {id_of(key): (name, key) for name, key in trusted.keys}
+    try:
+        name, key = known.get(named.keyid) or (None, public_key(named.public_key.encode()))
+    except ValueError as error:
+        raise _mismatch(place, f"is by an unknown key ({named.keyid[:16]}…)") from error
+    if id_of(key) != named.keyid:
+        raise _mismatch(place, "brings another key than it names")
     if not is_signed_by(key, signature, message):
         raise _mismatch(place, f"was not made by the key {named.keyid[:16]}…")
     listed = list(files)
@@ -216,10 +216,14 @@ def oms_signer(data: bytes, files: Iterable[SkillFile], trusted: Trusted, *, pla
     for name, key in trusted.keys:
         if is_signed_by(key, signature, message):
             return Signer(f"key:{id_of(key)}", name)
-    hint = material.public_key.hint
+    hint = material.public_key.get("hint", "")
     if any(hint in {id_of(key), _text_hint(key)} for _, key in trusted.keys):
         raise _mismatch(place, f"was not made by the key {hint[:16]}…")
     return Signer("")
+
+
+# The files of a skill that sign it, with what reads each.
+READERS = {SIGNATURE: signer_of, OMS_SIGNATURE: oms_signer}
 
 
 def encoded(kind: str, payload: bytes) -> bytes:
@@ -255,17 +259,6 @@ def _opened(envelope: Envelope, predicate_type: str, place: str) -> tuple[Statem
     if (statement.kind, statement.predicate_type) != (STATEMENT_TYPE, predicate_type):
         raise _mismatch(place, f"is a statement of another kind ({statement.predicate_type!r})")
     return statement, encoded(PAYLOAD_TYPE, payload), signature
-
-
-def _own_key(signature: EnvelopeSignature, place: str) -> PublicKey:
-    """Return the key that the envelope brings, if it is the one it names."""
-    try:
-        key = public_key(signature.public_key.encode())
-    except ValueError as error:
-        raise _mismatch(place, f"is by an unknown key ({signature.keyid[:16]}…)") from error
-    if id_of(key) != signature.keyid:
-        raise _mismatch(place, "brings another key than it names")
-    return key
 
 
 def _check_files(said: dict[str, str], files: Iterable[SkillFile], place: str) -> None:

@@ -10,22 +10,14 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization as form
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    ECDSA,
-    SECP256R1,
-    EllipticCurve,
-    EllipticCurvePrivateKey,
-    EllipticCurvePublicKey,
-    generate_private_key,
-)
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from msgspec import Struct
 
 from vademecum.errors import ConfigError, FileRefused, PackRefused
 from vademecum.files import read_capped
 
-PublicKey = Ed25519PublicKey | EllipticCurvePublicKey
-PrivateKey = Ed25519PrivateKey | EllipticCurvePrivateKey
+PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
+PrivateKey = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
 
 MAX_KEY_BYTES = 64 * 1024
 MAX_TRUSTED = 1000
@@ -39,16 +31,12 @@ class Trusted(Struct, frozen=True):
 
     keys: tuple[tuple[str, PublicKey], ...] = ()
 
-    def key(self, key_id: str) -> tuple[str, PublicKey] | None:
-        """Return the trusted key of that id."""
-        return next((found for found in self.keys if id_of(found[1]) == key_id), None)
-
 
 def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, Path, str]:
-    """Make a key pair, Ed25519 or ECDSA on P-256: ``name.pem`` is private, ``name.pub`` is for others."""
+    """Make a key pair, Ed25519 or ec.ECDSA on P-256: ``name.pem`` is private, ``name.pub`` is for others."""
     if not KEY_NAME.match(name):
         raise ConfigError(f"{name!r} cannot name a key: use letters, digits, '.', '_' and '-'.")
-    key = generate_private_key(SECP256R1()) if ecdsa else Ed25519PrivateKey.generate()
+    key = ec.generate_private_key(ec.SECP256R1()) if ecdsa else ed25519.Ed25519PrivateKey.generate()
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     private, public = directory / f"{name}.pem", directory / f"{name}.pub"
     try:
@@ -76,13 +64,13 @@ def private_key(path: Path) -> PrivateKey:
     except (OSError, FileRefused, ValueError, TypeError) as error:
         raise ConfigError(f"{path} is not a private key that can be used ({error}).") from error
     if not isinstance(found, PrivateKey):
-        raise ConfigError(f"{path} is neither an Ed25519 nor an ECDSA key: make one with vade keygen.")
+        raise ConfigError(f"{path} is neither an Ed25519 nor an ec.ECDSA key: make one with vade keygen.")
     return found
 
 
 def signature_by(key: PrivateKey, message: bytes) -> bytes:
     """Return a key's signature of a message."""
-    if isinstance(key, Ed25519PrivateKey):
+    if isinstance(key, ed25519.Ed25519PrivateKey):
         return key.sign(message)
     return key.sign(message, _ecdsa(key.curve))
 
@@ -139,7 +127,7 @@ def id_of(key: PublicKey) -> str:
 def is_signed_by(key: PublicKey, signature: bytes, message: bytes) -> bool:
     """Return whether this key made this signature of this message."""
     try:
-        if isinstance(key, Ed25519PublicKey):
+        if isinstance(key, ed25519.Ed25519PublicKey):
             key.verify(signature, message)
         else:
             key.verify(signature, message, _ecdsa(key.curve))
@@ -148,5 +136,5 @@ def is_signed_by(key: PublicKey, signature: bytes, message: bytes) -> bool:
     return True
 
 
-def _ecdsa(curve: EllipticCurve) -> ECDSA:
-    return ECDSA({256: hashes.SHA256(), 384: hashes.SHA384()}.get(curve.key_size, hashes.SHA512()))
+def _ecdsa(curve: ec.EllipticCurve) -> ec.ECDSA:
+    return ec.ECDSA({256: hashes.SHA256(), 384: hashes.SHA384()}.get(curve.key_size, hashes.SHA512()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -37,7 +37,7 @@ class Sources(Struct, frozen=True):
         """Fetch what a source has now, or what one of its skills once was."""
         base, kinds = self.where.base, self.fetching.kinds
         reference = reference_to(source, context=self.context, base=base, kinds=kinds)
-        return self.fetching.fetched(reference, source, only=only, at=at or Origin())
+        return self.fetching.fetched(reference, source, only=only, at=at)
 
     def stage_again(self, name: str, lock: LockFile, options: Options, aside: Path) -> Path:
         """Unpack exactly what was locked, from its address then or from its source."""
@@ -69,10 +69,6 @@ class Failure(Struct, frozen=True):
 
     name: str
     error: VademecumError
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
-        return {"source": self.name, "code": self.error.code, "message": str(self.error)}
 
 
 def check_frozen(where: InstallRoot) -> None:

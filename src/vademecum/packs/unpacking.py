@@ -62,12 +62,7 @@ class Manifest(Struct, frozen=True):
 
 
 def unpack(
-    opened: Opened,
-    staging: Path,
-    *,
-    label: str,
-    only: Collection[str] = (),
-    progress: Progress = silently,
+    opened: Opened, staging: Path, *, label: str, only: Collection[str] = (), progress: Progress = silently
 ) -> tuple[list[Staged], list[str]]:
     """Unpack every skill of an opened source into a directory of its name, and close the source.
 
@@ -112,7 +107,7 @@ def _files_by_place(opened: Opened, places: list[str], *, manifest: bool) -> dic
         place = place_of(file.name, known)
         if place is None or (place == "" and file.name == MANIFEST and manifest):
             continue
-        if is_junk(_within(file.name, place)):
+        if is_junk(file.name.removeprefix(f"{place}/")):
             continue
         if not opened.packed:
             checks[place].file(file.name)
@@ -125,15 +120,11 @@ def _files_by_place(opened: Opened, places: list[str], *, manifest: bool) -> dic
     return found
 
 
-def _within(name: str, place: str) -> str:
-    return name[len(place) + 1 :] if place else name
-
-
 def _write_all(files: list[SourceFile], target: str, place: str) -> tuple[SkillFile, ...]:
     made: set[str] = set()
     written = []
     for file in files:
-        relative = _within(file.name, place)
+        relative = file.name.removeprefix(f"{place}/")
         parent = relative.rpartition("/")[0]
         if parent not in made:
             os.makedirs(f"{target}/{parent}", exist_ok=True)

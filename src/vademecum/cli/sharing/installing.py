@@ -30,15 +30,7 @@ from vademecum.packs.signing_keys import TRUSTED_DIRECTORY, trusted_keys
 from vademecum.packs.sources.fetching import Fetching
 from vademecum.packs.sources.references import reference_to, remembered
 from vademecum.packs.sources.run_outputs import fetch_from_run
-from vademecum.packs.syncing import (
-    Failure,
-    Sources,
-    SyncStep,
-    check_frozen,
-    lock_here,
-    sync,
-    update,
-)
+from vademecum.packs.syncing import Failure, Sources, SyncStep, check_frozen, lock_here, sync, update
 from vademecum.packs.transaction import tidied
 from vademecum.skill.text import escaped, visible
 
@@ -299,7 +291,10 @@ def sync_command(*, scope: str, frozen: bool, as_json: bool, **allowed: bool) ->
 
 def _finish(document: dict[str, Any], lines: Iterable[str], failures: list[Failure], *, as_json: bool) -> int:
     """Print what was done and what was not, and return the exit code."""
-    problems = [failure.to_json() for failure in failures]
+    problems = [
+        {"source": failure.name, "code": failure.error.code, "message": str(failure.error)}
+        for failure in failures
+    ]
     answer(document | {"problems": problems}, lines, as_json=as_json)
     for failure in () if as_json else failures:
         click.echo(f"vade: {visible(str(failure.error))}", err=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +17,17 @@ from vademecum.cli.output.progress import ProgressBar
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import sha256_of, write_atomic
-from vademecum.packs.content import (
-    OMS_SIGNATURE,
-    SIGNATURE,
-    SIGNATURES,
-    SkillFile,
-    digest_of,
-)
+from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SIGNATURES, SkillFile, digest_of
 from vademecum.packs.incoming import signers_of
 from vademecum.packs.outgoing import PackedSkill, packed, publish, write_pack
 from vademecum.packs.signatures import oms_signed, signed, signed_words
-from vademecum.packs.signing_keys import (
-    KEY_DIRECTORY,
-    TRUSTED_DIRECTORY,
-    new_key,
-    private_key,
-    trusted_keys,
-)
+from vademecum.packs.signing_keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, new_key, private_key, trusted_keys
 from vademecum.packs.sources.archive import open_path
 from vademecum.packs.sources.fetching import SIGNATURE_SUFFIX, local_source
 from vademecum.packs.unpacking import unpack
 from vademecum.skill.document import parse_document
 from vademecum.skill.frontmatter import read_opening
-from vademecum.skill.skill import MANIFEST, Document
+from vademecum.skill.skill import MANIFEST
 from vademecum.skill.text import visible
 from vademecum.skill.validate import validate_skill
 
@@ -54,7 +41,7 @@ _DIRECTORY = click.Path(exists=True, file_okay=False)
 @json_option
 def pack_command(*, directories: tuple[str, ...], out: str, as_json: bool) -> None:
     """Put skills into one zip, byte for byte the same for the same files. Each must be valid."""
-    _write([skill for skill, _ in map(_valid, map(Path, directories))], Path(out), as_json=as_json)
+    _write([_valid(Path(directory)) for directory in directories], Path(out), as_json=as_json)
 
 
 @click.command("export")
@@ -66,7 +53,7 @@ def export_command(*, names: tuple[str, ...], out: str, as_json: bool, **words: 
     """Put skills that are in use here into one zip."""
     index = IndexWords(**words).build()
     skills = [index.get(as_reference(name)) for name in names]
-    _write([packed(s.path, s.name, s.meta.version) for s in skills], Path(out), as_json=as_json)
+    _write([packed(skill.path, skill) for skill in skills], Path(out), as_json=as_json)
 
 
 @click.command("publish")
@@ -79,9 +66,9 @@ def publish_command(*, directories: tuple[str, ...], folder: str, as_json: bool)
     Each DIRECTORY is a skill, or contains skills.
     """
     skills = [_valid(place) for directory in directories for place in _skills_in(Path(directory))]
-    _check_once(skill.name for skill, _ in skills)
+    _check_once(skills)
     try:
-        found = publish(((skill, document.description) for skill, document in skills), Path(folder))
+        found = publish(skills, Path(folder))
     except OSError as error:
         raise PackRefused(f"{folder} cannot be written ({error.strerror}): name another folder.") from error
     lines = [f"Published: {skill.name} ({skill.type}, {skill.digest[:19]}…)" for skill in found]
@@ -98,25 +85,23 @@ def _skills_in(directory: Path) -> list[Path]:
     return found
 
 
-def _valid(directory: Path) -> tuple[PackedSkill, Document]:
+def _valid(directory: Path) -> PackedSkill:
     verdict = validate_skill(str(directory))
     if not verdict.valid or verdict.name is None:
         problem = next(problem for problem in verdict.problems if problem.severity == "error")
         raise PackRefused(f"{directory} is not valid ({problem.message}): vade validate {directory}")
-    document = parse_document(read_opening(directory / MANIFEST), directory=verdict.name)
-    return packed(directory, verdict.name, document.meta.version), document
+    return packed(directory, parse_document(read_opening(directory / MANIFEST), directory=verdict.name))
 
 
-def _check_once(names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise PackRefused(f"Two of these skills are called {name!r}: there can be one of a name.")
-        seen.add(name)
+def _check_once(skills: list[PackedSkill]) -> None:
+    names = [skill.name for skill in skills]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise PackRefused(f"Two of these skills are called {twice!r}: there can be one of a name.")
 
 
 def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
-    _check_once(skill.name for skill in skills)
+    _check_once(skills)
     bar = ProgressBar("packing", bytes_=True)
     temporary = out.with_name(f".{out.name}.{os.urandom(4).hex()}")
     try:
@@ -171,7 +156,7 @@ def sign_command(*, target: str, key: str, oms: bool, as_json: bool) -> None:
     secret = private_key(Path(key) if "/" in key or key.endswith(".pem") else named)
     path = Path(target)
     if path.is_dir():
-        skill, _ = _valid(path)
+        skill = _valid(path)
         out = path / (OMS_SIGNATURE if oms else SIGNATURE)
         files: tuple[SkillFile, ...] = tuple(file for file in skill.files if file.path not in SIGNATURES)
         data = oms_signed(files, secret, skill.name) if oms else signed(files, secret)

@@ -36,7 +36,6 @@ MAX_HEADER_BYTES = 1024 * 1024
 MAX_PADDING = 16 * 1024 * 1024  # after the end of a tar
 _RATIO_FROM = 10 * 1024 * 1024
 _TAR_OVERHEAD = 4096
-_BLOCK = 512
 _PASSED_OVER = frozenset({".git", "node_modules", "__pycache__"})
 
 # What the libraries raise for bytes that are not what they should be.
@@ -138,7 +137,12 @@ def pieces_of(file: SourceFile) -> Iterator[bytes]:
 
 
 def _open_zip(path: Path, size: int) -> Opened:
-    archive = read_zip(path, size)
+    file = open(path, "rb")  # noqa: SIM115 - closed with what is returned
+    try:
+        archive = read_zip(file, path, size)
+    except BaseException:
+        file.close()
+        raise
     files = tuple(
         SourceFile(
             entry.filename,
@@ -150,7 +154,7 @@ def _open_zip(path: Path, size: int) -> Opened:
         if not entry.is_dir()
     )
     directories = tuple(entry.filename.rstrip("/") for entry in archive.infolist() if entry.is_dir())
-    return Opened(files, archive.close, packed=True, directories=directories)
+    return Opened(files, file.close, packed=True, directories=directories)
 
 
 class _Bounded:
@@ -256,7 +260,7 @@ def _check_end(file: IO[bytes], place: int, path: Path) -> None:
     rest = file.read(MAX_PADDING + 1)
     if rest.strip(b"\0") or len(rest) > MAX_PADDING:
         raise PackRefused(f"{path} goes on after its end: nothing was installed.")
-    if len(rest) < _BLOCK:
+    if len(rest) < tarfile.BLOCKSIZE:
         raise PackRefused(f"{path} was cut short: nothing was installed.")
 
 

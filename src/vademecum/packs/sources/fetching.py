@@ -25,14 +25,7 @@ from vademecum.packs.sources.references import (
     Reference,
     SiteSource,
 )
-from vademecum.packs.sources.web import (
-    Web,
-    fetch_artifact,
-    fetch_site,
-    find_site,
-    hop_of,
-    open_fetched,
-)
+from vademecum.packs.sources.web import Web, fetch_artifact, fetch_site, find_site, hop_of, open_fetched
 
 SIGNATURE_SUFFIX = ".sig"
 
@@ -48,14 +41,10 @@ class Origin(Struct, frozen=True):
     url: str = ""
 
 
-_NO_ORIGIN = Origin()
-
-
 class Source(Struct, frozen=True):
     """A fetched source: its name for the lock, where its skills came from, and its files.
 
-    ``each`` has the origin of single skills if it differs; ``signature`` is the one beside an archive, and
-    ``pack`` the archive itself.
+    ``each`` has the origin of single skills if it differs; ``signature`` is the one beside an archive.
     """
 
     name: str
@@ -63,7 +52,6 @@ class Source(Struct, frozen=True):
     open: Callable[[], Opened]
     each: dict[str, Origin] = {}
     signature: bytes | None = None
-    pack: Path | None = None
 
 
 class Fetching(Struct, frozen=True):
@@ -74,7 +62,7 @@ class Fetching(Struct, frozen=True):
 
     @contextlib.contextmanager
     def fetched(
-        self, reference: Reference, name: str, *, only: Collection[str] = (), at: Origin = _NO_ORIGIN
+        self, reference: Reference, name: str, *, only: Collection[str] = (), at: Origin | None = None
     ) -> Iterator[Source]:
         """Fetch a source; ``at`` is what one skill of it once resolved to, and it must be had like that."""
         with tempfile.TemporaryDirectory(prefix="vade-") as aside:
@@ -85,9 +73,9 @@ class Fetching(Struct, frozen=True):
                 case ArchiveSource(url, sha256):
                     yield errand.archive(url, sha256)
                 case GitSource():
-                    yield errand.git(reference, at)
+                    yield errand.git(reference, at or Origin())
                 case SiteSource(url):
-                    yield errand.site(url, only, at)
+                    yield errand.site(url, only, at or Origin())
                 case KindSource(kind, rest):
                     files = Path(aside, kind)
                     origin = Origin(self.kinds[kind](rest, files))
@@ -115,7 +103,7 @@ class _Errand(Struct, frozen=True):
                 raise
             signature = None
         origin = Origin(f"sha256:{digest}")
-        return Source(self.name, origin, partial(open_path, file), signature=signature, pack=file)
+        return Source(self.name, origin, partial(open_path, file), signature=signature)
 
     def git(self, source: GitSource, at: Origin) -> Source:
         if source.url.startswith(("http://", "https://")):
@@ -156,4 +144,4 @@ def local_source(path: Path, name: str = "", *, sha256: str | None = None) -> So
     except FileNotFoundError:
         signature = None
     origin = Origin(f"sha256:{digest}")
-    return Source(name or str(path), origin, partial(open_path, path), signature=signature, pack=path)
+    return Source(name or str(path), origin, partial(open_path, path), signature=signature)

@@ -143,10 +143,8 @@ class Repository:
                         process.wait(_LOOK_SECONDS)
                         break
                     if time.monotonic() > deadline:
-                        seconds = f"{self._seconds:.0f} seconds"
-                        raise PackRefused(
-                            f"git {words[0]} took longer than {seconds}: nothing was installed."
-                        )
+                        late = f"git {words[0]} took longer than {self._seconds:.0f} seconds"
+                        raise PackRefused(f"{late}: nothing was installed.")
                     if os.fstat(out.fileno()).st_size > most or _size_of(self._place) > MAX_FETCHED_BYTES:
                         raise PackRefused("The repository is too large: name a smaller one.")
             finally:

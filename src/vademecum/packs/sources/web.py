@@ -21,13 +21,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from vademecum.errors import IntegrityFailed, PackRefused, ToolRefused
-from vademecum.packs.sources.archive import (
-    MAX_PACKED_BYTES,
-    Opened,
-    Progress,
-    SourceFile,
-    open_path,
-)
+from vademecum.packs.sources.archive import MAX_PACKED_BYTES, Opened, Progress, SourceFile, open_path
 from vademecum.packs.sources.entry_names import NameCheck, document_in
 from vademecum.skill.names import check
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
@@ -202,11 +196,9 @@ class Site(Struct, frozen=True, rename={"schema": "$schema"}):
 
 def find_site(url: str, web: Web) -> Site:
     """Fetch the list of a site: the newer form first, below the address and then at the site's top."""
-    if urlsplit(url).path.endswith("/index.json"):
-        candidates = [url]
-    else:
-        places = [urljoin(url, path) for path in (WELL_KNOWN, WELL_KNOWN_BEFORE)]
-        candidates = [*places, *(urljoin(url, f"/{path}") for path in (WELL_KNOWN, WELL_KNOWN_BEFORE))]
+    paths = (WELL_KNOWN, WELL_KNOWN_BEFORE, f"/{WELL_KNOWN}", f"/{WELL_KNOWN_BEFORE}")
+    is_list = urlsplit(url).path.endswith("/index.json")
+    candidates = [url] if is_list else [urljoin(url, path) for path in paths]
     for candidate in dict.fromkeys(candidates):
         data = web.read(candidate)
         if data is not None:

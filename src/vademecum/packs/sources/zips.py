@@ -27,17 +27,12 @@ _ENCRYPTED, _LATER, _UTF8 = 0x2041, 0x0008, 0x0800
 _ZIP64, _UNICODE_PATH = 0x0001, 0x7075
 
 
-def read_zip(path: Path, size: int) -> ZipFile:
+def read_zip(file: IO[bytes], path: Path, size: int) -> ZipFile:
     """Open a zip whose entries are all checked: by its directory alone, then by their own headers."""
-    with open(path, "rb") as file:
-        directory, count = _find_directory(file, path, size)
-        archive = ZipFile(path)
-        try:
-            _check_entries(archive.infolist(), count, path)
-            _check_layout(file, archive.infolist(), path, directory)
-        except BaseException:
-            archive.close()
-            raise
+    directory, count = _find_directory(file, path, size)
+    archive = ZipFile(file)
+    _check_entries(archive.infolist(), count, path)
+    _check_layout(file, archive.infolist(), path, directory)
     return archive
 
 
@@ -90,7 +85,7 @@ def _check_entries(entries: list[ZipInfo], count: int, path: Path) -> None:
 
 
 def _check_entry(entry: ZipInfo) -> None:
-    """Refuse an entry that is no plain file or directory; many tools write UTF-8 names without saying so."""
+    """Refuse what is not a plain file or directory; many tools write UTF-8 names without saying so."""
     raw, mode = _raw_name(entry), entry.external_attr >> 16
     try:
         entry.filename = raw.decode()
