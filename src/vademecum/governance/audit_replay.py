@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from vademecum.errors import CharterRefused, RecordDamaged
+from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
+from vademecum.files import read_capped
 from vademecum.governance.audit import from_json
-from vademecum.governance.charter import Charter, digest_of
+from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
 from vademecum.governance.check import (
     CONDITIONS,
     COOLDOWN,
@@ -23,6 +26,7 @@ from vademecum.governance.check import (
 )
 from vademecum.governance.definitions import EMPTY, MISSING, Reason, SkillDefinition, ValidationResult
 from vademecum.governance.state import Change
+from vademecum.paths import contained
 from vademecum.runs.record import Event
 from vademecum.runs.stored import Difference, PastRun, Replayed
 
@@ -54,7 +58,7 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
     """
     recorded: Charter | None = None
     compared, found = 0, []
-    for event in run.events:
+    for event in _complete(run):
         try:
             if event.type == "charter":
                 document = from_json(event.data["charter"])
@@ -70,6 +74,34 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
         except (KeyError, TypeError, AttributeError, ValueError, CharterRefused) as error:
             raise RecordDamaged(f"Event {event.number} of {run.place} is damaged ({error!r}).") from error
     return Replayed(compared, tuple(found))
+
+
+def _complete(run: PastRun) -> Iterator[Event]:
+    """Yield the events of a run; those of earlier versions get the charter and the steps that they lack.
+
+    Such a record keeps its charter in a file, and does not say when an agent last did a skill.
+    """
+    done: dict[tuple[str, str], int] | None = None
+    for event in run.events:
+        data = event.data
+        if event.type == "charter" and "kept" in data:
+            done = done or {}
+            event = structs.replace(event, data={**data, "charter": _kept(run, str(data["kept"]))})  # noqa: PLW2901
+        elif event.type == "outcome" and done is not None:
+            who = str(data.get("agent")), str(data.get("proposed"))
+            if who in done:
+                event = structs.replace(event, data={**data, "last": done[who]})  # noqa: PLW2901
+            if data.get("executed") == data.get("proposed"):
+                done[who] = data.get("step", 0)
+        yield event
+
+
+def _kept(run: PastRun, name: str) -> Any:
+    file = contained(Path(run.place), name)
+    try:
+        return json.loads(read_capped(file, cap=MAX_CHARTER_BYTES))
+    except (OSError, FileRefused, ValueError, RecursionError) as error:
+        raise RecordDamaged(f"The charter of this run cannot be read ({error}): it was {file}.") from error
 
 
 class RecordedFacts(NamedTuple):
@@ -208,7 +240,7 @@ def _changes(charter: Charter, skill: SkillDefinition, agent_type: str) -> str:
 
 def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Stage], str]:
     """Explain a recorded intent by a charter, from the values in the record."""
-    outcomes = [event for event in run.events if event.type == "outcome"]
+    outcomes = [event for event in _complete(run) if event.type == "outcome"]
     data = next((event.data for event in outcomes if event.number == number), None)
     if data is None:
         known = [event.number for event in outcomes if event.data.get("reasons")]

@@ -178,9 +178,13 @@ class Charter:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Charter:
-        """Return the charter that ``to_json`` wrote."""
+        """Return the charter that ``to_json`` wrote.
+
+        A document without ``strict`` is from a version in which strict was the default.
+        """
         skills, roles = map(SkillDefinition.from_json, document["skills"]), document.get("roles")
-        default, strict = document.get("default_skill"), document["strict"]
+        default = document.get("default_skill")
+        strict = bool(document.get("strict", not document.get("compat", False)))
         registry = SkillRegistry(skills, default_skill=default, strict=strict)
         if roles is None:
             return cls(registry)
