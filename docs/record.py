@@ -21,7 +21,6 @@ from docs.moving_terminal import COLUMNS, ROWS, Step, picture
 OUT = Path(__file__).with_name("first-minutes.svg")
 SKILL = "---\nname: notes\ndescription: Use when: taking notes in a meeting\n---\nWrite down who said what.\n"
 COMMANDS = [
-    "vade",
     "vade validate",
     "sed -i 's/Use.*/\"&\"/' .agent/skills/notes/SKILL.md && vade validate",
     'vade new pdf-forms --description "Fill in a PDF form. 填写 PDF 表格。"',
