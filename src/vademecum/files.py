@@ -79,7 +79,7 @@ def keep_newest(directory: Path, pattern: str, most: int) -> None:
             shutil.rmtree(place) if place.is_dir() else place.unlink()
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+def write_atomic(path: Path, data: bytes | bytearray, *, mode: int = 0o644) -> None:
     """Write a file so that a reader sees the old content or the new one, never a part."""
     temporary = f"{path.parent}/.{path.name}.{os.urandom(6).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -78,7 +78,7 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
     start = max(n for n, text in enumerate(told) if text.startswith("=== request ==="))
     prompt = _sections(told[start])
     request, about = prompt.get("request", ""), prompt.get("about", "")
-    said = _CHINESE if UNSPACED.search(_FILES.sub("", request)) else _ENGLISH
+    said = _CHINESE if re.search(UNSPACED, _FILES.sub("", request)) else _ENGLISH
     since = [prompt.get("loaded skills", ""), *told[start + 1 :]]
     own = [_own_words(text) for text in since]
     loaded, observed = _LOADED.findall("\n".join(own)), _OBSERVED.findall("\n".join(own[1:]))

@@ -13,7 +13,7 @@ from vademecum.config import Config, LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import FileRefused
 from vademecum.registry.base import Fetch, Provider
-from vademecum.registry.cache import CachedDocument, IndexCache, stamp_of, trusted
+from vademecum.registry.cache import CachedSkill, IndexCache, stamp_of, trusted
 from vademecum.registry.conflicts import Candidate, resolve
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.report import LeftOut, Report, RootReport, RootStatus
@@ -101,7 +101,7 @@ class _Build:
         self._clock = clock
         self._cache = IndexCache(options.cache, roots=roots, reading=repr(options.reading))
         self._candidates: list[Candidate] = []
-        self._seen: list[list[CachedDocument]] = [[] for _ in roots]
+        self._seen: list[list[CachedSkill]] = [[] for _ in roots]
         self._left_out: list[LeftOut] = []
         self._read = 0
         self._now_ns = 0
@@ -169,18 +169,16 @@ class _Build:
             ):
                 document = _read(path, directory, file, self._options.reading)
                 kept = trusted(signature, now_ns=self._now_ns)
-                seen = CachedDocument(directory, file, kept, document)
+                seen = CachedSkill(kept, Skill.at(document, source, path, directory, file, stamp_of(kept)))
                 self._read += 1
                 if self._read % _PROGRESS_STEP == 0:
                     self._progress(self._read)
             noted.append(seen)
-            document = seen.document
-            if not document.problems or document.valid:
-                skill = Skill.at(document, source, path, directory, file, stamp_of(seen.signature))
+            skill = seen.skill
+            if not skill.problems or skill.valid:
                 self._candidates.append((skill, root, signature))
             else:
-                place = path if directory == "." else f"{path}/{directory}"
-                self._left_out.append(LeftOut(source, f"{place}/{file}", document.problems))
+                self._left_out.append(LeftOut(source, f"{skill.location}/{file}", skill.problems))
 
     def _remember(self) -> tuple[Problem, ...]:
         """Save what was read, if anything is new, and return the cache's complaints."""

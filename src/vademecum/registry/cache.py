@@ -1,4 +1,4 @@
-"""Documents that earlier scans read ↔ a file: a document that did not change is not read again.
+"""Skills that earlier scans read ↔ a file: a document that did not change is not read again.
 
 The file belongs to one list of roots and one way of reading. It is written whole and atomically, so
 processes share it without a lock: the last one to write wins, and whatever is there is true.
@@ -7,6 +7,7 @@ processes share it without a lock: the last one to write wins, and whatever is t
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,14 +17,16 @@ from vademecum.errors import FileRefused
 from vademecum.files import keep_newest, read_own, write_atomic
 from vademecum.registry.roots import Root
 from vademecum.registry.scan import Signature
-from vademecum.skill.skill import Document, Problem
+from vademecum.skill.skill import Problem, Skill
 from vademecum.version import VERSION
 
 # Another version may read documents by other rules, so it starts afresh.
-FORMAT = f"vademecum-index-4 {VERSION}"
+FORMAT = f"vademecum-index-5 {VERSION}"
 MAX_CACHE_BYTES = 1024 * 1024 * 1024
 MAX_CACHE_FILES = 64
 MAX_HALF_WRITTEN = 8
+CHECKSUM_BYTES = 4
+_ENCODER = msgpack.Encoder()
 # A file that changed this shortly before it was read could change again and bear the same time.
 CLOCK_RESOLUTION_NS = 2_000_000_000
 
@@ -42,18 +45,16 @@ def stamp_of(signature: Signature) -> int:
     return hash(signature) if signature is not UNTRUSTED and signature[3] else 0
 
 
-class CachedDocument(Struct, frozen=True, gc=False, array_like=True):
-    """One document as a scan saw it."""
+class CachedSkill(Struct, frozen=True, gc=False, array_like=True):
+    """One skill as a scan read it, valid or not."""
 
-    directory: str
-    file: str
     signature: Signature
-    document: Document
+    skill: Skill
 
 
 class _Content(Struct, frozen=True, array_like=True):
     format: str
-    roots: list[list[CachedDocument]]
+    roots: list[list[CachedSkill]]
 
 
 class IndexCache:
@@ -63,23 +64,24 @@ class IndexCache:
         places = [f"{root.source}\0{root.path}" for root in roots]
         key = hashlib.sha256("\0".join([reading, *places]).encode("utf-8", "surrogateescape")).hexdigest()
         self._path = None if directory is None else directory / f"index-{key[:32]}.msgpack"
-        self._known: list[dict[str, CachedDocument]] = [{} for _ in places]
+        self._known: list[dict[str, CachedSkill]] = [{} for _ in places]
         self.problem: Problem | None = None
         if self._path is not None:
             self._load(self._path)
 
-    def of_root(self, number: int) -> dict[str, CachedDocument]:
+    def of_root(self, number: int) -> dict[str, CachedSkill]:
         """Return what is remembered of one root, by directory."""
         return self._known[number]
 
-    def save(self, roots: list[list[CachedDocument]]) -> Problem | None:
+    def save(self, roots: list[list[CachedSkill]]) -> Problem | None:
         """Write what a scan saw in each root; return the problem if that fails."""
         if self._path is None:
             return None
-        data = _encoded(roots)
+        data = bytearray(CHECKSUM_BYTES)
+        _encode(roots, data)
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomic(self._path, hashlib.sha256(data).digest() + data, mode=0o600)
+            write_atomic(self._path, data, mode=0o600)
         except OSError as error:
             text = (
                 f"The index cache {self._path} cannot be written ({error.strerror}): the next start is slower"
@@ -100,29 +102,36 @@ class IndexCache:
             text = f"The index cache {path} was not used ({error}) and is built anew"
             self.problem = Problem("cache-rebuilt", "warning", text)
             return
-        self._known = [{document.directory: document for document in documents} for documents in roots]
+        self._known = [{seen.skill.directory: seen for seen in of_root} for of_root in roots]
 
 
-def _encoded(roots: list[list[CachedDocument]]) -> bytes:
+def _checksum(content: memoryview) -> bytes:
+    """Return a checksum against damage; the file is the user's own, so it need not stop a forger."""
+    return zlib.crc32(content).to_bytes(CHECKSUM_BYTES, "big")
+
+
+def _encode(roots: list[list[CachedSkill]], data: bytearray) -> None:
+    """Write what is remembered, and its checksum, into ``data``: megabytes, which are not copied."""
     try:
-        return msgpack.encode(_Content(FORMAT, roots))
+        _ENCODER.encode_into(_Content(FORMAT, roots), data, CHECKSUM_BYTES)
     except UnicodeEncodeError:
         # A document whose path is not UTF-8 is read afresh each time.
-        encodable = [list(filter(_is_encodable, documents)) for documents in roots]
-        return msgpack.encode(_Content(FORMAT, encodable))
+        encodable = [list(filter(_is_encodable, of_root)) for of_root in roots]
+        _ENCODER.encode_into(_Content(FORMAT, encodable), data, CHECKSUM_BYTES)
+    data[:CHECKSUM_BYTES] = _checksum(memoryview(data)[CHECKSUM_BYTES:])
 
 
-def _is_encodable(document: CachedDocument) -> bool:
+def _is_encodable(seen: CachedSkill) -> bool:
     try:
-        msgpack.encode(document)
+        _ENCODER.encode(seen)
     except UnicodeEncodeError:
         return False
     return True
 
 
-def _decoded(data: bytes, *, count: int) -> list[list[CachedDocument]]:
-    checksum, content = data[:32], memoryview(data)[32:]  # which copies nothing
-    if hashlib.sha256(content).digest() != checksum:
+def _decoded(data: bytes, *, count: int) -> list[list[CachedSkill]]:
+    content = memoryview(data)[CHECKSUM_BYTES:]  # which copies nothing
+    if _checksum(content) != data[:CHECKSUM_BYTES]:
         raise FileRefused("it is damaged")
     decoded = msgpack.decode(content, type=_Content)
     if decoded.format != FORMAT:

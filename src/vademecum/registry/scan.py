@@ -87,22 +87,22 @@ class Walk:
             return
         prefix = f"{directory}/" if directory else ""
         for entry in entries:
-            if self._directories_left < -self._settings.max_directories:
-                return
-            if entry.name[0] != "." and entry.name not in _PASSED_OVER and self._is_to_be_entered(entry):
-                below = prefix + entry.name
-                if not self._takes(below, MANIFEST, f"{entry.path}/{MANIFEST}"):
-                    self._enter(below, entry.path, depth=depth + 1)
-
-    def _is_to_be_entered(self, entry: os.DirEntry[str]) -> bool:
-        if not entry.is_dir(follow_symlinks=False) and not (
-            entry.is_symlink() and self._leads_to_new_directory(entry)
-        ):
-            return False
-        self._directories_left -= 1
-        if self._directories_left < 0 and self._first_beyond is None:
-            self._first_beyond = entry.path
-        return self._directories_left >= -self._settings.max_directories
+            name = entry.name
+            if name[0] == "." or name in _PASSED_OVER:
+                continue
+            if not entry.is_dir(follow_symlinks=False) and not (
+                entry.is_symlink() and self._leads_to_new_directory(entry)
+            ):
+                continue
+            self._directories_left -= 1
+            if self._directories_left < 0:
+                if self._first_beyond is None:
+                    self._first_beyond = entry.path
+                if self._directories_left < -self._settings.max_directories:
+                    return
+            below = prefix + name
+            if not self._takes(below, MANIFEST, f"{entry.path}/{MANIFEST}"):
+                self._enter(below, entry.path, depth=depth + 1)
 
     def _takes(self, directory: str, file: str, path: str, *, listed: bool = False) -> bool:
         """Take the document of this directory, at the price of one ``stat`` if it is called SKILL.md."""

@@ -15,8 +15,9 @@ from vademecum.skill.words import simplified
 MAX_WORD_CHARS = 8
 MAX_GLOSSES = 2
 
-HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
-_KANA = re.compile("[\u3040-\u30ff]")
+# Compiled when they are first needed, which English requests never do.
+HAN = "[\u3400-\u4dbf\u4e00-\u9fff]+"
+_KANA = "[\u3040-\u30ff]"
 # Words that carry no topic. A request is cut at them, so that they match nothing by themselves.
 _STOP = (
     "的 了 吗 呢 吧 啊 呀 嘛 么 着 过 地 得 之 所 而 且 但 并 或 和 与 及 跟 同 对 对于 关于 由 被 把 "
@@ -89,9 +90,9 @@ def glosses_of(text: str) -> str:
     >>> glosses_of("填写发票")
     'fill form write data box invoice receipt'
     """
-    han = sum(map(len, HAN.findall(text)))
-    if 2 * han < len(text) or _KANA.search(text):
+    han = sum(map(len, re.findall(HAN, text)))
+    if 2 * han < len(text) or re.search(_KANA, text):
         return ""
-    words = [word for run in HAN.findall(simplified(text)) for word in dictionary().segmented(run)]
+    words = [word for run in re.findall(HAN, simplified(text)) for word in dictionary().segmented(run)]
     kept = [dictionary().meanings(word)[:MAX_GLOSSES] for word in words if word not in STOP_WORDS]
     return " ".join(gloss for glosses in kept for gloss in glosses)

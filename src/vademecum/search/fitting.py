@@ -7,6 +7,7 @@ the same requests with the answer taken out.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -110,7 +111,7 @@ def weigh(
     count = described = 0
     total = covered = told = missed = 0.0
     for term in terms:
-        if term.kind == "word" and HAN.match(term.word):
+        if term.kind == "word" and not term.word.isascii() and re.match(HAN, term.word):
             continue  # a pair of characters, for which its translation stands here
         here = [_weight(form) for form in term.forms if skill.told.issuperset(form.terms)]
         inside = here or [

@@ -150,7 +150,7 @@ class QueryParser:
         if full is not None:
             both = (word, self._analyzer.analyze(full)[0])
             return word, "abbreviation", tuple(Form((form,), 1.0) for form in both)
-        if len(word) == 1 and HAN.match(word):  # pairs are indexed
+        if len(word) == 1 and re.match(HAN, word):  # pairs are indexed
             pairs = tuple(Form((pair,), _SINGLE_CHARACTER) for pair in self._beginning_with(word))
             return word, "word", pairs or (Form((word,), 1.0),)
         return word, "word", (Form((word,), 1.0),)
@@ -220,7 +220,7 @@ def _without_stop_words(text: str) -> tuple[str, list[str]]:
         runs.extend(filter(None, left))
         return f" {' '.join(left)} "
 
-    return HAN.sub(cut, simplified(text)), runs
+    return re.sub(HAN, cut, simplified(text)), runs
 
 
 def _edits(word: str) -> list[str]:

@@ -19,12 +19,10 @@ FIRST_LINE = 2
 NOTHING = frozenset({"~", "null", "Null", "NULL"})
 
 # Characters that YAML refuses, folds or escapes.
-_SPECIAL = re.compile(
-    r"[^\n\x20-\x5b\x5d-\x7e\xa1-\u2027\u202f-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
-)
+_SPECIAL = re.compile(r"[\x00-\x09\x0b-\x1f\\\x7f-\xa0\u2028-\u202e\ud800-\udfff\ufeff\ufffe\uffff]")
 _LINE = re.compile(
     r"(  )?([A-Za-z][A-Za-z0-9_-]{0,60}):"
-    r"""(?: +(?:([A-Za-z0-9\xa1-\U0010ffff].*)|"([^"]*)" *|'([^']*)' *))?"""
+    r"""(?: +(?:([^\x00-/:-@\[-`{-\xa0].*)|"([^"]*)" *|'([^']*)' *))?"""
 )
 
 

@@ -15,7 +15,6 @@ import click
 
 from vademecum.cli.output.printing import DIM, MAX_LISTED_FILES, RED, YELLOW, counted, paint
 from vademecum.skill.text import escaped_lines, visible
-from vademecum.skill.words import UNSPACED
 
 if TYPE_CHECKING:
     from vademecum.registry.report import LeftOut
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 MAX_LISTED_DESCRIPTION = 180
 
 _NAME = "1;36"
-_CHARACTER = UNSPACED.pattern.removesuffix("+")
+_CHARACTER = "[^\x00-\u2fff]"
 # A word with the blanks behind it, or one character of a script without spaces with its punctuation.
 _PIECE = re.compile(rf"{_CHARACTER}[，。、；：！？）」』…]*\s*|(?:(?!{_CHARACTER})\S)+\s*|\s+")
 
