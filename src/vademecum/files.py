@@ -12,7 +12,7 @@ from vademecum.errors import FileRefused
 
 # O_NONBLOCK: a FIFO that took a file's place between two looks cannot make us wait.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK
-_CHUNK = 64 * 1024
+_CHUNK = 1024 * 1024
 
 
 def open_plain(path: str | Path) -> int:

@@ -52,8 +52,7 @@ class Walk:
         except OSError:
             return  # the root went away between two looks: nothing is in it
         self._entered.add((about.st_dev, about.st_ino))
-        if not self._takes(".", MANIFEST, f"{self._root}/{MANIFEST}"):
-            self._enter("", self._root, depth=0)
+        self._visit("", self._root, 0)
         if self._first_beyond is not None:
             self.obstacles.append((self._first_beyond, Problem("too-many", "error", self._beyond())))
 
@@ -67,7 +66,19 @@ class Walk:
             "split it, or raise scan.max_directories"
         )
 
-    def _enter(self, directory: str, path: str, *, depth: int) -> None:
+    def _visit(self, directory: str, path: str, depth: int) -> None:
+        """Take the document of a directory, at the price of one ``stat``, or look through the directory."""
+        document = f"{path}/{MANIFEST}"
+        try:
+            about = self._stat(document)
+        except FileNotFoundError:  # no document, another spelling, or a link to nowhere: the listing tells
+            self._list(directory, path, depth)
+        except OSError as error:
+            self._object(document, *_unreachable(document, error))
+        else:
+            self._take(directory or ".", MANIFEST, document, about)
+
+    def _list(self, directory: str, path: str, depth: int) -> None:
         """Look through a directory without a document of the usual name."""
         if depth > self._settings.max_depth:
             limit = f"lies deeper than {self._settings.max_depth} directories: raise scan.max_depth"
@@ -83,7 +94,11 @@ class Walk:
             return
         unusual = [entry for entry in entries if entry.name in _SPELLINGS]
         if unusual:  # another spelling of the name, or a link to nowhere
-            self._takes(directory or ".", unusual[0].name, unusual[0].path, listed=True)
+            file, document = unusual[0].name, unusual[0].path
+            try:
+                self._take(directory or ".", file, document, self._stat(document))
+            except OSError as error:
+                self._object(document, *_unreachable(document, error))
             return
         prefix = f"{directory}/" if directory else ""
         for entry in entries:
@@ -100,19 +115,9 @@ class Walk:
                     self._first_beyond = entry.path
                 if self._directories_left < -self._settings.max_directories:
                     return
-            below = prefix + name
-            if not self._takes(below, MANIFEST, f"{entry.path}/{MANIFEST}"):
-                self._enter(below, entry.path, depth=depth + 1)
+            self._visit(prefix + name, entry.path, depth + 1)
 
-    def _takes(self, directory: str, file: str, path: str, *, listed: bool = False) -> bool:
-        """Take the document of this directory, at the price of one ``stat`` if it is called SKILL.md."""
-        try:
-            about = self._stat(path)
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) and not listed:
-                return False  # no document, another spelling, or a link to nowhere: the listing tells
-            self._object(path, *_unreachable(path, error))
-            return True
+    def _take(self, directory: str, file: str, path: str, about: os.stat_result) -> None:
         if not stat.S_ISREG(about.st_mode):
             kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
             code = "link" if stat.S_ISLNK(about.st_mode) else "not-a-file"
@@ -121,7 +126,6 @@ class Walk:
             self.documents.append((directory, file, signature_of(about)))
         else:
             self._hidden += 1
-        return True
 
     def _leads_to_new_directory(self, entry: os.DirEntry[str]) -> bool:
         """Return whether to follow a link: to each directory once, so that loops and detours end."""
