@@ -15,21 +15,20 @@ from typing import Any
 
 from vademecum.errors import IntegrityFailed, VademecumError
 from vademecum.registry.base import Fetch, ProvidedFile, ProvidedSkill, Provider
-from vademecum.registry.conflicts import Candidate
 from vademecum.registry.report import LeftOut
-from vademecum.registry.scan import signature_of
+from vademecum.registry.scan import Signature, signature_of
 from vademecum.skill.core_schema import frontmatter_values
 from vademecum.skill.digest import file_digests
 from vademecum.skill.document import parse_document
 from vademecum.skill.skill import MANIFEST, Reading, Skill
 
 
-def provided(provider: Provider) -> tuple[list[tuple[Candidate, Fetch]], list[LeftOut]]:
-    """Return the skills of a source as candidates, each with the function that gets its files."""
+def provided(provider: Provider) -> tuple[list[tuple[Skill, Signature, Fetch]], list[LeftOut]]:
+    """Return the skills of a source, the signature of each, and the function that gets its files."""
     root = provider.root
     skills, problems, about = provider.listing()
     signature = signature_of(about)
-    found: list[tuple[Candidate, Fetch]] = []
+    found: list[tuple[Skill, Signature, Fetch]] = []
     left_out = [LeftOut(root.source, str(root.path), (problem,)) for problem in problems]
     for each in skills:
         document = parse_document(
@@ -40,7 +39,7 @@ def provided(provider: Provider) -> tuple[list[tuple[Candidate, Fetch]], list[Le
             continue
         directory = f"{each.name}@{each.digest[:16]}"
         skill = Skill.at(document, root.source, str(root.path), directory, MANIFEST, hash(each.digest))
-        found.append(((skill, root, signature), partial(fetch, provider, each, skill.path)))
+        found.append((skill, signature, partial(fetch, provider, each, skill.path)))
     return found, left_out
 
 

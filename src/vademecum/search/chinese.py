@@ -59,16 +59,13 @@ class Dictionary:
 
     def segmented(self, run: str) -> list[str]:
         """Cut a run of characters into the fewest words, of equal cuts the one with the longest word."""
-        best: list[tuple[int, int, int]] = [(0, 0, 0)]
-        for end in range(1, len(run) + 1):
-            options = [
-                (best[start][0] + 1, best[start][1] - (end - start) ** 2, start)
-                for start in range(max(0, end - MAX_WORD_CHARS), end)
-                if end - start == 1
-                or run[start:end] in STOP_WORDS
-                or run[start + 1 : end] in self._beginning_with(run[start])
-            ]
-            best.append(min(options))
+        best = [(0, 0, 0), *[(len(run), 0, 0)] * len(run)]
+        for start, first in enumerate(run):
+            before, squares, _ = best[start]
+            endings = self._beginning_with(first)
+            for end in range(start + 1, min(start + MAX_WORD_CHARS, len(run)) + 1):
+                if end == start + 1 or run[start + 1 : end] in endings or run[start:end] in STOP_WORDS:
+                    best[end] = min(best[end], (before + 1, squares - (end - start) ** 2, start))
         words, end = [], len(run)
         while end:
             start = best[end][2]

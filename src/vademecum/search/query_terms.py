@@ -20,6 +20,7 @@ MAX_CORRECTED = 8
 MIN_CORRECTED_CHARS = 4
 MIN_VARIANT_CHARS = 7
 MAX_CORRECTED_CHARS = 24
+MAX_FORMS = 4  # of a Chinese word; more cost time and find nothing more
 
 Kind = Literal["word", "correction", "abbreviation", "translation"]
 Known = Callable[[str], int]
@@ -198,6 +199,8 @@ class QueryParser:
             if terms and terms not in forms and all(map(self._known, terms)):
                 forms[terms] = Form(terms, weight)
                 weight *= _LATER_GLOSS
+                if len(forms) == MAX_FORMS:
+                    break
         return tuple(forms.values())
 
 

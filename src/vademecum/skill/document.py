@@ -1,18 +1,57 @@
-"""Bytes → Document: the whole way from a file's opening to its checked fields."""
+"""Bytes → Document: the whole way from a file's opening to its checked fields.
+
+Every field says what it must be, and what is said when it is not.
+"""
 
 from __future__ import annotations
 
+import difflib
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, get_args
 
 from msgspec import structs
 
-from vademecum.skill.fields import interpret
+from vademecum.skill import names
 from vademecum.skill.frontmatter import find_block, read_opening
-from vademecum.skill.plain_lines import Field, Fields, read_plain_lines
-from vademecum.skill.skill import KNOWN_FIELDS, MANIFEST, Document, Problem, Reading
+from vademecum.skill.plain_lines import DROPPED, Dropped, Field, Fields, Value, read_plain_lines
+from vademecum.skill.skill import (
+    CONTROL_FIELDS,
+    DEFAULT_CONTROLS,
+    EMPTY_META,
+    KNOWN_FIELDS,
+    MANIFEST,
+    Controls,
+    Document,
+    Meta,
+    Problem,
+    Reading,
+    RunMode,
+    Severity,
+)
+from vademecum.skill.text import without_hidden
+from vademecum.wildcards import comparable
 
 # A document with thousands of faults is told of the first ones.
 MAX_PROBLEMS = 50
+MAX_DESCRIPTION_CHARS = 1024
+MAX_COMPATIBILITY_CHARS = 500
+MAX_SECRETS = 50
+DIGEST_CHARS = 32
+
+_META_FIELDS = frozenset({"version", "author", "license", "compatibility", "metadata"})
+
+# Models see these, so they may have no angle brackets; what other fields say is shown to no model.
+_SHOWN_FIELDS = frozenset({"name", "description", "compatibility"})
+
+# The first two words are those to write.
+_TRUTH = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
+_RUN_MODES = {word: word for word in get_args(RunMode)}
+_BETWEEN_NAMES = re.compile(r"[\s,]+")
+_ESCAPES = str.maketrans({"<": "&lt;", ">": "&gt;"})
 
 
 def read_document(path: str | Path, *, directory: str, reading: Reading, file: str = MANIFEST) -> Document:
@@ -45,7 +84,7 @@ def parse_document(head: bytes, *, directory: str, reading: Reading | None = Non
         fields = _in_lowercase(fields)
     if fields.broken:
         return Document(problems=fields.problems)
-    document = interpret(fields, directory=directory, reading=reading, block=block)
+    document = _interpreted(fields, directory=directory, reading=reading, block=block)
     if len(document.problems) > MAX_PROBLEMS:
         errors = tuple(problem for problem in document.problems if problem.severity == "error")
         document = structs.replace(document, problems=(errors or document.problems)[:MAX_PROBLEMS])
@@ -81,3 +120,282 @@ def _in_lowercase(fields: Fields) -> Fields:
             notes.append(Problem("field-repaired", "warning", text, plain, field.line))
             by_name[plain] = field
     return structs.replace(fields, by_name=by_name, problems=(*fields.problems, *notes))
+
+
+def _interpreted(fields: Fields, *, directory: str, reading: Reading, block: str) -> Document:
+    """Turn raw fields into a document; every problem of every field is collected in one pass.
+
+    ``block`` is the frontmatter that they were read from.
+    """
+    # A bracket or a hidden character can also be written as an escape: "\\x3c".
+    escapes = "\\" in block
+    plain = not escapes and block.isascii() and block.replace("\n", "").isprintable()
+    reader = _Interpreter(fields, directory, reading, plain=plain)
+    name = reader.name()
+    description = reader.description()
+    present = fields.by_name.keys()
+    controls = DEFAULT_CONTROLS if present.isdisjoint(CONTROL_FIELDS) else reader.controls()
+    meta = EMPTY_META if present.isdisjoint(_META_FIELDS) else reader.meta()
+    extra = {} if present <= KNOWN_FIELDS else reader.extra()
+    if reading.block_angle_brackets and (escapes or "<" in block or ">" in block):
+        reader.note_brackets()
+    digest = hashlib.sha256(block.encode()).hexdigest()[:DIGEST_CHARS]
+    return Document(name, description, controls, meta, extra, tuple(reader.problems), digest, reader.alias)
+
+
+@lru_cache(maxsize=1024)
+def _misspelt_control(key: str) -> str | None:
+    """Return the control that a field was probably meant to be: left unread, it would bound nothing.
+
+    >>> _misspelt_control("allowed_tools"), _misspelt_control("tools")
+    ('allowed-tools', None)
+    """
+    plain = key.lower().replace("_", "-").replace(" ", "-")
+    near = difflib.get_close_matches(plain, CONTROL_FIELDS, n=1, cutoff=0.85)
+    return near[0] if near else None
+
+
+def _split_tools(text: str) -> tuple[tuple[str, ...], bool]:
+    """Return the tools of a list in one text, and whether commas separate them.
+
+    >>> _split_tools("Bash(git:*, $(x)) Read,Grep")
+    (('Bash(git:*, $(x))', 'Read', 'Grep'), True)
+    """
+    tools = [""]
+    depth, commas = 0, False
+    for char in text:
+        depth = max(0, depth + (char == "(") - (char == ")"))
+        if depth == 0 and (char == "," or char.isspace()):
+            commas = commas or char == ","
+            tools.append("")
+        else:
+            tools[-1] += char
+    return tuple(filter(None, tools)), commas
+
+
+def _texts(value: Value) -> Iterable[str]:
+    """Return the texts in a value."""
+    if isinstance(value, Mapping):
+        return value.values()
+    return (value,) if isinstance(value, str) else () if isinstance(value, Dropped) else value
+
+
+class _Interpreter:
+    def __init__(self, fields: Fields, directory: str, reading: Reading, *, plain: bool) -> None:
+        self._fields = fields.by_name
+        self._secrets = fields.secrets
+        self._directory = directory
+        self._reading = reading
+        self._plain = plain  # printable ASCII without escapes, so that nothing is hidden in it
+        self.problems: list[Problem] = list(fields.problems)
+        self.alias = ""
+
+    def name(self) -> str:
+        written = self._required("name")
+        line = self._line("name")
+        name = comparable(written)
+        faults = names.check(name, line=line) if name else []
+        if faults and self._reading.lenient:
+            better = names.slug(name) or names.slug(self._directory)
+            if better:
+                text = (
+                    f"Skill name {name[:80]!r} is not valid and was read as {better!r}. Write: name: {better}"
+                )
+                faults = [Problem("name-repaired", "warning", text, "name", line)]
+                self.alias, name = name, better
+        self.problems += faults
+        if name and not faults and name != comparable(self._directory):
+            text = (
+                f"Directory name {self._directory[:80]!r} must match skill name {name!r}. Rename one of them"
+            )
+            self._add("name-directory-mismatch", text, "name", severity="warning")
+        return name
+
+    def description(self) -> str:
+        text = self._required("description")
+        if len(text) > MAX_DESCRIPTION_CHARS:
+            limit = f"Description exceeds {MAX_DESCRIPTION_CHARS} character limit ({len(text)} chars)"
+            self._add(
+                "description-too-long", f"{limit}. Shorten it; details belong in the body", "description"
+            )
+            text = text[:MAX_DESCRIPTION_CHARS] if self._reading.lenient else text
+        return self._shown_to_models("description", text)
+
+    def controls(self) -> Controls:
+        return Controls(
+            disable_model_invocation=self._choice("disable-model-invocation", _TRUTH, default=False),
+            user_invocable=self._choice("user-invocable", _TRUTH, default=True),
+            allowed_tools=self._tools(),
+            run_mode=self._choice("run-mode", _RUN_MODES, default="inline"),
+        )
+
+    def meta(self) -> Meta:
+        metadata = self._metadata()
+        compatibility = self._optional("compatibility")
+        if compatibility is not None:
+            compatibility = self._shown_to_models("compatibility", compatibility)
+            if len(compatibility) > MAX_COMPATIBILITY_CHARS:
+                limit = f"Compatibility exceeds {MAX_COMPATIBILITY_CHARS} character limit"
+                self._add(
+                    "compatibility-too-long",
+                    f"{limit} ({len(compatibility)} chars). Shorten it",
+                    "compatibility",
+                )
+        return Meta(
+            # The specification keeps these two inside `metadata`; both places are read.
+            version=self._optional("version") or metadata.get("version"),
+            author=self._optional("author") or metadata.get("author"),
+            license=self._optional("license"),
+            compatibility=compatibility,
+            metadata=metadata,
+            secrets=self._secret_names(metadata.get("secrets", "")),
+        )
+
+    def extra(self) -> dict[str, str | tuple[str, ...]]:
+        kept: dict[str, str | tuple[str, ...]] = {}
+        for key, field in self._fields.items():
+            value = field.value
+            if key in KNOWN_FIELDS:
+                continue
+            if control := _misspelt_control(key):
+                text = f"Field {key[:40]!r} is not read. Did you mean {control!r}?"
+                self._add("misspelt-field", text, key, severity="error")
+            if isinstance(value, str | tuple):
+                kept[key] = value
+            else:
+                text = f"The value of {key[:40]!r} is nested and was left out: it is not a field that is read"
+                self._add("nested-value", text, key, severity="warning")
+        return kept
+
+    def note_brackets(self) -> None:
+        """Remark on angle brackets in fields that no model is shown: another tool may show them to one."""
+        for key, field in self._fields.items():
+            if key not in _SHOWN_FIELDS and any("<" in text or ">" in text for text in _texts(field.value)):
+                text = f"Field {key[:40]!r} contains an angle bracket (< or >). Use other words"
+                self._add("angle-bracket", f"{text}: some tools show it to a model", key, severity="warning")
+
+    def _required(self, key: str) -> str:
+        """Return the text of a required field; in lenient mode a default if there is none."""
+        text = self._text(key)
+        if text:
+            return text
+        default = names.slug(self._directory) if key == "name" else "No description."
+        if self._reading.lenient and default:
+            self._add(
+                f"default-{key}", f"The field {key!r} is missing and was read as {default!r}. Add it", key
+            )
+            return default
+        if key not in self._fields:
+            example = "name: my-skill" if key == "name" else "description: What it does, and when to use it"
+            other = next((other for other in self._fields if other.lower() == key), None)
+            fix = f"Write {other!r} in lowercase" if other else f"Add: {example}"
+            text = f"Missing required field in frontmatter: {key}. {fix}"
+            line = self._line(other) if other else None
+            self.problems.append(Problem("missing-field", "error", text, key, line))
+        elif text is not None:
+            text = f"Field {key!r} must be a non-empty string. Write one"
+            self._add("empty-field", text, key, severity="error")
+        return ""
+
+    def _optional(self, key: str) -> str | None:
+        return self._text(key) or None
+
+    def _text(self, key: str) -> str | None:
+        """Return the visible text of a field; ``None`` if it is missing or not text."""
+        field = self._fields.get(key)
+        if field is None:
+            return None
+        if not isinstance(field.value, str):
+            example = "read_file grep" if key == "allowed-tools" else "some text"
+            self._wrong_shape(key, "text", f"{key}: {example}")
+            return None
+        if key == "name":  # a name with hidden characters is refused, not cleaned
+            return field.value.strip()
+        text, hidden = (field.value, 0) if self._plain else without_hidden(field.value)
+        if hidden:
+            message = f"Field {key!r} holds {hidden} hidden characters, which were removed. Delete them"
+            self._add("hidden-characters", message, key, severity="warning")
+        return text.strip()
+
+    def _visible(self, text: str) -> str:
+        return (text if self._plain else without_hidden(text)[0]).strip()
+
+    def _shown_to_models(self, key: str, text: str) -> str:
+        if not self._reading.block_angle_brackets or ("<" not in text and ">" not in text):
+            return text
+        message = (
+            f"Field {key!r} holds an angle bracket (< or >), which could pass for markup. Use other words"
+        )
+        self._add("angle-bracket", message, key)
+        return text.translate(_ESCAPES) if self._reading.lenient else text
+
+    def _choice(self, key: str, accepted: Mapping[str, Any], *, default: Any) -> Any:
+        """Return what a word stands for; an unknown one is an error in any mode: a guess could widen it."""
+        field = self._fields.get(key)
+        if field is None:
+            return default
+        word = field.value.strip() if isinstance(field.value, str) else "(not text)"
+        if word.lower() not in accepted:
+            text = f"Field {key!r} is {word[:40]!r}. Write {' or '.join(list(accepted)[:2])}"
+            self._add("wrong-value", text, key, severity="error")
+        return accepted.get(word.lower(), default)
+
+    def _tools(self) -> tuple[str, ...] | None:
+        """Return the upper bound on tools; nothing if it cannot be read: a mistake must not widen it."""
+        field = self._fields.get("allowed-tools")
+        if field is None:
+            return None
+        if isinstance(field.value, tuple):
+            return tuple(filter(None, map(self._visible, field.value)))
+        text = self._text("allowed-tools")
+        if text is None:
+            return ()
+        if not text:
+            message = "Field 'allowed-tools' is empty, so no tool is allowed. Name tools, or remove the line"
+            self._add("empty-field", message, "allowed-tools", severity="warning")
+        tools, commas = _split_tools(text)
+        if commas:
+            message = (
+                "Field 'allowed-tools' separates tools with commas; it was split. Separate them with spaces"
+            )
+            self._add("tools-split", message, "allowed-tools", severity="warning")
+        return tools
+
+    def _metadata(self) -> dict[str, str]:
+        field = self._fields.get("metadata")
+        if field is None or field.value == "":
+            return {}
+        if not isinstance(field.value, Mapping):
+            self._wrong_shape("metadata", "a map of text to text", "metadata: {author: me}")
+            return {}
+        return {key: self._visible(value) for key, value in field.value.items()}
+
+    def _secret_names(self, written: str) -> tuple[str, ...]:
+        """Return the names of the secrets that scripts want; a name that cannot be used is left out."""
+        words = (word for text in (written, *self._secrets) for word in _BETWEEN_NAMES.split(text))
+        names = list(dict.fromkeys(filter(None, words)))
+        if not names:
+            return ()
+        from vademecum.secret_store import name_problem  # noqa: PLC0415 - for the few skills that name any
+
+        wrong = [name for name in names if name_problem(name)] or names[MAX_SECRETS:]
+        if wrong:
+            why = name_problem(wrong[0]) or f"there are more than {MAX_SECRETS}"
+            text = f"The secret {wrong[0][:40]!r} in 'metadata' was left out: {why}. Name another variable"
+            self._add("secret-name", text, "metadata", severity="warning")
+        return tuple(name for name in names if not name_problem(name))[:MAX_SECRETS]
+
+    def _wrong_shape(self, key: str, wanted: str, example: str) -> None:
+        value = self._fields[key].value
+        found = "nested" if value is DROPPED else "text" if isinstance(value, str) else "a list"
+        found = "a map" if isinstance(value, Mapping) else found
+        self._add("wrong-shape", f"Field {key!r} must be {wanted}, not {found}. Write: {example}", key)
+
+    def _line(self, key: str) -> int | None:
+        field = self._fields.get(key)
+        return field.line if field else None
+
+    def _add(self, code: str, message: str, key: str, *, severity: Severity | None = None) -> None:
+        """Note a problem: an error in strict mode, a repair in lenient mode, unless said otherwise."""
+        level: Severity = severity or ("warning" if self._reading.lenient else "error")
+        self.problems.append(Problem(code, level, message, key, self._line(key)))
