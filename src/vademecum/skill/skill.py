@@ -52,7 +52,7 @@ class Problem(Struct, frozen=True, gc=False, array_like=True):
     """One thing that is wrong with a document: where, what, and what to write instead.
 
     >>> from vademecum import validate_skill
-    >>> [(problem.code, problem.severity) for problem in validate_skill("/nonexistent").problems]
+    >>> [(problem.code, problem.severity) for problem in validate_skill("no/such/skill").problems]
     [('missing-path', 'error')]
     """
 
@@ -144,22 +144,10 @@ class Skill(Document, frozen=True, gc=False):
         cls, document: Document, source: str, root: str, directory: str, file: str, stamp: int
     ) -> Skill:
         """Return the skill of a document at a place."""
-        found = document
+        location = root if directory == "." else f"{root}/{directory}"
+        values = structs.asdict(document)
         return cls(
-            found.name,
-            found.description,
-            found.controls,
-            found.meta,
-            found.extra,
-            found.problems,
-            found.digest,
-            found.alias,
-            source,
-            root,
-            directory,
-            file,
-            stamp,
-            root if directory == "." else f"{root}/{directory}",
+            **values, source=source, root=root, directory=directory, file=file, stamp=stamp, location=location
         )
 
     @property
