@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from vademecum.agent import protocol
-from vademecum.agent.model_calls import LIMITS, ModelCalls
+from vademecum.agent.model_calls import LIMITS, GaveUp, ModelCalls, Watched
 from vademecum.agent.plan import Plan, updated
 from vademecum.agent.transcript import Observed, safe, shortened, untrusted
 from vademecum.errors import Declined, ModelFailed, SkillNotFound, VademecumError
@@ -87,6 +87,8 @@ class Loop(ModelCalls):
         try:
             self.said.ask(request, about=about, skills=[*loaded, *map(self._named, named)])
             return self._run()
+        except GaveUp as reason:
+            return self._give_up(str(reason))
         except Deferred as deferred:
             question = deferred.question
             return self._end("refused", f"{question.wanted} waits for an answer ({question.id}).", "deferred")
@@ -111,11 +113,10 @@ class Loop(ModelCalls):
         return self._observe("select_skills", self._kept(loaded), skill.name)
 
     def _run(self) -> Outcome:
-        ended = None
-        while ended is None:
-            decision = self._stuck() or self._decide()
-            ended = self._give_up(decision) if isinstance(decision, str) else self._perform(decision)
-        return ended
+        while True:
+            self._check_progress()
+            if ended := self._perform(self._decide()):
+                return ended
 
     # Doing
 
@@ -248,16 +249,18 @@ class Loop(ModelCalls):
 
     # Deciding
 
-    def _decide(self) -> protocol.Turn | str:
+    def _decide(self) -> protocol.Turn:
         """Ask the model; a reply that is wrong is sent back with what is wrong with it.
 
-        Each call counts as a turn. Returns the reason if there is nothing to go on with.
+        Each call counts as a turn.
         """
         for attempt in range(1, WRONG_REPLIES + 1):
-            asked = self.whole()
-            if isinstance(asked, str):
-                return asked
-            reply, watched = asked
+            watched = Watched(
+                lambda text: self.record.passing("answer_piece", text=text),
+                lambda: self.record.passing("answer_withdrawn"),
+                is_plain=self.said.wire == "tools",
+            )
+            reply = self.whole(watched)
             try:
                 decision = protocol.decision_in(reply, self.said.wire)
             except protocol.ReplyWrong as error:
@@ -274,14 +277,14 @@ class Loop(ModelCalls):
             watched.finish(last.text if isinstance(last, protocol.FinalAnswer) else None)
             self.said.said(reply)
             return decision
-        return "bad_replies"
+        raise GaveUp("bad_replies")
 
-    def _stuck(self) -> str | None:
+    def _check_progress(self) -> None:
+        """Give up after the same failure again and again."""
         last = self._failures[-self.settings.same_failures :]
-        same = len(last) == self.settings.same_failures and len(set(last)) == 1
-        if same and self._last.code.startswith("max_"):
-            return self._last.code
-        return "repeated_failure" if same else None
+        if len(last) == self.settings.same_failures and len(set(last)) == 1:
+            code = self._last.code
+            raise GaveUp(code if code.startswith("max_") else "repeated_failure")
 
     # Ending
 

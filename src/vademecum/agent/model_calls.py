@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import time
@@ -93,6 +94,10 @@ class Settings:
     pause: float = 1.0  # seconds before the second attempt; twice as long before each later one
 
 
+class GaveUp(Exception):
+    """The run cannot go on; the text is the reason that its outcome has."""
+
+
 @dataclass(slots=True)
 class ModelCalls:
     """The calls of the model in one run, each counted and on the record; the loop does what they ask for."""
@@ -105,36 +110,25 @@ class ModelCalls:
     settings: Settings
     spent: Spent = field(default_factory=Spent)
 
-    def whole(self) -> tuple[Reply, Watched] | str:
+    def whole(self, watched: Watched) -> Reply:
         """Ask for a reply; a plain answer that was cut is continued where it stopped."""
-        watched = Watched(
-            lambda text: self.record.passing("answer_piece", text=text),
-            lambda: self.record.passing("answer_withdrawn"),
-            is_plain=self.said.wire == "tools",
-        )
         text = ""
         for continued in range(MAX_CONTINUATIONS + 1):
             if self.spent.turns >= self.budget.turns:
-                return "max_turns"
+                raise GaveUp("max_turns")
             if self.said.is_long:
                 self._shorten()
             if self.said.tokens > self.said.limit:
-                return "max_context"
+                raise GaveUp("max_context")
             self.spent.turns += 1
-            try:
-                reply = self._replied(watched)
-            except ToolsUnsupported as error:
-                self._failed(error)
-                self.said.speak("json")
-                self.spent.turns -= 1
-                return self.whole()
+            reply = self._replied(watched)
             text += reply.text
             is_lost = bool(reply.calls) or self.said.wire == "json" or len(text) > MAX_ANSWER_CHARS
             if not reply.cut or is_lost or continued == MAX_CONTINUATIONS:
                 break
             self.said.said(reply)
             self.said.told(_GO_ON)
-        return structs.replace(reply, text=text, cut=reply.cut and is_lost), watched
+        return structs.replace(reply, text=text, cut=reply.cut and is_lost)
 
     def _shorten(self) -> bool:
         done = self.said.compact({skill.skill_id for skill in self.session.active})
@@ -143,31 +137,29 @@ class ModelCalls:
         return done is not None
 
     def _replied(self, watched: Watched) -> Reply:
-        """Ask, again after a pause if the model is away, and once more if it could not read so much."""
+        """Ask, again after a pause if the model is away, and once more if it could not read so much.
+
+        A model that turns out not to know native tool calls is asked for JSON text.
+        """
         said = self.said
-        schema = protocol.schema() if said.wire == "json" else {}
         failed, is_shortened = 0, False
         while True:
-            self.record.add(
-                "model_asked",
-                turn=self.spent.turns,
-                prompt_sha256=said.digest,
-                characters=said.characters,
-                tokens=said.tokens,
-            )
+            schema = protocol.schema() if said.wire == "json" else {}
+            self.record.add("model_asked", turn=self.spent.turns, **said.measured())
             started = time.monotonic()
             try:
                 reply = self.model.reply(tuple(said.messages), schema=schema, on_text=watched)
+            except ToolsUnsupported as error:
+                said.speak("json")
+                self._failed(error, watched)
             except ModelOverflow as error:
-                watched.restart()
-                self._failed(error)
+                self._failed(error, watched)
                 said.limit = min(said.limit, int(said.tokens * 0.75))
                 if is_shortened or not self._shorten():
                     raise
                 is_shortened = True
             except ModelUnavailable as error:
-                watched.restart()
-                self._failed(error, error.wait)
+                self._failed(error, watched, error.wait)
                 failed += 1
                 if failed == ATTEMPTS or (error.wait or 0) > MAX_WAIT_SECONDS:
                     raise
@@ -176,8 +168,9 @@ class ModelCalls:
                 self._count(reply, time.monotonic() - started)
                 return structs.replace(reply, text=mended(reply.text))
 
-    def _failed(self, error: ModelFailed, wait: float | None = None) -> None:
+    def _failed(self, error: ModelFailed, watched: Watched, wait: float | None = None) -> None:
         self.record.add("model_failed", problem=str(error), code=error.code, wait=wait)
+        watched.restart(is_plain=self.said.wire == "tools")
 
     def _count(self, reply: Reply, seconds: float) -> None:
         usage, text = reply.usage, reply.text
@@ -212,29 +205,29 @@ class Watched:
     ) -> None:
         self._on_piece = on_piece
         self._on_withdrawn = on_withdrawn
-        self._is_plain = is_plain
         self.shown = ""
-        self._begin()
+        self.restart(is_plain=is_plain)
 
-    def _begin(self) -> None:
-        self._pieces: list[str] = []
-        self._length = 0
+    def restart(self, *, is_plain: bool) -> None:
+        """Take back what was shown, if anything: another reply comes."""
+        self.finish(None)
+        self._is_plain = is_plain
+        self._reply = io.StringIO()
         self._next = 1
-        self._waiting: str | None = "" if self._is_plain else None  # of the answer, once that began
+        self._waiting: str | None = "" if is_plain else None  # of the answer, once that began
 
     def __call__(self, piece: str) -> None:
         """Take the next piece."""
         if self._waiting is None:
-            self._pieces.append(piece)
-            self._length += len(piece)
-            if self._length < self._next:
+            self._reply.write(piece)
+            if self._reply.tell() < self._next:
                 return
-            self._next = int(self._length * _GROWTH) + 1
-            self._pieces = ["".join(self._pieces)]
-            found = _ANSWER.search(self._pieces[0])
+            self._next = int(self._reply.tell() * _GROWTH) + 1
+            reply = self._reply.getvalue()
+            found = _ANSWER.search(reply)
             if found is None:
                 return
-            self._waiting, piece = "", self._pieces[0][found.end() :]
+            self._waiting, piece = "", reply[found.end() :]
         text = self._waiting + piece
         if self._is_plain:
             text = text if self.shown else text.lstrip()
@@ -255,11 +248,6 @@ class Watched:
         if answer is not None and answer != self.shown:
             self._on_piece(answer[len(self.shown) :])
             self.shown = answer
-
-    def restart(self) -> None:
-        """Take back what was shown: the reply broke off, and another one comes."""
-        self.finish(None)
-        self._begin()
 
 
 def _decoded(raw: str) -> tuple[str, str]:
