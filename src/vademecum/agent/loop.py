@@ -86,7 +86,10 @@ class Loop(ModelCalls):
         """
         try:
             self.said.ask(request, about=about, skills=[*loaded, *map(self._named, named)])
-            return self._run()
+            while True:
+                self._check_progress()
+                if ended := self._perform(self._decide()):
+                    return ended
         except GaveUp as reason:
             return self._give_up(str(reason))
         except Deferred as deferred:
@@ -111,12 +114,6 @@ class Loop(ModelCalls):
         if loaded.code and loaded.kind == "error":
             raise VademecumError(loaded.text, code=loaded.code)
         return self._observe("select_skills", self._kept(loaded), skill.name)
-
-    def _run(self) -> Outcome:
-        while True:
-            self._check_progress()
-            if ended := self._perform(self._decide()):
-                return ended
 
     # Doing
 

@@ -17,7 +17,7 @@ from vademecum.agent.plan import Patch, Plan, PlanUpdate, plan_in
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.models.base import Reply, Tool, ToolCall, Wire
 from vademecum.nearest import meant, nearest
-from vademecum.session.schemas import ALL_TOOLS
+from vademecum.session.schemas import ALL_TOOLS, schema_of
 from vademecum.tools import calls
 
 MAX_REPLY_CHARS = 2_000_000
@@ -78,8 +78,6 @@ PAYLOADS: dict[str, type[calls.Parameters]] = {
     "call_tool": CallTool,
     "final_answer": FinalAnswer,
 }
-
-
 _TYPES: dict[type, str] = {payload: name for name, payload in PAYLOADS.items()}
 
 
@@ -127,7 +125,6 @@ def _action(call: Any, id_: str = "") -> Action:
     about = ""
     match call:
         case SelectSkills(skills=skills):
-            said["skills"] = [calls.said(skill) for skill in skills]
             about = ", ".join(skill.name for skill in skills)
         case calls.LoadSkillAsset(skill=skill, relative_path=path):
             about = f"{skill}/{path}"
@@ -166,14 +163,7 @@ def schema() -> dict[str, Any]:
         ("plan_update", PlanUpdate | None, None),
         ("diagnostics", Any, None),
     ]
-    return _schema_of(msgspec.defstruct("reply", fields, forbid_unknown_fields=True))
-
-
-def _schema_of(type_: type) -> dict[str, Any]:
-    (shape,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
-    own = components.pop(shape["$ref"].rpartition("/")[2])
-    kept = {key: own[key] for key in ("type", "properties", "required", "additionalProperties")}
-    return kept | ({"$defs": components} if components else {})
+    return schema_of(msgspec.defstruct("reply", fields, forbid_unknown_fields=True))
 
 
 def tools_in_words() -> str:
@@ -324,7 +314,7 @@ def offered_tools() -> tuple[Tool, ...]:
     types: dict[str, type[calls.Parameters]] = {name: calls.CALLS[name] for name in ALL_TOOLS}
     types |= {"update_plan": UpdatePlan, "final_answer": _Answer}
     words = {name: " ".join((type_.__doc__ or "").split()) for name, type_ in types.items()}
-    return tuple(Tool(name, words[name], _schema_of(type_)) for name, type_ in types.items())
+    return tuple(Tool(name, words[name], schema_of(type_)) for name, type_ in types.items())
 
 
 def _called(reply: Reply) -> Turn:
