@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from vademecum.agent.loop import Loop, Outcome
-from vademecum.agent.model_calls import Budget, Settings
+from vademecum.agent.plan import Budget, Settings
 from vademecum.agent.transcript import Transcript, request_section, safe, untrusted
 from vademecum.config import SandboxName
 from vademecum.context import Context

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import structs
 
 from vademecum.agent.plan import Plan
-from vademecum.agent.protocol import offered_tools, tools_in_words
+from vademecum.agent.protocol import mended, offered_tools, tools_in_words
 from vademecum.models.base import Message, Reply, Wire
 from vademecum.skill.skill import Skill
 
@@ -208,7 +208,9 @@ class Transcript:
     # The messages themselves
 
     def _append(self, message: Message) -> None:
-        self.messages.append(structs.replace(message, content=mended(message.content)))
+        if not message.content.isascii():
+            message = structs.replace(message, content=mended(message.content))
+        self.messages.append(message)
 
     def _restart(self, messages: Sequence[Message]) -> None:
         text = f"{rules(self.wire)}\n=== catalogue ===\n{self.catalogue or 'There are no skills.'}"
@@ -242,17 +244,6 @@ def safe(text: str) -> str:
     '\\=== plan ==='
     """
     return _SPOOF.sub(r"\\\1", text) if "===" in text else text
-
-
-def mended(text: str) -> str:
-    r"""Return a text that can be sent: halves of a character are joined, and a lone half is replaced.
-
-    >>> mended("\ud83d\ude00"), mended("\ud83d") == "\ufffd"
-    ('😀', True)
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def written(sections: Mapping[str, str]) -> str:
