@@ -13,7 +13,7 @@ import threading
 from binascii import b2a_base64
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -250,7 +250,7 @@ class MaskedStream:
         if self._left < 0:  # the rest is masked
             return b""
         stripped = data.translate(None, _LINE_ENDS)
-        raw = _raw_positions(data) if len(stripped) < len(data) else _same
+        raw = _raw_positions(data)
         held, held_raw = (0, 0) if last else self._forms.begun_in(data[-MAX_SPAN_BYTES:])
         stop, cut = len(stripped) - held, len(data) - held_raw
         out: list[bytes] = []
@@ -274,21 +274,20 @@ class MaskedStream:
         return b"".join(out)
 
 
-def _same(position: int) -> int:
-    return position
-
-
 def _raw_positions(data: bytes) -> Callable[[int], int]:
     """Return the function from a position in the data without line ends to the one in the data itself."""
-    gaps: list[int] = []
-    removed: list[int] = [0]
+
+    @cache
+    def gaps() -> tuple[list[int], list[int]]:  # found out when the first position is asked for
+        starts, removed = [], [0]
+        for gap in _GAP.finditer(data):
+            starts.append(gap.start() - removed[-1])
+            removed.append(removed[-1] + gap.end() - gap.start())
+        return starts, removed
 
     def raw(position: int) -> int:
-        if not gaps:  # found out when the first position is asked for
-            for gap in _GAP.finditer(data):
-                gaps.append(gap.start() - removed[-1])
-                removed.append(removed[-1] + gap.end() - gap.start())
-        return position + removed[bisect_right(gaps, position)]
+        starts, removed = gaps()
+        return position + removed[bisect_right(starts, position)]
 
     return raw
 
