@@ -70,10 +70,11 @@ class OpenAIModel(ServedModel):
         with self._translated():
             while True:
                 sent = self._request(messages, schema, without)
+                heard = _Heard(on_text)
                 try:
-                    heard = _Heard(on_text)
                     for part in self._parts(self._client.chat.completions.with_raw_response.create, sent):
                         heard.take(part)
+                    break
                 except openai.APIStatusError as error:
                     first = first or error
                     less = self._given_up(sent, error)
@@ -81,13 +82,12 @@ class OpenAIModel(ServedModel):
                         raise first from None
                     without |= {less}
                     if less == "tools":
-                        self._learn(structs.replace(self._habits, without=without))
+                        self._learn(without=without)
                         told = f"{self._host} takes no tools: {self._words(error)}"
                         raise ToolsUnsupported(told) from error
-                else:
-                    if without != self._habits.without:
-                        self._learn(structs.replace(self._habits, without=without))
-                    return heard.reply(self.name, native="tools" in sent)
+            if without != self._habits.without:
+                self._learn(without=without)
+            return heard.reply(self.name, native="tools" in sent)
 
     def _given_up(self, sent: Mapping[str, Any], error: openai.APIStatusError) -> str | None:
         """Return what to leave out of a request after a refusal, or ``None`` if that would not help."""

@@ -158,11 +158,11 @@ class ServedModel:
         told = {**meta, **row} if isinstance(meta := row.get("meta"), dict) else row
         return next((told[key] for key in _LENGTHS if count(told.get(key)) > 0), None)
 
-    def _learn(self, habits: Habits) -> None:
+    def _learn(self, **accepted: Any) -> None:
         """Remember what the server accepts; a cache that cannot be written is ignored."""
-        self._habits = habits
+        self._habits = structs.replace(self._habits, seen=time.time(), **accepted)
         if self._memory is not None:
-            known = _remembered(self._memory) | {self._server: structs.replace(habits, seen=time.time())}
+            known = _remembered(self._memory) | {self._server: self._habits}
             with contextlib.suppress(OSError, VademecumError):
                 self._memory.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(self._memory, msgspec.json.encode(known))
