@@ -15,7 +15,7 @@ from tests.policy.test_approval import Saying
 from tests.support import Place, write_skill
 from vademecum import Agent, Budget, Policy, VademecumError
 from vademecum.agent.transcript import rules
-from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
+from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable, ToolsUnsupported
 from vademecum.models.base import Message
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer
@@ -248,6 +248,7 @@ def test_models_that_fail(stage: Stage) -> None:
     assert stage.run(ModelUnavailable("long", wait=3600)).stop_reason == "model-unavailable"
     assert stage.run(ModelRefused("never")).stop_reason == "model-refused"
     assert stage.run(ModelReplyWrong("garbage")).stop_reason == "model-reply-wrong"
+    assert stage.run(ToolsUnsupported("none, ever")).stop_reason == "tools-unsupported"
 
 
 def test_compaction_keeps_what_matters(stage: Stage) -> None:

@@ -347,6 +347,8 @@ class Loop:
             try:
                 reply = self.model.reply(tuple(said.messages), schema=schema, on_text=watched)
             except ToolsUnsupported as error:
+                if said.wire == "json":
+                    raise
                 said.speak("json")
                 self._failed(error, watched)
             except ModelOverflow as error:
