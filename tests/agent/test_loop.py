@@ -21,6 +21,7 @@ from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer
 from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import default_rules
+from vademecum.runs.timeline import timeline
 
 
 @pytest.fixture
@@ -266,6 +267,8 @@ def test_compaction_keeps_what_matters(stage: Stage) -> None:
     assert "file 11 " in last
     assert "file 0 xxx" not in last
     (once,) = [e.data for e in stage.past(outcome).events if e.type == "compacted"]  # rare, and in one step
+    shown = f"left out of the prompt: {once['observations']} results"
+    assert [entry.title for entry in timeline(stage.past(outcome)) if "prompt" in entry.title] == [shown]
     assert once["tokens_after"] < once["tokens_before"] / 2
     assert f'f0.txt"}}: ok (full text: {once["kept"][1]})' in last
 

@@ -17,7 +17,7 @@ _TOLD: dict[str, tuple[Mark, str, str]] = {
     "approval_asked": ("asked", "asked for approval: {wanted}", "{reason}\n{about}"),
     "child_started": ("note", "a run of its own for {skill}: {run}", ""),
     "child_finished": ("note", "that run ended: {status}", ""),
-    "compacted": ("note", "left out of the prompt: {line}", ""),
+    "compacted": ("note", "left out of the prompt: {observations} results", ""),
     "run_finished": ("end", "{status} ({stop_reason})", "{answer}"),
 }
 
