@@ -12,7 +12,7 @@ from typing import Any
 
 from docs.reference_words import Say, table
 from vademecum import BUILTIN_ROOT, Agent, Context, IndexOptions, Policy, Root, build_index, models
-from vademecum.agent.model_calls import Budget
+from vademecum.agent.plan import Budget
 from vademecum.errors import ModelUnavailable
 from vademecum.governance import load_charter
 from vademecum.models.scripted_model import Turn

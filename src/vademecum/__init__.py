@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vademecum import models as models
     from vademecum.agent.agent import Agent as Agent
     from vademecum.agent.loop import Outcome as Outcome
-    from vademecum.agent.model_calls import Budget as Budget
+    from vademecum.agent.plan import Budget as Budget
     from vademecum.config import Config as Config
     from vademecum.config import load_config as load_config
     from vademecum.context import Context as Context
@@ -57,7 +57,7 @@ __version__ = VERSION
 # Where each public name lives. It is imported when first used, so that `import vademecum` costs nothing.
 _HOMES = {
     "Agent": "agent.agent",
-    "Budget": "agent.model_calls",
+    "Budget": "agent.plan",
     "Outcome": "agent.loop",
     "models": "models",
     "BUILTIN_ROOT": "registry.roots",

@@ -34,7 +34,7 @@ def read_up_to(descriptor: int, size: int) -> bytes:
         size -= len(piece)
         if len(piece) < asked:  # the end of a plain file
             break
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return b"".join(pieces)
 
 
 def read_capped(path: str | Path, *, cap: int) -> bytes:

@@ -13,7 +13,7 @@ import threading
 from binascii import b2a_base64
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,14 @@ class Secrets:
 
     def masks_file(self, path: Path) -> bool:
         """Return whether a file contains a form of a known value."""
-        return self._forms.are_in_file(path)
+        forms, tail = self._forms, b""
+        with open(path, "rb") as file:
+            while forms and (chunk := file.read(_CHUNK_BYTES)):
+                stripped = tail + chunk.translate(None, _LINE_ENDS)
+                if forms.are_in(stripped):
+                    return True
+                tail = stripped[-forms.longest :]
+        return False
 
     def mask_bytes(self, data: bytes) -> bytes:
         """Return the data without the known values."""
@@ -105,10 +112,9 @@ class Secrets:
 
     def mask_file(self, path: Path) -> None:
         """Remove the known values from a file; a file without them is not touched."""
-        forms = self._forms
-        if not forms.are_in_file(path):
+        if not self.masks_file(path):
             return
-        stream = MaskedStream(forms)
+        stream = self.stream()
         temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         try:
@@ -149,20 +155,20 @@ class Secrets:
             # A value is masked whole if its own name says that it is a secret, such as that of a header.
             return MASK if _SECRET_HEADER.fullmatch(key) else self.mask(text)
 
-        return _mapped(value, masked, key_too=True)
+        return _mapped(value, masked)
 
 
-def _mapped(value: Any, change: Callable[[str, str], str], key: Any = "", *, key_too: bool = False) -> Any:
-    """Return nested lists and dictionaries with each text changed, by the name that a dictionary gives it."""
+def _mapped(value: Any, change: Callable[[str, str], str], name: object = "") -> Any:
+    """Return nested lists and dictionaries with each text changed; ``change`` is told the text's own name."""
     match value:
         case str():
-            return change(key if isinstance(key, str) else "", value)
+            return change(name if isinstance(name, str) else "", value)
         case dict():
-            names = (change("", name) if key_too and isinstance(name, str) else name for name in value)
-            items = (_mapped(item, change, name, key_too=key_too) for name, item in value.items())
+            names = (change("", key) if isinstance(key, str) else key for key in value)
+            items = (_mapped(item, change, key) for key, item in value.items())
             return dict(zip(names, items, strict=True))
         case list() | tuple():
-            return [_mapped(item, change, key_too=key_too) for item in value]
+            return [_mapped(item, change) for item in value]
     return value
 
 
@@ -176,7 +182,7 @@ class Forms:
     def __init__(self, values: Iterable[str]) -> None:
         found = (form for value in values for form in _forms_of(value))
         self._pieces = sorted({piece for form in found for piece in _cut(form)})
-        self._longest = max(map(len, self._pieces), default=0)
+        self.longest = max(map(len, self._pieces), default=0)
 
     def __bool__(self) -> bool:
         """Return whether there is anything to mask."""
@@ -199,19 +205,6 @@ class Forms:
             return any(piece in stripped for piece in self._pieces)
         return self._search(stripped, 0) is not None
 
-    def are_in_file(self, path: Path) -> bool:
-        """Return whether a file contains a form."""
-        if not self._pieces:
-            return False
-        with open(path, "rb") as file:
-            tail = b""
-            while chunk := file.read(_CHUNK_BYTES):
-                stripped = tail + chunk.translate(None, _LINE_ENDS)
-                if self.are_in(stripped):
-                    return True
-                tail = stripped[-self._longest :]
-        return False
-
     def matches(self, stripped: bytes) -> Iterator[tuple[int, int]]:
         """Yield where forms begin and end, the overlapping ones too: the longest at each beginning."""
         position = 0
@@ -222,7 +215,7 @@ class Forms:
     def begun_in(self, tail: bytes) -> tuple[int, int]:
         """Return the size of the longest end that may begin a form, without and with its line ends."""
         stripped = tail.translate(None, _LINE_ENDS)
-        for position in range(max(0, len(stripped) - self._longest + 1), len(stripped)):
+        for position in range(max(0, len(stripped) - self.longest + 1), len(stripped)):
             suffix = stripped[position:]
             following = bisect_right(self._pieces, suffix)
             if following < len(self._pieces) and self._pieces[following].startswith(suffix):
@@ -257,7 +250,7 @@ class MaskedStream:
         if self._left < 0:  # the rest is masked
             return b""
         stripped = data.translate(None, _LINE_ENDS)
-        raw = _raw_positions(data) if len(stripped) < len(data) else _same
+        raw = _raw_positions(data)
         held, held_raw = (0, 0) if last else self._forms.begun_in(data[-MAX_SPAN_BYTES:])
         stop, cut = len(stripped) - held, len(data) - held_raw
         out: list[bytes] = []
@@ -281,21 +274,20 @@ class MaskedStream:
         return b"".join(out)
 
 
-def _same(position: int) -> int:
-    return position
-
-
 def _raw_positions(data: bytes) -> Callable[[int], int]:
     """Return the function from a position in the data without line ends to the one in the data itself."""
-    gaps: list[int] = []
-    removed: list[int] = [0]
+
+    @cache
+    def gaps() -> tuple[list[int], list[int]]:  # found out when the first position is asked for
+        starts, removed = [], [0]
+        for gap in _GAP.finditer(data):
+            starts.append(gap.start() - removed[-1])
+            removed.append(removed[-1] + gap.end() - gap.start())
+        return starts, removed
 
     def raw(position: int) -> int:
-        if not gaps:  # found out when the first position is asked for
-            for gap in _GAP.finditer(data):
-                gaps.append(gap.start() - removed[-1])
-                removed.append(removed[-1] + gap.end() - gap.start())
-        return position + removed[bisect_right(gaps, position)]
+        starts, removed = gaps()
+        return position + removed[bisect_right(starts, position)]
 
     return raw
 

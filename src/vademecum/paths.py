@@ -52,6 +52,15 @@ def open_contained(base: str | Path, relative: str) -> int:
     return _open_below(base, relative, stat.S_ISREG, "a plain file", "not-a-file")
 
 
+def read_contained(base: str | Path, relative: str, size: int) -> bytes:
+    """Read at most ``size`` bytes of a plain file below ``base``."""
+    descriptor = open_contained(base, relative)
+    try:
+        return os.read(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
 def open_contained_directory(base: str | Path, relative: str) -> int:
     """Open a directory below ``base``, or ``base`` itself as ``.``, in the same way."""
     return _open_below(base, relative, stat.S_ISDIR, "a directory", "not-a-directory")

@@ -41,19 +41,14 @@ def _provider() -> TracerProvider | None:
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
-        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-        from opentelemetry.sdk.trace.export import (  # noqa: PLC0415
-            BatchSpanProcessor,
-            ConsoleSpanExporter,
-            SpanExporter,
-        )
+        from opentelemetry.sdk.trace import TracerProvider, export  # noqa: PLC0415
     except ImportError:
         return None
     is_console = os.environ.get("OTEL_TRACES_EXPORTER") == "console"
-    exporter: SpanExporter = ConsoleSpanExporter() if is_console else OTLPSpanExporter()
+    exporter: export.SpanExporter = export.ConsoleSpanExporter() if is_console else OTLPSpanExporter()
     named = os.environ.get("OTEL_SERVICE_NAME", "vademecum")
     provider = TracerProvider(resource=Resource.create({"service.name": named}))
-    provider.add_span_processor(BatchSpanProcessor(exporter))
+    provider.add_span_processor(export.BatchSpanProcessor(exporter))
     return provider
 
 
@@ -125,10 +120,8 @@ class Traced:
                 about = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
                 self._waiting["chat"] = self._span(f"chat {model}", now, about)
             case "model_replied":
-                used = {
-                    f"gen_ai.usage.{kind}": int(data.get(kind, 0))
-                    for kind in ("input_tokens", "output_tokens")
-                }
+                kinds = ("input_tokens", "output_tokens")
+                used = {f"gen_ai.usage.{kind}": int(data.get(kind, 0)) for kind in kinds}
                 said = self._contents("gen_ai.output.messages", data.get("text"))
                 self._end(self._waiting.pop("chat", None), now, used | said)
             case "model_failed":
@@ -185,12 +178,12 @@ class Traced:
         return self._tracer.start_span(name, context=parent, start_time=started, attributes=dict(about))
 
     def _end(
-        self, span: Span | None, now: int, about: Mapping[str, Any] | None = None, *, failed: bool = False
+        self, span: Span | None, now: int, about: Mapping[str, Any] = {}, *, failed: bool = False
     ) -> None:
         from opentelemetry.trace import StatusCode  # noqa: PLC0415
 
         if span is not None:
-            span.set_attributes(dict(about or {}))
+            span.set_attributes(dict(about))
             if failed:
                 span.set_status(StatusCode.ERROR)
             span.end(now)

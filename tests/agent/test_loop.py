@@ -15,12 +15,13 @@ from tests.policy.test_approval import Saying
 from tests.support import Place, write_skill
 from vademecum import Agent, Budget, Policy, VademecumError
 from vademecum.agent.transcript import rules
-from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable
+from vademecum.errors import ModelRefused, ModelReplyWrong, ModelUnavailable, ToolsUnsupported
 from vademecum.models.base import Message
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer
 from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import default_rules
+from vademecum.runs.timeline import timeline
 
 
 @pytest.fixture
@@ -248,6 +249,7 @@ def test_models_that_fail(stage: Stage) -> None:
     assert stage.run(ModelUnavailable("long", wait=3600)).stop_reason == "model-unavailable"
     assert stage.run(ModelRefused("never")).stop_reason == "model-refused"
     assert stage.run(ModelReplyWrong("garbage")).stop_reason == "model-reply-wrong"
+    assert stage.run(ToolsUnsupported("none, ever")).stop_reason == "tools-unsupported"
 
 
 def test_compaction_keeps_what_matters(stage: Stage) -> None:
@@ -265,6 +267,8 @@ def test_compaction_keeps_what_matters(stage: Stage) -> None:
     assert "file 11 " in last
     assert "file 0 xxx" not in last
     (once,) = [e.data for e in stage.past(outcome).events if e.type == "compacted"]  # rare, and in one step
+    shown = f"left out of the prompt: {once['observations']} results"
+    assert [entry.title for entry in timeline(stage.past(outcome)) if "prompt" in entry.title] == [shown]
     assert once["tokens_after"] < once["tokens_before"] / 2
     assert f'f0.txt"}}: ok (full text: {once["kept"][1]})' in last
 

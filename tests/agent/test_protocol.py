@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vademecum.agent import protocol
-from vademecum.agent.model_calls import Watched
-from vademecum.agent.protocol import ReplyWrong, parse_turn
+from vademecum.agent.protocol import ReplyWrong, Watched, parse_turn
 
 FINAL = '{"action": {"type": "final_answer", "payload": {"text": "hi"}}}'
 
@@ -109,7 +108,11 @@ def test_the_schema_is_one_a_server_takes() -> None:
 
 def watched(reply: str, size: int) -> str:
     pieces: list[str] = []
-    watching = Watched(pieces.append, pieces.clear)
+
+    def tell(type_: str, text: str = "") -> None:
+        pieces.append(text) if type_ == "answer_piece" else pieces.clear()
+
+    watching = Watched(tell)
     for start in range(0, len(reply), size):
         watching(reply[start : start + size])
     (action,) = parse_turn(reply).actions

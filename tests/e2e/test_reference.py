@@ -82,7 +82,9 @@ def test_every_error_code_is_documented() -> None:
 
 def test_every_status_and_reason_of_an_ending_is_documented() -> None:
     page = text_of("docs/reference/events.md")
-    loop = "".join((SOURCE / "agent" / name).read_text("utf-8") for name in ("loop.py", "model_calls.py"))
-    used = set(re.findall(r'return "([a-z]+_[a-z_]+)"', loop)) | set(re.findall(r'_end\("(\w+)"', loop))
+    loop = (SOURCE / "agent" / "loop.py").read_text("utf-8")
+    reasons = re.findall(r'(?:return |_GaveUp\((?:.* else )?)"([a-z]+_[a-z_]+)"', loop)
+    assert {"max_turns", "max_context", "max_script_runs", "bad_replies", "repeated_failure"} <= set(reasons)
+    used = set(reasons) | set(re.findall(r'_end\("(\w+)"', loop))
     assert len(used) > 8
     assert {word for word in used if f"`{word}`" not in page} == set()

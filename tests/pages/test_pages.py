@@ -419,7 +419,7 @@ def every_event() -> list[Event]:
         ("observation", {"code": x, "line": x}),
         ("child_started", {"run": x, "skill": x}),
         ("child_finished", {"status": "degraded"}),
-        ("compacted", {"line": x}),
+        ("compacted", {"observations": 7}),
         ("plan_of_another_version", {}),
         ("tool_called", {"tool": x, "parameters": x, "result": {"text": x}}),
         (

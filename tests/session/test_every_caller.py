@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests.support import VADE, Place, write_skill
 from vademecum import Agent, Budget, Toolkit
-from vademecum.agent.model_calls import Settings
+from vademecum.agent.plan import Settings
 from vademecum.errors import Declined
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer, Question

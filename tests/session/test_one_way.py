@@ -43,7 +43,7 @@ def test_everything_that_serves_a_model_holds_a_session() -> None:
     graph = grimp.build_graph("vademecum", cache_dir=None)
     for module in (
         "agent.agent",
-        "agent.model_calls",
+        "agent.loop",
         "integrations.toolkit",
         "integrations.manager",
         "integrations.mcp.clients",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from vademecum.agent.loop import Loop, Outcome
-from vademecum.agent.mentions import Mentions, called_in, files_in
-from vademecum.agent.model_calls import Budget, Settings
+from vademecum.agent.plan import Budget, Settings
 from vademecum.agent.transcript import Transcript, request_section, safe, untrusted
 from vademecum.config import SandboxName
 from vademecum.context import Context
@@ -28,6 +29,7 @@ from vademecum.session.base import Guard, Place, Result
 from vademecum.session.session import Session
 from vademecum.session.view import View
 from vademecum.skill.skill import Skill
+from vademecum.tools.workspace import Workspace
 from vademecum.tracing import PARENT, tracing
 
 MAX_REQUEST_CHARS = 100_000
@@ -36,6 +38,22 @@ RANKED = 5
 _ANY_TEXT = frozenset({"md", "txt"})  # they say nothing of what the file is about
 CATALOGUE_SHARE = 4  # of the context, at most a quarter
 CHARS_A_TOKEN = 2  # a catalogue may be Chinese
+MAX_FILES = 50
+MAX_NAME_CHARS = 255
+
+# What stands between quotation marks of any kind, and what stands between blanks and punctuation.
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`|“([^”\n]+)”|「([^」\n]+)」|《([^》\n]+)》")
+_WORD = re.compile(r"[^\s,;:'\"`()<>（）《》「」“”，。；：、！？]+")
+_LIKE_A_FILE = re.compile(r"[\w./~-]*\w\.[A-Za-z][A-Za-z0-9]{1,4}")
+_ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}")
+_IN = re.compile(
+    r"\b(?:in|under|below|inside|within|from|of|over|directory|folder)\s+(?:the\s+|my\s+)?$", re.IGNORECASE
+)
+_FOLDER = re.compile(
+    r"\s*(?:directory|directories|folder|dir\b|目录|文件夹|資料夾|目錄|里|下|中)", re.IGNORECASE
+)
+_LATIN = re.compile(r"[A-Za-z0-9_./-]+")
+_CALLED = re.compile(r"(?:^/|(?<!\S)\$)([\w-]+(?:/[\w-]+)?)(?![\w/.-])")
 _LANGUAGES = {  # texts, because compiling them takes 6 ms
     "Japanese": "[぀-ヿ]",
     "Korean": "[가-힯]",
@@ -136,56 +154,55 @@ class Conversation:
             words = f"is longer than {MAX_REQUEST_CHARS:,} characters: put it into a file and name it"
             raise VademecumError(f"The request {words}.", code="request")
         named = list(dict.fromkeys([*skills, *self._called(text)]))
+        session, wire = self.session, wire_of(self.model)
         room = self.agent.budget.context_tokens * CHARS_A_TOKEN // CATALOGUE_SHARE
-        catalogue = render_catalogue(self.session.view.offered.skills, budget=room)
-        shown, wire = safe(catalogue.text), wire_of(self.model)
-        if (self.transcript.catalogue, self.transcript.wire) != (shown, wire):
+        catalogue = render_catalogue(session.view.offered.skills, budget=room)
+        if (self.transcript.catalogue, self.transcript.wire) != (shown := safe(catalogue.text), wire):
             self.transcript.speak(wire, shown)
+        with self._hosting():
+            given = [name for pattern in files for name in session.place.workspace.named(pattern)]
+            mentions = files_in(text, session.place.workspace, given=given)
+            found = self._found(mentions) if catalogue.shortened or needs_ranking(self.model) else None
+            record = session.begin(
+                text,
+                model=self.model.name,
+                budget=asdict(self.agent.budget),
+                skills=len(session.view.offered),
+                skills_named=named,
+                **({"ranked": [hit.name for hit in found.hits]} if found else {}),
+                **(
+                    {"skills_active": active}
+                    if (active := [each.skill_id for each in session.active])
+                    else {}
+                ),
+            )
+            self._loop = Loop(
+                self.model, session, record, self.transcript, self.agent.budget, self.agent.settings
+            )
+            about = self._about(text, found, catalogue)
+            if before:
+                about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
+            asked = request_section(text, mentions.files, mentions.absent)
+            return self._loop.run(asked, about=about, named=named)
+
+    @contextmanager
+    def _hosting(self) -> Iterator[None]:
+        """Let the session serve this conversation; its events become spans too, if traces are configured."""
         session = self.session
-        listener = session.listener
-        traced = tracing(listener, session.place.context.env)
-        if traced is not None:
+        listener, session.host = session.listener, self
+        if traced := tracing(listener, session.place.context.env):
             session.listener = traced
             env = {**session.place.context.env, PARENT: traced.traceparent}
             session.place = replace(session.place, context=replace(session.place.context, env=env))
-        session.host = self
         try:
-            return self._begun(text, named, files, catalogue, before)
+            yield
         finally:
-            session.host = None
-            session.listener = listener
-
-    def _begun(
-        self, request: str, named: Sequence[str], files: Sequence[str], catalogue: Catalogue, before: str
-    ) -> Outcome:
-        session = self.session
-        workspace = session.place.workspace
-        given = [name for pattern in files for name in workspace.named(pattern)]
-        mentions = files_in(request, workspace, given=given)
-        searched = catalogue.shortened or needs_ranking(self.model)
-        found = self._found(mentions) if searched else None
-        record = session.begin(
-            request,
-            model=self.model.name,
-            budget=asdict(self.agent.budget),
-            skills=len(session.view.offered),
-            skills_named=list(named),
-            **({"ranked": [hit.name for hit in found.hits]} if found else {}),
-            **({"skills_active": active} if (active := [each.skill_id for each in session.active]) else {}),
-        )
-        self._loop = Loop(
-            self.model, session, record, self.transcript, self.agent.budget, self.agent.settings
-        )
-        about = self._about(request, found, catalogue)
-        if before:
-            about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
-        asked = request_section(request, mentions.files, mentions.absent)
-        return self._loop.run(asked, about=about, named=named)
+            session.host, session.listener = None, listener
 
     def _called(self, request: str) -> list[str]:
         """Return the skills that the request calls by name; an unknown first word ``/name`` is an error."""
         found = []
-        for name in called_in(request):
+        for name in _CALLED.findall(request):
             try:
                 if self.agent.index.get(name).controls.user_invocable:
                     found.append(name)
@@ -250,3 +267,74 @@ class Conversation:
                 hits = [each for each in self.session.view.offered.skills if each.name in names]
                 lines.append(safe(render_catalogue(hits).text))
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """Paths that are there, names that look like files and are not, and the request without its paths."""
+
+    files: tuple[str, ...]
+    absent: tuple[str, ...]
+    rest: str
+
+
+def files_in(request: str, paths: Workspace, *, given: Sequence[str] = ()) -> Mentions:
+    """Find the files and directories that a request names, in the order it names them, after those given."""
+    places: list[tuple[int, str]] = []
+    absent: list[tuple[int, str]] = []
+    rest = request
+    for pattern in (_QUOTED, _WORD):
+        for found in pattern.finditer(rest):
+            word = next(part for part in (*found.groups(), found[0]) if part)
+            start, end = found.span()
+            is_marked = bool(_IN.search(rest, max(0, start - 40), start) or _FOLDER.match(rest, end))
+            names = _named_by(word, paths, is_marked=is_marked or pattern is _QUOTED)
+            if not names:
+                # It stays in the request: Node.js and Next.js look like files as well.
+                if pattern is _WORD and (like := _LIKE_A_FILE.fullmatch(word.rstrip(".?!"))):
+                    absent.append((start, like[0]))
+                continue
+            places += [(start + n, name) for n, name in enumerate(names)]
+            left = found[0]
+            for name in names if names[0] in word else (word,):  # what a glob matches is not in it
+                left = left.replace(name, " " * len(name), 1)
+            rest = rest[:start] + left + rest[end:]
+    files = tuple(dict.fromkeys([*given, *(name for _, name in sorted(places))]))[:MAX_FILES]
+    missing = tuple(dict.fromkeys(name for _, name in sorted(absent)))[:MAX_FILES]
+    return Mentions(files, missing, re.sub(r" {3,}", "  ", rest))
+
+
+def _named_by(word: str, paths: Workspace, *, is_marked: bool) -> list[str]:
+    """Return what a word names: a file, a directory, the files of a glob, or names inside of it.
+
+    A language that writes without blanks has names inside its words. A plain word such as ``docs`` names a
+    directory only if quotation marks or the words around it mark it as one.
+    """
+    if len(word) > MAX_NAME_CHARS:
+        return []
+    for name in dict.fromkeys((word, word.rstrip(".?!"))):
+        if paths.is_file(name):
+            return [name]
+        if name and (is_marked or "/" in name or name == ".") and paths.is_directory(name):
+            return [name.rstrip("/") or name]
+    if any(sign in word for sign in "*?["):
+        with contextlib.suppress(VademecumError):
+            return paths.matches(word.rstrip(".!"))
+    return [] if word.isascii() else _inside(word, paths)
+
+
+def _inside(word: str, paths: Workspace) -> list[str]:
+    """Return the names of files and directories inside a word of a language without blanks."""
+    found, start = [], 0
+    for ending in _ENDING.finditer(word):
+        whole = word[start : ending.end()]
+        inside = next((whole[n:] for n in range(len(whole)) if paths.is_file(whole[n:])), None)
+        if inside is not None:
+            found.append(inside)
+            start = ending.end()
+    for piece in _LATIN.finditer(word):
+        name = piece[0].rstrip("/")
+        called = "/" in piece[0] or _FOLDER.match(word[piece.end() :]) or word[: piece.start()].endswith("在")
+        if name and called and paths.is_directory(name):
+            found.append(name)
+    return found

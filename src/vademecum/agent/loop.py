@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Sequence
@@ -9,19 +10,34 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import msgspec
+from msgspec import structs
 
 from vademecum.agent import protocol
-from vademecum.agent.model_calls import LIMITS, ModelCalls
-from vademecum.agent.plan import Plan, updated
-from vademecum.agent.transcript import Observed, safe, shortened, untrusted
-from vademecum.errors import Declined, ModelFailed, SkillNotFound, VademecumError
-from vademecum.models.base import Reply, ToolCall
+from vademecum.agent.plan import LIMITS, Budget, Plan, Settings, Spent, updated
+from vademecum.agent.transcript import Observed, Transcript, safe, shortened, untrusted
+from vademecum.errors import (
+    Declined,
+    ModelFailed,
+    ModelOverflow,
+    ModelUnavailable,
+    SkillNotFound,
+    ToolsUnsupported,
+    VademecumError,
+)
+from vademecum.models.base import Model, Reply, ToolCall
+from vademecum.runs.record import Record
 from vademecum.session.base import Deferred, Result
+from vademecum.session.session import Session
 from vademecum.skill.text import visible
 from vademecum.tools import calls
 from vademecum.tools.outputs import Output
 
 Status = Literal["done", "degraded", "refused", "declined", "failed", "interrupted"]
+
+ATTEMPTS = 3  # with a model that cannot be reached
+MAX_WAIT_SECONDS = 30.0
+MAX_CONTINUATIONS = 4
+MAX_ANSWER_CHARS = 1_000_000
 
 MAX_ABOUT_CHARS = 300
 MAX_FAULT_CHARS = 500
@@ -30,6 +46,7 @@ MAX_BODIES_A_TURN = 2
 WRONG_REPLIES = 3  # one after the other, then the run ends
 LOW = 2  # turns before the last at which the model is told
 
+_GO_ON = "The reply was cut at its length limit: go on exactly where it stopped, without repeating anything."
 _REFUSALS = frozenset({"denied", "declined", "refused"})
 
 
@@ -65,14 +82,25 @@ class Outcome:
         }
 
 
+class _GaveUp(Exception):
+    """The run cannot go on; the text is the reason that its outcome has."""
+
+
 @dataclass(slots=True)
-class Loop(ModelCalls):
+class Loop:
     """One run of one agent: the calls of its model, and what comes of them."""
 
+    model: Model
+    session: Session
+    record: Record
+    said: Transcript
+    budget: Budget
+    settings: Settings
+    spent: Spent = field(default_factory=Spent)
     skills: set[str] = field(default_factory=set)
     _started: float = field(default_factory=time.monotonic)
     _failures: list[str] = field(default_factory=list)
-    _faults: list[str] = field(default_factory=list)
+    _fault: str = ""
     _last: Result = Result("")
     _outputs: list[Output] = field(default_factory=list)
     _results: list[str] = field(default_factory=list)
@@ -86,7 +114,12 @@ class Loop(ModelCalls):
         """
         try:
             self.said.ask(request, about=about, skills=[*loaded, *map(self._named, named)])
-            return self._run()
+            while True:
+                self._check_progress()
+                if ended := self._perform(self._decide()):
+                    return ended
+        except _GaveUp as reason:
+            return self._give_up(str(reason))
         except Deferred as deferred:
             question = deferred.question
             return self._end("refused", f"{question.wanted} waits for an answer ({question.id}).", "deferred")
@@ -109,13 +142,6 @@ class Loop(ModelCalls):
         if loaded.code and loaded.kind == "error":
             raise VademecumError(loaded.text, code=loaded.code)
         return self._observe("select_skills", self._kept(loaded), skill.name)
-
-    def _run(self) -> Outcome:
-        ended = None
-        while ended is None:
-            decision = self._stuck() or self._decide()
-            ended = self._give_up(decision) if isinstance(decision, str) else self._perform(decision)
-        return ended
 
     # Doing
 
@@ -243,26 +269,24 @@ class Loop(ModelCalls):
             failure = f"{about} {result.code} {result.text}"
             self._failures = [*self._failures, failure] if result.code else []
             if result.code:
-                self._faults.append(f"{kind}{shown}: {result.text}")
+                self._fault = f"{kind}{shown}: {result.text}"
         return f"{line}\n{framed}" if framed else line
 
     # Deciding
 
-    def _decide(self) -> protocol.Turn | str:
+    def _decide(self) -> protocol.Turn:
         """Ask the model; a reply that is wrong is sent back with what is wrong with it.
 
-        Each call counts as a turn. Returns the reason if there is nothing to go on with.
+        Each call counts as a turn.
         """
         for attempt in range(1, WRONG_REPLIES + 1):
-            asked = self.whole()
-            if isinstance(asked, str):
-                return asked
-            reply, watched = asked
+            watched = protocol.Watched(self.record.passing, is_plain=self.said.wire == "tools")
+            reply = self._whole(watched)
             try:
                 decision = protocol.decision_in(reply, self.said.wire)
             except protocol.ReplyWrong as error:
                 self.record.add("reply_wrong", problem=str(error), attempt=attempt)
-                self._faults.append(str(error))
+                self._fault = str(error)
                 watched.finish(None)
                 began = ", ".join(call.name for call in reply.calls)
                 text = reply.text[:MAX_WRONG_CHARS] or f"(a call that could not be used: {began})"
@@ -274,14 +298,99 @@ class Loop(ModelCalls):
             watched.finish(last.text if isinstance(last, protocol.FinalAnswer) else None)
             self.said.said(reply)
             return decision
-        return "bad_replies"
+        raise _GaveUp("bad_replies")
 
-    def _stuck(self) -> str | None:
+    def _check_progress(self) -> None:
+        """Give up after the same failure again and again."""
         last = self._failures[-self.settings.same_failures :]
-        same = len(last) == self.settings.same_failures and len(set(last)) == 1
-        if same and self._last.code.startswith("max_"):
-            return self._last.code
-        return "repeated_failure" if same else None
+        if len(last) == self.settings.same_failures and len(set(last)) == 1:
+            code = self._last.code
+            raise _GaveUp(code if code.startswith("max_") else "repeated_failure")
+
+    def _whole(self, watched: protocol.Watched) -> Reply:
+        """Ask for a reply; a plain answer that was cut is continued where it stopped."""
+        text = ""
+        for continued in range(MAX_CONTINUATIONS + 1):
+            if self.spent.turns >= self.budget.turns:
+                raise _GaveUp("max_turns")
+            if self.said.is_long:
+                self._shorten()
+            if self.said.tokens > self.said.limit:
+                raise _GaveUp("max_context")
+            self.spent.turns += 1
+            reply = self._replied(watched)
+            text += reply.text
+            is_lost = bool(reply.calls) or self.said.wire == "json" or len(text) > MAX_ANSWER_CHARS
+            if not reply.cut or is_lost or continued == MAX_CONTINUATIONS:
+                break
+            self.said.said(reply)
+            self.said.told(_GO_ON)
+        return structs.replace(reply, text=text, cut=reply.cut and is_lost)
+
+    def _shorten(self) -> bool:
+        done = self.said.compact({skill.skill_id for skill in self.session.active})
+        if done is not None:
+            self.record.add("compacted", **done)
+        return done is not None
+
+    def _replied(self, watched: protocol.Watched) -> Reply:
+        """Ask, again after a pause if the model is away, and once more if it could not read so much.
+
+        A model that turns out not to know native tool calls is asked for JSON text.
+        """
+        said = self.said
+        failed, is_shortened = 0, False
+        while True:
+            schema = protocol.schema() if said.wire == "json" else {}
+            self.record.add("model_asked", turn=self.spent.turns, **said.measured())
+            started = time.monotonic()
+            try:
+                reply = self.model.reply(tuple(said.messages), schema=schema, on_text=watched)
+            except ToolsUnsupported as error:
+                if said.wire == "json":
+                    raise
+                said.speak("json")
+                self._failed(error, watched)
+            except ModelOverflow as error:
+                self._failed(error, watched)
+                said.limit = min(said.limit, int(said.tokens * 0.75))
+                if is_shortened or not self._shorten():
+                    raise
+                is_shortened = True
+            except ModelUnavailable as error:
+                self._failed(error, watched, error.wait)
+                failed += 1
+                if failed == ATTEMPTS or (error.wait or 0) > MAX_WAIT_SECONDS:
+                    raise
+                time.sleep(self.settings.pause * 2.0 ** (failed - 1) if error.wait is None else error.wait)
+            else:
+                self._count(reply, time.monotonic() - started)
+                return reply
+
+    def _failed(self, error: ModelFailed, watched: protocol.Watched, wait: float | None = None) -> None:
+        self.record.add("model_failed", problem=str(error), code=error.code, wait=wait)
+        watched.restart(is_plain=self.said.wire == "tools")
+
+    def _count(self, reply: Reply, seconds: float) -> None:
+        usage, text = reply.usage, reply.text
+        self.spent.input_tokens += usage.input_tokens
+        self.spent.output_tokens += usage.output_tokens
+        self.spent.cached_tokens += usage.cached_tokens
+        called = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
+        kept: dict[str, object] = {"text": text}
+        if not self.session.place.config.runs.keep_model_text:
+            called = [{"name": call.name} for call in reply.calls]
+            digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+            kept = {"sha256": digest, "characters": len(text)}
+        self.record.add(
+            "model_replied",
+            **kept,
+            **({"calls": called} if called else {}),
+            **({"cut": True} if reply.cut else {}),
+            seconds=seconds,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+        )
 
     # Ending
 
@@ -310,8 +419,8 @@ class Loop(ModelCalls):
             lines += ["What was done:", *(seen.line for seen in self.said.observed[-10:])]
         if self._outputs:
             lines.append(f"Outputs: {', '.join(output.reference for output in self._outputs)}")
-        if self._faults:
-            lines.append(f"The last fault: {visible(self._faults[-1])[:MAX_FAULT_CHARS]}")
+        if self._fault:
+            lines.append(f"The last fault: {visible(self._fault)[:MAX_FAULT_CHARS]}")
         return "\n".join(lines)
 
     def _end(self, status: Status, answer: str, reason: str) -> Outcome:

@@ -1,8 +1,9 @@
-"""The plan of a run: made on the first turn, replaced or patched later."""
+"""The plan of a run: made on the first turn, replaced or patched later. And the limits of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -121,3 +122,66 @@ def _place(steps: Sequence[Step], name: str) -> int:
 
 def _misfit(words: str) -> VademecumError:
     return VademecumError(f"The plan {words}.", code="plan")
+
+
+# The limits
+
+# The reason of a run that one ended, which is also its option, its field, and what it is.
+LIMITS = {
+    "max_turns": ("turns", "Maximum number of model calls"),
+    "max_tool_calls": ("tool_calls", "Maximum number of tool calls"),
+    "max_script_runs": ("script_runs", "Maximum number of script runs"),
+    "max_context": ("context_tokens", "Maximum number of tokens in one request to the model"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most of each that a run may use; ``context_tokens`` is the size of one request to the model.
+
+    >>> Budget(turns=4)
+    Budget(turns=4, tool_calls=30, script_runs=10, context_tokens=100000)
+    """
+
+    turns: int = 12
+    tool_calls: int = 30
+    script_runs: int = 10
+    context_tokens: int = 100_000
+
+    def share(self, spent: Spent) -> Budget:
+        """Return half of what is left, for a child; nothing if nothing is left."""
+        return replace(
+            self,
+            turns=(self.turns - spent.turns) // 2,
+            tool_calls=(self.tool_calls - spent.tool_calls + 1) // 2,
+            script_runs=(self.script_runs - spent.script_runs + 1) // 2,
+        )
+
+    def __str__(self) -> str:
+        """Return the limits as the first message has them."""
+        return f"{self.turns} turns, {self.tool_calls} tool calls, {self.script_runs} script runs"
+
+
+@dataclass(slots=True)
+class Spent:
+    """The numbers that a run has used so far."""
+
+    turns: int = 0
+    tool_calls: int = 0
+    script_runs: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+    def add(self, other: Spent) -> None:
+        """Count what a child used."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Patience with the same mistake again and again, and with a model that is away."""
+
+    same_failures: int = 3
+    pause: float = 1.0  # seconds before the second attempt; twice as long before each later one

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
@@ -17,7 +18,7 @@ from vademecum.agent.plan import Patch, Plan, PlanUpdate, plan_in
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.models.base import Reply, Tool, ToolCall, Wire
 from vademecum.nearest import meant, nearest
-from vademecum.session.schemas import ALL_TOOLS
+from vademecum.session.schemas import ALL_TOOLS, schema_of
 from vademecum.tools import calls
 
 MAX_REPLY_CHARS = 2_000_000
@@ -35,6 +36,15 @@ _COMMA = re.compile(r'("(?:[^"\\]|\\.)*"?)|,(?=\s*[}\]])', re.DOTALL)
 _START = re.compile(r'\{\s*(?:"|\})')
 _OURS = re.compile(r'\{\s*"(?:action|plan_update|diagnostics)"')
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
+
+_GROWTH = 1.06  # the text is searched anew when it is so much longer, so that the work stays linear
+_ANSWER = re.compile(r'"type"\s*:\s*"final_answer"\s*,\s*"payload"\s*:\s*\{\s*"text"\s*:\s*"')
+# An answer does not end with blanks, and a character does not end with its first half.
+_UNFINISHED = re.compile("(?:\\s|[\ud800-\udbff])+$")
+# Up to here a JSON text is whole: no quotation mark ends it, no escape is cut.
+_WHOLE = re.compile(
+    r'(?:[^"\\]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*'
+)
 
 _CUT = (
     "The reply was cut at its length limit, so nothing of it was done. Do it in smaller steps: write a long "
@@ -78,8 +88,6 @@ PAYLOADS: dict[str, type[calls.Parameters]] = {
     "call_tool": CallTool,
     "final_answer": FinalAnswer,
 }
-
-
 _TYPES: dict[type, str] = {payload: name for name, payload in PAYLOADS.items()}
 
 
@@ -127,7 +135,6 @@ def _action(call: Any, id_: str = "") -> Action:
     about = ""
     match call:
         case SelectSkills(skills=skills):
-            said["skills"] = [calls.said(skill) for skill in skills]
             about = ", ".join(skill.name for skill in skills)
         case calls.LoadSkillAsset(skill=skill, relative_path=path):
             about = f"{skill}/{path}"
@@ -146,7 +153,8 @@ def decision_in(reply: Reply, wire: Wire) -> Turn:
     """
     if reply.cut:
         raise ReplyWrong(_CUT)
-    return parse_turn(reply.text) if wire == "json" else _called(reply)
+    text = mended(reply.text)
+    return parse_turn(text) if wire == "json" else _called(text, reply.calls)
 
 
 # As JSON text
@@ -166,14 +174,7 @@ def schema() -> dict[str, Any]:
         ("plan_update", PlanUpdate | None, None),
         ("diagnostics", Any, None),
     ]
-    return _schema_of(msgspec.defstruct("reply", fields, forbid_unknown_fields=True))
-
-
-def _schema_of(type_: type) -> dict[str, Any]:
-    (shape,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
-    own = components.pop(shape["$ref"].rpartition("/")[2])
-    kept = {key: own[key] for key in ("type", "properties", "required", "additionalProperties")}
-    return kept | ({"$defs": components} if components else {})
+    return schema_of(msgspec.defstruct("reply", fields, forbid_unknown_fields=True))
 
 
 def tools_in_words() -> str:
@@ -324,23 +325,23 @@ def offered_tools() -> tuple[Tool, ...]:
     types: dict[str, type[calls.Parameters]] = {name: calls.CALLS[name] for name in ALL_TOOLS}
     types |= {"update_plan": UpdatePlan, "final_answer": _Answer}
     words = {name: " ".join((type_.__doc__ or "").split()) for name, type_ in types.items()}
-    return tuple(Tool(name, words[name], _schema_of(type_)) for name, type_ in types.items())
+    return tuple(Tool(name, words[name], schema_of(type_)) for name, type_ in types.items())
 
 
-def _called(reply: Reply) -> Turn:
+def _called(text: str, made: Sequence[ToolCall]) -> Turn:
     """Return what the calls of a reply ask for; text without a call is the answer."""
-    if not reply.calls:
-        if not reply.text.strip():
+    if not made:
+        if not text.strip():
             raise ReplyWrong("The reply is empty: call a tool, or answer.")
-        return Turn([_action(FinalAnswer(reply.text.strip()))])
-    changes = [call for call in reply.calls if call.name == "update_plan"]
+        return Turn([_action(FinalAnswer(text.strip()))])
+    changes = [call for call in made if call.name == "update_plan"]
     update, wrong = None, ""
     for call in changes:
         change = _read(call.arguments)
         given = change.get("plan") or change.get("changes")
         update, problem = plan_in(given)
         wrong = wrong or problem or ("" if given else "The plan was not changed: give `plan` or `changes`.")
-    actions = [_native(call) for call in reply.calls if call.name != "update_plan"]
+    actions = [_native(call) for call in made if call.name != "update_plan"]
     return Turn(actions, update, wrong, [call.id for call in changes])
 
 
@@ -360,3 +361,79 @@ def _native(call: ToolCall) -> Action:
     except ToolRefused:
         return _action(ToolCall(call.id, call.name, arguments), call.id)
     return _action(SelectSkills([parsed]) if isinstance(parsed, calls.UseSkill) else parsed, call.id)
+
+
+# While it streams
+
+
+class Watched:
+    """Shows the answer in a reply while it grows. Nothing is done because of what is seen here.
+
+    If ``is_plain``, the text is the answer itself; otherwise the answer is in a JSON object.
+    """
+
+    def __init__(self, tell: Callable[..., None], *, is_plain: bool = False) -> None:
+        """Take a function that is told of a piece of the answer, or that what was shown is withdrawn."""
+        self._tell = tell
+        self.shown = ""
+        self.restart(is_plain=is_plain)
+
+    def restart(self, *, is_plain: bool) -> None:
+        """Take back what was shown, if anything: another reply comes."""
+        self.finish(None)
+        self._is_plain = is_plain
+        self._reply = io.StringIO()
+        self._next = 1
+        self._waiting: str | None = "" if is_plain else None  # of the answer, once that began
+
+    def __call__(self, piece: str) -> None:
+        """Take the next piece."""
+        if self._waiting is None:
+            self._reply.write(piece)
+            if self._reply.tell() < self._next:
+                return
+            self._next = int(self._reply.tell() * _GROWTH) + 1
+            reply = self._reply.getvalue()
+            found = _ANSWER.search(reply)
+            if found is None:
+                return
+            self._waiting, piece = "", reply[found.end() :]
+        text = self._waiting + piece
+        if self._is_plain:
+            text = text if self.shown else text.lstrip()
+            shown = _UNFINISHED.sub("", text)
+            self._waiting = text[len(shown) :]
+        else:
+            shown, self._waiting = _decoded(text)
+        if shown:
+            shown = mended(shown)
+            self.shown += shown
+            self._tell("answer_piece", text=shown)
+
+    def finish(self, answer: str | None) -> None:
+        """Show what is missing of the answer, now that it is known; without one, take back what was shown."""
+        if self.shown and (answer is None or not answer.startswith(self.shown)):
+            self._tell("answer_withdrawn")
+            self.shown = ""
+        if answer is not None and answer != self.shown:
+            self._tell("answer_piece", text=answer[len(self.shown) :])
+            self.shown = answer
+
+
+def mended(text: str) -> str:
+    r"""Return a text that can be sent: halves of a character are joined, and a lone half is replaced.
+
+    >>> mended("\ud83d\ude00"), mended("\ud83d") == "\ufffd"
+    ('😀', True)
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _decoded(raw: str) -> tuple[str, str]:
+    """Return as much of a JSON text as is whole, and the rest, which waits for the next piece."""
+    whole = _WHOLE.match(raw)
+    end = whole.end() if whole else 0
+    try:
+        return json.loads(f'"{raw[:end]}"', strict=False), '"' if raw[end : end + 1] == '"' else raw[end:]
+    except ValueError:
+        return "", raw

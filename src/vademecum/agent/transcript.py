@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ import msgspec
 from msgspec import structs
 
 from vademecum.agent.plan import Plan
-from vademecum.agent.protocol import offered_tools, tools_in_words
+from vademecum.agent.protocol import mended, offered_tools, tools_in_words
 from vademecum.models.base import Message, Reply, Wire
 from vademecum.skill.skill import Skill
 
@@ -85,11 +85,8 @@ class Transcript:
     plan: Plan | None = None
     skills: dict[str, str] = field(default_factory=dict)
     observed: list[Observed] = field(default_factory=list)
-    characters: int = 0
-    _fixed: int = 0
-    _known: int = 0
-    _since: int = 0
-    _digest: hashlib._Hash = field(init=False)
+    _counted: int = 0  # tokens, by the provider's last count
+    _uncounted: int = 0  # the place of the first message that it does not include
 
     def __post_init__(self) -> None:
         """Begin with the system message."""
@@ -108,7 +105,7 @@ class Transcript:
         self._append(Message("assistant", reply.text, reply.calls, blocks=reply.blocks))
         total = reply.usage.input_tokens + reply.usage.output_tokens
         if reply.usage.input_tokens and total * 8 >= self.tokens:
-            self._known, self._since = total, 0
+            self._counted, self._uncounted = total, len(self.messages)
 
     def told(self, text: str, call_id: str = "") -> None:
         """Append what came of an action, or what is wrong with a reply."""
@@ -139,17 +136,19 @@ class Transcript:
     @property
     def tokens(self) -> int:
         """The size of the next request, by the provider's last count and an estimate of what came after."""
-        return self._known + self._since
+        return self._counted + sum(map(_size, self.messages[self._uncounted :]))
 
-    @property
-    def digest(self) -> str:
-        """The hash of everything that the next request contains."""
-        return self._digest.hexdigest()
+    def measured(self) -> dict[str, Any]:
+        """Return the hash and the size of the next request, for the record."""
+        texts = [text for message in self.messages for text in _texts(message)]
+        digest = hashlib.sha256("".join(f"{text}\0" for text in texts).encode("utf-8", "replace"))
+        characters = sum(map(len, texts))
+        return {"prompt_sha256": digest.hexdigest(), "characters": characters, "tokens": self.tokens}
 
     def has_room_for(self, text: str) -> bool:
         """Return whether a skill's instructions fit beside everything that no compaction leaves out."""
         kept = sum(map(estimate, (self.request, *self.skills.values(), text)))
-        return self._fixed + kept < self.limit * COMPACT_AT
+        return _size(self.messages[0]) + kept < self.limit * COMPACT_AT
 
     @property
     def is_long(self) -> bool:
@@ -171,8 +170,7 @@ class Transcript:
         tail = self._fitted(self.messages[start:]) if start > 1 else []
         self.skills = {name: text for name, text in self.skills.items() if name in active}
         summary = Message("user", self._summary())
-        fresh = sum(estimate(message.content) for message in (summary, *tail))
-        if fresh + self._fixed >= before * 0.9:
+        if sum(map(_size, (self.messages[0], summary, *tail))) >= before * 0.9:
             return None
         self._restart([summary, *tail])
         kept = [seen.kept for seen in self.observed if seen.kept]
@@ -210,29 +208,33 @@ class Transcript:
     # The messages themselves
 
     def _append(self, message: Message) -> None:
-        message = structs.replace(message, content=mended(message.content))
+        if not message.content.isascii():
+            message = structs.replace(message, content=mended(message.content))
         self.messages.append(message)
-        texts = [message.content, *(call.name + call.arguments for call in message.calls)]
-        texts += [json.dumps(block) for block in message.blocks]
-        for text in texts:
-            self._digest.update(text.encode("utf-8", "replace") + b"\0")
-            self._since += estimate(text)
-            self.characters += len(text)
 
     def _restart(self, messages: Sequence[Message]) -> None:
-        self.messages, self._digest = [], hashlib.sha256()
-        self._known = self._since = self.characters = 0
         text = f"{rules(self.wire)}\n=== catalogue ===\n{self.catalogue or 'There are no skills.'}"
         tools = offered_tools() if self.wire == "tools" else ()
-        self._append(Message("system", text, tools=tools))
-        self._since += estimate(msgspec.json.encode(tools).decode()) if tools else 0
-        self._fixed = self._since
-        for message in messages:
+        self.messages, self._counted, self._uncounted = [], 0, 0
+        for message in (Message("system", text, tools=tools), *messages):
             self._append(message)
 
     def _last_calls(self) -> int:
         """Return the place of the last reply that calls tools, 0 if there is none."""
         return max((n for n, message in enumerate(self.messages) if message.calls), default=0)
+
+
+def _texts(message: Message) -> Iterator[str]:
+    """Yield every text of a message."""
+    yield message.content
+    yield from (call.name + call.arguments for call in message.calls)
+    yield from map(json.dumps, message.blocks)
+
+
+def _size(message: Message) -> int:
+    """Return about how many tokens a message has, with the tools that it offers."""
+    tools = msgspec.json.encode(message.tools).decode() if message.tools else ""
+    return sum(map(estimate, (*_texts(message), tools)))
 
 
 def safe(text: str) -> str:
@@ -242,17 +244,6 @@ def safe(text: str) -> str:
     '\\=== plan ==='
     """
     return _SPOOF.sub(r"\\\1", text) if "===" in text else text
-
-
-def mended(text: str) -> str:
-    r"""Return a text that can be sent: halves of a character are joined, and a lone half is replaced.
-
-    >>> mended("\ud83d\ude00"), mended("\ud83d") == "\ufffd"
-    ('😀', True)
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def written(sections: Mapping[str, str]) -> str:

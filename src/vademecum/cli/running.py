@@ -14,7 +14,7 @@ import click
 
 from vademecum.agent.agent import Agent
 from vademecum.agent.loop import Outcome
-from vademecum.agent.model_calls import LIMITS, Budget
+from vademecum.agent.plan import LIMITS, Budget
 from vademecum.cli.approving import agent_option, allow_option, approver_for, known_agent
 from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options, repeatable, source_option
 from vademecum.cli.output.completion import complete_names, complete_scripts

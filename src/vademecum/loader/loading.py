@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator
 from typing import Literal
@@ -11,8 +10,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from vademecum.errors import FileRefused, LoadRefused
-from vademecum.files import read_up_to
-from vademecum.paths import open_contained
+from vademecum.paths import read_contained
 from vademecum.skill.assets import Sees, asset_path, everything, hint_about, list_assets
 from vademecum.skill.frontmatter import body_start, read_manifest
 from vademecum.skill.skill import Printable, Skill
@@ -153,13 +151,9 @@ def _framed(skill: Skill, body: str, sees: Sees) -> str:
 def _read_resource(skill: Skill, relative: str, *, sees: Sees = everything) -> Loaded:
     """Read one file of a skill; refused if it leads out, is too large, or is not text."""
     try:
-        descriptor = open_contained(skill.location, relative)
+        data = read_contained(skill.location, relative, MAX_FILE_BYTES + 1)
     except (OSError, FileRefused) as error:
         raise _unreadable(skill, relative, error, sees) from error
-    try:
-        data = read_up_to(descriptor, MAX_FILE_BYTES + 1)
-    finally:
-        os.close(descriptor)
     return _as_text(skill, relative, data)
 
 

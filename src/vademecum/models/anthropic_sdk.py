@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import anthropic
-from msgspec import structs
 
 from vademecum.errors import ModelRefused, ModelUnavailable
 from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
@@ -42,7 +41,7 @@ class AnthropicModel(ServedModel):
                 most = _MOST_TOKENS.search(str(error))
                 if most is None or "max_tokens" in self._params or self._habits.max_tokens == int(most[1]):
                     raise
-                self._learn(structs.replace(self._habits, max_tokens=int(most[1])))
+                self._learn(max_tokens=int(most[1]))
 
     def _asked(self, messages: Sequence[Message], on_text: OnText | None) -> Reply:
         system, *rest = messages

@@ -73,8 +73,8 @@ def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
         raise ConfigError(f"The model {wanted} needs a package that is not here: {advice}.") from error
     if service.structure:
         params.setdefault("structure", service.structure)
-    address = service.address_in(context.env, params)
-    if address and kind not in {"azure", "bedrock", "vertex"}:
+    address = params.get("base_url") or context.env.get(service.address_variable) or service.base_url
+    if address and kind not in {"azure", "bedrock", "vertex"}:  # whose clients find it themselves
         params["base_url"] = address
     own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
     try:
@@ -106,10 +106,6 @@ class Service(Struct, frozen=True, forbid_unknown_fields=True):
     def variables(self) -> dict[str, str]:
         """The variables that may have the key, and what the client calls each."""
         return self.keys or ({self.key: "api_key"} if self.key else {})
-
-    def address_in(self, env: Mapping[str, str], params: Mapping[str, Any]) -> str:
-        """Return the address of requests, or nothing if only the SDK knows it."""
-        return str(params.get("base_url") or env.get(self.address_variable) or self.base_url)
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from vademecum.models.base import Message, OnText, Reply
@@ -22,6 +22,7 @@ _ABSENT = re.compile(r"^files it names that are not here: (\[.*\])$", re.MULTILI
 _FITS = re.compile(r"^the first one fits: yes\b", re.MULTILINE)
 _RANKED = re.compile(r"^ranked first by search: (.*)$", re.MULTILINE)
 _LOADED = re.compile(r"^skill (\S+) \(source (\S+)\)(?:, entry (\S+))?$", re.MULTILINE)
+_OUTSIDE = re.compile(r"^<untrusted .*?(?:^</untrusted>$|\Z)", re.MULTILINE | re.DOTALL)
 _OBSERVED = re.compile(r"^\[\d+\] (\w+)(?: (.*?))?: (\S+)$", re.MULTILINE)
 
 
@@ -124,20 +125,9 @@ def _sections(text: str) -> dict[str, str]:
     return {name: body.strip("\n") for name, body in reversed(pairs)}
 
 
-def _own_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that do not come from outside, with their numbers: only they say what happened."""
-    is_own = True
-    for number, line in enumerate(text.splitlines()):
-        if is_own and line.startswith("<untrusted "):
-            is_own = False
-        elif line == "</untrusted>":
-            is_own = True
-        elif is_own:
-            yield number, line
-
-
 def _own_words(text: str) -> str:
-    return "\n".join(line for _, line in _own_lines(text))
+    """Return a text with blanks in place of what comes from outside: only the rest says what happened."""
+    return _OUTSIDE.sub(lambda found: " " * len(found[0]), text)
 
 
 def _listed(pattern: re.Pattern[str], request: str) -> list[str]:
@@ -169,8 +159,8 @@ def _final(text: str, *, complete: bool = True) -> dict[str, Any]:
 
 def _last_words(observations: str) -> str:
     """Return the text of the last observation."""
-    heads = [number for number, line in _own_lines(observations) if _OBSERVED.match(line)]
-    return _quoted("\n".join(observations.splitlines()[heads[-1] + 1 if heads else 0 :]))
+    *_, head = [0, *(found.end() for found in _OBSERVED.finditer(_own_words(observations)))]
+    return _quoted(observations[head:])
 
 
 def _quoted(text: str) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import openai
@@ -66,48 +67,41 @@ class OpenAIModel(ServedModel):
     ) -> Reply:
         """Ask once; what the server does not know is left out, and it is asked in the next simpler way."""
         first: openai.APIStatusError | None = None
+        request = partial(self._request, messages, schema)
         without = self._habits.without
         with self._translated():
             while True:
-                sent = self._request(messages, schema, without)
+                sent = request(without)
+                heard = _Heard(on_text)
                 try:
-                    heard = _Heard(on_text)
                     for part in self._parts(self._client.chat.completions.with_raw_response.create, sent):
                         heard.take(part)
+                    break
                 except openai.APIStatusError as error:
                     first = first or error
-                    less = self._given_up(sent, error)
+                    used = [each for each in _FEATURES if request(without | {each}) != sent]
+                    less = self._given_up(error, used)
                     if less is None:
                         raise first from None
                     without |= {less}
                     if less == "tools":
-                        self._learn(structs.replace(self._habits, without=without))
+                        self._learn(without=without)
                         told = f"{self._host} takes no tools: {self._words(error)}"
                         raise ToolsUnsupported(told) from error
-                else:
-                    if without != self._habits.without:
-                        self._learn(structs.replace(self._habits, without=without))
-                    return heard.reply(self.name, native="tools" in sent)
+            if without != self._habits.without:
+                self._learn(without=without)
+            return heard.reply(self.name, native="tools" in sent)
 
-    def _given_up(self, sent: Mapping[str, Any], error: openai.APIStatusError) -> str | None:
-        """Return what to leave out of a request after a refusal, or ``None`` if that would not help."""
+    def _given_up(self, error: openai.APIStatusError, used: Sequence[str]) -> str | None:
+        """Return which used feature to leave out after a refusal, or ``None`` if that would not help."""
         words, status = str(error), error.status_code
         refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
         if not refuses or TOO_LONG.search(words):
             return None
-        form = sent.get("response_format", {})
-        used = {
-            "usage": "stream_options" in sent,
-            "strict": "strict" in form.get("json_schema", {}),
-            "json_schema": form.get("type") == "json_schema",
-            "json_object": form.get("type") == "json_object",
-            "tools": "tools" in sent and self._may_drop_tools,
-            "system": sent["messages"][0]["role"] == "system",
-            "stream": "stream" in sent,
-        }
-        named = [feature for feature, sign in _FEATURES.items() if used[feature] and sign.search(words)]
+        left = [each for each in used if each != "tools" or self._may_drop_tools]
+        named = [each for each in left if _FEATURES[each].search(words)]
         if not named and status in _UNNAMED:
-            named = [feature for feature in _FEATURES if used[feature] and feature != "system"]
+            named = [each for each in left if each != "system"]
         return named[0] if named else None
 
     def _request(

@@ -133,7 +133,6 @@ class ServedModel:
         known = _remembered(memory).get(self._server, Habits())
         self._habits = known if time.time() - known.seen < REMEMBERED_SECONDS else Habits()
         self._params = params
-        self.streamed = False
 
     @property
     def _host(self) -> str:
@@ -159,40 +158,41 @@ class ServedModel:
         told = {**meta, **row} if isinstance(meta := row.get("meta"), dict) else row
         return next((told[key] for key in _LENGTHS if count(told.get(key)) > 0), None)
 
-    def _learn(self, habits: Habits) -> None:
+    def _learn(self, **accepted: Any) -> None:
         """Remember what the server accepts; a cache that cannot be written is ignored."""
-        self._habits = habits
+        self._habits = structs.replace(self._habits, seen=time.time(), **accepted)
         if self._memory is not None:
-            known = _remembered(self._memory) | {self._server: structs.replace(habits, seen=time.time())}
+            known = _remembered(self._memory) | {self._server: self._habits}
             with contextlib.suppress(OSError, VademecumError):
                 self._memory.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(self._memory, msgspec.json.encode(known))
 
     def _parts(self, create: Callable[..., Any], sent: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Send a request, and yield the parts of the reply as they come."""
-        response = create(**{**sent, **self._params}).http_response
-        self.streamed = "event-stream" in response.headers.get("content-type", "")
-        try:
-            yield from self._objects_in(_lines(response))
-        finally:
-            response.close()
-
-    def _objects_in(self, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-        """Yield the objects of a reply: events as they come, or the one body if the server does not stream.
+        """Send a request, and yield the objects of the reply: events as they come, or the one body.
 
         A reply without end is cut: the last object says so in the words of both wires.
         """
-        if not self.streamed:
-            body = list(lines)
-            with contextlib.suppress(ValueError):
-                found = json.loads("\n".join(body))
-                if isinstance(found, dict):
-                    yield self._faultless(found)
-                    return
-            if not any(line.startswith("data:") for line in body):
-                where = self._client.base_url
-                raise ModelReplyWrong(f"The answer of {where} is not a reply of a model: check the address.")
-            lines = iter(body)
+        response = create(**{**sent, **self._params}).http_response
+        try:
+            lines = _lines(response)
+            if "event-stream" not in response.headers.get("content-type", ""):
+                body = list(lines)
+                with contextlib.suppress(ValueError):
+                    found = json.loads("\n".join(body))
+                    if isinstance(found, dict):
+                        yield self._faultless(found)
+                        return
+                if not any(line.startswith("data:") for line in body):
+                    where = self._client.base_url
+                    raise ModelReplyWrong(
+                        f"The answer of {where} is not a reply of a model: check the address."
+                    )
+                lines = iter(body)
+            yield from map(self._faultless, self._events(lines))
+        finally:
+            response.close()
+
+    def _events(self, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
         for line in lines:
             data = line.removeprefix("data:").strip()
             if not line.startswith("data:") or not data:
@@ -204,7 +204,7 @@ class ServedModel:
             except ValueError as error:
                 raise ModelUnavailable(f"{self._host} sent an event that is not JSON.") from error
             if isinstance(found, dict):
-                yield self._faultless(found)
+                yield found
 
     def _faultless(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return an object of a reply, or raise the error that it is."""

@@ -115,7 +115,8 @@ class Record:
             self._number += 1
             event = Event(self._number, self._clock(), type_, masked)
             self._append(_json({"n": event.number, "time": event.time, "type": type_, **masked}) + b"\n")
-        self._tell(event)
+        if self._listener is not None:
+            self._listener(event)
         return event
 
     def add_encoded(self, type_: str, rows: Sequence[bytes]) -> None:
@@ -146,13 +147,10 @@ class Record:
                 f"The record in {self.place} cannot be written ({error.strerror}): make room for it."
             ) from error
 
-    def _tell(self, event: Event) -> None:
-        if self._listener is not None:
-            self._listener(event)
-
     def passing(self, type_: str, **data: Any) -> None:
         """Tell the listener of something that is not written down, such as a piece of text."""
-        self._tell(Event(0, self._clock(), type_, data))
+        if self._listener is not None:
+            self._listener(Event(0, self._clock(), type_, data))
 
     def keep(self, text: str) -> str:
         """Keep a whole text, once, and return where: ``observations/<sha256>.txt``."""

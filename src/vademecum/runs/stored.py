@@ -43,7 +43,7 @@ class PastRun(msgspec.Struct, frozen=True):
     @property
     def status(self) -> str:
         """How it ended; ``unfinished`` when it did not get that far."""
-        return self._told("run_finished", "status") if self.first("run_finished") else "unfinished"
+        return self._told("run_finished", "status") or "unfinished"
 
     @property
     def answer(self) -> str:

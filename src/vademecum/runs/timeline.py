@@ -17,7 +17,7 @@ _TOLD: dict[str, tuple[Mark, str, str]] = {
     "approval_asked": ("asked", "asked for approval: {wanted}", "{reason}\n{about}"),
     "child_started": ("note", "a run of its own for {skill}: {run}", ""),
     "child_finished": ("note", "that run ended: {status}", ""),
-    "compacted": ("note", "left out of the prompt: {line}", ""),
+    "compacted": ("note", "left out of the prompt: {observations} results", ""),
     "run_finished": ("end", "{status} ({stop_reason})", "{answer}"),
 }
 
@@ -42,29 +42,16 @@ class Entry:
 def timeline(run: PastRun) -> list[Entry]:
     """Return the entries of a run, in order."""
     start = run.events[0].time if run.events else 0.0
-    return [
-        Entry(
-            event.number,
-            event.time - start,
-            mark,
-            title,
-            detail,
-            str(event.data.get("kept", "")),
-            _rule(event),
-            outputs_of(event, run.place),
-        )
-        for event in run.events
-        for mark, title, detail in _shown(event)
-    ]
-
-
-def _shown(event: Event) -> list[tuple[Mark, str, str]]:
-    try:
-        return list(_entries(event))
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return [
-            ("failed", f"event {event.number} ({event.type}) is damaged", f"{type(error).__name__}: {error}")
-        ]
+    found: list[Entry] = []
+    for event in run.events:
+        try:
+            entries = list(_entries(event))
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            title = f"event {event.number} ({event.type}) is damaged"
+            entries = [("failed", title, f"{type(error).__name__}: {error}")]
+        more = str(event.data.get("kept", "")), _rule(event), outputs_of(event, run.place)
+        found += [Entry(event.number, event.time - start, *entry, *more) for entry in entries]
+    return found
 
 
 def _entries(event: Event) -> Iterator[tuple[Mark, str, str]]:  # noqa: PLR0912 - one for each type

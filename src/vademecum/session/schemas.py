@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from msgspec import json
+from msgspec import Struct, json
 
 from vademecum.tools.calls import CALLS, DIRECT_TOOLS
 
@@ -45,9 +45,7 @@ def _schema(name: str, dialect: Dialect, catalogue: str) -> dict[str, Any]:
     description = " ".join((parameters.__doc__ or "").split())
     if catalogue and name == "skill":
         description = f"{description}\n\n{catalogue}"
-    (schema,), components = json.schema_components([parameters])
-    found = components[schema["$ref"].rpartition("/")[2]]
-    accepted = {key: found[key] for key in ("type", "properties", "required", "additionalProperties")}
+    accepted = schema_of(parameters)
     match dialect:
         case "openai":
             function = {"name": name, "description": description, "parameters": accepted}
@@ -56,3 +54,11 @@ def _schema(name: str, dialect: Dialect, catalogue: str) -> dict[str, Any]:
             return {"name": name, "description": description, "input_schema": accepted}
         case "mcp":
             return {"name": name, "description": description, "inputSchema": accepted}
+
+
+def schema_of(type_: type[Struct]) -> dict[str, Any]:
+    """Return the JSON schema of the arguments that a type stands for."""
+    (shape,), components = json.schema_components([type_], ref_template="#/$defs/{name}")
+    own = components.pop(shape["$ref"].rpartition("/")[2])
+    kept = {key: own[key] for key in ("type", "properties", "required", "additionalProperties")}
+    return kept | ({"$defs": components} if components else {})

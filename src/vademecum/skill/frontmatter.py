@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vademecum.errors import FileRefused, PathRefused
 from vademecum.files import open_plain, read_capped, read_up_to
-from vademecum.paths import open_contained
+from vademecum.paths import read_contained
 from vademecum.skill.skill import Problem, Reading, Skill
 
 FIRST_READ = 4096
@@ -111,13 +111,9 @@ def read_manifest(skill: Skill, *, cap: int) -> bytes:
     still be the document of that name, or a link swapped since then could make any file readable.
     """
     try:
-        descriptor = open_contained(skill.location, skill.file)
+        return read_contained(skill.location, skill.file, cap)
     except PathRefused:
         return _linked(skill, cap)
-    try:
-        return read_up_to(descriptor, cap)
-    finally:
-        os.close(descriptor)
 
 
 def _linked(skill: Skill, cap: int) -> bytes:

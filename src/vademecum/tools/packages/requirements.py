@@ -17,8 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from vademecum.errors import ToolRefused
-from vademecum.files import read_up_to
-from vademecum.paths import open_contained
+from vademecum.paths import read_contained
 from vademecum.skill.text import visible
 
 MAX_REQUIREMENTS = 200
@@ -145,11 +144,7 @@ def _read(skill: Path, name: str) -> str | None:
     """Return the file's text, or None if the file is missing; refuse a link that leads out."""
     if not os.path.lexists(skill / name):
         return None
-    descriptor = open_contained(skill, name)
-    try:
-        data = read_up_to(descriptor, MAX_REQUIREMENTS_BYTES + 1)
-    finally:
-        os.close(descriptor)
+    data = read_contained(skill, name, MAX_REQUIREMENTS_BYTES + 1)
     if len(data) > MAX_REQUIREMENTS_BYTES:
         raise _refused([f"{name} is larger than {MAX_REQUIREMENTS_BYTES:,} bytes: make it shorter"])
     try:
