@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -14,14 +13,13 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
-from vademecum.policy.approval import Nobody
-from vademecum.policy.base import Decision, Effect, Origin, Request, Rule
+from vademecum.policy.base import Decision, Effect, Request, Rule
 from vademecum.policy.bounds import bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
-from vademecum.session.recording import CHANGED, CallRecord, Run, record_of
-from vademecum.session.view import file_names, files_seen
+from vademecum.session.recording import CHANGED, CallRecord, Run
+from vademecum.session.view import file_names
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
@@ -62,11 +60,9 @@ class Act:
     not go on as if it had not been said.
     """
 
-    session: Session
-    call: calls.ToolCall
     asked_of: CallRecord
+    call: calls.ToolCall
     skill: Skill | None = None
-    origin: Origin = "model"
     cancelled: Callable[[], bool] = bool
     # The skills whose `allowed-tools` bound every direct tool, and those that the model itself unloaded.
     active: tuple[Skill, ...] = ()
@@ -79,7 +75,12 @@ class Act:
     asked: list[Decided] = field(default_factory=list)
     wanted: Callable[[], Sequence[Finer]] = list
     found: list[Finer] = field(default_factory=list)
+    session: Session = field(init=False)
     run: Run = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Remember the session of the caller."""
+        self.session = self.asked_of.session
 
     @property
     def tool(self) -> str:
@@ -90,21 +91,31 @@ class Act:
         """Do the work of the call and write it down, whatever comes of it."""
         self.run = self.asked_of.run
         self.number = next(self.run.numbers)
-        with self._recorded() as done:
-            try:
-                observation = work()
-            except Declined as error:
-                done(Observation(self.tool, str(error), code=error.code))
+        started, clock = time.time(), time.monotonic()
+        seen = Observation(self.tool, "", code="interrupted")
+        try:
+            seen = work()
+        except VademecumError as error:
+            seen = Observation(self.tool, str(error), code=error.code, advice=error.advice)
+            if isinstance(error, Declined):
                 raise
-            except VademecumError as error:
-                observation = Observation(self.tool, str(error), code=error.code, advice=error.advice)
-            except (OSError, ValueError, RecursionError) as error:
-                reason = getattr(error, "strerror", None) or error
-                observation = Observation(
-                    self.tool, f"{self.tool} failed ({reason}): try another way.", code="failed"
-                )
-            done(observation)
-        return observation
+        except (OSError, ValueError, RecursionError) as error:
+            reason = getattr(error, "strerror", None) or error
+            seen = Observation(self.tool, f"{self.tool} failed ({reason}): try another way.", code="failed")
+        finally:
+            self.asked_of.write_call(
+                # The record says what really happened, also if the model was told of something missing.
+                structs.replace(seen, code="denied") if self.hidden else seen,
+                calls.said(self.call),
+                number=self.number,
+                skill=self.skill,
+                started=started,
+                seconds=time.monotonic() - clock,
+                decision=self.refused if self.passage is None else self.passage.decision,
+                asked=self.asked,
+                approved_by=None if self.passage is None else self.passage.by,
+            )
+        return seen
 
     def locate(self, path: str) -> Located:
         """Return where a path from outside leads: in the project, or to an output of this conversation."""
@@ -125,14 +136,11 @@ class Act:
 
         What the rules deny to be read or run is hidden from a model: it gets the error of something missing.
         """
-        policy, agent = self.session.gate.policy, self.session.agent
-        name = None if self.skill is None else self.skill.name
-        requests = [Request(each, names, self.origin, agent, name) for each, names, _ in wanted]
-        decided = [(request, policy.decide(request)) for request in requests]
+        decided = [self.asked_of.decide(each, names, self.skill) for each, names, _ in wanted]
         self.asked = [*self.asked, *decided]
         for (request, decision), (_, _, shown) in zip(decided, wanted, strict=True):
             hides = decision.effect is Effect.DENY and request.permission in _HIDING
-            if hides and self.origin != "user":
+            if hides and self.asked_of.origin != "user":
                 self.refused, self.hidden = decision, True
                 raise self._not_there(request.permission, shown)
 
@@ -140,7 +148,7 @@ class Act:
         """Return what the tool itself needs; a rule that denies writing denies every tool that writes."""
         found: list[Finer] = [("tool", (self.tool,), "")]
         writes = self.tool in _WRITING or (isinstance(self.call, calls.RunCommand) and self.call.writes)
-        if writes and self.effect_of("tool", ("write_file",)).effect is Effect.DENY:
+        if writes and self.decision("tool", ("write_file",)).effect is Effect.DENY:
             found.append(("tool", ("write_file",), ""))
         return found
 
@@ -161,14 +169,12 @@ class Act:
         if isinstance(self.call, calls.RunScript) and not shown and self.skill is not None:
             if permission == "skill":
                 return SkillNotFound(f"No skill is called {self.call.skill!r}.")
-            return no_script(self.skill, self.call.relative_path, self.sees)
+            return no_script(self.skill, self.call.relative_path, self.asked_of.sees(self.skill))
         return ToolRefused(f"There is no {shown!r} here.", code="missing")
 
-    def effect_of(self, permission: str, resources: tuple[str, ...], skill: str | None = None) -> Decision:
+    def decision(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decision:
         """Return what the rules say of one request of this caller."""
-        return self.session.gate.policy.decide(
-            Request(permission, resources, self.origin, self.session.agent, skill)
-        )
+        return self.asked_of.decide(permission, resources, skill)[1]
 
     def denied_files(self, skill: Skill) -> list[str]:
         """Return the files of a skill that a rule denies, which its scripts do not get either."""
@@ -179,14 +185,8 @@ class Act:
         return [
             file
             for file in files
-            if self.effect_of("resource", file_names(skill, file), skill.name).effect is Effect.DENY
+            if self.decision("resource", file_names(skill, file), skill).effect is Effect.DENY
         ]
-
-    def sees(self, relative: str) -> bool:
-        """Return whether the caller may know of a file of the skill."""
-        assert self.skill is not None
-        sees = files_seen(self.session.gate.policy, self.skill, agent=self.session.agent, origin=self.origin)
-        return sees(relative)
 
     def require(
         self,
@@ -327,7 +327,7 @@ class Act:
             names = (f"{skill.name}/{relative}",)
             found.append(("resource", names, shown))
             if relative.startswith("scripts/"):  # one that is asked about to be run may be read
-                decision = self.effect_of("script", names, skill.name)
+                decision = self.decision("script", names, skill)
                 found += [("script", names, shown)] if decision.effect is Effect.DENY else []
         return found
 
@@ -335,7 +335,7 @@ class Act:
         """Return whether a path may be read without asking; what may not is not mentioned."""
         names = self.session.place.workspace.rule_names(real)
         finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
-        return all(self.effect_of(permission, resources).effect <= most for permission, resources, _ in finer)
+        return all(self.decision(permission, resources).effect <= most for permission, resources, _ in finer)
 
     def may_list(self, real: Path) -> bool:
         """Return whether the caller may know of a path."""
@@ -365,7 +365,7 @@ class Act:
 
         def may_show(relative: str, inode: Inode | None) -> bool:
             resources = tuple(f"{prefix}{relative}" for prefix in prefixes)
-            if self.effect_of("read", resources).effect is not Effect.ALLOW:
+            if self.decision("read", resources).effect is not Effect.ALLOW:
                 return False
             return not (of_skills or (inode and inode in linked())) or self.may_read(Path(base, relative))
 
@@ -376,7 +376,7 @@ class Act:
         names = self.session.place.workspace.rule_names(file)
         in_skills = any(str(file).startswith(f"{root}/") for root in self.session.view.files.roots)
         return in_skills or any(
-            self.effect_of(each, names).effect is Effect.DENY for each in ("write", "delete")
+            self.decision(each, names).effect is Effect.DENY for each in ("write", "delete")
         )
 
     @property
@@ -389,29 +389,6 @@ class Act:
         """Where what belongs to this call is kept."""
         return self.run.record.place / "calls" / f"{self.number:04}"
 
-    @contextmanager
-    def _recorded(self) -> Iterator[Callable[[Observation], None]]:
-        """Write the call down, whatever happens."""
-        started, clock = time.time(), time.monotonic()
-        seen = [Observation(self.tool, "", code="interrupted")]
-        try:
-            yield seen.append
-        finally:
-            # The record says what really happened, also if the model was told of something missing.
-            written = record_of(
-                structs.replace(seen[-1], code="denied") if self.hidden else seen[-1],
-                calls.said(self.call),
-                number=self.number,
-                agent=self.session.agent,
-                skill=self.skill,
-                started=started,
-                seconds=time.monotonic() - clock,
-                decision=self.passage.decision if self.passage is not None else self.refused,
-                asked=self.asked,
-                approved_by=None if self.passage is None else self.passage.by,
-            )
-            self.run.record.add_bounded("tool_called", **written)
-
 
 def _resources(finer: Sequence[Finer]) -> tuple[str, ...]:
     return tuple(resource for _, resources, _ in finer for resource in resources)
@@ -421,8 +398,8 @@ def explain(session: Session, permission: str, resources: Sequence[str]) -> Deci
     """Return the decision about a request of the user, without doing or asking anything."""
     first = resources[0] if resources else ""
     call = _CALLS.get(permission, calls.ReadFile)(first)
-    act = Act(session, call, CallRecord(Nobody(), None), origin="user", active=session.active)
-    decisions = [act.effect_of(permission, tuple(resources))]
+    act = Act(session.asking(origin="user"), call, active=session.active)
+    decisions = [act.decision(permission, tuple(resources))]
     match permission:
         case "read":
             decisions.append(act.foresee(act.reads(act.locate(first))))

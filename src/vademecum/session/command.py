@@ -42,7 +42,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     """Run a program in the working directory. It reads the project and changes only what ``writes`` names."""
     lines = _lines(call.argv)
     workspace = act.session.place.workspace
-    known = act.knows if act.origin != "user" else bool
+    known = act.knows if act.asked_of.origin != "user" else bool
     reads, _ = find_inputs((), call.reads, (), workspace=workspace, locate=act.locate, known=known)
     made = {  # outputs of this conversation that the words name
         part: Input(part, act.locate(part), "file")

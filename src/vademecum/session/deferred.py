@@ -51,21 +51,14 @@ class _Signed(msgspec.Struct, frozen=True):
     pending: msgspec.Raw
 
 
-def keep(  # noqa: PLR0913 - what must be the same later
-    session: Session,
-    asked: CallRecord,
-    question: Question,
-    call: calls.Call,
-    *,
-    origin: Origin,
-    for_skill: str | None,
-) -> None:
+def keep(asked: CallRecord, question: Question, call: calls.Call, for_skill: str | None) -> None:
     """Keep a call below the record of its run, readable by its owner only."""
+    session = asked.session
     pending = Pending(
         calls.NAMES[type(call)],
         calls.said(call),
         session.agent,
-        origin,
+        asked.origin,
         fingerprint(question),
         question.digest,
         question.exact,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vademecum.errors import Denied, ToolRefused
 from vademecum.files import sha256_of
-from vademecum.policy.base import Effect, Request
+from vademecum.policy.base import Effect
 from vademecum.policy.gate import refusal
 from vademecum.policy.grants import ApprovedTexts
 from vademecum.sandbox.base import ByProxy, Network, Sandbox
@@ -71,9 +71,9 @@ def prepared(
         call.copy,
         workspace=act.session.place.workspace,
         locate=act.locate,
-        known=act.knows if act.origin != "user" else bool,
+        known=act.knows if act.asked_of.origin != "user" else bool,
     )
-    if act.origin == "user":
+    if act.asked_of.origin == "user":
         for word in outside:
             if os.path.lexists(os.path.join(act.session.place.context.cwd, word)):
                 raise ToolRefused(
@@ -114,7 +114,7 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
         furnished = furnish(room.work, inputs, call.args, sandbox)
         snapshot = take_snapshot(skill, room.skill, act.denied_files(skill))
         path = search_path(act.session.place.context.env.get("PATH", ""))
-        plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
+        plan = plan_script(call, skill, snapshot, path=path, sees=act.asked_of.sees(skill))
         secrets = _secrets(act, skill)
         packages: list[Finer] = [("packages", plan.packages.resources(skill.name), "")]
         kept: list[Finer] = [("secret", tuple(f"{skill.name}/{name}" for name in secrets), "")]
@@ -257,8 +257,7 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
         if not usual and (hop.host, hop.port) not in allowed:
             raise Denied(f"{hop.resource} is not among the hosts that were approved.")
         if permission == "private-network":
-            request = Request(permission, (hop.resource,), act.origin, act.session.agent)
-            decision = act.session.gate.policy.decide(request)
+            request, decision = act.asked_of.decide(permission, (hop.resource,))
             if decision.effect is not Effect.ALLOW:
                 raise refusal(request, decision)
 

@@ -9,17 +9,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.policy.approval import Answer, Approver, Question
-from vademecum.policy.base import Decision
+from vademecum.policy.base import Decision, Effect, Origin, Request
 from vademecum.policy.bounds import risk_of
 from vademecum.policy.gate import Decided
 from vademecum.runs.record import Record
-from vademecum.session.base import Deferred, Guard, Kind
+from vademecum.session.base import Deferred, Kind
+from vademecum.skill.assets import Sees
 from vademecum.skill.skill import Skill
 from vademecum.tools.calls import Observation
+
+if TYPE_CHECKING:
+    from vademecum.session.session import Session
 
 _HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
 T = TypeVar("T")
@@ -45,7 +49,6 @@ class Recording:
         self._start = start
         self._lock = threading.RLock()
         self.now: Run | None = None  # the run that goes on
-        self._open: dict[Run, None] = {}
         self.places: tuple[Path, ...] = ()
 
     def begin(self, start: Callable[[], Record]) -> Run:
@@ -69,37 +72,27 @@ class Recording:
             with self._lock:
                 run.calls -= 1
                 if run is not self.now and not run.calls:
-                    self._finish(run)
+                    _finish(run)
 
-    def end(self, summary: Mapping[str, Any]) -> None:
-        """End the run, at once or when its last call is over."""
+    def end(self, summary: Mapping[str, Any], *, at_once: bool = False) -> None:
+        """End the run when its last call is over, or ``at_once``, because the process is about to end."""
         with self._lock:
             run, self.now = self.now, None
             if run is not None:
-                run.summary = summary
-                if not run.calls:
-                    self._finish(run)
-
-    def abandon(self) -> None:
-        """End all runs at once, with whatever still goes on: the process is about to end."""
-        with self._lock:
-            self.now = None
-            for run in list(self._open):
-                if run.calls:
-                    run.summary = {**run.summary, "status": "interrupted"}
-                self._finish(run)
+                run.summary = {**summary, "status": "interrupted"} if run.calls and at_once else summary
+                if at_once or not run.calls:
+                    _finish(run)
 
     def _begun(self, start: Callable[[], Record], *, asked_for: bool) -> Run:
         run = self.now = Run(start(), asked_for=asked_for)
-        self._open[run] = None
         self.places = (*self.places, run.record.place)
         return run
 
-    def _finish(self, run: Run) -> None:
-        self._open.pop(run, None)
-        if not run.record.is_closed:
-            run.record.add("run_finished", **{key: run.summary[key] for key in CLOSED})
-            run.record.finish({"run_id": run.record.run_id, **run.summary}, str(run.summary["answer"]))
+
+def _finish(run: Run) -> None:
+    if not run.record.is_closed:
+        run.record.add("run_finished", **{key: run.summary[key] for key in CLOSED})
+        run.record.finish({"run_id": run.record.run_id, **run.summary}, str(run.summary["answer"]))
 
 
 CHANGED = "What was asked about has changed since: nothing was done, ask again."
@@ -129,34 +122,87 @@ class Answered:
 
 
 class CallRecord(ExitStack):
-    """One call on the record: the run it belongs to from its first event to its end, and its questions."""
+    """One call: what the rules say to its caller, its questions, and the run that it is written down in."""
 
-    def __init__(self, approver: Approver, recording: Recording | None, guard: Guard | None = None) -> None:
+    def __init__(self, session: Session, approver: Approver, origin: Origin) -> None:
         super().__init__()
+        self.session = session
+        self.origin = origin
         self._approver = approver
-        self._recording = recording
-        self.guard = guard
         self._run: Run | None = None
         self.answers: list[tuple[Question, Answer]] = []
+
+    def decide(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decided:
+        """Return a request of this caller, and what the rules say of it."""
+        name = None if skill is None else skill.name
+        request = Request(permission, resources, self.origin, self.session.agent, name)
+        return request, self.session.gate.policy.decide(request)
+
+    def sees(self, skill: Skill) -> Sees:
+        """Return the test whether the caller may know of a file of a skill: what is denied is not named."""
+
+        def sees(relative: str) -> bool:
+            permissions = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
+            decided = (self.decide(each, (f"{skill.name}/{relative}",), skill) for each in permissions)
+            return all(decision.effect < Effect.DENY for _, decision in decided)
+
+        return sees
 
     @property
     def run(self) -> Run:
         """The run, which is begun if nothing was written down yet, and stays open until the call is over."""
         if self._run is None:
-            assert self._recording is not None
-            self._run = self.enter_context(self._recording.held())
+            assert self.session.recording is not None
+            self._run = self.enter_context(self.session.recording.held())
         return self._run
 
     def write(self, type_: str, **data: Any) -> None:
         """Add an event to the record of the run, if there is one."""
-        if self._recording is not None:
+        if self.session.recording is not None:
             self.run.record.add(type_, **data)
+
+    def write_call(  # noqa: PLR0913 - what belongs to a call
+        self,
+        seen: Observation,
+        parameters: Mapping[str, Any],
+        *,
+        number: int,
+        started: float,
+        seconds: float = 0.0,
+        skill: Skill | None = None,
+        decision: Decision | None = None,
+        asked: Sequence[Decided] = (),
+        approved_by: str | None = None,
+    ) -> None:
+        """Add the event for one call of a tool: who called, when, what the rules said, what came of it."""
+        facts = {key: value for key, value in seen.facts.items() if key not in _HASHES}
+        self.run.record.add_bounded(
+            "tool_called",
+            call=number,
+            tool=seen.tool,
+            risk=risk_of(seen.tool).name.lower(),
+            agent=self.session.agent,
+            skill=None if skill is None else skill.name,
+            skill_id=None if skill is None else skill.skill_id,
+            parameters=dict(parameters),
+            started=started,
+            seconds=seconds,
+            decision=None if decision is None else decision.to_json(),
+            asked=[
+                {"permission": r.permission, "resources": list(r.resources), "effect": d.effect.name.lower()}
+                for r, d in asked
+            ],
+            approved_by=approved_by,
+            ok=seen.ok,
+            code=seen.code,
+            result={**facts, "text": seen.text, "files": list(seen.files)},
+            hashes={key: seen.facts[key] for key in _HASHES if key in seen.facts},
+        )
 
     def guarded(self, kind: Kind, name: str, said: Mapping[str, object], do: Callable[[], T]) -> T:
         """Do something with the leave of the guard, if there is one."""
-        if self.guard is None:
-            return do()
-        return self.guard.act(kind, name, said, do, record=self.run.record)
+        guard = self.session.guard
+        return do() if guard is None else guard.act(kind, name, said, do, record=self.run.record)
 
     def check(self, digest: Callable[[], str], exact: Callable[[], str] = str) -> None:
         """Raise if this is a call that was put off and what it is about has changed since."""
@@ -192,45 +238,3 @@ class CallRecord(ExitStack):
             raise
         except Exception as error:  # noqa: BLE001 - whatever an approver raises, it is not a yes
             return Answer("reject", f"the question could not be put ({error})", seen=False, absent=True)
-
-
-def record_of(  # noqa: PLR0913 - what belongs to a call
-    seen: Observation,
-    parameters: Mapping[str, Any],
-    *,
-    number: int,
-    agent: str,
-    started: float,
-    seconds: float = 0.0,
-    skill: Skill | None = None,
-    decision: Decision | None = None,
-    asked: Sequence[Decided] = (),
-    approved_by: str | None = None,
-) -> dict[str, Any]:
-    """Return the fields of the event for one call: who called, when, what the rules said, what came of it."""
-    facts = {key: value for key, value in seen.facts.items() if key not in _HASHES}
-    return {
-        "call": number,
-        "tool": seen.tool,
-        "risk": risk_of(seen.tool).name.lower(),
-        "agent": agent,
-        "skill": None if skill is None else skill.name,
-        "skill_id": None if skill is None else skill.skill_id,
-        "parameters": dict(parameters),
-        "started": started,
-        "seconds": seconds,
-        "decision": None if decision is None else decision.to_json(),
-        "asked": [
-            {
-                "permission": request.permission,
-                "resources": list(request.resources),
-                "effect": decided.effect.name.lower(),
-            }
-            for request, decided in asked
-        ],
-        "approved_by": approved_by,
-        "ok": seen.ok,
-        "code": seen.code,
-        "result": {**facts, "text": seen.text, "files": list(seen.files)},
-        "hashes": {key: seen.facts[key] for key in _HASHES if key in seen.facts},
-    }

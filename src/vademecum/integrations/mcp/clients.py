@@ -154,7 +154,7 @@ class Clients:
     def abandon(self) -> None:
         """End the records at once: the process is about to end."""
         for session in list(self._sessions.values()):
-            session.abandon()
+            session.close(at_once=True)
 
     def close(self) -> None:
         """End the records."""
