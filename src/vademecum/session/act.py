@@ -64,9 +64,6 @@ class Act:
     call: calls.ToolCall
     skill: Skill | None = None
     cancelled: Callable[[], bool] = bool
-    # The skills whose `allowed-tools` bound every direct tool, and those that the model itself unloaded.
-    active: tuple[Skill, ...] = ()
-    unloaded: tuple[Skill, ...] = ()
     number: int = 0
     passage: Passage | None = None
     refused: Decision | None = None
@@ -136,7 +133,8 @@ class Act:
 
         What the rules deny to be read or run is hidden from a model: it gets the error of something missing.
         """
-        decided = [self.asked_of.decide(each, names, self.skill) for each, names, _ in wanted]
+        requests = [self._request(each, names, self.skill) for each, names, _ in wanted]
+        decided = [(request, self.session.gate.policy.decide(request)) for request in requests]
         self.asked = [*self.asked, *decided]
         for (request, decision), (_, _, shown) in zip(decided, wanted, strict=True):
             hides = decision.effect is Effect.DENY and request.permission in _HIDING
@@ -174,7 +172,11 @@ class Act:
 
     def decision(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decision:
         """Return what the rules say of one request of this caller."""
-        return self.asked_of.decide(permission, resources, skill)[1]
+        return self.session.gate.policy.decide(self._request(permission, resources, skill))
+
+    def _request(self, permission: str, resources: tuple[str, ...], skill: Skill | None) -> Request:
+        name = None if skill is None else skill.name
+        return Request(permission, resources, self.asked_of.origin, self.session.agent, name)
 
     def denied_files(self, skill: Skill) -> list[str]:
         """Return the files of a skill that a rule denies, which its scripts do not get either."""
@@ -251,15 +253,16 @@ class Act:
         tool must pass the lists of all active skills. What a skill excluded that the model itself unloaded is
         asked, as far as it changes or sends something.
         """
-        excluding: list[tuple[Skill, Effect]] = [(skill, Effect.DENY) for skill in self.active]
+        active, unloaded = self.session.bounding()
+        excluding: list[tuple[Skill, Effect]] = [(skill, Effect.DENY) for skill in active]
         if isinstance(self.call, calls.RunScript) and self.skill is not None:
             own = self.skill.location
             excluding = [
                 (skill, Effect.DENY if skill.location == own else Effect.ASK)
-                for skill in {each.location: each for each in (*self.active, self.skill)}.values()
+                for skill in {each.location: each for each in (*active, self.skill)}.values()
             ]
         if self.tool in _LASTING:
-            excluding += [(skill, Effect.ASK) for skill in self.unloaded]
+            excluding += [(skill, Effect.ASK) for skill in unloaded]
         found = [
             bounded(tool, names, skill=skill.name, allowed_tools=skill.controls.allowed_tools, effect=effect)
             for skill, effect in excluding
@@ -398,7 +401,7 @@ def explain(session: Session, permission: str, resources: Sequence[str]) -> Deci
     """Return the decision about a request of the user, without doing or asking anything."""
     first = resources[0] if resources else ""
     call = _CALLS.get(permission, calls.ReadFile)(first)
-    act = Act(session.asking(origin="user"), call, active=session.active)
+    act = Act(session.asking(origin="user"), call)
     decisions = [act.decision(permission, tuple(resources))]
     match permission:
         case "read":

@@ -18,13 +18,12 @@ from vademecum.sandbox.base import Mount
 from vademecum.sandbox.interpreters import Interpreter, home_of, search_path
 from vademecum.session.act import Act, Finer
 from vademecum.session.launch import (
-    Start,
     check_unchanged,
     environment_of,
     facts_of,
     network_requests,
     run_started,
-    shown_text,
+    shown_whole,
     with_hidden,
 )
 from vademecum.session.recording import CHANGED
@@ -32,7 +31,7 @@ from vademecum.skill.text import visible
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 from vademecum.tools.inputs import Furnished, Input, find_inputs, parts_of, renamed
-from vademecum.tools.job import MAX_LISTED_OUTPUTS, MAX_WORD_CHARS, Job, Room, limits_of, shown_words
+from vademecum.tools.job import MAX_LISTED_OUTPUTS, Job, Room, limits_of, shown_words
 from vademecum.tools.outputs import PREFIX
 from vademecum.tools.workspace import Located
 from vademecum.tools.writing import Changes
@@ -72,14 +71,12 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
         act.trash / f"{act.number:04}", tuple(Path(os.path.realpath(each.path)) for each in writes)
     )
     _refuse_closed(act, changes)
-    sandbox = act.session.sandbox()
 
     def about() -> str:
-        facts = facts_of(act, call.network, reads, sandbox)
+        facts = facts_of(act, call.network, reads)
         facts += [f"changes: {shown_words([each.name for each in writes], ', ')}"] if writes else []
-        long = "\n".join(word for word in call.argv if len(word) > MAX_WORD_CHARS or "\n" in word)
-        facts += [*shown_text("the whole of it", long), *shown_text("standard input", call.stdin)]
-        return "\n".join([f"run {shown_words(call.argv)}", *facts])
+        texts = shown_whole("the whole of it", call.argv, call.stdin)
+        return "\n".join([f"run {shown_words(call.argv)}", *facts, *texts])
 
     # An answer is for these words with this standard input, and for a program of the project as it is now.
     own = sha256_of(program.words[0]) if not program.readable and _is_own(call.argv[0]) else ""
@@ -109,7 +106,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     with Room(act.directory) as room:
         changes.keep()
         try:
-            seen = run_started(Start(act, room, sandbox, inputs, furnished, call.network), job, {})
+            seen = run_started(act, room, job, call.network, {})
         finally:
             changed, refused = _sorted_changes(act, changes)
     return _with_changes(seen, changed, refused)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from vademecum.files import sha256_of
 from vademecum.policy.base import Effect
 from vademecum.policy.gate import refusal
 from vademecum.policy.grants import ApprovedTexts
-from vademecum.sandbox.base import ByProxy, Network, Sandbox
+from vademecum.sandbox.base import ByProxy, Network
 from vademecum.sandbox.interpreters import Interpreter, search_path
 from vademecum.session.act import Act, Finer
 from vademecum.session.recording import CHANGED
@@ -24,7 +24,7 @@ from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.inputs import Furnished, Input, digests, find_inputs, furnish
+from vademecum.tools.inputs import Input, digests, find_inputs, furnish
 from vademecum.tools.job import (
     MAX_WORD_CHARS,
     Job,
@@ -43,18 +43,6 @@ if TYPE_CHECKING:
 
 WHOLE_NETWORK = "*"
 USUAL_PORTS = (80, 443)
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A process that is about to start: its call, its directories, and what it sees."""
-
-    act: Act
-    room: Room
-    sandbox: Sandbox
-    inputs: Sequence[Input]
-    furnished: Furnished
-    hosts: Sequence[str] = ()
 
 
 def prepared(
@@ -109,9 +97,8 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
     act.decide(lambda: [finer for each in in_place for finer in act.reads(each)], fixed=once)
     act.refuse_denied()
     inputs = with_hidden(act, given)
-    sandbox = act.session.sandbox()
     with Room(act.directory) as room:
-        furnished = furnish(room.work, inputs, call.args, sandbox)
+        furnished = furnish(room.work, inputs, call.args, act.session.sandbox())
         snapshot = take_snapshot(skill, room.skill, act.denied_files(skill))
         path = search_path(act.session.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.asked_of.sees(skill))
@@ -120,8 +107,7 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
         kept: list[Finer] = [("secret", tuple(f"{skill.name}/{name}" for name in secrets), "")]
         act.decide_also([*(packages if plan.packages.wanted else ()), *(kept if secrets else ())])
         act.refuse_denied()
-        start = Start(act, room, sandbox, inputs, furnished, call.network)
-        _settle_script(start, plan, secrets)
+        _settle_script(act, plan, secrets, inputs, partial(digests, room.work, furnished.copies))
         check_unchanged(act, given, inputs)
         act.session.place.secrets.add(secrets.values())
         interpreter, facts = _interpreter(act, plan)
@@ -136,7 +122,7 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
             limits=limits_of(act.session.place.config.execution),
         )
         facts |= {"digest": plan.digest, "script_sha256": sha256_of(plan.file)}
-        return run_started(start, job, facts, notes)
+        return run_started(act, room, job, call.network, facts, notes)
 
 
 def _secrets(act: Act, skill: Skill) -> dict[str, str]:
@@ -148,13 +134,18 @@ def _secrets(act: Act, skill: Skill) -> dict[str, str]:
     return SecretStore(act.session.place.context).for_skill(skill.name, skill.meta.secrets)
 
 
-def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> None:
+def _settle_script(
+    act: Act,
+    plan: ScriptPlan,
+    secrets: Collection[str],
+    inputs: Sequence[Input],
+    copies: Callable[[], object],
+) -> None:
     """Ask, if the rules want that, about exactly this script with these words and inputs."""
-    act = start.act
     approved = ApprovedTexts(act.session.place.grants)
 
     def about() -> str:
-        facts = facts_of(act, plan.call.network, start.inputs, start.sandbox)
+        facts = facts_of(act, plan.call.network, inputs)
         if plan.packages.wanted:
             built = act.session.place.config.execution.build_packages
             how = ", built from source in the sandbox if there is no wheel" if built else ""
@@ -164,14 +155,12 @@ def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> 
             facts.append(
                 f"gets the secrets {', '.join(secrets)}, kept for a skill of this name, which is {skill}"
             )
-        long = "\n".join(word for word in plan.call.args if len(word) > MAX_WORD_CHARS or "\n" in word)
         # Last, so that a long argument cannot push the script out of a form that is cut.
-        texts = [*shown_text("long arguments", long), *shown_text("standard input", plan.call.stdin)]
+        texts = shown_whole("long arguments", plan.call.args, plan.call.stdin)
         return "\n".join([about_script(plan, facts, approved=approved.last(plan.resource)), *texts])
 
     def exact() -> str:
-        copies = digests(start.room.work, start.furnished.copies)
-        return repr((plan.call.args, plan.call.network, plan.call.stdin, copies))
+        return repr((plan.call.args, plan.call.network, plan.call.stdin, copies()))
 
     act.settle((plan.relative,), about=about, exact=exact, digest=plan.digest)
     if act.passage is not None and act.passage.seen:
@@ -194,9 +183,14 @@ def _interpreter(act: Act, plan: ScriptPlan) -> tuple[Interpreter, dict[str, Any
     return Interpreter(words, built.readable), {"packages": built.lock, "packages_cached": built.cached}
 
 
-def shown_text(name: str, text: str) -> list[str]:
-    """Return a text as lines that a person reads before a yes, in which none can look like a line of ours."""
-    return [f"{name}:", *(f"| {escaped(line)}" for line in text.split("\n"))] if text else []
+def shown_whole(name: str, words: Sequence[str], stdin: str) -> list[str]:
+    """Return long words and the standard input as a person reads them; no line can look like one of ours."""
+    long = [word for word in words if len(word) > MAX_WORD_CHARS or "\n" in word]
+    shown = []
+    for title, text in ((name, "\n".join(long)), ("standard input", stdin)):
+        if text:
+            shown += [f"{title}:", *(f"| {escaped(line)}" for line in text.split("\n"))]
+    return shown
 
 
 def with_hidden(act: Act, inputs: Sequence[Input]) -> list[Input]:
@@ -229,14 +223,14 @@ def network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Fine
 
 
 @contextmanager
-def _network_of(start: Start, traffic: list[dict[str, Any]]) -> Iterator[Network]:
+def _network_of(act: Act, hosts: Sequence[str], traffic: list[dict[str, Any]]) -> Iterator[Network]:
     """Give a process its network: none, all of it, or the hosts that are named; note what it reached."""
-    if not start.hosts or WHOLE_NETWORK in start.hosts:
-        yield "all" if start.hosts else "none"
+    if not hosts or WHOLE_NETWORK in hosts:
+        yield "all" if hosts else "none"
         return
     from vademecum.tools.proxy import Proxy  # noqa: PLC0415 - for these alone
 
-    with Proxy(permit=_permit(start.act, start.hosts)) as proxy:
+    with Proxy(permit=_permit(act, hosts)) as proxy:
         try:
             yield ByProxy(proxy.serve)
         finally:
@@ -264,13 +258,13 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
     return permit
 
 
-def facts_of(act: Act, hosts: Sequence[str], inputs: Sequence[Input], sandbox: Sandbox) -> list[str]:
+def facts_of(act: Act, hosts: Sequence[str], inputs: Sequence[Input]) -> list[str]:
     """Return what a person should know of any process: where it runs, what it reaches and reads."""
     network = f"network: {shown_words(hosts, ', ')}" if hosts else "no network"
     if WHOLE_NETWORK in hosts:
         network = "with the whole network: every host that this machine reaches, also local ones"
     seconds = limits_of(act.session.place.config.execution).seconds
-    found = [f"risk: medium · sandbox: {sandbox.name} · {network} · at most {seconds:.0f} s"]
+    found = [f"risk: medium · sandbox: {act.session.sandbox().name} · {network} · at most {seconds:.0f} s"]
     return [*found, f"reads: {shown_inputs(inputs)}"] if inputs else found
 
 
@@ -280,10 +274,16 @@ def environment_of(act: Act) -> dict[str, str]:
     return {name: env[name] for name in names if name in env}
 
 
-def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
+def run_started(  # noqa: PLR0913, PLR0917 - a process that is about to start
+    act: Act,
+    room: Room,
+    job: Job,
+    hosts: Sequence[str],
+    facts: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> Observation:
     """Run it, show what it prints while it does, and keep what it left, without secrets."""
-    act, room = start.act, start.room
-    secrets, run = act.session.place.secrets, act.run
+    secrets, run, sandbox = act.session.place.secrets, act.run, act.session.sandbox()
     masked = {"out": secrets.stream(), "err": secrets.stream()}
 
     def show(stream: str, data: bytes) -> None:
@@ -294,9 +294,9 @@ def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequenc
         show(stream, masked[stream].feed(data))
 
     traffic: list[dict[str, Any]] = []
-    with _network_of(start, traffic) as network:
+    with _network_of(act, hosts, traffic) as network:
         job = replace(job, network=network)
-        ended = run_job(job, room, start.sandbox, on_output=on_output, cancelled=act.cancelled)
+        ended = run_job(job, room, sandbox, on_output=on_output, cancelled=act.cancelled)
     for stream, kept in masked.items():
         show(stream, kept.end())
     for file in (room.streams.out, room.streams.err):
@@ -304,7 +304,7 @@ def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequenc
     made, beyond = act.session.outputs.take(
         room.work, job.furnished.copies, room.outputs, since=run.started, secrets=secrets
     )
-    facts = {"sandbox": start.sandbox.name, **({"network": traffic} if traffic else {}), **facts}
+    facts = {"sandbox": sandbox.name, **({"network": traffic} if traffic else {}), **facts}
     refused = [f"{t['host']}:{t['port']} was not reached: {t['refused']}" for t in traffic if t["refused"]]
     notes = [*notes, *refused]
     return observe(act.tool, job, room, ended, made, beyond=beyond, facts=facts, notes=notes)

@@ -327,7 +327,7 @@ class Session:
         elif for_skill is not None:
             source, _, name = for_skill.rpartition(":")
             skill = self._chosen(name, source, asked)
-        act = Act(asked, call, skill, cancelled, *self._bounding())
+        act = Act(asked, call, skill, cancelled)
         kind: Kind = "tool"
         name, said = act.tool, calls.said(call)
         if isinstance(call, calls.RunScript):
@@ -352,13 +352,13 @@ class Session:
 
         return asked.guarded(kind, name, said, do)
 
-    def _bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
+    def bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
         """Return the skills that bound tools, active and unloaded, with those of the parent."""
         with self._lock:
             active, unloaded = tuple(self._active.values()), tuple(self._unloaded.values())
         if self._parent is None:
             return active, unloaded
-        above, before = self._parent._bounding()
+        above, before = self._parent.bounding()
         return (*above, *active), (*before, *unloaded)
 
     def sandbox(self) -> Sandbox:
