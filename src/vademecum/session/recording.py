@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vademecum.errors import ToolRefused, VademecumError
+import msgspec
+
+from vademecum.errors import FileRefused, ToolRefused, VademecumError
+from vademecum.files import keep_newest, read_own, write_atomic
 from vademecum.policy.approval import Answer, Approver, Question
 from vademecum.policy.base import Decision, Effect, Origin, Request
 from vademecum.policy.bounds import risk_of
@@ -20,6 +24,7 @@ from vademecum.runs.record import Record
 from vademecum.session.base import Deferred, Kind
 from vademecum.skill.assets import Sees
 from vademecum.skill.skill import Skill
+from vademecum.tools import calls
 from vademecum.tools.calls import Observation
 
 if TYPE_CHECKING:
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
 
 _HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
 T = TypeVar("T")
+MAX_PENDING = 1000
+MAX_PENDING_BYTES = 64 * 1024 * 1024
 CLOSED: Mapping[str, Any] = {"status": "done", "stop_reason": "closed", "answer": "", "stats": {}}
 
 
@@ -119,6 +126,46 @@ class Answered:
     def ask(self, question: Question) -> Answer:
         """Return the answer, or ask."""
         return self._answers.get(fingerprint(question)) or self._then.ask(question)
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A call that waits for an answer: all that is needed to do exactly that call later."""
+
+    call: str
+    arguments: dict[str, Any]
+    agent: str
+    origin: Origin
+    fingerprint: str
+    digest: str
+    exact: str
+    wanted: str
+    for_skill: str | None = None
+    active: tuple[str, ...] = ()
+    answers: dict[str, Answer] = {}
+
+
+def _pending_file(session: Session, question_id: str) -> Path:
+    """Return where a call of this project waits: in the home directory, where no repository can bring one."""
+    told = f"{os.path.realpath(session.place.project)}\0{question_id}".encode("utf-8", "replace")
+    # Files below `.agent/runs` are never read for a model.
+    return session.place.grants.parent / "runs/.deferred" / f"{hashlib.sha256(told).hexdigest()}.json"
+
+
+def claimed(session: Session, question_id: str) -> Pending:
+    """Return the call that waits for this answer. Each call can be claimed once."""
+    file = _pending_file(session, question_id)
+    try:
+        pending = msgspec.json.decode(read_own(file, cap=MAX_PENDING_BYTES), type=Pending)
+    except (OSError, FileRefused, msgspec.MsgspecError, RecursionError) as error:
+        text = f"No call waits for an answer to {question_id[:40]!r}."
+        raise VademecumError(text, code="no-question") from error
+    if pending.agent != session.agent:
+        raise VademecumError("Another agent asked that question.", code="no-question")
+    try:
+        os.unlink(file)
+    except OSError as error:
+        raise VademecumError("That question was answered already.", code="no-question") from error
+    return pending
 
 
 class CallRecord(ExitStack):
@@ -238,3 +285,23 @@ class CallRecord(ExitStack):
             raise
         except Exception as error:  # noqa: BLE001 - whatever an approver raises, it is not a yes
             return Answer("reject", f"the question could not be put ({error})", seen=False, absent=True)
+
+    def keep(self, question: Question, call: calls.Call, for_skill: str | None) -> None:
+        """Keep this call until its question is answered, also by another process."""
+        pending = Pending(
+            calls.NAMES[type(call)],
+            calls.said(call),
+            self.session.agent,
+            self.origin,
+            fingerprint(question),
+            question.digest,
+            question.exact,
+            question.wanted,
+            for_skill,
+            tuple(skill.location for skill in self.session.active),
+            {fingerprint(earlier): given for earlier, given in self.answers},
+        )
+        file = _pending_file(self.session, question.id)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(file, msgspec.json.encode(pending), mode=0o600)
+        keep_newest(file.parent, "*.json", MAX_PENDING)

@@ -23,7 +23,7 @@ from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
-from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording
+from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, claimed
 from vademecum.session.view import SkillAct, View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
@@ -120,9 +120,7 @@ class Session:
                 raise
             except Deferred as deferred:
                 if deferred.kept:
-                    from vademecum.session.deferred import keep  # noqa: PLC0415 - for these calls alone
-
-                    keep(asked, deferred.question, call, for_skill)
+                    asked.keep(deferred.question, call, for_skill)
                 raise
             except VademecumError as error:
                 result = Result(str(error), error.code, "error", advice=error.advice)
@@ -170,10 +168,8 @@ class Session:
         Exactly that call is done, and only if what it is about is the same as when it was asked. ``approver``
         is for further questions of the same call.
         """
-        from vademecum.session.deferred import claimed  # noqa: PLC0415 - for these calls alone
-
         try:
-            pending = claimed(self, self._runs, question_id)
+            pending = claimed(self, question_id)
             call = calls.parse_call(pending.call, pending.arguments)
             active = {skill.location: skill for skill in map(self.index.get, pending.active)}
         except VademecumError as error:
