@@ -314,7 +314,7 @@ class Act:
     def writes(self, located: Located, permission: str = "write") -> list[Finer]:
         """Return what changing or deleting a file needs."""
         real = os.path.realpath(located.path)
-        for root in self.session.view.files.roots:
+        for root in self.session.view.roots:
             if real == root or real.startswith(f"{root}/") or str(located.path).startswith(f"{root}/"):
                 rule = Rule(permission, "close the roots of skills", Effect.DENY, FIXED, 0, CLOSED_TO_AGENTS)
                 self.closed = Decision(Effect.DENY, rule, permission, located.name)
@@ -323,7 +323,7 @@ class Act:
     def _of_skill(self, real: Path, shown: str) -> list[Finer]:
         """Return the rules to ask if a path is a file of a skill, by whatever name it is reached."""
         found: list[Finer] = []
-        for skill, relative in self.session.view.files.owners(real):
+        for skill, relative in self.session.view.owners(real):
             found.append(("skill", (skill.name,), shown))
             if relative in {".", skill.file}:
                 continue
@@ -355,7 +355,7 @@ class Act:
             "" if name == "." else f"{name}/" for name in dict.fromkeys(workspace.rule_names(Path(base)))
         ]
         names, special = listed_below(base)
-        policy, agent, skills = self.session.gate.policy, self.session.agent, self.session.view.files
+        policy, agent, skills = self.session.gate.policy, self.session.agent, self.session.view
         of_skills = skills.overlap(base)
         written = "\n".join(f"{prefix}{name}" for prefix in prefixes for name in names)
         # What rules deny of skills may be reached by hard links, under any name.
@@ -377,7 +377,7 @@ class Act:
     def is_closed(self, file: Path) -> bool:
         """Return whether a file may not be changed, whatever a person answers."""
         names = self.session.place.workspace.rule_names(file)
-        in_skills = any(str(file).startswith(f"{root}/") for root in self.session.view.files.roots)
+        in_skills = any(str(file).startswith(f"{root}/") for root in self.session.view.roots)
         return in_skills or any(
             self.decision(each, names).effect is Effect.DENY for each in ("write", "delete")
         )

@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Any
 
 from vademecum.errors import FileRefused, LoadRefused, VademecumError
-from vademecum.files import read_up_to
 from vademecum.paths import check_relative, open_contained
 from vademecum.policy.base import Decider, Effect, Request
 from vademecum.registry.cache import trusted
@@ -137,11 +136,8 @@ def read_bytes(skill: Skill, path: str) -> bytes:
         check_relative(skill.location, path)
         if any(_is_passed_over(step) for step in path.split("/")) or path == skill.file:
             raise FileNotFoundError(path)
-        descriptor = open_contained(skill.location, path)
-        try:
-            data = read_up_to(descriptor, MAX_BYTES + 1)
-        finally:
-            os.close(descriptor)
+        with os.fdopen(open_contained(skill.location, path), "rb") as file:
+            data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise FileRefused(f"{path!r} is larger than {MAX_BYTES:,} bytes.", code="too-large")
     return data

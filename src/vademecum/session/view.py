@@ -50,7 +50,6 @@ class View:
             return policy.decide(request).effect < Effect.DENY
 
         self.index = index
-        self.files = SkillFiles(index)
         shadowed = [skill for skill in index.shadowed if is_offered(skill)]
         self.offered = index.restricted([skill for skill in index.skills if is_offered(skill)], shadowed)
 
@@ -58,7 +57,7 @@ class View:
     def of_nothing(cls, index: SkillIndex) -> View:
         """Return the view of a child agent, which has its one skill already and is offered no other."""
         view = cls(index.restricted(()), AllowAll())
-        view.index, view.files = index, SkillFiles(index)
+        view.index = index
         return view
 
     @cached_property
@@ -77,24 +76,21 @@ class View:
         """Return the skills to choose from, by name, source and description."""
         return render_catalogue(self.offered.skills, form=form, budget=budget).text
 
-
-class SkillFiles:
-    """Which files belong to skills, by whatever name they are reached."""
-
-    def __init__(self, index: SkillIndex) -> None:
-        self._index = index
-        self.roots = tuple(dict.fromkeys(os.path.realpath(root.path) for root in index.roots))
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        """The directories of skills, by their real paths."""
+        return tuple(dict.fromkeys(os.path.realpath(root.path) for root in self.index.roots))
 
     def overlap(self, base: str) -> bool:
         """Return whether a directory contains skills or is part of one."""
         return any(
             place == base or place.startswith(f"{base.rstrip('/')}/") or base.startswith(f"{place}/")
-            for place in (*self.roots, *(skill.location for skill in self._index.skills))
+            for place in (*self.roots, *(skill.location for skill in self.index.skills))
         )
 
     def owners(self, real: Path) -> list[tuple[Skill, str]]:
         """Return the skills that a file belongs to, with its paths there, also by a second name of it."""
-        skill = self._index.at(real)
+        skill = self.index.at(real)
         if skill is not None:
             return [(skill, os.path.relpath(real, os.path.realpath(skill.location)))]
         try:
@@ -108,7 +104,7 @@ class SkillFiles:
     def linked(self) -> dict[tuple[int, int], list[tuple[Skill, str]]]:
         """Return all files of all skills by device and inode, as they are now."""
         found: dict[tuple[int, int], list[tuple[Skill, str]]] = {}
-        for skill in (*self._index.shadowed, *self._index.skills):
+        for skill in (*self.index.shadowed, *self.index.skills):
             for directory, _, files in os.walk(skill.location):
                 for file in files:
                     with contextlib.suppress(OSError):
