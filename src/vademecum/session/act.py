@@ -25,7 +25,7 @@ from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.inputs import Inode, hidden_below, listed_below
+from vademecum.tools.inputs import Inode, Input, find_inputs, hidden_below, listed_below
 from vademecum.tools.outputs import PREFIX
 from vademecum.tools.workspace import Located
 
@@ -119,6 +119,14 @@ class Act:
         if path.startswith(PREFIX):
             return self.session.outputs.locate(path)
         return self.session.place.workspace.locate(path)
+
+    def inputs(
+        self, words: Sequence[str], files: Sequence[str], copies: Sequence[str] = ()
+    ) -> tuple[list[Input], list[str]]:
+        """Return what is named for a process, and the words that lead out of the project."""
+        known = self.knows if self.asked_of.origin != "user" else bool
+        workspace = self.session.place.workspace
+        return find_inputs(words, files, copies, workspace=workspace, locate=self.locate, known=known)
 
     def decide(self, wanted: Callable[[], Sequence[Finer]], *, fixed: Sequence[Finer] = ()) -> None:
         """Find out what the rules say of the tool itself and of what it is used on.

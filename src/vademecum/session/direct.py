@@ -1,4 +1,4 @@
-"""Direct tools: read, list, search, write, edit and delete files, save outputs, request an address."""
+"""Tools but scripts: read, list, search, change and delete files, save outputs, request an address."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_SAVED_BYTES = 256 * 1024 * 1024
 
 
 def perform(act: Act) -> Observation:
-    """Ask for what a direct tool needs, and do it."""
+    """Ask for what a tool needs, and do it."""
     match act.call:
         case calls.ReadFile(path=path):
             located = act.locate(path)
@@ -56,7 +56,11 @@ def perform(act: Act) -> Observation:
             return writing.delete_file(located, act.trash)
         case calls.NetworkRequest():
             return _request(act, act.call)
-        case calls.RunScript() | calls.RunCommand():
+        case calls.RunCommand():
+            from vademecum.session.launch import run_command  # noqa: PLC0415 - for commands alone
+
+            return run_command(act, act.call)
+        case calls.RunScript():
             raise AssertionError  # the session starts these itself
         case _:
             assert_never(act.call)

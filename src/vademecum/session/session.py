@@ -325,20 +325,15 @@ class Session:
             skill = self._chosen(name, source, asked)
         act = Act(asked, call, skill, cancelled)
         kind: Kind = "tool"
-        name, said = act.tool, calls.said(call)
         if isinstance(call, calls.RunScript):
-            from vademecum.session import launch  # noqa: PLC0415 - for scripts alone
+            from vademecum.session.launch import prepared  # noqa: PLC0415 - for scripts alone
 
             assert skill is not None
-            kind, (name, said, work) = "script", launch.prepared(act, call, skill, stdin)
-        elif isinstance(call, calls.RunCommand):
-            from vademecum.session.command import run_command  # noqa: PLC0415 - for commands alone
-
-            work = partial(run_command, act, call)
+            kind, (name, said, work) = "script", prepared(act, call, skill, stdin)
         else:
-            from vademecum.session.direct import perform  # noqa: PLC0415 - for direct tools alone
+            from vademecum.session.direct import perform  # noqa: PLC0415 - for other tools alone
 
-            work = partial(perform, act)
+            name, said, work = act.tool, calls.said(call), partial(perform, act)
 
         def do() -> Result:
             seen = act.perform(work)
