@@ -644,3 +644,11 @@ def test_a_child_gets_its_task(place: Place) -> None:
     stage.run(start, final(), final(), request="a long story")
     assert "count to three" in stage.model.seen[1][1].content
     assert "a long story" not in stage.model.seen[1][1].content
+
+
+def test_a_script_whose_input_is_missing_is_on_record(place: Place) -> None:
+    session = session_of(place)
+    session.call(UseSkill("greeter"))
+    assert session.call(RunScript("greeter", "hello.py", files=["none.txt"])).code == "missing"
+    events = read_run(place.cwd / ".agent/runs", session.run_id).events
+    assert [event.data["code"] for event in events if event.type == "tool_called"] == ["missing"]

@@ -135,13 +135,10 @@ class Pending(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     agent: str
     origin: Origin
-    fingerprint: str
-    digest: str
-    exact: str
-    wanted: str
-    for_skill: str | None = None
-    active: tuple[str, ...] = ()
-    answers: dict[str, Answer] = {}
+    question: Question
+    for_skill: str | None
+    active: tuple[str, ...]
+    answers: dict[str, Answer]
 
 
 def _pending_file(session: Session, question_id: str) -> Path:
@@ -177,7 +174,8 @@ class CallRecord(ExitStack):
         self.origin = origin
         self._approver = approver
         self._run: Run | None = None
-        self.answers: list[tuple[Question, Answer]] = []
+        self.answers: dict[str, Answer] = {}
+        self.is_written = False
 
     def decide(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decided:
         """Return a request of this caller, and what the rules say of it."""
@@ -222,6 +220,7 @@ class CallRecord(ExitStack):
         approved_by: str | None = None,
     ) -> None:
         """Add the event for one call of a tool: who called, when, what the rules said, what came of it."""
+        self.is_written = True
         facts = {key: value for key, value in seen.facts.items() if key not in _HASHES}
         self.run.record.add_bounded(
             "tool_called",
@@ -249,7 +248,10 @@ class CallRecord(ExitStack):
     def guarded(self, kind: Kind, name: str, said: Mapping[str, object], do: Callable[[], T]) -> T:
         """Do something with the leave of the guard, if there is one."""
         guard = self.session.guard
-        return do() if guard is None else guard.act(kind, name, said, do, record=self.run.record)
+        if guard is None:
+            return do()
+        self.is_written = kind != "skill"  # the guard itself writes down what it refuses to tools
+        return guard.act(kind, name, said, do, record=self.run.record)
 
     def check(self, digest: Callable[[], str], exact: Callable[[], str] = str) -> None:
         """Raise if this is a call that was put off and what it is about has changed since."""
@@ -275,7 +277,7 @@ class CallRecord(ExitStack):
             raise
         finally:
             self.write("approval_answered", id=question.id, verdict=verdict, scope=scope, message=message)
-        self.answers.append((question, answer))
+        self.answers[fingerprint(question)] = answer
         return answer
 
     def _asked(self, question: Question) -> Answer:
@@ -293,13 +295,10 @@ class CallRecord(ExitStack):
             calls.said(call),
             self.session.agent,
             self.origin,
-            fingerprint(question),
-            question.digest,
-            question.exact,
-            question.wanted,
+            question,
             for_skill,
             tuple(skill.location for skill in self.session.active),
-            {fingerprint(earlier): given for earlier, given in self.answers},
+            self.answers,
         )
         file = _pending_file(self.session, question.id)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

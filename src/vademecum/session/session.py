@@ -23,7 +23,7 @@ from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
-from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, claimed
+from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, claimed, fingerprint
 from vademecum.session.view import SkillAct, View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
@@ -124,7 +124,7 @@ class Session:
                 raise
             except VademecumError as error:
                 result = Result(str(error), error.code, "error", advice=error.advice)
-                if isinstance(call, calls.SkillCall) or error.code in {"not-loaded", "skill-not-found"}:
+                if not asked.is_written:
                     self._failed(calls.NAMES[type(call)], calls.said(call), result, asked)
         secrets = self.place.secrets
         return replace(
@@ -177,9 +177,11 @@ class Session:
         if answer.verdict == "reject":
             self.write("approval_answered", id=question_id, verdict="reject", message=answer.message)
             told = f" ({answer.message})" if answer.message else ""
-            raise Declined(f"{pending.wanted} was declined{told}: it was not done.", told=answer.message)
-        answers = {**pending.answers, pending.fingerprint: answer}
-        answered = Answered(answers, (pending.digest, pending.exact), approver or self._approver or Nobody())
+            wanted = pending.question.wanted
+            raise Declined(f"{wanted} was declined{told}: it was not done.", told=answer.message)
+        answers = {**pending.answers, fingerprint(pending.question): answer}
+        expected = pending.question.digest, pending.question.exact
+        answered = Answered(answers, expected, approver or self._approver or Nobody())
         session = self
         if not isinstance(call, calls.SkillCall):  # as it was when the call was made, and nothing else of it
             session = copy.copy(self)
