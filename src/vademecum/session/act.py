@@ -72,17 +72,13 @@ class Act:
     asked: list[Decided] = field(default_factory=list)
     wanted: Callable[[], Sequence[Finer]] = list
     found: list[Finer] = field(default_factory=list)
+    tool: str = field(init=False)
     session: Session = field(init=False)
     run: Run = field(init=False)
 
     def __post_init__(self) -> None:
-        """Remember the session of the caller."""
-        self.session = self.asked_of.session
-
-    @property
-    def tool(self) -> str:
-        """The name of the tool."""
-        return calls.NAMES[type(self.call)]
+        """Remember the name of the tool, and the session of the caller."""
+        self.tool, self.session = calls.NAMES[type(self.call)], self.asked_of.session
 
     def perform(self, work: Callable[[], Observation]) -> Observation:
         """Do the work of the call and write it down, whatever comes of it."""
@@ -314,18 +310,18 @@ class Act:
         if located.name.startswith(PREFIX):
             return []
         real = Path(os.path.realpath(located.path))
-        if any(real.is_relative_to(os.path.realpath(own / OBSERVATIONS)) for own in self.session.records):
+        places = self.session.recording.places
+        if any(real.is_relative_to(os.path.realpath(place / OBSERVATIONS)) for place in places):
             return []
         names = self.session.place.workspace.names(located)
         return [("read", names, located.name), *self._of_skill(real, located.name)]
 
     def writes(self, located: Located, permission: str = "write") -> list[Finer]:
         """Return what changing or deleting a file needs."""
-        real = os.path.realpath(located.path)
-        for root in self.session.view.roots:
-            if real == root or real.startswith(f"{root}/") or str(located.path).startswith(f"{root}/"):
-                rule = Rule(permission, "close the roots of skills", Effect.DENY, FIXED, 0, CLOSED_TO_AGENTS)
-                self.closed = Decision(Effect.DENY, rule, permission, located.name)
+        names = f"{located.path}/", f"{os.path.realpath(located.path)}/"
+        if any(name.startswith(f"{root}/") for root in self.session.view.roots for name in names):
+            rule = Rule(permission, "close the roots of skills", Effect.DENY, FIXED, 0, CLOSED_TO_AGENTS)
+            self.closed = Decision(Effect.DENY, rule, permission, located.name)
         return [(permission, self.session.place.workspace.names(located), located.name)]
 
     def _of_skill(self, real: Path, shown: str) -> list[Finer]:

@@ -52,11 +52,12 @@ class Run:
 class Recording:
     """Begins and ends runs. A record stays open until its last call is done, even if the run ends earlier."""
 
-    def __init__(self, start: Callable[[], Record]) -> None:
+    def __init__(self, start: Callable[[], Record], *, is_on: bool = True) -> None:
         self._start = start
+        self.is_on = is_on
         self._lock = threading.RLock()
         self.now: Run | None = None  # the run that goes on
-        self.places: tuple[Path, ...] = ()
+        self.places: tuple[Path, ...] = ()  # of the records of this conversation
 
     def begin(self, start: Callable[[], Record]) -> Run:
         """Begin a run that the caller asked for; a session has one at a time."""
@@ -197,13 +198,12 @@ class CallRecord(ExitStack):
     def run(self) -> Run:
         """The run, which is begun if nothing was written down yet, and stays open until the call is over."""
         if self._run is None:
-            assert self.session.recording is not None
             self._run = self.enter_context(self.session.recording.held())
         return self._run
 
     def write(self, type_: str, **data: Any) -> None:
         """Add an event to the record of the run, if there is one."""
-        if self.session.recording is not None:
+        if self.session.recording.is_on:
             self.run.record.add(type_, **data)
 
     def write_call(  # noqa: PLR0913 - what belongs to a call

@@ -84,7 +84,7 @@ class Session:
         self._unloaded: dict[str, Skill] = {}
         # The files that scripts and commands of this conversation left.
         self.outputs = outputs or Outputs()
-        self.recording = Recording(self._start) if recording else None
+        self.recording = Recording(self._start, is_on=recording)
         policy, grants = policy or Policy.load(self.place.context), Grants(self.place.grants)
         self.gate = Gate(policy, project=self.place.project, grants=grants)
         self.view = view or View(index, self.gate.policy, agent=agent, origin=origin)
@@ -151,7 +151,7 @@ class Session:
 
     def _failed(self, name: str, said: Mapping[str, Any], result: Result, asked: CallRecord) -> None:
         """Write down a call that failed before anything was done."""
-        if self.recording is not None:
+        if self.recording.is_on:
             seen = Observation(name, result.text, code=result.code)
             asked.write_call(seen, said, number=next(asked.run.numbers), started=time.time())
 
@@ -171,7 +171,7 @@ class Session:
         try:
             pending = claimed(self, question_id)
             call = calls.parse_call(pending.call, pending.arguments)
-            active = {skill.location: skill for skill in map(self.index.get, pending.active)}
+            active = {skill.location: skill for skill in map(self.view.index.get, pending.active)}
         except VademecumError as error:
             return Result(str(error), error.code, "error")
         if answer.verdict == "reject":
@@ -192,11 +192,6 @@ class Session:
     # Skills
 
     @property
-    def index(self) -> SkillIndex:
-        """All skills of this place, also those that the agent may not know of."""
-        return self.view.index
-
-    @property
     def active(self) -> tuple[Skill, ...]:
         """The skills that are loaded, in the order they were."""
         with self._lock:
@@ -205,7 +200,7 @@ class Session:
     def activate(self, name: str, *, source: str = "", origin: Origin = "user") -> Skill:
         """Make a skill active without loading its text, because the person or the one call named it."""
         skill = self.find(name, source, origin)
-        self.index.fetch(skill)
+        self.view.index.fetch(skill)
         with self._lock:
             self._active[skill.location] = skill
         return skill
@@ -302,7 +297,7 @@ class Session:
 
     def _chosen(self, name: str, source: str, asked: SkillAct) -> Skill:
         """Return the active skill of that name, of namesakes the one loaded last."""
-        active = self.index.restricted(reversed(self.active))
+        active = self.view.index.restricted(reversed(self.active))
         try:
             return active.get(name, source=source or None)
         except SkillNotFound:
@@ -371,13 +366,11 @@ class Session:
 
     def begin(self, request: str, *, model: str, **more: Any) -> Record:
         """Begin a run: one request of the conversation. Answers "for this run" begin anew with it."""
-        assert self.recording is not None
         return self.recording.begin(partial(self._start, request, model=model, **more)).record
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write down how the run ended, and close its record once its last call is over."""
-        if self.recording is not None:
-            self.recording.end(summary)
+        self.recording.end(summary)
 
     def child(self) -> Session:
         """Return the session of a child agent: the same rules, answers and place, and a record of its own."""
@@ -386,13 +379,13 @@ class Session:
         child._lock = threading.RLock()
         child._parent = self
         child.recording = Recording(child._start)
-        child.view = View.of_nothing(self.index)
+        child.view = View.of_nothing(self.view.index)
         return child
 
     def adopt(self, policy: Decider, view: View, place: Place) -> None:
         """Go on with other rules, skills and settings; what was done so far stays as it was."""
         with self._lock:
-            changed = view.index.hash != self.index.hash
+            changed = view.index.hash != self.view.index.hash
             place.secrets.add(self.place.secrets.added)
             self.gate.follow(policy)
             self.view, self.place = view, place
@@ -405,18 +398,12 @@ class Session:
 
         Calls that go on are waited for, unless it ends ``at_once``, because the process is about to end.
         """
-        if self.recording is not None:
-            self.recording.end(CLOSED, at_once=at_once)
-
-    @property
-    def records(self) -> tuple[Path, ...]:
-        """The records of this conversation, whose observations it may read again."""
-        return () if self.recording is None else self.recording.places
+        self.recording.end(CLOSED, at_once=at_once)
 
     @property
     def run_id(self) -> str:
         """The id of the run that goes on, or nothing."""
-        run = None if self.recording is None else self.recording.now
+        run = self.recording.now
         return "" if run is None else run.record.run_id
 
     def write(self, type_: str, **data: Any) -> None:
@@ -428,16 +415,17 @@ class Session:
         """Begin the record of a run; answers "for this run" are forgotten, unless it is a child's."""
         if self._parent is None:
             self.gate.begin_run()
+        index = self.view.index
         if not request:
-            request, more = f"skills for {self.agent}, through {self._client}", {"skills": len(self.index)}
+            request, more = f"skills for {self.agent}, through {self._client}", {"skills": len(index)}
         record = Record(new_run(self._runs), secrets=self.place.secrets, listener=self.listener)
-        record.snapshot(self.index.hash, lambda: self.view.snapshot)
+        record.snapshot(index.hash, lambda: self.view.snapshot)
         record.add(
             "run_started",
             request=request,
             model=model,
             agent=self.agent,
-            index_hash=self.index.hash,
+            index_hash=index.hash,
             **({"allow": list(allow)} if (allow := getattr(self.gate.policy, "allow", ())) else {}),
             **more,
         )
