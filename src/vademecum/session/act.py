@@ -18,8 +18,8 @@ from vademecum.policy.bounds import bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
-from vademecum.session.recording import CHANGED, CallRecord, Run
-from vademecum.session.view import file_names
+from vademecum.session.recording import CHANGED, Run
+from vademecum.session.view import SkillAct, file_names
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
@@ -60,7 +60,7 @@ class Act:
     not go on as if it had not been said.
     """
 
-    asked_of: CallRecord
+    asked_of: SkillAct
     call: calls.ToolCall
     skill: Skill | None = None
     cancelled: Callable[[], bool] = bool

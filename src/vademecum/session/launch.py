@@ -46,11 +46,11 @@ from vademecum.tools.job import (
 from vademecum.tools.outputs import PREFIX
 from vademecum.tools.script import ScriptPlan, about_script, plan_script, take_snapshot
 from vademecum.tools.workspace import Located
-from vademecum.tools.writing import Changes
 from vademecum.tracing import PARENT, is_configured
 
 if TYPE_CHECKING:
     from vademecum.tools.hosts import Hop, Permit
+    from vademecum.tools.writing import Changes
 
 WHOLE_NETWORK = "*"
 USUAL_PORTS = (80, 443)
@@ -192,6 +192,8 @@ def _interpreter(act: Act, plan: ScriptPlan) -> tuple[Interpreter, dict[str, Any
 
 def run_command(act: Act, call: calls.RunCommand) -> Observation:
     """Run a program in the working directory. It reads the project and changes only what ``writes`` names."""
+    from vademecum.tools.writing import Changes  # noqa: PLC0415 - for commands alone
+
     lines = _lines(call.argv)
     reads, _ = act.inputs((), call.reads)
     made = {  # outputs of this conversation that the words name

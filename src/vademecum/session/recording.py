@@ -17,12 +17,11 @@ import msgspec
 from vademecum.errors import FileRefused, ToolRefused, VademecumError
 from vademecum.files import keep_newest, read_own, write_atomic
 from vademecum.policy.approval import Answer, Approver, Question
-from vademecum.policy.base import Decision, Effect, Origin, Request
+from vademecum.policy.base import Decision, Origin
 from vademecum.policy.bounds import risk_of
 from vademecum.policy.gate import Decided
 from vademecum.runs.record import Record
 from vademecum.session.base import Deferred, Kind
-from vademecum.skill.assets import Sees
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
@@ -167,7 +166,7 @@ def claimed(session: Session, question_id: str) -> Pending:
 
 
 class CallRecord(ExitStack):
-    """One call: what the rules say to its caller, its questions, and the run that it is written down in."""
+    """One call on the record: the run it belongs to from its first event to its end, and its questions."""
 
     def __init__(self, session: Session, approver: Approver, origin: Origin) -> None:
         super().__init__()
@@ -177,22 +176,6 @@ class CallRecord(ExitStack):
         self._run: Run | None = None
         self.answers: dict[str, Answer] = {}
         self.is_written = False
-
-    def decide(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decided:
-        """Return a request of this caller, and what the rules say of it."""
-        name = None if skill is None else skill.name
-        request = Request(permission, resources, self.origin, self.session.agent, name)
-        return request, self.session.gate.policy.decide(request)
-
-    def sees(self, skill: Skill) -> Sees:
-        """Return the test whether the caller may know of a file of a skill: what is denied is not named."""
-
-        def sees(relative: str) -> bool:
-            permissions = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
-            decided = (self.decide(each, (f"{skill.name}/{relative}",), skill) for each in permissions)
-            return all(decision.effect < Effect.DENY for _, decision in decided)
-
-        return sees
 
     @property
     def run(self) -> Run:

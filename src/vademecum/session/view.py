@@ -20,7 +20,15 @@ from vademecum.policy.gate import Decided
 from vademecum.registry.index import SkillIndex
 from vademecum.session.base import Result
 from vademecum.session.recording import CallRecord
-from vademecum.skill.assets import MAX_ASSETS, asset_path, list_assets, no_script, script_name, script_path
+from vademecum.skill.assets import (
+    MAX_ASSETS,
+    Sees,
+    asset_path,
+    list_assets,
+    no_script,
+    script_name,
+    script_path,
+)
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
@@ -121,7 +129,23 @@ def file_names(skill: Skill, relative: str) -> tuple[str, ...]:
 
 
 class SkillAct(CallRecord):
-    """One call about a skill."""
+    """One call, what the rules say to its caller, and all that it can do with skills."""
+
+    def decide(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decided:
+        """Return a request of this caller, and what the rules say of it."""
+        name = None if skill is None else skill.name
+        request = Request(permission, resources, self.origin, self.session.agent, name)
+        return request, self.session.gate.policy.decide(request)
+
+    def sees(self, skill: Skill) -> Sees:
+        """Return the test whether the caller may know of a file of a skill: what is denied is not named."""
+
+        def sees(relative: str) -> bool:
+            permissions = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
+            decided = (self.decide(each, (f"{skill.name}/{relative}",), skill) for each in permissions)
+            return all(decision.effect < Effect.DENY for _, decision in decided)
+
+        return sees
 
     def find(self, name: str, source: str = "") -> Skill:
         """Return the skill of that name that may be known: for a model, one of those it was offered."""
