@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from vademecum.errors import FileRefused, LoadRefused
+from vademecum.files import read_up_to
 from vademecum.paths import open_contained
 from vademecum.skill.assets import Sees, asset_path, everything, hint_about, list_assets
 from vademecum.skill.frontmatter import body_start, read_manifest
@@ -113,10 +114,13 @@ def load_resource(
     """
     relative = asset_path(skill, relative_path, sees=sees)
     try:
-        with os.fdopen(open_contained(skill.location, relative), "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        descriptor = open_contained(skill.location, relative)
     except (OSError, FileRefused) as error:
         raise _unreadable(skill, relative, error, sees) from error
+    try:
+        data = read_up_to(descriptor, MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
     whole = _as_text(skill, relative, data)
     text = find_section(whole.text, section_hint, where=relative) if section_hint else whole.text
     text = _without_frames(text)

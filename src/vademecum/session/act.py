@@ -200,11 +200,10 @@ class Act:
         *,
         about: Callable[[], str] = str,
         exact: Callable[[], str] = str,
-        within: tuple[str, ...] = (),
     ) -> None:
         """Ask for the tool itself and for what it is used on, with everything that bounds it."""
         self.decide(finer)
-        self.settle(within or _resources(self.found), about=about, exact=exact)
+        self.settle(_resources(self.found), about=about, exact=exact)
 
     def settle(
         self,

@@ -14,7 +14,7 @@ from msgspec import structs
 from vademecum.errors import ToolRefused
 from vademecum.files import read_capped
 from vademecum.policy.base import Effect
-from vademecum.session.act import Act, Finer
+from vademecum.session.act import Act
 from vademecum.session.base import Deferred
 from vademecum.tools import calls, file_reading, writing
 from vademecum.tools.calls import Observation
@@ -124,8 +124,8 @@ def _request(act: Act, call: calls.NetworkRequest) -> Observation:
     def permit(permission: str, hop: Hop) -> None:
         about = partial(about_request, call, hop) if permission == "network" else str
         try:
-            finer: list[Finer] = [(permission, (hop.resource,), "")]
-            act.require(lambda: finer, about=about, exact=exact, within=(hop.host,))
+            act.decide(lambda: [(permission, (hop.resource,), "")])
+            act.settle((hop.host,), about=about, exact=exact)
         except Deferred as deferred:
             if hop.url == call.url:
                 raise

@@ -10,6 +10,8 @@ from msgspec import json
 from vademecum.tools.calls import CALLS, DIRECT_TOOLS
 
 Dialect = Literal["openai", "anthropic", "mcp"]
+# What a dialect calls the parameters of a tool.
+_PARAMETERS = {"openai": "parameters", "anthropic": "input_schema", "mcp": "inputSchema"}
 
 # What a model is offered for skills. `load_skill` is understood as well; a model needs only one of the two.
 SKILL_TOOLS = (
@@ -46,13 +48,7 @@ def _schema(name: str, dialect: Dialect, catalogue: str) -> dict[str, Any]:
     if catalogue and name == "skill":
         description = f"{description}\n\n{catalogue}"
     (schema,), components = json.schema_components([parameters])
-    found = components[schema["$ref"].rpartition("/")[2]]
-    accepted = {key: found[key] for key in ("type", "properties", "required", "additionalProperties")}
-    match dialect:
-        case "openai":
-            function = {"name": name, "description": description, "parameters": accepted}
-            return {"type": "function", "function": function}
-        case "anthropic":
-            return {"name": name, "description": description, "input_schema": accepted}
-        case "mcp":
-            return {"name": name, "description": description, "inputSchema": accepted}
+    whole = components[schema["$ref"].rpartition("/")[2]]
+    accepted = {key: whole[key] for key in ("type", "properties", "required", "additionalProperties")}
+    found = {"name": name, "description": description, _PARAMETERS[dialect]: accepted}
+    return {"type": "function", "function": found} if dialect == "openai" else found
