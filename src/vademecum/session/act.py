@@ -159,13 +159,12 @@ class Act:
 
         If ``used_on`` says what the tool is used on, the bounds of active skills count too.
         """
-        denied = [(request, decision) for request, decision in self.asked if decision.effect is Effect.DENY]
-        if used_on:
-            tool, _ = self.asked[0]
-            denied += [(tool, bound) for bound in self._bounds(used_on) if bound.effect is Effect.DENY]
-        for request, decision in denied:
-            self.refused = decision
-            raise refusal(request, decision)
+        tool, _ = self.asked[0]
+        bounds = self._bounds(used_on) if used_on else ()
+        for request, decision in (*self.asked, *((tool, bound) for bound in bounds)):
+            if decision.effect is Effect.DENY:
+                self.refused = decision
+                raise refusal(request, decision)
 
     def _not_there(self, permission: str, shown: str) -> VademecumError:
         if isinstance(self.call, calls.RunScript) and not shown and self.skill is not None:
@@ -295,9 +294,9 @@ class Act:
 
     def _origin_risk(self) -> list[Decision]:
         """Return the approval that a script of a server needs, whatever the rules allow."""
-        if self.skill is None or not self.skill.source.startswith("mcp:"):
+        if not isinstance(self.call, calls.RunScript) or self.skill is None:
             return []
-        if not isinstance(self.call, calls.RunScript):
+        if not self.skill.source.startswith("mcp:"):
             return []
         says = f"that comes from {self.skill.source} always needs approval"
         rule = Rule("script", says, Effect.ASK, "a script", 0, "approve it, or install the skill")
