@@ -637,7 +637,7 @@ def test_smolagents_asks(here: Place, monkeypatch: pytest.MonkeyPatch, says: boo
 
 def test_answers_in_another_process(here: Place) -> None:
     """The question is found again by the call alone, and only for the same content."""
-    from vademecum.integrations.adapters import call_or_ask
+    from vademecum.integrations.toolkit import call_or_ask
 
     call = ("run_script", DRAWING[1][1], "c")
     first = Toolkit()

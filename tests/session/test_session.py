@@ -374,20 +374,25 @@ def test_what_changed_is_not_done_also_if_nobody_would_ask_any_more(place: Place
 
 
 def test_a_repository_cannot_bring_calls_that_wait(place: Place) -> None:
-    """Only what a session of this user wrote, for this run, is done."""
+    """Only what a session of this user wrote, for this project, is done."""
     session = session_of(place)
     number = deferred(session, WRITE)
-    (kept,) = (place.cwd / ".agent/runs").glob("*/deferred/*.json")
+    (kept,) = (place.home / ".agent/runs/.deferred").glob("*.json")
     assert kept.stat().st_mode & 0o777 == 0o600
-    planted = place.cwd / ".agent/runs/20260101-000000-0000000/deferred"
-    planted.mkdir(parents=True)
-    (planted / kept.name).write_bytes(kept.read_bytes())
     forged = json.loads(kept.read_bytes())
-    forged["pending"]["arguments"]["content"] = "evil\n"
-    kept.write_text(json.dumps(forged))
+    forged["arguments"]["content"] = "evil\n"
+    for directory in (".agent/runs/.deferred", f".agent/runs/{session.run_id}/deferred"):
+        (place.cwd / directory).mkdir(parents=True)
+        for name in (kept.name, f"{number}.json"):
+            (place.cwd / directory / name).write_text(json.dumps(forged))
+    other = Place(place.cwd.parent / "other", place.home)
+    other.cwd.mkdir()
+    assert session_of(other).resume(number, YES).code == "no-question"
+    text = kept.read_text()
+    kept.unlink()
     assert session.resume(number, YES).code == "no-question"
-    for text in ("{", "[" * 100_000, '{"mac": "", "pending": {}}'):
-        kept.write_text(text)
+    for damaged in ("{", "[" * 100_000, '{"call": "write_file"}', text[:-1]):
+        kept.write_text(damaged)
         assert session.resume(number, YES).code == "no-question"
     assert (place.cwd / "a.txt").read_text() == "one\n"
 
@@ -398,7 +403,7 @@ def test_nothing_is_left_of_a_call_that_was_answered(place: Place) -> None:
         number = deferred(session, WriteFile("s.txt", "Bearer correct-horse-battery"))
         with contextlib.suppress(Declined):
             session.resume(number, answer)
-    assert list((place.cwd / ".agent/runs").glob("*/deferred/*")) == []
+    assert list((place.home / ".agent/runs/.deferred").iterdir()) == []
 
 
 def test_resuming_leaves_the_conversation_as_it_is(place: Place) -> None:
@@ -639,3 +644,11 @@ def test_a_child_gets_its_task(place: Place) -> None:
     stage.run(start, final(), final(), request="a long story")
     assert "count to three" in stage.model.seen[1][1].content
     assert "a long story" not in stage.model.seen[1][1].content
+
+
+def test_a_script_whose_input_is_missing_is_on_record(place: Place) -> None:
+    session = session_of(place)
+    session.call(UseSkill("greeter"))
+    assert session.call(RunScript("greeter", "hello.py", files=["none.txt"])).code == "missing"
+    events = read_run(place.cwd / ".agent/runs", session.run_id).events
+    assert [event.data["code"] for event in events if event.type == "tool_called"] == ["missing"]

@@ -135,7 +135,7 @@ class Loop:
 
     def _named(self, name: str) -> str:
         """Load a skill that the person named, and return its instructions."""
-        skill = self.session.index.get(name)
+        skill = self.session.view.index.get(name)
         if not skill.controls.user_invocable:
             raise SkillNotFound(f"The skill {skill.name!r} is not meant to be called by people.")
         loaded = self.session.call(calls.UseSkill(name), origin="user")

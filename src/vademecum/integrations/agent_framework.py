@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from vademecum.integrations.adapters import missing, told
+from vademecum.integrations.toolkit import Toolkit, in_thread, missing, told
+from vademecum.policy.approval import Consent
+from vademecum.skill.names import is_plain
+from vademecum.skill.skill import Skill
 
 try:
     from agent_framework import (
@@ -19,11 +22,6 @@ try:
     from agent_framework import Skill as FrameworkSkill
 except ImportError as error:
     raise missing("agent-framework", error) from error
-
-from vademecum.integrations.toolkit import Toolkit, in_thread
-from vademecum.policy.approval import Consent
-from vademecum.skill.names import is_plain
-from vademecum.skill.skill import Skill
 
 
 def skills_provider(kit: Toolkit | None = None) -> SkillsProvider:

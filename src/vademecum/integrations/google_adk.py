@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from vademecum.integrations.adapters import call_or_ask, missing, shown, yes_or_no
+from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, shown, yes_or_no
+from vademecum.policy.approval import Question
 
 try:
     from google.adk.tools.base_tool import BaseTool
@@ -13,9 +14,6 @@ try:
     from google.genai import types
 except ImportError as error:
     raise missing("google-adk", error) from error
-
-from vademecum.integrations.toolkit import Toolkit, in_thread
-from vademecum.policy.approval import Question
 
 # Pictures and documents that the model of an invocation has not seen yet.
 _Seen = dict[str, list[tuple[str, types.Part]]]

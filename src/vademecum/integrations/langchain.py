@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from vademecum.integrations.adapters import call_or_ask, missing, shown, yes_or_no
+from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, shown, yes_or_no
+from vademecum.policy.approval import Question
+from vademecum.session.base import Result
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -16,10 +18,6 @@ try:
     from langgraph.types import interrupt
 except ImportError as error:
     raise missing("langchain", error) from error
-
-from vademecum.integrations.toolkit import Toolkit, in_thread
-from vademecum.policy.approval import Question
-from vademecum.session.base import Result
 
 # Where a graph keeps its checkpointer.
 _CHECKPOINTER = "__pregel_checkpointer"

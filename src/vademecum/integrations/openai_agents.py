@@ -5,16 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from vademecum.integrations.adapters import call_or_ask, missing, told
+from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, told
+from vademecum.policy.approval import Answer, Question
+from vademecum.session.base import Result
 
 try:
     from agents import FunctionTool, Tool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
 except ImportError as error:
     raise missing("openai-agents", error) from error
-
-from vademecum.integrations.toolkit import Toolkit, in_thread
-from vademecum.policy.approval import Answer, Question
-from vademecum.session.base import Result
 
 
 def skill_tools(kit: Toolkit | None = None) -> list[Tool]:

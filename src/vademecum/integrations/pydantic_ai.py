@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from vademecum.integrations.adapters import call_or_ask, missing, shown
+from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, shown
+from vademecum.policy.approval import Answer, Question
 
 try:
     from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
@@ -14,9 +15,6 @@ try:
     from pydantic_ai.toolsets import FunctionToolset
 except ImportError as error:
     raise missing("pydantic-ai", error) from error
-
-from vademecum.integrations.toolkit import Toolkit, in_thread
-from vademecum.policy.approval import Answer, Question
 
 
 def skills_toolset(kit: Toolkit | None = None) -> FunctionToolset[Any]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from vademecum.integrations.adapters import missing, told
+from vademecum.integrations.toolkit import Toolkit, missing, told
 
 try:
     from smolagents import Tool
 except ImportError as error:
     raise missing("smolagents", error) from error
-
-from vademecum.integrations.toolkit import Toolkit
 
 
 def skill_tools(kit: Toolkit | None = None) -> list[Tool]:

@@ -111,13 +111,17 @@ def load_resource(
     Where there is none, those are suggested that the reader ``sees``.
     """
     relative = asset_path(skill, relative_path, sees=sees)
-    file = _read_resource(skill, relative, sees=sees)
-    text = find_section(file.text, section_hint, where=relative) if section_hint else file.text
+    try:
+        data = read_contained(skill.location, relative, MAX_FILE_BYTES + 1)
+    except (OSError, FileRefused) as error:
+        raise _unreadable(skill, relative, error, sees) from error
+    whole = _as_text(skill, relative, data)
+    text = find_section(whole.text, section_hint, where=relative) if section_hint else whole.text
     text = _without_frames(text)
     if len(text) <= MAX_EXCERPT_CHARS:
-        return file.shown(text)
+        return whole.shown(text)
     note = f"[Truncated: {len(text):,} characters, {MAX_EXCERPT_CHARS:,} are shown.]"
-    return file.shown(f"{text[:MAX_EXCERPT_CHARS]}\n\n{note}", truncated=True)
+    return whole.shown(f"{text[:MAX_EXCERPT_CHARS]}\n\n{note}", truncated=True)
 
 
 def _within(skill: Skill, body: str, limits: BodyLimits) -> tuple[str, bool]:
@@ -146,15 +150,6 @@ def _framed(skill: Skill, body: str, sees: Sees) -> str:
         "Relative paths in this skill are relative to that directory."
         f"{resources}\n</skill_content>"
     )
-
-
-def _read_resource(skill: Skill, relative: str, *, sees: Sees = everything) -> Loaded:
-    """Read one file of a skill; refused if it leads out, is too large, or is not text."""
-    try:
-        data = read_contained(skill.location, relative, MAX_FILE_BYTES + 1)
-    except (OSError, FileRefused) as error:
-        raise _unreadable(skill, relative, error, sees) from error
-    return _as_text(skill, relative, data)
 
 
 def _without_frames(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -14,20 +13,19 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
-from vademecum.policy.approval import Nobody
-from vademecum.policy.base import Decision, Effect, Origin, Request, Rule
+from vademecum.policy.base import Decision, Effect, Request, Rule
 from vademecum.policy.bounds import bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
-from vademecum.session.recording import CHANGED, CallRecord, Run, record_of
-from vademecum.session.view import file_names, files_seen
+from vademecum.session.recording import CHANGED, Run
+from vademecum.session.view import SkillAct, file_names
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.inputs import Inode, hidden_below, listed_below
+from vademecum.tools.inputs import Inode, Input, find_inputs, hidden_below, listed_below
 from vademecum.tools.outputs import PREFIX
 from vademecum.tools.workspace import Located
 
@@ -62,15 +60,10 @@ class Act:
     not go on as if it had not been said.
     """
 
-    session: Session
+    asked_of: SkillAct
     call: calls.ToolCall
-    asked_of: CallRecord
     skill: Skill | None = None
-    origin: Origin = "model"
     cancelled: Callable[[], bool] = bool
-    # The skills whose `allowed-tools` bound every direct tool, and those that the model itself unloaded.
-    active: tuple[Skill, ...] = ()
-    unloaded: tuple[Skill, ...] = ()
     number: int = 0
     passage: Passage | None = None
     refused: Decision | None = None
@@ -79,38 +72,57 @@ class Act:
     asked: list[Decided] = field(default_factory=list)
     wanted: Callable[[], Sequence[Finer]] = list
     found: list[Finer] = field(default_factory=list)
+    tool: str = field(init=False)
+    session: Session = field(init=False)
     run: Run = field(init=False)
 
-    @property
-    def tool(self) -> str:
-        """The name of the tool."""
-        return calls.NAMES[type(self.call)]
+    def __post_init__(self) -> None:
+        """Remember the name of the tool, and the session of the caller."""
+        self.tool, self.session = calls.NAMES[type(self.call)], self.asked_of.session
 
     def perform(self, work: Callable[[], Observation]) -> Observation:
         """Do the work of the call and write it down, whatever comes of it."""
         self.run = self.asked_of.run
         self.number = next(self.run.numbers)
-        with self._recorded() as done:
-            try:
-                observation = work()
-            except Declined as error:
-                done(Observation(self.tool, str(error), code=error.code))
+        started, clock = time.time(), time.monotonic()
+        seen = Observation(self.tool, "", code="interrupted")
+        try:
+            seen = work()
+        except VademecumError as error:
+            seen = Observation(self.tool, str(error), code=error.code, advice=error.advice)
+            if isinstance(error, Declined):
                 raise
-            except VademecumError as error:
-                observation = Observation(self.tool, str(error), code=error.code, advice=error.advice)
-            except (OSError, ValueError, RecursionError) as error:
-                reason = getattr(error, "strerror", None) or error
-                observation = Observation(
-                    self.tool, f"{self.tool} failed ({reason}): try another way.", code="failed"
-                )
-            done(observation)
-        return observation
+        except (OSError, ValueError, RecursionError) as error:
+            reason = getattr(error, "strerror", None) or error
+            seen = Observation(self.tool, f"{self.tool} failed ({reason}): try another way.", code="failed")
+        finally:
+            self.asked_of.write_call(
+                # The record says what really happened, also if the model was told of something missing.
+                structs.replace(seen, code="denied") if self.hidden else seen,
+                calls.said(self.call),
+                number=self.number,
+                skill=self.skill,
+                started=started,
+                seconds=time.monotonic() - clock,
+                decision=self.refused if self.passage is None else self.passage.decision,
+                asked=self.asked,
+                approved_by=None if self.passage is None else self.passage.by,
+            )
+        return seen
 
     def locate(self, path: str) -> Located:
         """Return where a path from outside leads: in the project, or to an output of this conversation."""
         if path.startswith(PREFIX):
             return self.session.outputs.locate(path)
         return self.session.place.workspace.locate(path)
+
+    def inputs(
+        self, words: Sequence[str], files: Sequence[str], copies: Sequence[str] = ()
+    ) -> tuple[list[Input], list[str]]:
+        """Return what is named for a process, and the words that lead out of the project."""
+        known = self.knows if self.asked_of.origin != "user" else bool
+        workspace = self.session.place.workspace
+        return find_inputs(words, files, copies, workspace=workspace, locate=self.locate, known=known)
 
     def decide(self, wanted: Callable[[], Sequence[Finer]], *, fixed: Sequence[Finer] = ()) -> None:
         """Find out what the rules say of the tool itself and of what it is used on.
@@ -125,14 +137,12 @@ class Act:
 
         What the rules deny to be read or run is hidden from a model: it gets the error of something missing.
         """
-        policy, agent = self.session.gate.policy, self.session.agent
-        name = None if self.skill is None else self.skill.name
-        requests = [Request(each, names, self.origin, agent, name) for each, names, _ in wanted]
-        decided = [(request, policy.decide(request)) for request in requests]
+        requests = [self._request(each, names, self.skill) for each, names, _ in wanted]
+        decided = [(request, self.session.gate.policy.decide(request)) for request in requests]
         self.asked = [*self.asked, *decided]
         for (request, decision), (_, _, shown) in zip(decided, wanted, strict=True):
             hides = decision.effect is Effect.DENY and request.permission in _HIDING
-            if hides and self.origin != "user":
+            if hides and self.asked_of.origin != "user":
                 self.refused, self.hidden = decision, True
                 raise self._not_there(request.permission, shown)
 
@@ -140,7 +150,7 @@ class Act:
         """Return what the tool itself needs; a rule that denies writing denies every tool that writes."""
         found: list[Finer] = [("tool", (self.tool,), "")]
         writes = self.tool in _WRITING or (isinstance(self.call, calls.RunCommand) and self.call.writes)
-        if writes and self.effect_of("tool", ("write_file",)).effect is Effect.DENY:
+        if writes and self.decision("tool", ("write_file",)).effect is Effect.DENY:
             found.append(("tool", ("write_file",), ""))
         return found
 
@@ -149,26 +159,27 @@ class Act:
 
         If ``used_on`` says what the tool is used on, the bounds of active skills count too.
         """
-        denied = [(request, decision) for request, decision in self.asked if decision.effect is Effect.DENY]
-        if used_on:
-            tool, _ = self.asked[0]
-            denied += [(tool, bound) for bound in self._bounds(used_on) if bound.effect is Effect.DENY]
-        for request, decision in denied:
-            self.refused = decision
-            raise refusal(request, decision)
+        tool, _ = self.asked[0]
+        bounds = self._bounds(used_on) if used_on else ()
+        for request, decision in (*self.asked, *((tool, bound) for bound in bounds)):
+            if decision.effect is Effect.DENY:
+                self.refused = decision
+                raise refusal(request, decision)
 
     def _not_there(self, permission: str, shown: str) -> VademecumError:
         if isinstance(self.call, calls.RunScript) and not shown and self.skill is not None:
             if permission == "skill":
                 return SkillNotFound(f"No skill is called {self.call.skill!r}.")
-            return no_script(self.skill, self.call.relative_path, self.sees)
+            return no_script(self.skill, self.call.relative_path, self.asked_of.sees(self.skill))
         return ToolRefused(f"There is no {shown!r} here.", code="missing")
 
-    def effect_of(self, permission: str, resources: tuple[str, ...], skill: str | None = None) -> Decision:
+    def decision(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decision:
         """Return what the rules say of one request of this caller."""
-        return self.session.gate.policy.decide(
-            Request(permission, resources, self.origin, self.session.agent, skill)
-        )
+        return self.session.gate.policy.decide(self._request(permission, resources, skill))
+
+    def _request(self, permission: str, resources: tuple[str, ...], skill: Skill | None) -> Request:
+        name = None if skill is None else skill.name
+        return Request(permission, resources, self.asked_of.origin, self.session.agent, name)
 
     def denied_files(self, skill: Skill) -> list[str]:
         """Return the files of a skill that a rule denies, which its scripts do not get either."""
@@ -179,14 +190,8 @@ class Act:
         return [
             file
             for file in files
-            if self.effect_of("resource", file_names(skill, file), skill.name).effect is Effect.DENY
+            if self.decision("resource", file_names(skill, file), skill).effect is Effect.DENY
         ]
-
-    def sees(self, relative: str) -> bool:
-        """Return whether the caller may know of a file of the skill."""
-        assert self.skill is not None
-        sees = files_seen(self.session.gate.policy, self.skill, agent=self.session.agent, origin=self.origin)
-        return sees(relative)
 
     def require(
         self,
@@ -194,11 +199,10 @@ class Act:
         *,
         about: Callable[[], str] = str,
         exact: Callable[[], str] = str,
-        within: tuple[str, ...] = (),
     ) -> None:
         """Ask for the tool itself and for what it is used on, with everything that bounds it."""
         self.decide(finer)
-        self.settle(within or _resources(self.found), about=about, exact=exact)
+        self.settle(_resources(self.found), about=about, exact=exact)
 
     def settle(
         self,
@@ -251,15 +255,16 @@ class Act:
         tool must pass the lists of all active skills. What a skill excluded that the model itself unloaded is
         asked, as far as it changes or sends something.
         """
-        excluding: list[tuple[Skill, Effect]] = [(skill, Effect.DENY) for skill in self.active]
+        active, unloaded = self.session.bounding()
+        excluding: list[tuple[Skill, Effect]] = [(skill, Effect.DENY) for skill in active]
         if isinstance(self.call, calls.RunScript) and self.skill is not None:
             own = self.skill.location
             excluding = [
                 (skill, Effect.DENY if skill.location == own else Effect.ASK)
-                for skill in {each.location: each for each in (*self.active, self.skill)}.values()
+                for skill in {each.location: each for each in (*active, self.skill)}.values()
             ]
         if self.tool in _LASTING:
-            excluding += [(skill, Effect.ASK) for skill in self.unloaded]
+            excluding += [(skill, Effect.ASK) for skill in unloaded]
         found = [
             bounded(tool, names, skill=skill.name, allowed_tools=skill.controls.allowed_tools, effect=effect)
             for skill, effect in excluding
@@ -289,9 +294,9 @@ class Act:
 
     def _origin_risk(self) -> list[Decision]:
         """Return the approval that a script of a server needs, whatever the rules allow."""
-        if self.skill is None or not self.skill.source.startswith("mcp:"):
+        if not isinstance(self.call, calls.RunScript) or self.skill is None:
             return []
-        if not isinstance(self.call, calls.RunScript):
+        if not self.skill.source.startswith("mcp:"):
             return []
         says = f"that comes from {self.skill.source} always needs approval"
         rule = Rule("script", says, Effect.ASK, "a script", 0, "approve it, or install the skill")
@@ -303,31 +308,31 @@ class Act:
         if located.name.startswith(PREFIX):
             return []
         real = Path(os.path.realpath(located.path))
-        if any(real.is_relative_to(os.path.realpath(own / OBSERVATIONS)) for own in self.session.records):
+        places = self.session.recording.places
+        if any(real.is_relative_to(os.path.realpath(place / OBSERVATIONS)) for place in places):
             return []
         names = self.session.place.workspace.names(located)
         return [("read", names, located.name), *self._of_skill(real, located.name)]
 
     def writes(self, located: Located, permission: str = "write") -> list[Finer]:
         """Return what changing or deleting a file needs."""
-        real = os.path.realpath(located.path)
-        for root in self.session.view.files.roots:
-            if real == root or real.startswith(f"{root}/") or str(located.path).startswith(f"{root}/"):
-                rule = Rule(permission, "close the roots of skills", Effect.DENY, FIXED, 0, CLOSED_TO_AGENTS)
-                self.closed = Decision(Effect.DENY, rule, permission, located.name)
+        names = f"{located.path}/", f"{os.path.realpath(located.path)}/"
+        if any(name.startswith(f"{root}/") for root in self.session.view.roots for name in names):
+            rule = Rule(permission, "close the roots of skills", Effect.DENY, FIXED, 0, CLOSED_TO_AGENTS)
+            self.closed = Decision(Effect.DENY, rule, permission, located.name)
         return [(permission, self.session.place.workspace.names(located), located.name)]
 
     def _of_skill(self, real: Path, shown: str) -> list[Finer]:
         """Return the rules to ask if a path is a file of a skill, by whatever name it is reached."""
         found: list[Finer] = []
-        for skill, relative in self.session.view.files.owners(real):
+        for skill, relative in self.session.view.owners(real):
             found.append(("skill", (skill.name,), shown))
             if relative in {".", skill.file}:
                 continue
             names = (f"{skill.name}/{relative}",)
             found.append(("resource", names, shown))
             if relative.startswith("scripts/"):  # one that is asked about to be run may be read
-                decision = self.effect_of("script", names, skill.name)
+                decision = self.decision("script", names, skill)
                 found += [("script", names, shown)] if decision.effect is Effect.DENY else []
         return found
 
@@ -335,7 +340,7 @@ class Act:
         """Return whether a path may be read without asking; what may not is not mentioned."""
         names = self.session.place.workspace.rule_names(real)
         finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
-        return all(self.effect_of(permission, resources).effect <= most for permission, resources, _ in finer)
+        return all(self.decision(permission, resources).effect <= most for permission, resources, _ in finer)
 
     def may_list(self, real: Path) -> bool:
         """Return whether the caller may know of a path."""
@@ -352,7 +357,7 @@ class Act:
             "" if name == "." else f"{name}/" for name in dict.fromkeys(workspace.rule_names(Path(base)))
         ]
         names, special = listed_below(base)
-        policy, agent, skills = self.session.gate.policy, self.session.agent, self.session.view.files
+        policy, agent, skills = self.session.gate.policy, self.session.agent, self.session.view
         of_skills = skills.overlap(base)
         written = "\n".join(f"{prefix}{name}" for prefix in prefixes for name in names)
         # What rules deny of skills may be reached by hard links, under any name.
@@ -365,7 +370,7 @@ class Act:
 
         def may_show(relative: str, inode: Inode | None) -> bool:
             resources = tuple(f"{prefix}{relative}" for prefix in prefixes)
-            if self.effect_of("read", resources).effect is not Effect.ALLOW:
+            if self.decision("read", resources).effect is not Effect.ALLOW:
                 return False
             return not (of_skills or (inode and inode in linked())) or self.may_read(Path(base, relative))
 
@@ -374,9 +379,9 @@ class Act:
     def is_closed(self, file: Path) -> bool:
         """Return whether a file may not be changed, whatever a person answers."""
         names = self.session.place.workspace.rule_names(file)
-        in_skills = any(str(file).startswith(f"{root}/") for root in self.session.view.files.roots)
+        in_skills = any(str(file).startswith(f"{root}/") for root in self.session.view.roots)
         return in_skills or any(
-            self.effect_of(each, names).effect is Effect.DENY for each in ("write", "delete")
+            self.decision(each, names).effect is Effect.DENY for each in ("write", "delete")
         )
 
     @property
@@ -389,29 +394,6 @@ class Act:
         """Where what belongs to this call is kept."""
         return self.run.record.place / "calls" / f"{self.number:04}"
 
-    @contextmanager
-    def _recorded(self) -> Iterator[Callable[[Observation], None]]:
-        """Write the call down, whatever happens."""
-        started, clock = time.time(), time.monotonic()
-        seen = [Observation(self.tool, "", code="interrupted")]
-        try:
-            yield seen.append
-        finally:
-            # The record says what really happened, also if the model was told of something missing.
-            written = record_of(
-                structs.replace(seen[-1], code="denied") if self.hidden else seen[-1],
-                calls.said(self.call),
-                number=self.number,
-                agent=self.session.agent,
-                skill=self.skill,
-                started=started,
-                seconds=time.monotonic() - clock,
-                decision=self.passage.decision if self.passage is not None else self.refused,
-                asked=self.asked,
-                approved_by=None if self.passage is None else self.passage.by,
-            )
-            self.run.record.add_bounded("tool_called", **written)
-
 
 def _resources(finer: Sequence[Finer]) -> tuple[str, ...]:
     return tuple(resource for _, resources, _ in finer for resource in resources)
@@ -421,8 +403,8 @@ def explain(session: Session, permission: str, resources: Sequence[str]) -> Deci
     """Return the decision about a request of the user, without doing or asking anything."""
     first = resources[0] if resources else ""
     call = _CALLS.get(permission, calls.ReadFile)(first)
-    act = Act(session, call, CallRecord(Nobody(), None), origin="user", active=session.active)
-    decisions = [act.effect_of(permission, tuple(resources))]
+    act = Act(session.asking(origin="user"), call)
+    decisions = [act.decision(permission, tuple(resources))]
     match permission:
         case "read":
             decisions.append(act.foresee(act.reads(act.locate(first))))

@@ -1,4 +1,4 @@
-"""Direct tools: read, list, search, write, edit and delete files, save outputs, request an address."""
+"""Tools but scripts: read, list, search, change and delete files, save outputs, request an address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec import structs
 from vademecum.errors import ToolRefused
 from vademecum.files import read_capped
 from vademecum.policy.base import Effect
-from vademecum.session.act import Act, Finer
+from vademecum.session.act import Act
 from vademecum.session.base import Deferred
 from vademecum.tools import calls, file_reading, writing
 from vademecum.tools.calls import Observation
@@ -27,7 +27,7 @@ MAX_SAVED_BYTES = 256 * 1024 * 1024
 
 
 def perform(act: Act) -> Observation:
-    """Ask for what a direct tool needs, and do it."""
+    """Ask for what a tool needs, and do it."""
     match act.call:
         case calls.ReadFile(path=path):
             located = act.locate(path)
@@ -56,7 +56,11 @@ def perform(act: Act) -> Observation:
             return writing.delete_file(located, act.trash)
         case calls.NetworkRequest():
             return _request(act, act.call)
-        case calls.RunScript() | calls.RunCommand():
+        case calls.RunCommand():
+            from vademecum.session.launch import run_command  # noqa: PLC0415 - for commands alone
+
+            return run_command(act, act.call)
+        case calls.RunScript():
             raise AssertionError  # the session starts these itself
         case _:
             assert_never(act.call)
@@ -120,8 +124,8 @@ def _request(act: Act, call: calls.NetworkRequest) -> Observation:
     def permit(permission: str, hop: Hop) -> None:
         about = partial(about_request, call, hop) if permission == "network" else str
         try:
-            finer: list[Finer] = [(permission, (hop.resource,), "")]
-            act.require(lambda: finer, about=about, exact=exact, within=(hop.host,))
+            act.decide(lambda: [(permission, (hop.resource,), "")])
+            act.settle((hop.host,), about=about, exact=exact)
         except Deferred as deferred:
             if hop.url == call.url:
                 raise

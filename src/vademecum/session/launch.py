@@ -1,31 +1,39 @@
-"""Scripts: ask for what they need, give them that and nothing else, keep what they leave."""
+"""Scripts and commands: ask for what they need, give them that and nothing else, keep what they leave."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shlex
+import shutil
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from vademecum.errors import Denied, ToolRefused
 from vademecum.files import sha256_of
-from vademecum.policy.base import Effect, Request
+from vademecum.policy.base import Effect
 from vademecum.policy.gate import refusal
 from vademecum.policy.grants import ApprovedTexts
-from vademecum.sandbox.base import ByProxy, Network, Sandbox
-from vademecum.sandbox.interpreters import Interpreter, search_path
+from vademecum.sandbox.base import ByProxy, Mount, Network
+from vademecum.sandbox.interpreters import Interpreter, home_of, search_path
 from vademecum.session.act import Act, Finer
 from vademecum.session.recording import CHANGED
 from vademecum.session.view import file_names
 from vademecum.skill.assets import script_name
 from vademecum.skill.skill import Skill
-from vademecum.skill.text import escaped
+from vademecum.skill.text import escaped, visible
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.inputs import Furnished, Input, digests, find_inputs, furnish
+from vademecum.tools.inputs import Furnished, Input, digests, furnish, parts_of, renamed
 from vademecum.tools.job import (
+    MAX_LISTED_OUTPUTS,
     MAX_WORD_CHARS,
     Job,
     Room,
@@ -35,26 +43,17 @@ from vademecum.tools.job import (
     shown_inputs,
     shown_words,
 )
+from vademecum.tools.outputs import PREFIX
 from vademecum.tools.script import ScriptPlan, about_script, plan_script, take_snapshot
+from vademecum.tools.workspace import Located
 from vademecum.tracing import PARENT, is_configured
 
 if TYPE_CHECKING:
     from vademecum.tools.hosts import Hop, Permit
+    from vademecum.tools.writing import Changes
 
 WHOLE_NETWORK = "*"
 USUAL_PORTS = (80, 443)
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A process that is about to start: its call, its directories, and what it sees."""
-
-    act: Act
-    room: Room
-    sandbox: Sandbox
-    inputs: Sequence[Input]
-    furnished: Furnished
-    hosts: Sequence[str] = ()
 
 
 def prepared(
@@ -65,15 +64,8 @@ def prepared(
     It gets what is named for it, and what its arguments name. A word that names something a model may not
     know of is a plain word. A person is told of a path that is not passed on.
     """
-    inputs, outside = find_inputs(
-        call.args,
-        call.files,
-        call.copy,
-        workspace=act.session.place.workspace,
-        locate=act.locate,
-        known=act.knows if act.origin != "user" else bool,
-    )
-    if act.origin == "user":
+    inputs, outside = act.inputs(call.args, call.files, call.copy)
+    if act.asked_of.origin == "user":
         for word in outside:
             if os.path.lexists(os.path.join(act.session.place.context.cwd, word)):
                 raise ToolRefused(
@@ -103,26 +95,24 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
         ("skill", (skill.name,), ""),
         ("script", names, ""),
         *(finer for each in given if each.kind == "file" for finer in act.reads(each.located)),
-        *network_requests(act, call.network, names[0]),
+        *_network_requests(act, call.network, names[0]),
     ]
     in_place = [each.located for each in given if each.kind != "file"]
     act.decide(lambda: [finer for each in in_place for finer in act.reads(each)], fixed=once)
     act.refuse_denied()
-    inputs = with_hidden(act, given)
-    sandbox = act.session.sandbox()
+    inputs = _with_hidden(act, given)
     with Room(act.directory) as room:
-        furnished = furnish(room.work, inputs, call.args, sandbox)
+        furnished = furnish(room.work, inputs, call.args, act.session.sandbox())
         snapshot = take_snapshot(skill, room.skill, act.denied_files(skill))
         path = search_path(act.session.place.context.env.get("PATH", ""))
-        plan = plan_script(call, skill, snapshot, path=path, sees=act.sees)
+        plan = plan_script(call, skill, snapshot, path=path, sees=act.asked_of.sees(skill))
         secrets = _secrets(act, skill)
         packages: list[Finer] = [("packages", plan.packages.resources(skill.name), "")]
         kept: list[Finer] = [("secret", tuple(f"{skill.name}/{name}" for name in secrets), "")]
         act.decide_also([*(packages if plan.packages.wanted else ()), *(kept if secrets else ())])
         act.refuse_denied()
-        start = Start(act, room, sandbox, inputs, furnished, call.network)
-        _settle_script(start, plan, secrets)
-        check_unchanged(act, given, inputs)
+        _settle_script(act, plan, secrets, inputs, partial(digests, room.work, furnished.copies))
+        _check_unchanged(act, given, inputs)
         act.session.place.secrets.add(secrets.values())
         interpreter, facts = _interpreter(act, plan)
         job = Job(
@@ -130,13 +120,13 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
             argv=(*interpreter.words, str(plan.file), *furnished.words),
             directory=room.work,
             readable=(plan.snapshot, *interpreter.readable),
-            environment=environment_of(act) | secrets,
+            environment=_environment_of(act) | secrets,
             furnished=furnished,
             stdin=call.stdin.encode() or stdin,
             limits=limits_of(act.session.place.config.execution),
         )
         facts |= {"digest": plan.digest, "script_sha256": sha256_of(plan.file)}
-        return run_started(start, job, facts, notes)
+        return _run_started(act, room, job, call.network, facts, notes)
 
 
 def _secrets(act: Act, skill: Skill) -> dict[str, str]:
@@ -148,13 +138,18 @@ def _secrets(act: Act, skill: Skill) -> dict[str, str]:
     return SecretStore(act.session.place.context).for_skill(skill.name, skill.meta.secrets)
 
 
-def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> None:
+def _settle_script(
+    act: Act,
+    plan: ScriptPlan,
+    secrets: Collection[str],
+    inputs: Sequence[Input],
+    copies: Callable[[], object],
+) -> None:
     """Ask, if the rules want that, about exactly this script with these words and inputs."""
-    act = start.act
     approved = ApprovedTexts(act.session.place.grants)
 
     def about() -> str:
-        facts = facts_of(act, plan.call.network, start.inputs, start.sandbox)
+        facts = _facts_of(act, plan.call.network, inputs)
         if plan.packages.wanted:
             built = act.session.place.config.execution.build_packages
             how = ", built from source in the sandbox if there is no wheel" if built else ""
@@ -164,14 +159,12 @@ def _settle_script(start: Start, plan: ScriptPlan, secrets: Collection[str]) -> 
             facts.append(
                 f"gets the secrets {', '.join(secrets)}, kept for a skill of this name, which is {skill}"
             )
-        long = "\n".join(word for word in plan.call.args if len(word) > MAX_WORD_CHARS or "\n" in word)
         # Last, so that a long argument cannot push the script out of a form that is cut.
-        texts = [*shown_text("long arguments", long), *shown_text("standard input", plan.call.stdin)]
+        texts = _shown_whole("long arguments", plan.call.args, plan.call.stdin)
         return "\n".join([about_script(plan, facts, approved=approved.last(plan.resource)), *texts])
 
     def exact() -> str:
-        copies = digests(start.room.work, start.furnished.copies)
-        return repr((plan.call.args, plan.call.network, plan.call.stdin, copies))
+        return repr((plan.call.args, plan.call.network, plan.call.stdin, copies()))
 
     act.settle((plan.relative,), about=about, exact=exact, digest=plan.digest)
     if act.passage is not None and act.passage.seen:
@@ -194,25 +187,190 @@ def _interpreter(act: Act, plan: ScriptPlan) -> tuple[Interpreter, dict[str, Any
     return Interpreter(words, built.readable), {"packages": built.lock, "packages_cached": built.cached}
 
 
-def shown_text(name: str, text: str) -> list[str]:
-    """Return a text as lines that a person reads before a yes, in which none can look like a line of ours."""
-    return [f"{name}:", *(f"| {escaped(line)}" for line in text.split("\n"))] if text else []
+# Commands
 
 
-def with_hidden(act: Act, inputs: Sequence[Input]) -> list[Input]:
+def run_command(act: Act, call: calls.RunCommand) -> Observation:
+    """Run a program in the working directory. It reads the project and changes only what ``writes`` names."""
+    from vademecum.tools.writing import Changes  # noqa: PLC0415 - for commands alone
+
+    lines = _lines(call.argv)
+    reads, _ = act.inputs((), call.reads)
+    made = {  # outputs of this conversation that the words name
+        part: Input(part, act.locate(part), "file")
+        for word in call.argv[1:]
+        for _, part in parts_of(word)
+        if part.startswith(PREFIX)
+    }
+    whole = Input(".", Located(act.session.place.project, ".", ".", "."), "directory")
+    reads = [*(reads or [whole]), *made.values()]
+    writes = [act.session.place.workspace.locate(path) for path in call.writes]
+
+    def wanted() -> list[Finer]:
+        return [
+            ("command", lines, ""),
+            *(finer for each in reads for finer in act.reads(each.located)),
+            *(finer for each in writes for finer in (*act.writes(each), *act.reads(each))),
+            *_network_requests(act, call.network, lines[0]),
+        ]
+
+    act.decide(wanted)
+    act.refuse_denied()
+    program = _program(act, call.argv[0])
+    # What the rules hide in directories that may be changed stays hidden.
+    shown = [*reads, *(Input(each.name, each, "directory") for each in writes if each.path.is_dir())]
+    inputs = _with_hidden(act, shown)
+    changes = Changes(
+        act.trash / f"{act.number:04}", tuple(Path(os.path.realpath(each.path)) for each in writes)
+    )
+    _refuse_closed(act, changes)
+
+    def about() -> str:
+        facts = _facts_of(act, call.network, reads)
+        facts += [f"changes: {shown_words([each.name for each in writes], ', ')}"] if writes else []
+        texts = _shown_whole("the whole of it", call.argv, call.stdin)
+        return "\n".join([f"run {shown_words(call.argv)}", *facts, *texts])
+
+    # An answer is for these words with this standard input, and for a program of the project as it is now.
+    own = sha256_of(program.words[0]) if not program.readable and _is_own(call.argv[0]) else ""
+    exact = repr((calls.said(call), own))
+    digest = hashlib.sha256(f"{own} {call.stdin}".encode()).hexdigest() if own or call.stdin else ""
+    act.settle(lines, about=about, exact=lambda: exact, digest=digest)
+    if own and sha256_of(program.words[0]) != own:
+        raise ToolRefused(CHANGED, code="changed")
+    _check_unchanged(act, shown, inputs)
+    _refuse_closed(act, changes)
+    bases = [Path(os.path.realpath(each.located.path)) for each in inputs]
+    hidden = tuple(base / name for base, each in zip(bases, inputs, strict=True) for name in each.hidden)
+    furnished = Furnished(
+        (), mounted=tuple(Mount(base, base) for base in bases), hidden=hidden, left_out=len(hidden)
+    )
+    job = Job(
+        title=shown_words(call.argv[:2]),
+        argv=(*program.words, *renamed(call.argv[1:], {name: str(made[name].located.path) for name in made})),
+        directory=act.session.place.context.cwd,
+        readable=program.readable,
+        environment=_environment_of(act),
+        furnished=furnished,
+        writable=changes.paths,
+        stdin=call.stdin.encode() or None,
+        limits=limits_of(act.session.place.config.execution),
+    )
+    with Room(act.directory) as room:
+        changes.keep()
+        try:
+            seen = _run_started(act, room, job, call.network, {})
+        finally:
+            changed, refused = _sorted_changes(act, changes)
+    return _with_changes(seen, changed, refused)
+
+
+def _lines(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return what the rules are asked about: the words as a shell would write them, and without a path.
+
+    >>> _lines(["/bin/echo", "a b"])
+    ("/bin/echo 'a b'", "echo 'a b'")
+    """
+    words = [argv[0], os.path.basename(argv[0])] if argv[0].startswith("/") else [argv[0]]
+    return tuple(shlex.join([word, *argv[1:]]) for word in words)
+
+
+def _is_own(word: str) -> bool:
+    """Return whether a word names a program by a path that is not the system's."""
+    return "/" in word and not word.startswith(("/usr/", "/bin/", "/sbin/"))
+
+
+def _program(act: Act, word: str) -> Interpreter:
+    """Return how a program is started: one of the system by its name, or one of the project by its path."""
+    if _is_own(word):
+        located = act.locate(word)
+        act.decide_also(act.reads(located))
+        act.refuse_denied()
+        if not os.access(located.path, os.X_OK) or not located.path.is_file():
+            raise ToolRefused(f"{word[:200]!r} is not a program that can be run.", code="no-program")
+        return Interpreter((str(located.path),))
+    found = shutil.which(word, path=search_path(act.session.place.context.env.get("PATH", "")))
+    if found is None:
+        raise ToolRefused(
+            f"The program {word[:200]!r} is not installed here: use another.", code="no-program"
+        )
+    return Interpreter((found,), home_of(found))
+
+
+def _refuse_closed(act: Act, changes: Changes) -> None:
+    """Raise if the command would be able to change something that is denied."""
+    closed = next(filter(act.is_closed, changes.files()), None)
+    if closed is not None:
+        shown = os.path.relpath(closed, act.session.place.project)
+        text = "What may be changed contains files that may not: name a smaller part of it."
+        raise Denied(text, advice=f"one of them is {shown}")
+    plain = (about for file in changes.files() if stat.S_ISREG((about := file.lstat()).st_mode))
+    if any(about.st_nlink > 1 for about in plain):
+        text = "What may be changed contains hard links, so that other files would change too"
+        raise ToolRefused(f"{text}: name a smaller part of it.", code="linked")
+
+
+def _sorted_changes(act: Act, changes: Changes) -> tuple[list[str], list[str]]:
+    """Return what the command changed, and what it made that is denied, which is taken away."""
+    changed, refused = [], []
+    for file in changes.found():
+        if act.is_closed(file):
+            top = _closed_top(act, file, changes)
+            if os.path.lexists(top):
+                changes.take_away(top)
+            refused.append(os.path.relpath(top, act.session.place.project))
+        else:
+            changed.append(os.path.relpath(file, act.session.place.project))
+    return changed, list(dict.fromkeys(refused))
+
+
+def _closed_top(act: Act, file: Path, changes: Changes) -> Path:
+    """Return the whole of what is closed, such as a directory ``.git`` for a file in it."""
+    top = file
+    while top.parent not in changes.paths and len(top.parents) > 1 and act.is_closed(top.parent):
+        top = top.parent
+    return top
+
+
+def _with_changes(seen: Observation, changed: list[str], refused: list[str]) -> Observation:
+    if not changed and not refused:
+        return seen
+    lines = [seen.text, *(f"It changed {visible(name)}." for name in changed[:MAX_LISTED_OUTPUTS])]
+    if len(changed) > MAX_LISTED_OUTPUTS:
+        lines.append(f"It changed {len(changed) - MAX_LISTED_OUTPUTS:,} more files.")
+    lines += [f"It made {visible(name)}, which is not allowed, so it was taken away." for name in refused]
+    facts = {**seen.facts, "changed": changed, "taken_away": refused}
+    code = seen.code or ("denied" if refused else "")
+    return structs.replace(seen, text="\n".join(lines), code=code, facts=facts)
+
+
+# Both
+
+
+def _shown_whole(name: str, words: Sequence[str], stdin: str) -> list[str]:
+    """Return long words and the standard input as a person reads them; no line can look like one of ours."""
+    long = [word for word in words if len(word) > MAX_WORD_CHARS or "\n" in word]
+    shown = []
+    for title, text in ((name, "\n".join(long)), ("standard input", stdin)):
+        if text:
+            shown += [f"{title}:", *(f"| {escaped(line)}" for line in text.split("\n"))]
+    return shown
+
+
+def _with_hidden(act: Act, inputs: Sequence[Input]) -> list[Input]:
     """Find out what the rules hide in each directory."""
     return [
         each if each.kind == "file" else replace(each, hidden=act.hidden_in(each.located)) for each in inputs
     ]
 
 
-def check_unchanged(act: Act, inputs: Sequence[Input], before: Sequence[Input]) -> None:
+def _check_unchanged(act: Act, inputs: Sequence[Input], before: Sequence[Input]) -> None:
     """Raise if the rules hide something else by now in a directory, after a person took time to answer."""
-    if act.passage is not None and act.passage.seen and with_hidden(act, inputs) != list(before):
+    if act.passage is not None and act.passage.seen and _with_hidden(act, inputs) != list(before):
         raise ToolRefused(CHANGED, code="changed")
 
 
-def network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Finer]:
+def _network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Finer]:
     """Return what the network needs: for the script or command, and for each host that is named.
 
     The whole network would go round a rule that denies a host, so that it is refused if there is one.
@@ -229,14 +387,14 @@ def network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Fine
 
 
 @contextmanager
-def _network_of(start: Start, traffic: list[dict[str, Any]]) -> Iterator[Network]:
+def _network_of(act: Act, hosts: Sequence[str], traffic: list[dict[str, Any]]) -> Iterator[Network]:
     """Give a process its network: none, all of it, or the hosts that are named; note what it reached."""
-    if not start.hosts or WHOLE_NETWORK in start.hosts:
-        yield "all" if start.hosts else "none"
+    if not hosts or WHOLE_NETWORK in hosts:
+        yield "all" if hosts else "none"
         return
     from vademecum.tools.proxy import Proxy  # noqa: PLC0415 - for these alone
 
-    with Proxy(permit=_permit(start.act, start.hosts)) as proxy:
+    with Proxy(permit=_permit(act, hosts)) as proxy:
         try:
             yield ByProxy(proxy.serve)
         finally:
@@ -257,34 +415,39 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
         if not usual and (hop.host, hop.port) not in allowed:
             raise Denied(f"{hop.resource} is not among the hosts that were approved.")
         if permission == "private-network":
-            request = Request(permission, (hop.resource,), act.origin, act.session.agent)
-            decision = act.session.gate.policy.decide(request)
+            request, decision = act.asked_of.decide(permission, (hop.resource,))
             if decision.effect is not Effect.ALLOW:
                 raise refusal(request, decision)
 
     return permit
 
 
-def facts_of(act: Act, hosts: Sequence[str], inputs: Sequence[Input], sandbox: Sandbox) -> list[str]:
+def _facts_of(act: Act, hosts: Sequence[str], inputs: Sequence[Input]) -> list[str]:
     """Return what a person should know of any process: where it runs, what it reaches and reads."""
     network = f"network: {shown_words(hosts, ', ')}" if hosts else "no network"
     if WHOLE_NETWORK in hosts:
         network = "with the whole network: every host that this machine reaches, also local ones"
     seconds = limits_of(act.session.place.config.execution).seconds
-    found = [f"risk: medium · sandbox: {sandbox.name} · {network} · at most {seconds:.0f} s"]
+    found = [f"risk: medium · sandbox: {act.session.sandbox().name} · {network} · at most {seconds:.0f} s"]
     return [*found, f"reads: {shown_inputs(inputs)}"] if inputs else found
 
 
-def environment_of(act: Act) -> dict[str, str]:
+def _environment_of(act: Act) -> dict[str, str]:
     env = act.session.place.context.env
     names = (*act.session.place.config.execution.environment, *((PARENT,) if is_configured() else ()))
     return {name: env[name] for name in names if name in env}
 
 
-def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequence[str] = ()) -> Observation:
+def _run_started(  # noqa: PLR0913, PLR0917 - a process that is about to start
+    act: Act,
+    room: Room,
+    job: Job,
+    hosts: Sequence[str],
+    facts: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> Observation:
     """Run it, show what it prints while it does, and keep what it left, without secrets."""
-    act, room = start.act, start.room
-    secrets, run = act.session.place.secrets, act.run
+    secrets, run, sandbox = act.session.place.secrets, act.run, act.session.sandbox()
     masked = {"out": secrets.stream(), "err": secrets.stream()}
 
     def show(stream: str, data: bytes) -> None:
@@ -295,9 +458,9 @@ def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequenc
         show(stream, masked[stream].feed(data))
 
     traffic: list[dict[str, Any]] = []
-    with _network_of(start, traffic) as network:
+    with _network_of(act, hosts, traffic) as network:
         job = replace(job, network=network)
-        ended = run_job(job, room, start.sandbox, on_output=on_output, cancelled=act.cancelled)
+        ended = run_job(job, room, sandbox, on_output=on_output, cancelled=act.cancelled)
     for stream, kept in masked.items():
         show(stream, kept.end())
     for file in (room.streams.out, room.streams.err):
@@ -305,7 +468,7 @@ def run_started(start: Start, job: Job, facts: Mapping[str, Any], notes: Sequenc
     made, beyond = act.session.outputs.take(
         room.work, job.furnished.copies, room.outputs, since=run.started, secrets=secrets
     )
-    facts = {"sandbox": start.sandbox.name, **({"network": traffic} if traffic else {}), **facts}
+    facts = {"sandbox": sandbox.name, **({"network": traffic} if traffic else {}), **facts}
     refused = [f"{t['host']}:{t['port']} was not reached: {t['refused']}" for t in traffic if t["refused"]]
     notes = [*notes, *refused]
     return observe(act.tool, job, room, ended, made, beyond=beyond, facts=facts, notes=notes)

@@ -55,7 +55,7 @@ class Publications:
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], tuple[Decider, _Tree, PublishedSkill | LoadRefused]] = {}
+        self._known: dict[tuple[str, str], tuple[Decider, _Tree, PublishedSkill]] = {}
 
     def publish(self, skill: Skill, policy: Decider, *, agent: str) -> PublishedSkill:
         """Return a skill with the files that an agent may read without asking.
@@ -66,43 +66,40 @@ class Publications:
         key = agent, skill.location
         before = self._known.get(key)
         if before is not None and before[0] is policy and before[1] == tree:
-            found = before[2]
-        else:
-            found = _published(skill, tree, readable(policy, skill, agent=agent))
-            now = self._clock()
-            if all(trusted(signature, now_ns=now) == signature for _, signature in tree):
-                with self._lock:
-                    if len(self._known) >= MAX_KNOWN:
-                        self._known.clear()
-                    self._known[key] = policy, tree, found
-        if isinstance(found, LoadRefused):
-            raise LoadRefused(str(found), code=found.code)
+            return before[2]
+        found = _published(skill, tree, readable(policy, skill, agent=agent))
+        now = self._clock()
+        if all(trusted(signature, now_ns=now) == signature for _, signature in tree):
+            with self._lock:
+                if len(self._known) >= MAX_KNOWN:
+                    self._known.clear()
+                self._known[key] = policy, tree, found
         return found
 
 
-def _published(skill: Skill, tree: _Tree, may_read: Callable[[str], bool]) -> PublishedSkill | LoadRefused:
-    """Return a skill with those of its files that may be read, or what is against it."""
+def _published(skill: Skill, tree: _Tree, may_read: Callable[[str], bool]) -> PublishedSkill:
+    """Return a skill with those of its files that may be read."""
     if skill.source.startswith("mcp:"):
-        return _unfit(skill, f"comes from {skill.source}, which announces it itself")
-    try:
-        if not may_read(MANIFEST):
-            return _unfit(skill, "needs an approval to be read")
-        seen = [entry for entry in tree if may_read(entry[0])]
-        if len(seen) > MAX_FILES or sum(signature[2] for _, signature in seen) > MAX_BYTES:
-            return _unfit(skill, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
-        from vademecum.skill.core_schema import frontmatter_values  # noqa: PLC0415 - the YAML parser
+        raise _unfit(skill, f"comes from {skill.source}, which announces it itself")
+    if not may_read(MANIFEST):
+        raise _unfit(skill, "needs an approval to be read")
+    seen = [entry for entry in tree if may_read(entry[0])]
+    if len(seen) > MAX_FILES or sum(signature[2] for _, signature in seen) > MAX_BYTES:
+        raise _unfit(skill, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
+    from vademecum.skill.core_schema import frontmatter_values  # noqa: PLC0415 - the YAML parser
 
+    files = []
+    try:
         fields = frontmatter_values(read_manifest(skill, cap=MAX_BYTES))
-        if fields.get("name") != skill.name or not is_plain(skill.name):
-            return _unfit(skill, "has a name that is not of lowercase ASCII letters, digits and hyphens")
-        if not isinstance(fields.get("description"), str) or not fields["description"]:
-            return _unfit(skill, "has a description that is not a text")
-        files = []
         for path, _ in seen:
             data = read_bytes(skill, path)
             files.append(PublishedFile(path, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data)))
     except (OSError, VademecumError) as error:
-        return _unfit(skill, f"cannot be read ({error})")
+        raise _unfit(skill, f"cannot be read ({error})") from error
+    if fields.get("name") != skill.name or not is_plain(skill.name):
+        raise _unfit(skill, "has a name that is not of lowercase ASCII letters, digits and hyphens")
+    if not isinstance(fields.get("description"), str) or not fields["description"]:
+        raise _unfit(skill, "has a description that is not a text")
     return PublishedSkill(skill.name, fields, tuple(files))
 
 

@@ -10,6 +10,8 @@ from msgspec import Struct, json
 from vademecum.tools.calls import CALLS, DIRECT_TOOLS
 
 Dialect = Literal["openai", "anthropic", "mcp"]
+# What a dialect calls the parameters of a tool.
+_PARAMETERS = {"openai": "parameters", "anthropic": "input_schema", "mcp": "inputSchema"}
 
 # What a model is offered for skills. `load_skill` is understood as well; a model needs only one of the two.
 SKILL_TOOLS = (
@@ -45,15 +47,8 @@ def _schema(name: str, dialect: Dialect, catalogue: str) -> dict[str, Any]:
     description = " ".join((parameters.__doc__ or "").split())
     if catalogue and name == "skill":
         description = f"{description}\n\n{catalogue}"
-    accepted = schema_of(parameters)
-    match dialect:
-        case "openai":
-            function = {"name": name, "description": description, "parameters": accepted}
-            return {"type": "function", "function": function}
-        case "anthropic":
-            return {"name": name, "description": description, "input_schema": accepted}
-        case "mcp":
-            return {"name": name, "description": description, "inputSchema": accepted}
+    found = {"name": name, "description": description, _PARAMETERS[dialect]: schema_of(parameters)}
+    return {"type": "function", "function": found} if dialect == "openai" else found
 
 
 def schema_of(type_: type[Struct]) -> dict[str, Any]:

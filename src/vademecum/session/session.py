@@ -23,7 +23,7 @@ from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
-from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, record_of
+from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, claimed, fingerprint
 from vademecum.session.view import SkillAct, View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
@@ -72,7 +72,7 @@ class Session:
         self.host: Host | None = None
         self._origin: Origin = origin
         self._approver = approver
-        self._guard = guard
+        self.guard = guard
         self._client = client
         self._runs = runs or runs_directory(self.place.context)
         self.listener = listener
@@ -84,7 +84,7 @@ class Session:
         self._unloaded: dict[str, Skill] = {}
         # The files that scripts and commands of this conversation left.
         self.outputs = outputs or Outputs()
-        self._recording = Recording(self._start) if recording else None
+        self.recording = Recording(self._start, is_on=recording)
         policy, grants = policy or Policy.load(self.place.context), Grants(self.place.grants)
         self.gate = Gate(policy, project=self.place.project, grants=grants)
         self.view = view or View(index, self.gate.policy, agent=agent, origin=origin)
@@ -110,24 +110,21 @@ class Session:
         that a direct tool is called for, if the caller names one. ``stdin`` is a descriptor that a script
         gets as its standard input.
         """
-        origin = origin or self._origin
-        with self._asked(approver) as asked:
+        with self.asking(approver, origin) as asked:
             try:
                 if isinstance(call, calls.SkillCall):
-                    result = self._about_skill(call, asked, origin)
+                    result = self._about_skill(call, asked)
                 else:
-                    result = self._tool(call, asked, cancelled, origin, for_skill, stdin)
+                    result = self._tool(call, asked, cancelled, for_skill, stdin)
             except Declined:
                 raise
             except Deferred as deferred:
                 if deferred.kept:
-                    from vademecum.session.deferred import keep  # noqa: PLC0415 - for these calls alone
-
-                    keep(self, asked, deferred.question, call, origin=origin, for_skill=for_skill)
+                    asked.keep(deferred.question, call, for_skill)
                 raise
             except VademecumError as error:
                 result = Result(str(error), error.code, "error", advice=error.advice)
-                if isinstance(call, calls.SkillCall) or error.code in {"not-loaded", "skill-not-found"}:
+                if not asked.is_written:
                     self._failed(calls.NAMES[type(call)], calls.said(call), result, asked)
         secrets = self.place.secrets
         return replace(
@@ -147,17 +144,16 @@ class Session:
             call = calls.parse_call(name, arguments, offered=offered)
         except ToolRefused as error:
             result = Result(str(error), error.code, "error")
-            with self._asked() as asked:
+            with self.asking() as asked:
                 self._failed(str(name)[:80], {"wrong": arguments}, result, asked)
             return result
         return self.call(call, **options)
 
     def _failed(self, name: str, said: Mapping[str, Any], result: Result, asked: CallRecord) -> None:
         """Write down a call that failed before anything was done."""
-        if self._recording is not None:
-            run, seen = asked.run, Observation(name, result.text, code=result.code)
-            written = record_of(seen, said, number=next(run.numbers), agent=self.agent, started=time.time())
-            run.record.add_bounded("tool_called", **written)
+        if self.recording.is_on:
+            seen = Observation(name, result.text, code=result.code)
+            asked.write_call(seen, said, number=next(asked.run.numbers), started=time.time())
 
     def resume(
         self,
@@ -172,20 +168,20 @@ class Session:
         Exactly that call is done, and only if what it is about is the same as when it was asked. ``approver``
         is for further questions of the same call.
         """
-        from vademecum.session.deferred import claimed  # noqa: PLC0415 - for these calls alone
-
         try:
-            pending = claimed(self, self._runs, question_id)
+            pending = claimed(self, question_id)
             call = calls.parse_call(pending.call, pending.arguments)
-            active = {skill.location: skill for skill in map(self.index.get, pending.active)}
+            active = {skill.location: skill for skill in map(self.view.index.get, pending.active)}
         except VademecumError as error:
             return Result(str(error), error.code, "error")
         if answer.verdict == "reject":
             self.write("approval_answered", id=question_id, verdict="reject", message=answer.message)
             told = f" ({answer.message})" if answer.message else ""
-            raise Declined(f"{pending.wanted} was declined{told}: it was not done.", told=answer.message)
-        answers = {**pending.answers, pending.fingerprint: answer}
-        answered = Answered(answers, (pending.digest, pending.exact), approver or self._approver or Nobody())
+            wanted = pending.question.wanted
+            raise Declined(f"{wanted} was declined{told}: it was not done.", told=answer.message)
+        answers = {**pending.answers, fingerprint(pending.question): answer}
+        expected = pending.question.digest, pending.question.exact
+        answered = Answered(answers, expected, approver or self._approver or Nobody())
         session = self
         if not isinstance(call, calls.SkillCall):  # as it was when the call was made, and nothing else of it
             session = copy.copy(self)
@@ -196,11 +192,6 @@ class Session:
     # Skills
 
     @property
-    def index(self) -> SkillIndex:
-        """All skills of this place, also those that the agent may not know of."""
-        return self.view.index
-
-    @property
     def active(self) -> tuple[Skill, ...]:
         """The skills that are loaded, in the order they were."""
         with self._lock:
@@ -209,7 +200,7 @@ class Session:
     def activate(self, name: str, *, source: str = "", origin: Origin = "user") -> Skill:
         """Make a skill active without loading its text, because the person or the one call named it."""
         skill = self.find(name, source, origin)
-        self.index.fetch(skill)
+        self.view.index.fetch(skill)
         with self._lock:
             self._active[skill.location] = skill
         return skill
@@ -227,12 +218,11 @@ class Session:
 
         What goes wrong is raised.
         """
-        with self._asked() as asked:
-            act = SkillAct(self, origin or self._origin, asked)
-            skill = act.find(name, source)
-            effect = act.require(skill)
-            loaded = load_document(skill) if whole else act.body(skill, section)
-            return self._loaded(skill, loaded, effect, act)
+        with self.asking(origin=origin) as asked:
+            skill = asked.find(name, source)
+            effect = asked.require(skill)
+            loaded = load_document(skill) if whole else asked.body(skill, section)
+            return self._loaded(skill, loaded, effect, asked)
 
     def publish(self, skill: Skill, known: Publications) -> PublishedSkill:
         """Return a skill with every file that this agent may read without asking, for another program."""
@@ -240,31 +230,30 @@ class Session:
 
     def read_bytes(self, name: str, path: str) -> bytes:
         """Return one file of a skill byte by byte, without making the skill active; raise what goes wrong."""
-        with self._asked() as asked:
-            act = SkillAct(self, self._origin, asked)
-            return act.read_bytes(act.find(name), path)
+        with self.asking() as asked:
+            return asked.read_bytes(asked.find(name), path)
 
-    def _load(self, skill: Skill, act: SkillAct, task: str, *, whole: bool) -> Result:
+    def _load(self, skill: Skill, asked: SkillAct, task: str, *, whole: bool) -> Result:
         """Load the instructions of a skill and make it active; loaded again, it gives its text again."""
-        effect = act.require(skill)
+        effect = asked.require(skill)
         if skill.controls.run_mode == "subagent" and self.host is not None:
             return self.host.run_subagent(skill, task, effect)
-        loaded = act.body(skill, whole=whole)
+        loaded = asked.body(skill, whole=whole)
         if self.host is not None and not self.host.has_room_for(loaded.text):
             raise VademecumError(f"The instructions of {skill.name} do not fit any more.", code="max-context")
-        return self._loaded(skill, loaded, effect, act, activate=True)
+        return self._loaded(skill, loaded, effect, asked, activate=True)
 
     def nested_body(self, skill: Skill) -> Loaded:
         """Read the one skill of a child agent, which passed the gate of its parent already."""
-        return SkillAct(self, "nested", self._asked()).body(skill)
+        return self.asking(origin="nested").body(skill)
 
     def load_nested(self, skill: Skill, loaded: Loaded, effect: str) -> Result:
         """Make the one skill of a child agent active in its own run."""
-        with self._asked() as asked:
-            return self._loaded(skill, loaded, effect, SkillAct(self, "nested", asked), activate=True)
+        with self.asking(origin="nested") as asked:
+            return self._loaded(skill, loaded, effect, asked, activate=True)
 
     def _loaded(
-        self, skill: Skill, loaded: Loaded, effect: str, act: SkillAct, *, activate: bool = False
+        self, skill: Skill, loaded: Loaded, effect: str, asked: CallRecord, *, activate: bool = False
     ) -> Result:
         if activate:
             with self._lock:
@@ -272,83 +261,76 @@ class Session:
                 self._active.pop(skill.location, None)
                 self._active[skill.location] = skill
         report = loaded.report.to_json()
-        act.asked.write("skill_loaded", skill=skill.skill_id, origin=act.origin, effect=effect, report=report)
+        asked.write("skill_loaded", skill=skill.skill_id, origin=asked.origin, effect=effect, report=report)
         return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
 
-    def _about_skill(self, call: calls.SkillCall, asked: CallRecord, origin: Origin) -> Result:
-        act = SkillAct(self, origin, asked)
+    def _about_skill(self, call: calls.SkillCall, asked: SkillAct) -> Result:
         match call:
             case calls.UseSkill(name=name, source=source, task=task):
                 whole = isinstance(call, calls.LoadSkill)
-                return self._load(act.find(name, source), act, task, whole=whole)
+                return self._load(asked.find(name, source), asked, task, whole=whole)
             case calls.UnloadSkill(skill=name, source=source):
-                return self._unload(self._chosen(name, source, origin), origin, asked)
+                return self._unload(self._chosen(name, source, asked), asked)
             case calls.SearchSkills():
-                return act.search(call)
+                return asked.search(call)
             case calls.LoadSkillAsset():
-                return act.asset(call)
+                return asked.asset(call)
             case calls.ListSkillAssets():
-                return act.assets(call)
+                return asked.assets(call)
             case calls.GetSkillScriptPath():
-                return act.script_path(call)
+                return asked.script_path(call)
             case _:
                 assert_never(call)
 
-    def _unload(self, skill: Skill, origin: Origin, asked: CallRecord) -> Result:
+    def _unload(self, skill: Skill, asked: CallRecord) -> Result:
         """Make a skill inactive; what it kept a model from changing stays closed until a person says so."""
         with self._lock:
             self._active.pop(skill.location, None)
-            if origin != "user":
+            if asked.origin != "user":
                 self._unloaded[skill.location] = skill
         asked.write("skill_unloaded", skill=skill.skill_id)
         return Result(f"{skill.name} is not loaded any more.")
 
     def find(self, name: str, source: str = "", origin: Origin | None = None) -> Skill:
         """Return the skill of that name that may be known: for a model, one of those it was offered."""
-        return SkillAct(self, origin or self._origin, self._asked()).find(name, source)
+        return self.asking(origin=origin).find(name, source)
 
-    def _chosen(self, name: str, source: str, origin: Origin) -> Skill:
+    def _chosen(self, name: str, source: str, asked: SkillAct) -> Skill:
         """Return the active skill of that name, of namesakes the one loaded last."""
-        active = self.index.restricted(reversed(self.active))
+        active = self.view.index.restricted(reversed(self.active))
         try:
             return active.get(name, source=source or None)
         except SkillNotFound:
-            found = self.find(name, source, origin)
+            found = asked.find(name, source)
         raise VademecumError(f"The skill {found.name!r} is not loaded: load it first.", code="not-loaded")
 
     # Tools
 
-    def _tool(  # noqa: PLR0913, PLR0917 - what `call` was given
+    def _tool(
         self,
         call: calls.ToolCall,
-        asked: CallRecord,
+        asked: SkillAct,
         cancelled: Callable[[], bool],
-        origin: Origin,
         for_skill: str | None,
         stdin: int | None,
     ) -> Result:
         skill = None
         if isinstance(call, calls.RunScript):
-            skill = self._chosen(call.skill, call.source, origin)
+            skill = self._chosen(call.skill, call.source, asked)
         elif for_skill is not None:
             source, _, name = for_skill.rpartition(":")
-            skill = self._chosen(name, source, origin)
-        act = Act(self, call, asked, skill, origin, cancelled, *self._bounding())
+            skill = self._chosen(name, source, asked)
+        act = Act(asked, call, skill, cancelled)
         kind: Kind = "tool"
-        name, said = act.tool, calls.said(call)
         if isinstance(call, calls.RunScript):
-            from vademecum.session import launch  # noqa: PLC0415 - for scripts alone
+            from vademecum.session.launch import prepared  # noqa: PLC0415 - for scripts alone
 
             assert skill is not None
-            kind, (name, said, work) = "script", launch.prepared(act, call, skill, stdin)
-        elif isinstance(call, calls.RunCommand):
-            from vademecum.session.command import run_command  # noqa: PLC0415 - for commands alone
-
-            work = partial(run_command, act, call)
+            kind, (name, said, work) = "script", prepared(act, call, skill, stdin)
         else:
-            from vademecum.session.direct import perform  # noqa: PLC0415 - for direct tools alone
+            from vademecum.session.direct import perform  # noqa: PLC0415 - for other tools alone
 
-            work = partial(perform, act)
+            name, said, work = act.tool, calls.said(call), partial(perform, act)
 
         def do() -> Result:
             seen = act.perform(work)
@@ -358,13 +340,13 @@ class Session:
 
         return asked.guarded(kind, name, said, do)
 
-    def _bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
+    def bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
         """Return the skills that bound tools, active and unloaded, with those of the parent."""
         with self._lock:
             active, unloaded = tuple(self._active.values()), tuple(self._unloaded.values())
         if self._parent is None:
             return active, unloaded
-        above, before = self._parent._bounding()
+        above, before = self._parent.bounding()
         return (*above, *active), (*before, *unloaded)
 
     def sandbox(self) -> Sandbox:
@@ -376,21 +358,19 @@ class Session:
             self._sandbox = choose(self.place.config.execution.sandbox)
         return self._sandbox
 
-    def _asked(self, approver: Approver | None = None) -> CallRecord:
-        """Return the record of one call, with the approver that answers its questions."""
-        return CallRecord(approver or self._approver or Nobody(), self._recording, self._guard)
+    def asking(self, approver: Approver | None = None, origin: Origin | None = None) -> SkillAct:
+        """Begin one call, whose questions the approver answers."""
+        return SkillAct(self, approver or self._approver or Nobody(), origin or self._origin)
 
     # The record
 
     def begin(self, request: str, *, model: str, **more: Any) -> Record:
         """Begin a run: one request of the conversation. Answers "for this run" begin anew with it."""
-        assert self._recording is not None
-        return self._recording.begin(partial(self._start, request, model=model, **more)).record
+        return self.recording.begin(partial(self._start, request, model=model, **more)).record
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write down how the run ended, and close its record once its last call is over."""
-        if self._recording is not None:
-            self._recording.end(summary)
+        self.recording.end(summary)
 
     def child(self) -> Session:
         """Return the session of a child agent: the same rules, answers and place, and a record of its own."""
@@ -398,14 +378,14 @@ class Session:
         child.host, child._active, child._unloaded = None, {}, {}
         child._lock = threading.RLock()
         child._parent = self
-        child._recording = Recording(child._start)
-        child.view = View.of_nothing(self.index)
+        child.recording = Recording(child._start)
+        child.view = View.of_nothing(self.view.index)
         return child
 
     def adopt(self, policy: Decider, view: View, place: Place) -> None:
         """Go on with other rules, skills and settings; what was done so far stays as it was."""
         with self._lock:
-            changed = view.index.hash != self.index.hash
+            changed = view.index.hash != self.view.index.hash
             place.secrets.add(self.place.secrets.added)
             self.gate.follow(policy)
             self.view, self.place = view, place
@@ -413,45 +393,39 @@ class Session:
         if changed and self.run_id:
             self.write("index_changed", index_hash=view.index.hash, skills=len(view.index))
 
-    def close(self) -> None:
-        """End the run, if one was begun; calls that go on are waited for. A later call begins another run."""
-        self.finish(CLOSED)
+    def close(self, *, at_once: bool = False) -> None:
+        """End the run, if one was begun. A later call begins another run.
 
-    def abandon(self) -> None:
-        """End all runs at once, with whatever still goes on: the process is about to end."""
-        if self._recording is not None:
-            self._recording.abandon()
-
-    @property
-    def records(self) -> tuple[Path, ...]:
-        """The records of this conversation, whose observations it may read again."""
-        return () if self._recording is None else self._recording.places
+        Calls that go on are waited for, unless it ends ``at_once``, because the process is about to end.
+        """
+        self.recording.end(CLOSED, at_once=at_once)
 
     @property
     def run_id(self) -> str:
         """The id of the run that goes on, or nothing."""
-        run = None if self._recording is None else self._recording.now
+        run = self.recording.now
         return "" if run is None else run.record.run_id
 
     def write(self, type_: str, **data: Any) -> None:
         """Add an event to the record of the run."""
-        with self._asked() as asked:
+        with self.asking() as asked:
             asked.write(type_, **data)
 
     def _start(self, request: str = "", *, model: str = "another program's", **more: Any) -> Record:
         """Begin the record of a run; answers "for this run" are forgotten, unless it is a child's."""
         if self._parent is None:
             self.gate.begin_run()
+        index = self.view.index
         if not request:
-            request, more = f"skills for {self.agent}, through {self._client}", {"skills": len(self.index)}
+            request, more = f"skills for {self.agent}, through {self._client}", {"skills": len(index)}
         record = Record(new_run(self._runs), secrets=self.place.secrets, listener=self.listener)
-        record.snapshot(self.index.hash, lambda: self.view.snapshot)
+        record.snapshot(index.hash, lambda: self.view.snapshot)
         record.add(
             "run_started",
             request=request,
             model=model,
             agent=self.agent,
-            index_hash=self.index.hash,
+            index_hash=index.hash,
             **({"allow": list(allow)} if (allow := getattr(self.gate.policy, "allow", ())) else {}),
             **more,
         )

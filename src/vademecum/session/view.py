@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import stat
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,6 @@ from vademecum.tools import calls
 
 if TYPE_CHECKING:
     from vademecum.search.finder import Finder
-    from vademecum.session.session import Session
 
 
 class View:
@@ -60,7 +58,6 @@ class View:
             return policy.decide(request).effect < Effect.DENY
 
         self.index = index
-        self.files = SkillFiles(index)
         shadowed = [skill for skill in index.shadowed if is_offered(skill)]
         self.offered = index.restricted([skill for skill in index.skills if is_offered(skill)], shadowed)
 
@@ -68,7 +65,7 @@ class View:
     def of_nothing(cls, index: SkillIndex) -> View:
         """Return the view of a child agent, which has its one skill already and is offered no other."""
         view = cls(index.restricted(()), AllowAll())
-        view.index, view.files = index, SkillFiles(index)
+        view.index = index
         return view
 
     @cached_property
@@ -87,24 +84,21 @@ class View:
         """Return the skills to choose from, by name, source and description."""
         return render_catalogue(self.offered.skills, form=form, budget=budget).text
 
-
-class SkillFiles:
-    """Which files belong to skills, by whatever name they are reached."""
-
-    def __init__(self, index: SkillIndex) -> None:
-        self._index = index
-        self.roots = tuple(dict.fromkeys(os.path.realpath(root.path) for root in index.roots))
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        """The directories of skills, by their real paths."""
+        return tuple(dict.fromkeys(os.path.realpath(root.path) for root in self.index.roots))
 
     def overlap(self, base: str) -> bool:
         """Return whether a directory contains skills or is part of one."""
         return any(
             place == base or place.startswith(f"{base.rstrip('/')}/") or base.startswith(f"{place}/")
-            for place in (*self.roots, *(skill.location for skill in self._index.skills))
+            for place in (*self.roots, *(skill.location for skill in self.index.skills))
         )
 
     def owners(self, real: Path) -> list[tuple[Skill, str]]:
         """Return the skills that a file belongs to, with its paths there, also by a second name of it."""
-        skill = self._index.at(real)
+        skill = self.index.at(real)
         if skill is not None:
             return [(skill, os.path.relpath(real, os.path.realpath(skill.location)))]
         try:
@@ -118,7 +112,7 @@ class SkillFiles:
     def linked(self) -> dict[tuple[int, int], list[tuple[Skill, str]]]:
         """Return all files of all skills by device and inode, as they are now."""
         found: dict[tuple[int, int], list[tuple[Skill, str]]] = {}
-        for skill in (*self._index.shadowed, *self._index.skills):
+        for skill in (*self.index.shadowed, *self.index.skills):
             for directory, _, files in os.walk(skill.location):
                 for file in files:
                     with contextlib.suppress(OSError):
@@ -134,26 +128,24 @@ def file_names(skill: Skill, relative: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{skill.name}/{each}" for each in (relative, real)))
 
 
-def files_seen(policy: Decider, skill: Skill, *, agent: str, origin: Origin) -> Sees:
-    """Return the test whether an agent may know of a file of a skill: what a rule denies is not named."""
+class SkillAct(CallRecord):
+    """One call, what the rules say to its caller, and all that it can do with skills."""
 
-    def sees(relative: str) -> bool:
-        permissions = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
-        requests = (
-            Request(each, (f"{skill.name}/{relative}",), origin, agent, skill.name) for each in permissions
-        )
-        return all(policy.decide(request).effect < Effect.DENY for request in requests)
+    def decide(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decided:
+        """Return a request of this caller, and what the rules say of it."""
+        name = None if skill is None else skill.name
+        request = Request(permission, resources, self.origin, self.session.agent, name)
+        return request, self.session.gate.policy.decide(request)
 
-    return sees
+    def sees(self, skill: Skill) -> Sees:
+        """Return the test whether the caller may know of a file of a skill: what is denied is not named."""
 
+        def sees(relative: str) -> bool:
+            permissions = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
+            decided = (self.decide(each, (f"{skill.name}/{relative}",), skill) for each in permissions)
+            return all(decision.effect < Effect.DENY for _, decision in decided)
 
-@dataclass(frozen=True, slots=True)
-class SkillAct:
-    """One call about a skill, of one agent."""
-
-    session: Session
-    origin: Origin
-    asked: CallRecord
+        return sees
 
     def find(self, name: str, source: str = "") -> Skill:
         """Return the skill of that name that may be known: for a model, one of those it was offered."""
@@ -167,14 +159,14 @@ class SkillAct:
 
     def require(self, skill: Skill) -> str:
         """Go on only if the skill may be used; return what the rules say of it."""
-        decided = self._fetched(skill)
-        self._settle(skill, *decided)
-        return decided[1].effect.name.lower()
+        request, decision = self._fetched(skill)
+        self._settle(skill, request, decision)
+        return decision.effect.name.lower()
 
     def body(self, skill: Skill, section: str | None = None, *, whole: bool = False) -> Loaded:
         """Read the instructions of a skill, after its frontmatter if the ``whole`` document is wanted."""
         return load_body(
-            skill, limits=self.session.limits, section=section, whole=whole, sees=self._sees(skill)
+            skill, limits=self.session.limits, section=section, whole=whole, sees=self.sees(skill)
         )
 
     def search(self, call: calls.SearchSkills) -> Result:
@@ -188,15 +180,13 @@ class SkillAct:
         """Read one file of a skill."""
         skill = self.find(call.skill, call.source)
         self._fetched(skill)
-        sees = self._sees(skill)
+        sees = self.sees(skill)
         relative = asset_path(skill, call.relative_path, sees=sees)
         self._require_file("resource", skill, relative)
         if not all(sees(name.removeprefix(f"{skill.name}/")) for name in file_names(skill, relative)):
             raise no_file(skill, relative, sees)
         loaded = load_resource(skill, relative, section_hint=call.section_hint or None, sees=sees)
-        self.asked.write(
-            "resource_loaded", skill=skill.skill_id, path=relative, report=loaded.report.to_json()
-        )
+        self.write("resource_loaded", skill=skill.skill_id, path=relative, report=loaded.report.to_json())
         return Result(loaded.text, kind="resource", skill=skill, report=loaded.report)
 
     def read_bytes(self, skill: Skill, path: str) -> bytes:
@@ -206,18 +196,18 @@ class SkillAct:
         self.require(skill)
         check_relative(skill.location, path)
         if not readable(self.session.gate.policy, skill, agent=self.session.agent)(path):
-            raise no_file(skill, path, self._sees(skill))
+            raise no_file(skill, path, self.sees(skill))
         try:
             data = read_bytes(skill, path)
         except OSError as error:
-            raise no_file(skill, path, self._sees(skill)) from error
+            raise no_file(skill, path, self.sees(skill)) from error
         if self.session.place.secrets.masks(data):
             raise LoadRefused(f"{path!r} of skill {skill.name!r} contains a secret.", code="secret")
         digest = hashlib.sha256(data).hexdigest()
         report = LoadReport(
             f"{skill.location}/{path}", digest, len(data), len(data), truncated=False, hidden_removed=0
         )
-        self.asked.write("resource_loaded", skill=skill.skill_id, path=path, report=report.to_json())
+        self.write("resource_loaded", skill=skill.skill_id, path=path, report=report.to_json())
         return data
 
     def assets(self, call: calls.ListSkillAssets) -> Result:
@@ -225,7 +215,7 @@ class SkillAct:
         skill = self.find(call.skill, call.source)
         self._guard(skill)
         self._fetched(skill)
-        names = list_assets(skill, sees=self._sees(skill))
+        names = list_assets(skill, sees=self.sees(skill))
         note = f"\n(only the first {MAX_ASSETS:,} are listed)" if len(names) == MAX_ASSETS else ""
         return Result(json.dumps(names, ensure_ascii=False) + note)
 
@@ -239,37 +229,30 @@ class SkillAct:
         except Denied as error:
             text = f"{error} run_script runs it in a sandbox."
             return Result(text, error.code, "error", advice=error.advice)
-        return Result(str(script_path(skill, call.relative_path, sees=self._sees(skill))))
+        return Result(str(script_path(skill, call.relative_path, sees=self.sees(skill))))
 
     def _require_file(self, permission: str, skill: Skill, relative: str) -> None:
         """Ask for a file of a skill by its one spelling, and for what it is if it is a link."""
-        request = Request(
-            permission, file_names(skill, relative), self.origin, self.session.agent, skill.name
-        )
-        decision = self.session.gate.policy.decide(request)
+        request, decision = self.decide(permission, file_names(skill, relative), skill)
         if self.origin != "user" and decision.effect is Effect.DENY:
             # What a rule denies looks to a model like what does not exist.
             missing = no_script if permission == "script" else no_file
-            raise missing(skill, relative, self._sees(skill))
+            raise missing(skill, relative, self.sees(skill))
         self._settle(skill, request, decision)
 
     def _settle(self, skill: Skill, request: Request, decision: Decision) -> None:
         digest = partial(skill_digest, skill)
-        self.asked.check(digest)
-        self.session.gate.settle([(request, decision)], approver=self.asked, digest=digest)
+        self.check(digest)
+        self.session.gate.settle([(request, decision)], approver=self, digest=digest)
         self._guard(skill)
 
     def _fetched(self, skill: Skill) -> Decided:
         """Get the files of a skill of a server before they are needed, unless a rule denies the skill."""
-        request = Request("skill", (skill.name,), self.origin, self.session.agent, skill.name)
-        decision = self.session.gate.policy.decide(request)
+        request, decision = self.decide("skill", (skill.name,), skill)
         if decision.effect is not Effect.DENY:
             self.session.view.index.fetch(skill)
         return request, decision
 
-    def _sees(self, skill: Skill) -> Sees:
-        return files_seen(self.session.gate.policy, skill, agent=self.session.agent, origin=self.origin)
-
     def _guard(self, skill: Skill) -> None:
-        if self.asked.guard is not None:
-            self.asked.guarded("skill", skill.name, {}, lambda: None)
+        if self.session.guard is not None:
+            self.guarded("skill", skill.name, {}, lambda: None)

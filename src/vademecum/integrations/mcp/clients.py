@@ -37,13 +37,12 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The skills and rules of one moment, and the settings that they follow from."""
+    """The skills and rules of one moment, and the settings that the rules follow from."""
 
     index: SkillIndex
     policy: Policy
     place: Place
-    config: LoadedConfig
-    is_trusted: bool
+    settings: tuple[LoadedConfig, bool]
 
 
 class Clients:
@@ -79,14 +78,13 @@ class Clients:
             started, before, context = self._clock(), self._known, self._context
             config, index = load_config(context), self._build()
             file = config.project_file  # its rules can allow something if the user trusts it as it is
-            is_trusted = file is not None and Trust(grants_file(context)).holds(file)
+            settings = config, file is not None and Trust(grants_file(context)).holds(file)
             policy = Policy.load(context)
             self._looked = self._clock()
             self._cost = self._looked - started
             changed = before is not None and before.index.hash != index.hash
-            same = before is not None and (before.config, before.is_trusted) == (config, is_trusted)
-            if changed or not same:
-                self._known = known = _Known(index, policy, Place.at(context), config, is_trusted)
+            if before is None or changed or before.settings != settings:
+                self._known = known = _Known(index, policy, Place.at(context), settings)
                 self._views.clear()
                 for client, session in self._sessions.items():
                     session.adopt(policy, self._view(known, client.name, "model"), known.place)
@@ -146,15 +144,14 @@ class Clients:
 
     def _view(self, known: _Known, agent: str, origin: Origin) -> View:
         if (agent, origin) not in self._views:
-            index = known.index
-            index = index if origin == "model" else index.restricted(index.for_people())
+            index = known.index if origin == "model" else known.index.restricted(known.index.for_people())
             self._views[agent, origin] = View(index, known.policy, agent=agent, origin=origin)
         return self._views[agent, origin]
 
     def abandon(self) -> None:
         """End the records at once: the process is about to end."""
         for session in list(self._sessions.values()):
-            session.abandon()
+            session.close(at_once=True)
 
     def close(self) -> None:
         """End the records."""

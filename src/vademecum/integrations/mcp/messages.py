@@ -39,15 +39,11 @@ class _AnswerIsError(SourceFailed):
     """The server answered with an error."""
 
 
-class _Error(msgspec.Struct):
-    message: str = ""
-
-
 class _Message(msgspec.Struct):
     id: int | str | None = None
     method: str | None = None
     result: dict[str, Any] | None = None
-    error: _Error | None = None
+    error: dict[str, Any] | None = None
 
 
 class _Capabilities(msgspec.Struct):
@@ -110,7 +106,7 @@ class ServerConnection:
         for answer in self.exchange(message, deadline):
             if answer.id == self._number and answer.method is None:
                 if answer.result is None:
-                    said = "" if answer.error is None else answer.error.message[:200]
+                    said = str((answer.error or {}).get("message", ""))[:200]
                     raise _AnswerIsError(f"The server answered {method} with an error: {said!r}.")
                 try:
                     return msgspec.convert(answer.result, kind)

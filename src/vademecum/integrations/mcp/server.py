@@ -115,9 +115,8 @@ class SkillServer(Server[Any]):
                     logger.warning("The skills cannot be looked at again, the last ones hold on: %s", wrong)
 
     async def _tell(self) -> None:
-        await self._bus.publish(ResourcesListChanged())
-        await self._bus.publish(PromptsListChanged())
-        await self._bus.publish(ToolsListChanged())
+        for change in (ResourcesListChanged(), PromptsListChanged(), ToolsListChanged()):
+            await self._bus.publish(change)
         for session in list(self._listeners):
             with anyio.move_on_after(_TELL_SECONDS):  # one that does not listen holds up nobody
                 try:
@@ -180,16 +179,14 @@ class SkillServer(Server[Any]):
                 return True
             return gone.is_set()
 
-        def run() -> Result | VademecumError | Unanswered:
-            """Return what is raised: a group of tasks would wrap it into another exception."""
-            try:
-                return self._done(client, call, approver, cancelled)
-            except (VademecumError, Unanswered) as error:
-                return error
-
+        result: Result | VademecumError | Unanswered
         async with anyio.create_task_group() as group:
             group.start_soon(_tick, context, call, gone)
-            result = await anyio.to_thread.run_sync(run, limiter=threads)
+            try:
+                work = partial(self._done, client, call, approver, cancelled)
+                result = await anyio.to_thread.run_sync(work, limiter=threads)
+            except (VademecumError, Unanswered) as error:  # the group would wrap it into another exception
+                result = error
             group.cancel_scope.cancel()
         if isinstance(result, Exception):
             raise result

@@ -143,18 +143,16 @@ class McpSource:
     def _list(self, asked: _Listing) -> None:
         """Ask for all pages, and keep what they say."""
         entries: list[Any] = []
-        cursors: set[str] = set()
-        cursor: str | None = None
+        cursor: str | None = ""
         with self._connected(asked) as server:
-            while True:
+            for _ in range(MAX_PAGES):
                 page = server.request("skills/list", {"cursor": cursor} if cursor else {}, _Page)
                 entries += page.skills
                 cursor = page.next_cursor
-                if cursor is None:
+                if cursor is None or len(entries) > MAX_SKILLS:
                     break
-                if cursor in cursors or len(cursors) >= MAX_PAGES or len(entries) > MAX_SKILLS:
-                    raise SourceFailed(f"The list of {self.name} does not end: nothing of it is used.")
-                cursors.add(cursor)
+        if cursor is not None:
+            raise SourceFailed(f"The list of {self.name} does not end: nothing of it is used.")
         skills, left_out = _checked(entries)
         listing = _Listing(asked.address, asked.directory, time.time(), tuple(skills), tuple(left_out))
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
