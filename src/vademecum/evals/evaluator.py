@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from vademecum.evals.pool import EvalEngine
-from vademecum.evals.results import CaseLine, Evaluation, Header, PlannedUnit, ResultsFile, write_header
+from vademecum.evals.results import (
+    CaseLine,
+    Evaluation,
+    Header,
+    PlannedUnit,
+    ResultsFile,
+    read_evaluation,
+    write_header,
+)
 from vademecum.evals.suite import Suite
 from vademecum.evals.units import Configuration, EvalSettings, Unit, plan
-from vademecum.models.base import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,6 @@ class Evaluator:
 
     engine: EvalEngine
     workshop: EvalSettings
-    models: Mapping[str, Model] = field(default_factory=dict)
     progress: Callable[..., None] = lambda **_: None
     retry: bool = False
     clock: Callable[[], float] = time.time
@@ -46,15 +52,12 @@ class Evaluator:
             tuple(configurations),
             tuple(CaseLine.of(case, skills) for case in suite.cases),
             suite.malformed,
-            tuple(
-                PlannedUnit(unit.key, unit.case.id, unit.configuration.name, unit.repetition)
-                for unit in units
-            ),
+            tuple(PlannedUnit(*unit.names) for unit in units),
         )
         with closing(ResultsFile(workshop.out)) as ledger:
-            header = write_header(workshop.out, header)
+            write_header(workshop.out, header)
             self._run(units, ledger)
-        return Evaluation(header, header.placed(ledger.known), str(workshop.out))
+            return read_evaluation(workshop.out)
 
     def _run(self, units: Sequence[Unit], ledger: ResultsFile) -> None:
         """Run the units without a result, each key once."""
@@ -62,10 +65,10 @@ class Evaluator:
         missing = {unit.key: unit for unit in units if self._is_missing(unit, ledger)}
         done = len(units) - sum(serves[key] for key in missing)
         self.progress(done=done, total=len(units), result=None)
-        for result in self.engine.run(missing.values(), self.workshop, self.models):
-            kept = ledger.add(result)
-            done += serves[kept.key]
-            self.progress(done=done, total=len(units), result=kept)
+        for result in self.engine.run(missing.values(), self.workshop):
+            ledger.add(result)
+            done += serves[result.key]
+            self.progress(done=done, total=len(units), result=result)
 
     def _is_missing(self, unit: Unit, ledger: ResultsFile) -> bool:
         """Return whether a unit has no valid result, or its recording is missing."""

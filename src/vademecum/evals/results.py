@@ -91,9 +91,7 @@ def without_run(
     unit: Unit, outcome: Literal["timeout", "error"], *, error: str = "", seconds: float = 0.0
 ) -> CaseResult:
     """Return the result of a unit of which nothing else is known: an error, or the time that is over."""
-    said = error or late(seconds)
-    names = (unit.key, unit.case.id, unit.configuration.name, unit.repetition)
-    return CaseResult(*names, outcome, error=said, seconds=seconds)
+    return CaseResult(*unit.names, outcome, error=error or late(seconds), seconds=seconds)
 
 
 def late(seconds: float) -> str:
@@ -199,14 +197,11 @@ class ResultsFile:
         self._file.truncate(len(data))  # without the beginning of a line that was never finished
         self.known = _results(data)
 
-    def add(self, result: CaseResult) -> CaseResult:
-        """Keep a result; gives it as it is kept."""
-        data = _encoded(result)
+    def add(self, result: CaseResult) -> None:
+        """Keep a result."""
         with writable(self._path):
-            self._file.write(data + b"\n")
+            self._file.write(_encoded(result) + b"\n")
             self._file.flush()
-        kept = self.known[result.key] = msgspec.json.decode(data, type=CaseResult)
-        return kept
 
     def close(self) -> None:
         """Let go of the file."""
@@ -223,12 +218,10 @@ def writable(place: Path) -> Iterator[None]:
         raise ConfigError(f"{place} cannot be written ({reason}): name another place.") from error
 
 
-def write_header(place: Path, header: Header) -> Header:
-    """Keep what the evaluation is; gives it as it is kept."""
-    data = _encoded(header)
+def write_header(place: Path, header: Header) -> None:
+    """Keep what the evaluation is."""
     with writable(place):
-        write_atomic(place / HEADER, msgspec.json.format(data, indent=1))
-    return msgspec.json.decode(data, type=Header)
+        write_atomic(place / HEADER, msgspec.json.format(_encoded(header), indent=1))
 
 
 def _encoded(value: CaseResult | Header) -> bytes:

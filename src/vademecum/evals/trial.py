@@ -76,21 +76,19 @@ def _performed(
         wrong = {check.holds for check in checks}
         verdict = "fail" if "fail" in wrong else "unjudged" if "skipped" in wrong else "pass"
     started = watcher.events[0].data if watcher.events else {}
+    costs: dict[str, Any] = {key: int(outcome.stats[key]) for key in _COSTS}
     return CaseResult(
-        unit.key,
-        unit.case.id,
-        unit.configuration.name,
-        unit.repetition,
+        *unit.names,
         verdict,
-        tuple(checks),
-        loaded_skills(watcher.events),
-        tuple(started.get("ranked") or ()),
-        outcome.status,
-        outcome.stop_reason,
-        stock.masked(outcome.answer)[:MAX_ANSWER_CHARS],
-        error,
-        outcome.run_id,
-        **{key: int(outcome.stats[key]) for key in _COSTS},
+        checks=tuple(checks),
+        skills=loaded_skills(watcher.events),
+        ranked=tuple(started.get("ranked") or ()),
+        status=outcome.status,
+        stop_reason=outcome.stop_reason,
+        answer=stock.masked(outcome.answer)[:MAX_ANSWER_CHARS],
+        error=error,
+        run=outcome.run_id,
+        **costs,
     )
 
 
@@ -194,10 +192,10 @@ def _made(events: Iterable[Event]) -> list[Path]:
 class UnitResources:
     """Make what the units of one process share: skills, rules and models, each once."""
 
-    def __init__(self, workshop: EvalSettings, models: Mapping[str, Model]) -> None:
+    def __init__(self, workshop: EvalSettings) -> None:
         self.workshop = workshop
         self.masked = Secrets(workshop.env).mask
-        self._made = dict(models)
+        self._made = dict(workshop.models)
         self._shared: dict[Configuration, tuple[SkillIndex, Policy, View]] = {}
 
     def parts(self, configuration: Configuration) -> tuple[SkillIndex, Policy, View]:

@@ -16,6 +16,7 @@ from vademecum.errors import FileRefused
 from vademecum.evals.cases import Case
 from vademecum.evals.isolation import content_digests, project_digest
 from vademecum.files import read_capped
+from vademecum.models.base import Model
 from vademecum.registry.index import SkillIndex
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
@@ -52,12 +53,16 @@ class Configuration(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class EvalSettings:
-    """The skills, the directory of the results, the project that is copied, and the environment."""
+    """The skills, the directory of the results, the project that is copied, and the environment.
+
+    ``models`` are models by name beside those that ``choose_model`` knows. They must be picklable.
+    """
 
     index: SkillIndex
     out: Path
     project: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, Model] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,11 @@ class Unit:
     case: Case
     configuration: Configuration
     repetition: int
+
+    @property
+    def names(self) -> tuple[str, str, str, int]:
+        """Return the first four fields of its result: key, case, configuration and repetition."""
+        return self.key, self.case.id, self.configuration.name, self.repetition
 
     @property
     def seconds(self) -> float:
