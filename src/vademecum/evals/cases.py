@@ -195,26 +195,6 @@ class Case(_Strict):
         return value
 
     @property
-    def expectations(self) -> tuple[str, ...]:
-        """Return what the case expects, one line for each thing, as checks name it."""
-        expected, output = self.expected, self.expected.output
-        skills = expected.model_dump(include={"skills_any_of", "skills_all_of", "skills_none_of"})
-        any_of = ", ".join(map(repr, output.contains_any))
-        return (
-            *(f"{kind} {', '.join(names)}" for kind, names in skills.items() if names),
-            *map(str, expected.trajectory),
-            *([f"status {' or '.join(expected.status)}"] if expected.status else []),
-            *(f"output contains {text!r}" for text in output.contains),
-            *([f"output contains one of {any_of}"] if any_of else []),
-            *(f"output does not contain {text!r}" for text in output.contains_none),
-            *(f"output matches {pattern!r}" for pattern in output.regex),
-            *(f"output JSON{f' at {each.path}' if each.path else ''}" for each in output.json_),
-            *(f"file {file.path}" for file in output.files),
-            *(f"judged: {text}" for text in output.judge),
-            *(f"{key} {value}" for key, value in self.constraints.model_dump(exclude_defaults=True).items()),
-        )
-
-    @property
     def contradictions(self) -> list[str]:
         """Return what no run can fulfil."""
         expected, output = self.expected, self.expected.output

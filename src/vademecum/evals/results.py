@@ -13,6 +13,9 @@ import msgspec
 
 from vademecum.errors import CaseRefused, ConfigError, FileRefused
 from vademecum.evals.cases import ANY_SKILL, Case
+from vademecum.evals.checks.answers import check_output, judge_statements
+from vademecum.evals.checks.trajectory import CheckResult, Trajectory
+from vademecum.evals.checks.watching import check_skills, check_status
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration, Unit
 from vademecum.files import read_capped, write_atomic
@@ -23,26 +26,9 @@ RESULTS, HEADER, RUNS = "results.jsonl", "evaluation.json", "runs"
 
 # Neither a time-out nor an error says anything about what was tried: they are counted by themselves, and so
 # are runs that never worked because the model's replies were unusable.
-Holds = Literal["pass", "fail", "vacuous", "skipped"]
 Verdict = Literal["pass", "fail", "timeout", "error", "unusable", "unjudged"]
 JUDGED = frozenset({"pass", "fail"})
 RAN_THROUGH = JUDGED | {"unjudged"}
-
-
-class CheckResult(msgspec.Struct, frozen=True):
-    """The result of one check, with the reason and the events that show it.
-
-    ``vacuous`` means that nothing it is about happened, ``skipped`` that there was no judge. ``judge`` names
-    the model that judged it; everything else was computed. ``elsewhere`` are events of child runs, as
-    ``run:event``.
-    """
-
-    name: str
-    holds: Holds
-    detail: str = ""
-    events: tuple[int, ...] = ()
-    judge: str = ""
-    elsewhere: tuple[str, ...] = ()
 
 
 class CaseResult(msgspec.Struct, frozen=True):
@@ -122,12 +108,26 @@ class CaseLine(msgspec.Struct, frozen=True):
         unknown = [name for name in named if name != ANY_SKILL and name not in skills]
         problems = (*case.contradictions, *(f"there is no skill {name!r}" for name in unknown))
         asked = (expected.skills_any_of, expected.skills_all_of, expected.skills_none_of)
-        return cls(case.id, case.input, *asked, case.expectations, problems)
+        return cls(case.id, case.input, *asked, _expectations(case), problems)
 
     @property
     def wanted(self) -> tuple[str, ...]:
         """Return the skills that are right for the request."""
         return (*self.one_of, *self.needed)
+
+
+def _expectations(case: Case) -> tuple[str, ...]:
+    """Return what the case expects, one line for each thing: the names of its checks, and its limits."""
+    expected = case.expected
+    checks = (
+        *check_skills(expected, ()),
+        *Trajectory(expected.trajectory).verdicts(),
+        *check_status(expected, ""),
+        *check_output(expected.output, "", ()),
+        *judge_statements(expected.output.judge, "", request="", judge=None),
+    )
+    limits = case.constraints.model_dump(exclude_defaults=True)
+    return (*(check.name for check in checks), *(f"{key} {value}" for key, value in limits.items()))
 
 
 class PlannedUnit(msgspec.Struct, frozen=True, array_like=True):
@@ -140,7 +140,7 @@ class PlannedUnit(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What was evaluated: the cases, configurations and units."""
+    """The cases, configurations and units of an evaluation."""
 
     name: str
     suite: str

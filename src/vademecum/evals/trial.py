@@ -23,9 +23,10 @@ from vademecum.errors import (
 )
 from vademecum.evals.cases import Mock
 from vademecum.evals.checks.answers import check_output, judge_statements
-from vademecum.evals.checks.watching import Watcher, check_skills, loaded_skills
+from vademecum.evals.checks.trajectory import CheckResult
+from vademecum.evals.checks.watching import Watcher, check_skills, check_status, loaded_skills
 from vademecum.evals.isolation import RunDirectory, room_for
-from vademecum.evals.results import RUNS, CaseResult, CheckResult, Verdict, late, without_run
+from vademecum.evals.results import RUNS, CaseResult, Verdict, late, without_run
 from vademecum.evals.units import Configuration, EvalSettings, Unit, other_index
 from vademecum.masking import Secrets
 from vademecum.models.base import Message, Model, OnText, Reply, needs_ranking, wire_of
@@ -169,12 +170,7 @@ def _checks(
         checks += check_skills(expected, loaded_skills(watcher.events))
     if watcher.reason:
         return checks
-    if expected.status:
-        fits = outcome.status in expected.status
-        name = f"status {' or '.join(expected.status)}"
-        checks.append(
-            CheckResult(name, "pass" if fits else "fail", "" if fits else f"it is {outcome.status}")
-        )
+    checks += check_status(expected, outcome.status)
     checks += check_output(expected.output, outcome.answer, [room.project, *reversed(_made(watcher.events))])
     judge = unit.configuration.judge
     asked = stock.model(judge) if judge and expected.output.judge else None

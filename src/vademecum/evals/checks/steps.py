@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -60,11 +60,10 @@ class Steps:
     """Turns the events of one run into steps, one after the other, as they happen or as they were recorded.
 
     Of a child run neither its answer nor the loading of the skill that it is for are steps: its parent's
-    record has both. An event is also a step as what it is, if its type is among the ``wanted`` kinds.
+    record has both. Each event is also a step of the kind of its type.
     """
 
-    def __init__(self, wanted: Container[str], run: str = "") -> None:
-        self._wanted = wanted
+    def __init__(self, run: str = "") -> None:
         self._run = run
         self._count = 0
         self._pending: list[TakenStep] = []
@@ -99,9 +98,8 @@ class Steps:
             case "approval_answered":
                 verdict = str(data.get("verdict", ""))
                 yield self._step(event, "approval", verdict, data, verdict)
-        if event.type in self._wanted:
-            asked = str(data.get("wanted", "")) if event.type == "approval_asked" else ""
-            yield self._step(event, event.type, asked, data)
+        asked = str(data.get("wanted", "")) if event.type == "approval_asked" else ""
+        yield self._step(event, event.type, asked, data)
 
     def _step(  # noqa: PLR0913 - the fields of a step
         self,
