@@ -25,7 +25,7 @@ from vademecum.evals.cases import Mock
 from vademecum.evals.checks.answers import check_output, judge_statements
 from vademecum.evals.checks.trajectory import CheckResult
 from vademecum.evals.checks.watching import Watcher, check_skills, check_status, loaded_skills
-from vademecum.evals.isolation import RunDirectory, room_for
+from vademecum.evals.isolation import room_for
 from vademecum.evals.results import RUNS, CaseResult, Verdict, late, without_run
 from vademecum.evals.units import Configuration, EvalSettings, Unit, other_index
 from vademecum.masking import Secrets
@@ -52,8 +52,8 @@ def perform(unit: Unit, stock: UnitResources, place: Path, *, on_checks: Callabl
     """
     started = time.monotonic()
     try:
-        with room_for(unit.case, place, project=stock.workshop.project) as room:
-            found = _performed(unit, room, stock, on_checks)
+        with room_for(unit.case, place, project=stock.workshop.project, env=stock.workshop.env) as context:
+            found = _performed(unit, context, stock, on_checks)
     except VademecumError as error:
         found = without_run(unit, "error", error=str(error))
     except Exception as error:  # noqa: BLE001 - a fault of one unit must not end the others
@@ -62,18 +62,18 @@ def perform(unit: Unit, stock: UnitResources, place: Path, *, on_checks: Callabl
 
 
 def _performed(
-    unit: Unit, room: RunDirectory, stock: UnitResources, on_checks: Callable[[], None]
+    unit: Unit, context: Context, stock: UnitResources, on_checks: Callable[[], None]
 ) -> CaseResult:
     """Run the agent, and judge what came of it."""
     watcher = Watcher(unit.case)
-    outcome = _run(unit, room, stock, watcher)
+    outcome = _run(unit, context, stock, watcher)
     verdict: Verdict
     verdict, error, checks = "timeout", late(unit.seconds), []
     if outcome.status != "interrupted":
         on_checks()
         verdict, error = _unworkable(unit, outcome, watcher)
     if not error:
-        checks = _checks(unit, room, stock, outcome, watcher)
+        checks = _checks(unit, context, stock, outcome, watcher)
         wrong = {check.holds for check in checks}
         verdict = "fail" if "fail" in wrong else "unjudged" if "skipped" in wrong else "pass"
     started = watcher.events[0].data if watcher.events else {}
@@ -93,15 +93,14 @@ def _performed(
     )
 
 
-def _run(unit: Unit, room: RunDirectory, stock: UnitResources, watcher: Watcher) -> Outcome:
+def _run(unit: Unit, context: Context, stock: UnitResources, watcher: Watcher) -> Outcome:
     case, configuration = unit.case, unit.configuration
-    context = Context(room.project, room.home, {**stock.workshop.env, "HOME": str(room.home)})
     index, policy, view = stock.parts(configuration)
     own: dict[str, Any] = {"policy": policy, "view": view}
-    if (room.project / ".agent").exists():  # the project brings rules of its own
+    if (context.cwd / ".agent").exists():  # the project brings rules of its own
         own = {"policy": Policy.load(context, run=allowing(configuration.allow))}
     agent = Agent(
-        model=_model(unit, room, stock),
+        model=_model(unit, context, stock),
         index=index,
         approver=_approver(unit),
         context=context,
@@ -112,7 +111,7 @@ def _run(unit: Unit, room: RunDirectory, stock: UnitResources, watcher: Watcher)
     return agent.run(case.input, skills=case.setup.skills, before=case.setup.before)
 
 
-def _model(unit: Unit, room: RunDirectory, stock: UnitResources) -> Model:
+def _model(unit: Unit, context: Context, stock: UnitResources) -> Model:
     name, mock = unit.configuration.model, unit.case.mock
     if name == "mock" and mock is None:
         raise ConfigError(f"The case {unit.case.id!r} has no mock: add mock.turns, or name a model.")
@@ -121,14 +120,7 @@ def _model(unit: Unit, room: RunDirectory, stock: UnitResources) -> Model:
     model = stock.model("offline" if name == "case" else name, unit.configuration.tape)
     if not isinstance(model, Recorded):
         return model
-    runs = re.escape(str(stock.workshop.out / RUNS))
-
-    def steady(text: str) -> str:
-        """Return a prompt without what differs each time: the run's path and a script's seconds."""
-        text = re.sub(rf"{runs}/[\w-]+", "/run", text.replace(str(room.project.parent), "/room"))
-        return _DURATION.sub("after 0.00 s", text)
-
-    return NormalizedPrompts(model, steady)
+    return NormalizedPrompts(model, context.cwd.parent, stock.workshop.out / RUNS)
 
 
 def _approver(unit: Unit) -> Approver:
@@ -161,7 +153,7 @@ def _unworkable(unit: Unit, outcome: Outcome, watcher: Watcher) -> tuple[Verdict
 
 
 def _checks(
-    unit: Unit, room: RunDirectory, stock: UnitResources, outcome: Outcome, watcher: Watcher
+    unit: Unit, context: Context, stock: UnitResources, outcome: Outcome, watcher: Watcher
 ) -> list[CheckResult]:
     """Check all that the case expects; of a run that was cut short, what is decided."""
     case, expected = unit.case, unit.case.expected
@@ -171,7 +163,7 @@ def _checks(
     if watcher.reason:
         return checks
     checks += check_status(expected, outcome.status)
-    checks += check_output(expected.output, outcome.answer, [room.project, *reversed(_made(watcher.events))])
+    checks += check_output(expected.output, outcome.answer, [context.cwd, *reversed(_made(watcher.events))])
     judge = unit.configuration.judge
     asked = stock.model(judge) if judge and expected.output.judge else None
     return checks + judge_statements(expected.output.judge, outcome.answer, request=case.input, judge=asked)
@@ -225,11 +217,11 @@ class Crash(Exception):
     """An unexpected failure of a mock model."""
 
 
-class MockModel:
+class MockModel(Scripted):
     """Reply what the case says. ``{"seconds": 2, "reply": …}`` waits first, ``{"error": …}`` fails.
 
     >>> model = MockModel(Mock(turns=[{"error": "refused", "message": "I will not."}]))
-    >>> model.reply([], schema={})
+    >>> model.reply([])
     Traceback (most recent call last):
     ...
     vademecum.errors.ModelRefused: I will not.
@@ -238,19 +230,17 @@ class MockModel:
     name = "mock"
 
     def __init__(self, mock: Mock) -> None:
-        self._turns = mock.turns
-        self._scripted = Scripted([_scripted_turn(turn) for turn in mock.turns], piece=mock.piece)
+        super().__init__([_scripted_turn(turn) for turn in mock.turns], piece=mock.piece)
+        self._mock = mock.turns
 
-    def reply(
-        self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
-    ) -> Reply:
+    def reply(self, messages: Sequence[Message], *, on_text: OnText | None = None, **_: Any) -> Reply:
         """Return the next turn; after the last one, the last one again."""
-        turn = self._turns[min(len(self._scripted.seen), len(self._turns) - 1)]
+        turn = self._mock[min(len(self.seen), len(self._mock) - 1)]
         if isinstance(turn, Mapping) and isinstance(turn.get("seconds"), int | float):
-            time.sleep(float(turn["seconds"]))
+            time.sleep(turn["seconds"])
         if isinstance(turn, Mapping) and turn.get("error") == "crash":
             raise Crash(str(turn.get("message", "the mock crashed")))
-        return self._scripted.reply(messages, schema=schema, on_text=on_text)
+        return super().reply(messages, on_text=on_text)
 
 
 def _scripted_turn(turn: Any) -> Turn:
@@ -271,14 +261,21 @@ class NormalizedPrompts:
     Otherwise a recorded reply would not be found again.
     """
 
-    def __init__(self, inner: Model, replaced: Callable[[str], str]) -> None:
+    def __init__(self, inner: Model, room: Path, runs: Path) -> None:
         self.name, self.wire, self.needs_ranking = inner.name, wire_of(inner), needs_ranking(inner)
         self._inner = inner
-        self._replaced = replaced
+        self._replaced = (
+            (re.compile(re.escape(str(room))), "/room"),
+            (re.compile(rf"{re.escape(str(runs))}/[\w-]+"), "/run"),
+            (_DURATION, "after 0.00 s"),
+        )
 
-    def reply(
-        self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
-    ) -> Reply:
+    def reply(self, messages: Sequence[Message], **more: Any) -> Reply:
         """Return the reply to the prompt as it always is."""
-        steady = [structs.replace(message, content=self._replaced(message.content)) for message in messages]
-        return self._inner.reply(steady, schema=schema, on_text=on_text)
+        steady = []
+        for message in messages:
+            text = message.content
+            for pattern, always in self._replaced:
+                text = pattern.sub(always, text)
+            steady.append(structs.replace(message, content=text))
+        return self._inner.reply(steady, **more)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 from vademecum.errors import CaseRefused, FileRefused
 from vademecum.evals.cases import ANY_SKILL
 from vademecum.files import read_capped
+from vademecum.nearest import nearest
 
 MAX_MANIFEST_BYTES = 64 * 1024
 MAX_ID_CHARS = 48
@@ -140,9 +140,9 @@ def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) 
     if not isinstance(entry, Mapping):
         raise FieldRefused("", f"an entry is an object with {needed}.")
     for key in entry:
-        near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.8)
-        if key not in known and near and near[0] not in entry:
-            raise FieldRefused(str(key), f"there is no such field: did you mean {near[0]!r}?")
+        near = None if key in known else nearest(str(key), known, like=0.8)
+        if near and near not in entry:
+            raise FieldRefused(str(key), f"there is no such field: did you mean {near!r}?")
     request = next((entry[key] for key in asked if key in entry), None)
     tags = entry.get("tags", entry.get("category", []))
     own = entry.get("id")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vademecum.cli.eval.tables import print_comparison, print_summary
 from vademecum.cli.output.printing import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
@@ -69,9 +70,7 @@ def compare_command(*, old: str, new: str, fail_on: str | None, as_json: bool) -
     if as_json:
         print_json({"comparisons": [document(one) for one in found], "regression": worse})
     else:
-        from vademecum.cli.eval import tables
-
-        tables.print_comparison(found)
+        print_comparison(found)
     is_open = any(one.verdict == "inconclusive" for one in found)
     return 1 if (fail_on and worse) or (fail_on == "inconclusive" and is_open) else 0
 
@@ -103,10 +102,8 @@ def print_evaluation(evaluation: Evaluation, summary: Summary, *, as_json: bool)
     """Print the evaluation as text, or as one JSON document."""
     if as_json:
         print_json(summary_document(evaluation, summary))
-        return
-    from vademecum.cli.eval import tables
-
-    tables.print_summary(summary)
+    else:
+        print_summary(summary)
 
 
 def _comparisons(old: Evaluation, new: Evaluation) -> list[Comparison]:

@@ -57,7 +57,7 @@ def _json(wanted: JsonCheck, answer: str) -> CheckResult:
     values = [value for value in (at(document, path) for document in documents) if value is not ABSENT]
     missing = f"there is nothing at {wanted.path!r}"
     missing = missing if documents else f"there is no JSON in the answer {_shown(answer)}"
-    if not wanted.has_equals:
+    if "equals" not in wanted.model_fields_set:  # null is a value too
         return _check(f"{name} is there", "" if values else missing)
     fits = bool(values) and same(values[0], wanted.equals)
     found = f"it is {_shown(json.dumps(values[0], ensure_ascii=False))}" if values else missing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 import re2
 
 from vademecum.evals.checks.steps import KINDS, TakenStep
+from vademecum.nearest import meant, nearest
 from vademecum.policy.bounds import RISKS
 from vademecum.wildcards import is_plain, matches_exactly
 
@@ -96,8 +96,7 @@ def _checked(kind: Any, name: Any, arguments: Any, outcome: Any) -> Pattern:
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     listed = sorted(known)
-    near = difflib.get_close_matches(name, listed, n=1)
-    advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(listed)}"
+    advice = meant(nearest(name, listed), otherwise=f"there are {', '.join(listed)}")
     return f"there is no {what} {name[:80]!r}: {advice}"
 
 
