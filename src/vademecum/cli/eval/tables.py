@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import click
@@ -37,9 +36,7 @@ Cell = tuple[str, str]  # a text and its style
 def print_summary(summary: Summary) -> None:
     """Print the cases that matter, the rates of each configuration, and remarks."""
     several = len(summary.columns) > 1
-    rows: dict[str, list[CaseRow]] = defaultdict(list)
-    for row in summary.rows:
-        rows[row.case].append(row)
+    rows = summary.by_case
     wrong = [story for story in summary.stories if any(row.mark != "pass" for row in rows[story.case])]
     listed = summary.stories if len(summary.rows) <= MAX_LISTED // 2 else wrong
     for story in listed[:MAX_LISTED]:

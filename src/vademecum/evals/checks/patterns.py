@@ -11,7 +11,7 @@ from typing import Any
 
 import re2
 
-from vademecum.evals.checks.steps import KINDS, TakenStep
+from vademecum.evals.checks.steps import ACTIONS, KINDS, TakenStep
 from vademecum.nearest import meant, nearest
 from vademecum.policy.bounds import RISKS
 from vademecum.wildcards import is_plain, matches_exactly
@@ -46,8 +46,13 @@ class Pattern:
         arguments = [(tuple(key.split(".")), _value_test(value)) for key, value in self.arguments]
 
         def fits(step: TakenStep) -> bool:
-            known = not step.again if outcome is None else bool(step.outcome) and outcome(step.outcome)
-            return known and name(step.name) and all(test(at(step.arguments, key)) for key, test in arguments)
+            if outcome is None:
+                counts = not step.outcome or step.kind not in ACTIONS
+            else:
+                counts = bool(step.outcome) and outcome(step.outcome)
+            return (
+                counts and name(step.name) and all(test(at(step.arguments, key)) for key, test in arguments)
+            )
 
         return fits
 

@@ -50,7 +50,7 @@ class Constraint:
             case "after":
                 return f"after {first} comes {last}"
             case "in order" | "exact":
-                steps = (pattern for pattern in self.patterns if pattern is not ANY_ACTION)
+                steps = (pattern for pattern in self.patterns if pattern != ANY_ACTION)
                 return f"sequence ({self.kind}) {', '.join(map(str, steps))}"
             case "count" if self.most is None:
                 return f"require {first}" if self.least == 1 else f"at least {self.least} {first}"

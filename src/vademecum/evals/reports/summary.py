@@ -107,7 +107,7 @@ def compare(
 
 
 def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
-    """Two evaluations as one, to be shown together: each under the name of its directory."""
+    """Return two evaluations as one, to be shown together: each under the name of its directory."""
     labels = [Path(one.place).name for one in (new, old)]
     if labels[0] == labels[1]:
         labels = ["new", "old"]
@@ -118,12 +118,11 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
         names = {way.name: f"{label} {way.name}" if len(ways) > 1 else label for way in ways}
         configurations += [structs.replace(way, name=names[way.name]) for way in ways]
         results += [structs.replace(each, configuration=names[each.configuration]) for each in one.results]
-    cases = {case.id: case for case in (*new.header.cases, *old.header.cases)}
-    cases |= {case.id: case for case in new.header.cases}
+    known = {case.id for case in new.header.cases}
     header = structs.replace(
         new.header,
         configurations=tuple(configurations),
-        cases=tuple(cases.values()),
+        cases=(*new.header.cases, *(case for case in old.header.cases if case.id not in known)),
         units=(*new.header.units, *old.header.units),
     )
     return Evaluation(header, tuple(results), new.place, old.place)
@@ -268,6 +267,14 @@ class Summary(Struct, frozen=True):
     comparisons: tuple[Comparison, ...]
     expecting_nothing: tuple[str, ...] = ()
     stories: tuple[Story, ...] = ()
+
+    @property
+    def by_case(self) -> dict[str, list[CaseRow]]:
+        """Return the rows of each case."""
+        found: dict[str, list[CaseRow]] = defaultdict(list)
+        for row in self.rows:
+            found[row.case].append(row)
+        return found
 
     @property
     def is_clean(self) -> bool:
