@@ -25,13 +25,7 @@ _FILE = click.Path(dir_okay=False)
     "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
 )
 @json_option
-def report_command(
-    *,
-    results: str | None,
-    against: str | None,
-    page: str | None,
-    as_json: bool,
-) -> None:
+def report_command(*, results: str | None, against: str | None, page: str | None, as_json: bool) -> None:
     """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
     context = Context.current()
     evaluation = _evaluation(results, context)

@@ -13,14 +13,7 @@ from msgspec.structs import astuple
 
 from vademecum.errors import PathRefused, RecordDamaged
 from vademecum.evals.reports.summary import CaseRow, Story, Summary
-from vademecum.evals.reports.texts import (
-    confusion,
-    figures,
-    notes,
-    shown,
-    trigger_rows,
-    why_of,
-)
+from vademecum.evals.reports.texts import confusion, figures, notes, shown, trigger_rows, why_of
 from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.evals.results import RUNS, Evaluation
 from vademecum.files import write_atomic
