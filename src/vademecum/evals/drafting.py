@@ -182,8 +182,8 @@ def read_candidates(text: str) -> list[str]:
 
 def checked(found: Sequence[object]) -> list[str]:
     """Return those that may be a description; refuse if none may."""
-    kept = [text for text in found if isinstance(text, str) and 0 < len(text) <= MAX_DESCRIPTION_CHARS]
-    kept = [text for text in kept if not set("<>") & set(text)]
+    texts = [text for text in found if isinstance(text, str)]
+    kept = [text for text in texts if 0 < len(text) <= MAX_DESCRIPTION_CHARS and not set("<>") & set(text)]
     if not kept:
         raise CaseRefused("No candidate is a description of 1 to 1,024 characters without < and >.")
     return kept

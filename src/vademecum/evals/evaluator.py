@@ -12,6 +12,7 @@ from pathlib import Path
 from vademecum.evals.pool import EvalEngine
 from vademecum.evals.results import (
     CaseLine,
+    CaseResult,
     Evaluation,
     Header,
     PlannedUnit,
@@ -54,25 +55,21 @@ class Evaluator:
             suite.malformed,
             tuple(PlannedUnit(*unit.names) for unit in units),
         )
+        serves = Counter(unit.key for unit in units)
         with closing(ResultsFile(workshop.out)) as ledger:
             write_header(workshop.out, header)
-            self._run(units, ledger)
+            # Units with the same key are one run.
+            missing = {unit.key: unit for unit in units if self._is_missing(unit, ledger.known.get(unit.key))}
+            done = len(units) - sum(serves[key] for key in missing)
+            self.progress(done=done, total=len(units), result=None)
+            for result in self.engine.run(missing.values(), workshop):
+                ledger.add(result)
+                done += serves[result.key]
+                self.progress(done=done, total=len(units), result=result)
             return read_evaluation(workshop.out)
 
-    def _run(self, units: Sequence[Unit], ledger: ResultsFile) -> None:
-        """Run the units without a result, each key once."""
-        serves = Counter(unit.key for unit in units)
-        missing = {unit.key: unit for unit in units if self._is_missing(unit, ledger)}
-        done = len(units) - sum(serves[key] for key in missing)
-        self.progress(done=done, total=len(units), result=None)
-        for result in self.engine.run(missing.values(), self.workshop):
-            ledger.add(result)
-            done += serves[result.key]
-            self.progress(done=done, total=len(units), result=result)
-
-    def _is_missing(self, unit: Unit, ledger: ResultsFile) -> bool:
+    def _is_missing(self, unit: Unit, known: CaseResult | None) -> bool:
         """Return whether a unit has no valid result, or its recording is missing."""
-        known = ledger.known.get(unit.key)
         tape = unit.configuration.tape
         if known is None or (tape and not Path(tape).exists()):
             return True

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from vademecum.errors import CaseRefused, FileRefused
 from vademecum.evals.cases import ANY_SKILL
@@ -32,22 +32,10 @@ class FieldRefused(ValueError):
         self.field = field
 
 
-class RawCase(NamedTuple):
-    """One case as fields of our own form.
-
-    An id that counts within its file only (``own_id``) gets the file's name beside the same of another file.
-    """
-
-    fields: Any
-    own_id: bool
-
-
-class RawCases(NamedTuple):
-    """The content of a file of cases: the skill it is about, its entries, and how each becomes a case."""
-
-    skill: str
-    entries: Sequence[Any]
-    case_of: Callable[[Any], RawCase]
+# A case as fields of our own form, and whether its id counts within its file only.
+RawCase = tuple[Any, bool]
+# The skill that a file is about, its entries, and how each becomes a case.
+RawCases = tuple[str, Sequence[Any], Callable[[Any], RawCase]]
 
 
 def entries(document: Any, file: Path, about: str = "") -> RawCases:
@@ -59,17 +47,17 @@ def entries(document: Any, file: Path, about: str = "") -> RawCases:
     skill = str(document.get("skill_name") or document.get("skill") or _skill_around(file, about))
     lists = {key: document[key] for key in document if isinstance(document[key], list)}
     if "evals" in lists:
-        return RawCases(skill, lists["evals"], _from_eval)
+        return skill, lists["evals"], _from_eval
     for key in TRIGGER_LISTS:
         if key in lists:
-            return RawCases(skill, lists[key], partial(_from_trigger, skill=skill, file=file))
+            return skill, lists[key], partial(_from_trigger, skill=skill, file=file)
     if "cases" in lists:
         return _listed(lists["cases"], skill, file)
     if not document:
         raise CaseRefused("the file is empty: write a case, or remove it.")
     # A case that is alone in its file is named after the file or its directory.
     name = file.parent.name if file.stem == "case" else file.stem.removesuffix(".case")
-    return RawCases(skill, [document], lambda entry: RawCase({"id": name, **entry}, own_id=False))
+    return skill, [document], lambda entry: ({"id": name, **entry}, False)
 
 
 def _listed(found: list[Any], skill: str, file: Path) -> RawCases:
@@ -78,8 +66,8 @@ def _listed(found: list[Any], skill: str, file: Path) -> RawCases:
         if isinstance(entry, Mapping) and (
             "should_trigger" in entry or ("query" in entry and "input" not in entry)
         ):
-            return RawCases(skill, found, partial(_from_trigger, skill=skill, file=file))
-    return RawCases(skill, found, _own)
+            return skill, found, partial(_from_trigger, skill=skill, file=file)
+    return skill, found, _own
 
 
 def _own(entry: Any) -> RawCase:
@@ -87,8 +75,8 @@ def _own(entry: Any) -> RawCase:
     if not isinstance(entry, Mapping):
         raise FieldRefused("", "a case is an object.")
     if "id" in entry or not isinstance(entry.get("input"), str):
-        return RawCase(entry, own_id=False)
-    return RawCase({"id": id_from(entry["input"]), **entry}, own_id=True)
+        return entry, False
+    return {"id": id_from(entry["input"]), **entry}, True
 
 
 def _from_trigger(entry: Any, *, skill: str, file: Path) -> RawCase:
@@ -110,7 +98,7 @@ def _from_trigger(entry: Any, *, skill: str, file: Path) -> RawCase:
     # Without a skill's name it is a request that no skill should take.
     expected = {"skills_any_of": gold or [name]} if wanted else {"skills_none_of": [name or ANY_SKILL]}
     case |= {"expected": expected, "tags": [*case["tags"], "trigger"], "until": "loaded"}
-    return RawCase(case, own_id=True)
+    return case, True
 
 
 def _from_eval(entry: Any) -> RawCase:
@@ -129,7 +117,7 @@ def _from_eval(entry: Any) -> RawCase:
         case["description"] = entry["name"]
     if "constraints" in entry:
         case["constraints"] = entry["constraints"]
-    return RawCase(case, own_id=True)
+    return case, True
 
 
 def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) -> tuple[dict[str, Any], Any]:

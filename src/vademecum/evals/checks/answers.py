@@ -55,13 +55,15 @@ def _json(wanted: JsonCheck, answer: str) -> CheckResult:
     path = tuple(filter(None, wanted.path.split(".")))
     documents = json_in(answer)
     values = [value for value in (at(document, path) for document in documents) if value is not ABSENT]
-    missing = f"there is nothing at {wanted.path!r}"
-    missing = missing if documents else f"there is no JSON in the answer {_shown(answer)}"
-    if "equals" not in wanted.model_fields_set:  # null is a value too
-        return _check(f"{name} is there", "" if values else missing)
-    fits = bool(values) and same(values[0], wanted.equals)
-    found = f"it is {_shown(json.dumps(values[0], ensure_ascii=False))}" if values else missing
-    return _check(f"{name} equals", "" if fits else found)
+    is_exact = "equals" in wanted.model_fields_set  # null is a value too
+    problem = ""
+    if not documents:
+        problem = f"there is no JSON in the answer {_shown(answer)}"
+    elif not values:
+        problem = f"there is nothing at {wanted.path!r}"
+    elif is_exact and not same(values[0], wanted.equals):
+        problem = f"it is {_shown(json.dumps(values[0], ensure_ascii=False))}"
+    return _check(f"{name} {'equals' if is_exact else 'is there'}", problem)
 
 
 def json_in(text: str) -> list[Any]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
 
 from msgspec import Struct, structs
 
@@ -24,8 +23,6 @@ from vademecum.evals.reports.triggers import Triggers, triggers_of
 from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, CaseResult, Evaluation
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration
-
-Number = TypeVar("Number", bound=float)
 
 
 class Change(Struct, frozen=True):
@@ -131,12 +128,12 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
 def rates_of(results: Iterable[CaseResult]) -> dict[str, Fraction]:
     """Return the share of passes of each case that has a verdict, repeats together."""
     passed = _by_case(results, lambda result: result.outcome == "pass")
-    return {case: Fraction(sum(values), len(values)) for case, values in passed.items()}
+    return {case: Fraction(int(sum(values)), len(values)) for case, values in passed.items()}
 
 
-def _by_case(results: Iterable[CaseResult], value: Callable[[CaseResult], Number]) -> dict[str, list[Number]]:
+def _by_case(results: Iterable[CaseResult], value: Callable[[CaseResult], float]) -> dict[str, list[float]]:
     """Return the values of each case, of its runs that have a verdict."""
-    found: dict[str, list[Number]] = defaultdict(list)
+    found: dict[str, list[float]] = defaultdict(list)
     for result in results:
         if result.outcome in JUDGED:
             found[result.case].append(value(result))
