@@ -82,10 +82,9 @@ def results_home(context: Context) -> Path:
 
 
 def _evaluation(wanted: str | None, context: Context) -> Evaluation:
-    if wanted is not None and Path(wanted, HEADER).exists():
-        return read_evaluation(Path(wanted).absolute())
     if wanted is not None:
-        return read_evaluation(results_home(context) / Path(wanted).name)
+        named = results_home(context) / Path(wanted).name
+        return read_evaluation(Path(wanted).absolute() if Path(wanted, HEADER).exists() else named)
     known = sorted(results_home(context).glob(f"*/{HEADER}"), key=lambda path: path.stat().st_mtime)
     if not known:
         raise CaseRefused("There are no results yet: vade eval run SUITE makes some.", code="no-suite")

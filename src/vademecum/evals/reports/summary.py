@@ -161,8 +161,7 @@ class Rate(Struct, frozen=True):
         """Return the rate with its Wilson interval."""
         passed, total = sum(row.passed for row in rows), sum(row.judged for row in rows)
         cases, successes = len(rates), sum(rates.values(), Fraction())
-        none = cases >= LEAST_FOR_A_BOUND and successes == cases
-        bound = failure_bound(cases) if none else None
+        bound = failure_bound(cases) if LEAST_FOR_A_BOUND <= cases == successes else None
         rate = float(successes / cases) if cases else 0.0
         return cls(passed, total, rate, wilson(successes, cases), bound, cases)
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from vademecum.evals.reports.statistics import Interval
-from vademecum.evals.reports.summary import CaseRow, Comparison, ConfigurationSummary, Rate, Summary
+from vademecum.evals.reports.summary import CaseRow, Comparison, ConfigurationSummary, Summary
 from vademecum.evals.reports.triggers import SkillRate, Triggers
 from vademecum.evals.results import Evaluation
 
@@ -30,10 +30,11 @@ _HEADS = (
 
 def _figures(column: ConfigurationSummary) -> list[str]:
     rate, cost, found = column.rate, column.cost, column.triggers
+    runs = " runs" if rate.total > rate.cases else ""
     triggers = found and (found.overall.precision, found.overall.recall, found.false_trigger_rate)
     return [
         column.configuration,
-        passed(rate),
+        f"{rate.passed} of {rate.total}{runs}" if rate.total else "–",
         f"{rate.rate:.1%}" if rate.cases else "–",
         shown_interval(rate.interval) if rate.cases else "–",
         *map(str, (column.timeouts, column.errors, column.unusable, column.unjudged)),
@@ -43,14 +44,6 @@ def _figures(column: ConfigurationSummary) -> list[str]:
         f"{cost.tokens:,.0f}",
         f"{cost.seconds:.2f}",
     ]
-
-
-def passed(rate: Rate) -> str:
-    """Return how many cases passed, or runs if cases are repeated."""
-    if not rate.total:
-        return "–"
-    runs = " runs" if rate.total > rate.cases else ""
-    return f"{rate.passed} of {rate.total}{runs}"
 
 
 def shown_interval(interval: Interval) -> str:
@@ -85,7 +78,13 @@ def notes(summary: Summary) -> list[str]:
             runs = "1 run was" if column.unjudged == 1 else f"{column.unjudged} runs were"
             found.append(f"{name}{runs} not judged: name a model with --judge KIND:NAME")
         if column.triggers is not None:
-            found += [f"{name}{line}" for line in _trigger_notes(column.triggers)]
+            taken, all_ = column.triggers, column.triggers.overall
+            precision = shown(all_.precision, all_.precision_interval)
+            found.append(f"{name}precision {precision}, recall {shown(all_.recall, all_.recall_interval)}")
+            if taken.negatives:
+                of = f"{taken.false_triggers} of {taken.negatives} requests that must not trigger"
+                share = shown(taken.false_trigger_rate, taken.false_trigger_interval)
+                found.append(f"{name}false triggers: {of} ({share})")
         if column.judges:
             found.append(f"{name}judged in part by a model: {', '.join(column.judges)}")
     found += [f"{story.case}: {problem}" for story in summary.stories for problem in story.problems]
@@ -96,18 +95,6 @@ def notes(summary: Summary) -> list[str]:
     if summary.missing:
         found.append(f"{summary.missing} runs have no result yet: the same command goes on with them")
     return found
-
-
-def _trigger_notes(found: Triggers) -> list[str]:
-    """Return precision, recall and the rate of false triggers, each with its interval."""
-    overall = found.overall
-    precision = shown(overall.precision, overall.precision_interval)
-    lines = [f"precision {precision}, recall {shown(overall.recall, overall.recall_interval)}"]
-    if found.negatives:
-        of = f"{found.false_triggers} of {found.negatives} requests that must not trigger"
-        share = shown(found.false_trigger_rate, found.false_trigger_interval)
-        lines.append(f"false triggers: {of} ({share})")
-    return lines
 
 
 def trigger_rows(found: Triggers) -> list[list[str]]:

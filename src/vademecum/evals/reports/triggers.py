@@ -110,7 +110,8 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[CaseResult]) -> Tri
         if case.wanted:
             wanted += 1
             first += result.ranked[:1] != () and result.ranked[0] in case.wanted
-            missed.update(_missed(case, taken))
+            missed.update(name for name in case.needed if name not in taken)
+            missed.update(case.one_of[:1] if not taken & set(case.one_of) else ())
         else:
             negatives += 1
             false += bool(wrongly)
@@ -141,9 +142,3 @@ def _row(case: CaseLine) -> str:
     if case.wanted:
         return case.wanted[0]
     return NO_SKILL if ANY_SKILL in case.unwanted else f"not {case.unwanted[0]}"
-
-
-def _missed(case: CaseLine, taken: set[str]) -> list[str]:
-    """Return the skills that a request should have taken: all it needs, and one of the alternatives."""
-    short = case.one_of[:1] if not taken & set(case.one_of) else ()
-    return [*(name for name in case.needed if name not in taken), *short]
