@@ -56,7 +56,10 @@ class OnRay:
                     result = without_run(unit, "error", error=said)
                 yield result
         finally:
-            _cancel(ray, list(running))
+            for task in running:
+                ray.cancel(task)
+            if running:  # until they have tidied up
+                ray.wait(list(running), num_returns=len(running), timeout=2 * GRACE_SECONDS)
             if own:
                 ray.shutdown()
 
@@ -65,14 +68,6 @@ def _perform(unit: Unit, workshop: EvalSettings) -> CaseResult:
     """Run one unit within its time."""
     (result,) = Processes(1).run([unit], workshop)
     return result
-
-
-def _cancel(ray: Any, running: list[Any]) -> None:
-    """Interrupt what is running, and wait until it has tidied up."""
-    for task in running:
-        ray.cancel(task)
-    if running:
-        ray.wait(running, num_returns=len(running), timeout=2 * GRACE_SECONDS)
 
 
 def _check_size(ray: Any, workers: int) -> None:

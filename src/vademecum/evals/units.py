@@ -129,16 +129,12 @@ def _model(name: str, env: Mapping[str, str]) -> list[str]:
 
 def _skills(one: Configuration, index: SkillIndex, digests: Mapping[int, str]) -> list[Any]:
     """Return the skills there are, by content, with how they are read and searched."""
-    wanted = None if one.skills is None else set(one.skills)
-    options = index.options
-    # Fewer skills are a library of their own, without namesakes.
-    found = (*index.skills, *(index.shadowed if wanted is None else ()))
-    kept = sorted(
-        (skill.name, skill.source, digests[id(skill)])
-        for skill in found
-        if wanted is None or skill.name in wanted
-    )
-    return [options.index_bodies, options.body_lines, kept]
+    found: Iterable[Skill] = (*index.skills, *index.shadowed)
+    if one.skills is not None:  # fewer skills are a library of their own, without namesakes
+        wanted = set(one.skills)
+        found = (skill for skill in index.skills if skill.name in wanted)
+    kept = sorted((skill.name, skill.source, digests[id(skill)]) for skill in found)
+    return [index.options.index_bodies, index.options.body_lines, kept]
 
 
 def _digest(value: Any) -> str:

@@ -152,7 +152,13 @@ def judge_statements(
         detail = "no judge was named (--judge MODEL)"
         return [CheckResult(f"judged: {statement}", "skipped", detail) for statement in statements]
     numbered = "\n".join(f"{number}. {statement}" for number, statement in enumerate(statements, 1))
-    asked = f"{_framed(request, answer)}\n\nStatements:\n{numbered}\n\n{_STATEMENTS}"
+    # In frames that nothing in the texts can open or close, however it is written.
+    texts = {"request": request, "answer": answer[:MAX_JUDGED_CHARS]}
+    framed = [
+        f"<{name}>\n{_FRAME.sub(lambda found: f'&lt;{found[1]}', text)}\n</{name}>"
+        for name, text in texts.items()
+    ]
+    asked = "\n\n".join([*framed, f"Statements:\n{numbered}", _STATEMENTS])
     try:
         messages = [Message("system", _RULES), Message("user", asked)]
         text = judge.reply(messages, schema={"type": "object"}).text
@@ -173,11 +179,3 @@ def _judged(statement: str, verdict: Any, judge: str) -> CheckResult:
         raise VademecumError(f"The judge {judge} said neither true nor false.", code="judge")
     evidence = str(verdict.get("evidence", ""))
     return CheckResult(f"judged: {statement}", "pass" if passed else "fail", evidence, judge=judge)
-
-
-def _framed(request: str, answer: str) -> str:
-    """Return both in frames that nothing in them can open or close, however it is written."""
-    request, answer = (
-        _FRAME.sub(lambda found: f"&lt;{found[1]}", text) for text in (request, answer[:MAX_JUDGED_CHARS])
-    )
-    return f"<request>\n{request}\n</request>\n\n<answer>\n{answer}\n</answer>"
