@@ -91,7 +91,6 @@ _ASK = (
 class Improvement(Struct, frozen=True):
     """The best candidate on the first half of the requests, and its result on the second half."""
 
-    skill: str
     old: str
     new: str
     tuned: dict[str, float]
@@ -145,7 +144,7 @@ def improve(
     if scores[best] > scores[old]:
         sides = results(held, old, "held-old"), results(held, best, "held-new")
         found = compare(*sides, old_name="old", new_name="new")
-    return Improvement(skill.name, old, best, scores, found)
+    return Improvement(old, best, scores, found)
 
 
 def halves(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:

@@ -81,14 +81,12 @@ def _own(entry: Any) -> RawCase:
 
 def _from_trigger(entry: Any, *, skill: str, file: Path) -> RawCase:
     """Return the case of one request of a trigger set; the run may end once the skill is known."""
-    case, query = _begun(entry, _TRIGGER_FIELDS, ("query", "prompt", "input"), "query and should_trigger")
+    case = _begun(entry, _TRIGGER_FIELDS, ("query", "prompt", "input"), "should_trigger")
     gold = entry.get("gold", [])
     if not isinstance(gold, list) or not all(isinstance(each, str) and each for each in gold):
         raise FieldRefused("gold", "it is a list of names of skills.")
     wanted = entry.get("should_trigger", entry.get("expected", bool(gold or "gold" not in entry)))
     name = str(entry.get("skill") or entry.get("skill_name") or skill)
-    if not isinstance(query, str) or not query.strip():
-        raise FieldRefused("query", "it has no text under query.")
     if not isinstance(wanted, bool):
         raise FieldRefused("should_trigger", f"it is true or false, not {wanted!r}.")
     if wanted and not (name or gold):
@@ -103,10 +101,7 @@ def _from_trigger(entry: Any, *, skill: str, file: Path) -> RawCase:
 
 def _from_eval(entry: Any) -> RawCase:
     """Return one entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
-    asked = ("prompt", "input", "query")
-    case, prompt = _begun(entry, _EVAL_FIELDS, asked, "prompt and expected_output")
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise FieldRefused("prompt", "it has no text under prompt.")
+    case = _begun(entry, _EVAL_FIELDS, ("prompt", "input", "query"), "expected_output")
     case["expected"] = {"output": _expected(entry)}
     if isinstance(case.get("files"), list):
         case["files"] = [
@@ -120,27 +115,28 @@ def _from_eval(entry: Any) -> RawCase:
     return case, True
 
 
-def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) -> tuple[dict[str, Any], Any]:
-    """Return what all shapes of others share, and the request.
+def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) -> dict[str, Any]:
+    """Return what all shapes of others share; the request is in one of the fields ``asked``.
 
     Refuse an unknown field that is nearly one we read; other unknown fields are ignored.
     """
     if not isinstance(entry, Mapping):
-        raise FieldRefused("", f"an entry is an object with {needed}.")
+        raise FieldRefused("", f"an entry is an object with {asked[0]} and {needed}.")
     for key in entry:
         near = None if key in known else nearest(str(key), known, like=0.8)
         if near and near not in entry:
             raise FieldRefused(str(key), f"there is no such field: did you mean {near!r}?")
     request = next((entry[key] for key in asked if key in entry), None)
+    if not isinstance(request, str) or not request.strip():
+        raise FieldRefused(asked[0], f"it has no text under {asked[0]}.")
     tags = entry.get("tags", entry.get("category", []))
     own = entry.get("id")
-    case = {
+    return {
         **{key: entry[key] for key in ("files", "mock", "repeat") if entry.get(key) is not None},
-        "id": id_from(str(request)) if own is None else own,
+        "id": id_from(request) if own is None else own,
         "input": request,
         "tags": [tags] if isinstance(tags, str) else list(tags) if isinstance(tags, list) else [],
     }
-    return case, request
 
 
 def _expected(entry: Mapping[str, Any]) -> dict[str, list[str]]:
