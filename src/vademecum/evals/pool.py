@@ -188,7 +188,7 @@ def _context() -> ForkServerContext:
 def _work(connection: Connection, workshop: EvalSettings, place: Path) -> None:
     """Work on units in this process until the parent has no more of them, or is gone."""
     # The agent is needed in this process only, not in the one that plans and reports.
-    from vademecum.evals.trial import UnitResources, perform  # noqa: PLC0415 - see above
+    from vademecum.evals.trial import Trials  # noqa: PLC0415 - see above
 
     is_running = False
 
@@ -203,7 +203,7 @@ def _work(connection: Connection, workshop: EvalSettings, place: Path) -> None:
     # Ctrl-C reaches the parent too, which decides what ends. Unlike SIG_IGN this is not inherited by scripts.
     signal.signal(signal.SIGINT, lambda *_: None)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    stock = UnitResources(workshop)
+    trials = Trials(workshop)
     try:
         while True:
             unit = connection.recv()
@@ -211,7 +211,7 @@ def _work(connection: Connection, workshop: EvalSettings, place: Path) -> None:
             checking = CHECK_SECONDS + unit.configuration.seconds
             try:
                 is_running = True
-                result = perform(unit, stock, place, on_checks=partial(connection.send, checking))
+                result = trials.perform(unit, place, on_checks=partial(connection.send, checking))
             except KeyboardInterrupt:
                 result = without_run(unit, "timeout", seconds=unit.seconds)
             finally:

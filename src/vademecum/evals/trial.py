@@ -45,82 +45,125 @@ _COSTS = ("turns", "tool_calls", "script_runs", "input_tokens", "output_tokens")
 _DURATION = re.compile(r"after \d+\.\d\d s")
 
 
-def perform(unit: Unit, stock: UnitResources, place: Path, *, on_checks: Callable[[], None]) -> CaseResult:
-    """Run a unit once, in a room below ``place``. Whatever goes wrong is the result, except an interruption.
+class Trials:
+    """Run units in one process, with what they share: skills, rules and models, each made once."""
 
-    ``on_checks`` is called when the run is over and its checks begin.
-    """
-    started = time.monotonic()
-    try:
-        with room_for(unit.case, place, project=stock.workshop.project, env=stock.workshop.env) as context:
-            found = _performed(unit, context, stock, on_checks)
-    except VademecumError as error:
-        found = without_run(unit, "error", error=str(error))
-    except Exception as error:  # noqa: BLE001 - a fault of one unit must not end the others
-        found = without_run(unit, "error", error=f"Unexpected {type(error).__name__}: {error}")
-    return structs.replace(found, seconds=round(time.monotonic() - started, 4))
+    def __init__(self, workshop: EvalSettings) -> None:
+        self._workshop = workshop
+        self._masked = Secrets(workshop.env).mask
+        self._runs = workshop.out / RUNS
+        self._models = dict(workshop.models)
+        self._parts: dict[Configuration, tuple[SkillIndex, Policy, View]] = {}
 
+    def perform(self, unit: Unit, place: Path, *, on_checks: Callable[[], None]) -> CaseResult:
+        """Run a unit once, in a room below ``place``.
 
-def _performed(
-    unit: Unit, context: Context, stock: UnitResources, on_checks: Callable[[], None]
-) -> CaseResult:
-    """Run the agent, and judge what came of it."""
-    watcher = Watcher(unit.case)
-    outcome = _run(unit, context, stock, watcher)
-    verdict: Verdict
-    verdict, error, checks = "timeout", late(unit.seconds), []
-    if outcome.status != "interrupted":
-        on_checks()
-        verdict, error = _unworkable(unit, outcome, watcher)
-    if not error:
-        checks = _checks(unit, context, stock, outcome, watcher)
-        wrong = {check.holds for check in checks}
-        verdict = "fail" if "fail" in wrong else "unjudged" if "skipped" in wrong else "pass"
-    started = watcher.events[0].data if watcher.events else {}
-    costs: dict[str, Any] = {key: int(outcome.stats[key]) for key in _COSTS}
-    return CaseResult(
-        *unit.names,
-        verdict,
-        checks=tuple(checks),
-        skills=loaded_skills(watcher.events),
-        ranked=tuple(started.get("ranked") or ()),
-        status=outcome.status,
-        stop_reason=outcome.stop_reason,
-        answer=stock.masked(outcome.answer)[:MAX_ANSWER_CHARS],
-        error=error,
-        run=outcome.run_id,
-        **costs,
-    )
+        Whatever goes wrong is the result, except an interruption. ``on_checks`` is called when the run is
+        over and its checks begin.
+        """
+        started = time.monotonic()
+        own, env = self._workshop.project, self._workshop.env
+        try:
+            with room_for(unit.case, place, project=own, env=env) as context:
+                found = self._performed(unit, context, on_checks)
+        except VademecumError as error:
+            found = without_run(unit, "error", error=str(error))
+        except Exception as error:  # noqa: BLE001 - a fault of one unit must not end the others
+            found = without_run(unit, "error", error=f"Unexpected {type(error).__name__}: {error}")
+        return structs.replace(found, seconds=round(time.monotonic() - started, 4))
 
+    def _performed(self, unit: Unit, context: Context, on_checks: Callable[[], None]) -> CaseResult:
+        """Run the agent, and judge what came of it."""
+        watcher = Watcher(unit.case)
+        outcome = self._run(unit, context, watcher)
+        verdict: Verdict
+        verdict, error, checks = "timeout", late(unit.seconds), []
+        if outcome.status != "interrupted":
+            on_checks()
+            verdict, error = _unworkable(unit, outcome, watcher)
+        if not error:
+            checks = self._checks(unit, context, outcome, watcher)
+            wrong = {check.holds for check in checks}
+            verdict = "fail" if "fail" in wrong else "unjudged" if "skipped" in wrong else "pass"
+        started = watcher.events[0].data if watcher.events else {}
+        costs: dict[str, Any] = {key: int(outcome.stats[key]) for key in _COSTS}
+        return CaseResult(
+            *unit.names,
+            verdict,
+            checks=tuple(checks),
+            skills=loaded_skills(watcher.events),
+            ranked=tuple(started.get("ranked") or ()),
+            status=outcome.status,
+            stop_reason=outcome.stop_reason,
+            answer=self._masked(outcome.answer)[:MAX_ANSWER_CHARS],
+            error=error,
+            run=outcome.run_id,
+            **costs,
+        )
 
-def _run(unit: Unit, context: Context, stock: UnitResources, watcher: Watcher) -> Outcome:
-    case, configuration = unit.case, unit.configuration
-    index, policy, view = stock.parts(configuration)
-    own: dict[str, Any] = {"policy": policy, "view": view}
-    if (context.cwd / ".agent").exists():  # the project brings rules of its own
-        own = {"policy": Policy.load(context, run=allowing(configuration.allow))}
-    agent = Agent(
-        model=_model(unit, context, stock),
-        index=index,
-        approver=_approver(unit),
-        context=context,
-        listener=watcher,
-        runs=stock.workshop.out / RUNS,
-        **own,
-    )
-    return agent.run(case.input, skills=case.setup.skills, before=case.setup.before)
+    def _run(self, unit: Unit, context: Context, watcher: Watcher) -> Outcome:
+        case = unit.case
+        index, policy, view = self._shared(unit.configuration)
+        own: dict[str, Any] = {"policy": policy, "view": view}
+        if (context.cwd / ".agent").exists():  # the project brings rules of its own
+            own = {"policy": Policy.load(context, run=allowing(unit.configuration.allow))}
+        agent = Agent(
+            model=self._model_of(unit, context),
+            index=index,
+            approver=_approver(unit),
+            context=context,
+            listener=watcher,
+            runs=self._runs,
+            **own,
+        )
+        return agent.run(case.input, skills=case.setup.skills, before=case.setup.before)
 
+    def _shared(self, configuration: Configuration) -> tuple[SkillIndex, Policy, View]:
+        """Return the skills of a configuration, the default rules, and the view of both.
 
-def _model(unit: Unit, context: Context, stock: UnitResources) -> Model:
-    name, mock = unit.configuration.model, unit.case.mock
-    if name == "mock" and mock is None:
-        raise ConfigError(f"The case {unit.case.id!r} has no mock: add mock.turns, or name a model.")
-    if mock is not None and name in {"case", "mock"}:
-        return MockModel(mock)
-    model = stock.model("offline" if name == "case" else name, unit.configuration.tape)
-    if not isinstance(model, Recorded):
-        return model
-    return NormalizedPrompts(model, context.cwd.parent, stock.workshop.out / RUNS)
+        Configuration near the results is ignored: the rules of a project come with its copy.
+        """
+        if configuration not in self._parts:
+            index, names = self._workshop.index, configuration.skills
+            if names is not None:
+                wanted = set(names)
+                kept = [skill for skill in index.skills if skill.name in wanted]
+                index = other_index(index, kept, (), *sorted(names))
+            policy = Policy(default_rules(), run=allowing(configuration.allow))
+            self._parts[configuration] = (index, policy, View(index, policy))
+        return self._parts[configuration]
+
+    def _model_of(self, unit: Unit, context: Context) -> Model:
+        name, mock = unit.configuration.model, unit.case.mock
+        if name == "mock" and mock is None:
+            raise ConfigError(f"The case {unit.case.id!r} has no mock: add mock.turns, or name a model.")
+        if mock is not None and name in {"case", "mock"}:
+            return MockModel(mock)
+        model = self._model("offline" if name == "case" else name, unit.configuration.tape)
+        is_taped = isinstance(model, Recorded)
+        return NormalizedPrompts(model, context.cwd.parent, self._runs) if is_taped else model
+
+    def _model(self, name: str, tape: str = "") -> Model:
+        """Return a model by its name; with ``tape``, one whose replies are recorded there."""
+        key = f"{name}\0{tape}" if tape else name
+        if key not in self._models:
+            made = self._models.get(name) or choose_model(name)
+            self._models[key] = Recorded(Path(tape), made, mode="replay") if tape else made
+        return self._models[key]
+
+    def _checks(self, unit: Unit, context: Context, outcome: Outcome, watcher: Watcher) -> list[CheckResult]:
+        """Check all that the case expects; of a run that was cut short, what is decided."""
+        expected, answer = unit.case.expected, outcome.answer
+        checks = watcher.checks()
+        if watcher.reason != "violation":
+            checks += check_skills(expected, loaded_skills(watcher.events))
+        if watcher.reason:
+            return checks
+        checks += check_status(expected, outcome.status)
+        checks += check_output(expected.output, answer, [context.cwd, *reversed(_made(watcher.events))])
+        name, statements = unit.configuration.judge, expected.output.judge
+        judge = self._model(name) if name and statements else None
+        return checks + judge_statements(statements, answer, request=unit.case.input, judge=judge)
 
 
 def _approver(unit: Unit) -> Approver:
@@ -152,62 +195,12 @@ def _unworkable(unit: Unit, outcome: Outcome, watcher: Watcher) -> tuple[Verdict
     return "pass", ""
 
 
-def _checks(
-    unit: Unit, context: Context, stock: UnitResources, outcome: Outcome, watcher: Watcher
-) -> list[CheckResult]:
-    """Check all that the case expects; of a run that was cut short, what is decided."""
-    case, expected = unit.case, unit.case.expected
-    checks = watcher.checks()
-    if watcher.reason != "violation":
-        checks += check_skills(expected, loaded_skills(watcher.events))
-    if watcher.reason:
-        return checks
-    checks += check_status(expected, outcome.status)
-    checks += check_output(expected.output, outcome.answer, [context.cwd, *reversed(_made(watcher.events))])
-    judge = unit.configuration.judge
-    asked = stock.model(judge) if judge and expected.output.judge else None
-    return checks + judge_statements(expected.output.judge, outcome.answer, request=case.input, judge=asked)
-
-
 def _made(events: Iterable[Event]) -> list[Path]:
     """Return the directories that contain the outputs of scripts."""
     called = (event.data.get("result", {}) for event in events if event.type == "tool_called")
     made = (output for result in called for output in result.get("outputs", ()))
     places = (str(output["file"]).removesuffix(str(output["path"])) for output in made)
     return [Path(place) for place in dict.fromkeys(places)]
-
-
-class UnitResources:
-    """Make what the units of one process share: skills, rules and models, each once."""
-
-    def __init__(self, workshop: EvalSettings) -> None:
-        self.workshop = workshop
-        self.masked = Secrets(workshop.env).mask
-        self._made = dict(workshop.models)
-        self._shared: dict[Configuration, tuple[SkillIndex, Policy, View]] = {}
-
-    def parts(self, configuration: Configuration) -> tuple[SkillIndex, Policy, View]:
-        """Return the skills of a configuration, the default rules, and the view of both.
-
-        Configuration near the results is ignored: the rules of a project come with its copy.
-        """
-        if configuration not in self._shared:
-            index, names = self.workshop.index, configuration.skills
-            if names is not None:
-                wanted = set(names)
-                kept = [skill for skill in index.skills if skill.name in wanted]
-                index = other_index(index, kept, (), *sorted(names))
-            policy = Policy(default_rules(), run=allowing(configuration.allow))
-            self._shared[configuration] = (index, policy, View(index, policy))
-        return self._shared[configuration]
-
-    def model(self, name: str, tape: str = "") -> Model:
-        """Return a model by its name; with ``tape``, one whose replies are recorded there."""
-        key = f"{name}\0{tape}" if tape else name
-        if key not in self._made:
-            made = self._made.get(name) or choose_model(name)
-            self._made[key] = Recorded(Path(tape), made, mode="replay") if tape else made
-        return self._made[key]
 
 
 _ERRORS = {"unavailable": ModelUnavailable, "refused": ModelRefused, "wrong": ModelReplyWrong}

@@ -124,8 +124,6 @@ class PageBudget:
 
 def run_page(run: PastRun, *, back: Back | None = None) -> str:
     """Return the page of a run; ``back`` links to the case that it is a run of."""
-    started, ended = run.first("run_started"), run.first("run_finished")
-    stats = ended.data.get("stats") if ended else None
     room, talk = PageBudget(MAX_CONTENT_BYTES), PageBudget(MAX_CONVERSATION_BYTES)
     answer = room.take(run.answer, MAX_ANSWER_CHARS)
     date = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(run.events[0].time)) if run.events else ""
@@ -139,7 +137,7 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
         answer=answer,
         back=back,
         date=date,
-        facts=_facts(run, started, stats if isinstance(stats, dict) else {}),
+        facts=_facts(run),
         spans=bars,
         kinds={bar.kind for bar in bars},
         plan=_plan(run),
@@ -152,11 +150,14 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
     )
 
 
-def _facts(run: PastRun, started: Event | None, stats: dict[str, Any]) -> dict[str, str]:
+def _facts(run: PastRun) -> dict[str, str]:
+    first = {event.type: event.data for event in reversed(run.events)}
+    started, stats = first.get("run_started", {}), first.get("run_finished", {}).get("stats")
+    stats = stats if isinstance(stats, dict) else {}
     tokens = sum(n for n in map(stats.get, ("input_tokens", "output_tokens")) if isinstance(n, int))
     found = {
-        "model": started.data.get("model") if started else "",
-        "agent": started.data.get("agent") if started else "",
+        "model": started.get("model"),
+        "agent": started.get("agent"),
         "turns": stats.get("turns"),
         "calls": stats.get("tool_calls"),
         "tokens": f"{tokens:,}" if tokens else "",
@@ -289,13 +290,12 @@ def _kept(run: PastRun, kept: str, room: PageBudget) -> str:
 
 def _shown_output(output: RunOutput, room: PageBudget) -> dict[str, Any]:
     """Return one output with its link and its preview."""
-    secret = output.secret
     return {
         "path": output.path,
         "bytes": f"{output.bytes:,}",
-        "secret": secret,
-        "href": "" if secret else Path(output.file).as_uri(),
-        "preview": "" if secret else _preview(output, room),
+        "secret": output.secret,
+        "href": "" if output.secret else Path(output.file).as_uri(),
+        "preview": "" if output.secret else _preview(output, room),
     }
 
 
