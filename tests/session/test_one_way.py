@@ -23,7 +23,6 @@ ALLOWED = {
     "agent.replay": "compares what was loaded with what would be; nothing of it reaches a model",
     "cli.permissions": "explains a decision in words",
     "cli.sharing.linking": "puts skills where other agents look, and asks the person",
-    "evals.checks.programs": "runs the checks of a case, not of a model",
 }
 
 
