@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -166,6 +167,12 @@ def test_exact_looks_at_nothing_but_actions() -> None:
     loaded = Event(1, 0.0, "skill_loaded", {"skill": "user:grep"})
     parsed = parse_constraint({"sequence": ["grep", "read_file"], "mode": "exact"})
     assert check([parsed], [loaded, *called("list_dir", "read_file")])[0].holds == "fail"
+
+
+def test_exact_has_the_same_name_in_every_process() -> None:
+    """Cases are sent to the processes that run them."""
+    parsed = parse_constraint({"sequence": ["grep"], "mode": "exact"})
+    assert str(copy.deepcopy(parsed)) == str(parsed) == "sequence (exact) call_tool:grep"
 
 
 def test_many_events_prove_that_it_was_too_often() -> None:

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -63,7 +63,13 @@ class Processes:
         try:
             for _ in range(min(self.workers, len(waiting))):
                 workers.append(new_worker())
-            while busy := _given(workers, waiting):
+            while True:
+                for worker in workers:
+                    if waiting and worker.unit is None:
+                        worker.give(waiting.popleft())
+                busy = [worker for worker in workers if worker.unit is not None]
+                if not busy:
+                    return
                 ready = wait([worker.connection for worker in busy], timeout=_LOOK_SECONDS)
                 for worker in busy:
                     result = worker.heard() if worker.connection in ready else worker.overdue()
@@ -78,14 +84,6 @@ class Processes:
             deadline = time.monotonic() + self.grace  # until then they can tidy up
             for worker in workers:
                 worker.end(max(0.0, deadline - time.monotonic()))
-
-
-def _given(workers: Sequence[Worker], waiting: deque[Unit]) -> list[Worker]:
-    """Give each free process its next unit, and return those that have one."""
-    for worker in workers:
-        if waiting and worker.unit is None:
-            worker.give(waiting.popleft())
-    return [worker for worker in workers if worker.unit is not None]
 
 
 class Worker:

@@ -62,11 +62,9 @@ def entries(document: Any, file: Path, about: str = "") -> RawCases:
 
 def _listed(found: list[Any], skill: str, file: Path) -> RawCases:
     """Return a list of cases, or of requests with whether they should trigger."""
-    for entry in found:
-        if isinstance(entry, Mapping) and (
-            "should_trigger" in entry or ("query" in entry and "input" not in entry)
-        ):
-            return skill, found, partial(_from_trigger, skill=skill, file=file)
+    objects = [entry for entry in found if isinstance(entry, Mapping)]
+    if any("should_trigger" in one or ("query" in one and "input" not in one) for one in objects):
+        return skill, found, partial(_from_trigger, skill=skill, file=file)
     return skill, found, _own
 
 

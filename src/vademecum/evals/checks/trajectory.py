@@ -197,8 +197,8 @@ class Trajectory:
     >>> watched = Trajectory([parse_constraint({"never": "write_file"})])
     >>> wanted = {"tool": "write_file", "arguments": {"path": "a.txt"}}
     >>> watched.see(Event(7, 0.0, "action", {"action": "call_tool", "payload": wanted}))
-    >>> [(check.name, check.holds, check.detail) for check in watched.verdicts()]
-    [('never call_tool:write_file', 'fail', 'events 7')]
+    >>> watched.verdicts()[0].detail
+    'events 7'
     """
 
     def __init__(self, wanted: Iterable[Constraint]) -> None:

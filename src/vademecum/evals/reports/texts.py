@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -56,37 +56,8 @@ def notes(summary: Summary) -> list[str]:
     found = []
     for column in summary.columns:
         name = f"{column.configuration}: " if len(summary.columns) > 1 else ""
-        if column.repeats is not None:
-            again, cases = column.repeats, column.rate.cases
-            found.append(f"{name}pass@{again.k} {again.pass_at_k:.1%}, pass^{again.k} {again.pass_hat_k:.1%}")
-            over = "1 case" if cases == 1 else f"{cases} cases"
-            found.append(f"{name}rate and interval are over {over}, the runs of each reduced to their mean")
-        if column.rate.failures_at_most is not None:
-            most = f"at most {column.rate.failures_at_most:.1%} of such cases can be expected to fail"
-            found.append(f"{name}no failure in {column.rate.cases} cases: {most}")
-        if column.flaky:
-            found.append(f"{name}flaky: {_few(column.flaky)}")
-        if column.vacuous:
-            where = [
-                f"{each} ({row.case})"
-                for row in summary.rows
-                if row.configuration == column.configuration
-                for each in row.vacuous
-            ]
-            found.append(f"{name}vacuous, because nothing that they are about happened: {_few(where)}")
-        if column.unjudged:
-            runs = "1 run was" if column.unjudged == 1 else f"{column.unjudged} runs were"
-            found.append(f"{name}{runs} not judged: name a model with --judge KIND:NAME")
-        if column.triggers is not None:
-            taken, all_ = column.triggers, column.triggers.overall
-            precision = shown(all_.precision, all_.precision_interval)
-            found.append(f"{name}precision {precision}, recall {shown(all_.recall, all_.recall_interval)}")
-            if taken.negatives:
-                of = f"{taken.false_triggers} of {taken.negatives} requests that must not trigger"
-                share = shown(taken.false_trigger_rate, taken.false_trigger_interval)
-                found.append(f"{name}false triggers: {of} ({share})")
-        if column.judges:
-            found.append(f"{name}judged in part by a model: {', '.join(column.judges)}")
+        own = [row for row in summary.rows if row.configuration == column.configuration]
+        found += [f"{name}{line}" for line in _column_notes(column, own)]
     found += [f"{story.case}: {problem}" for story in summary.stories for problem in story.problems]
     if summary.expecting_nothing:
         one = len(summary.expecting_nothing) == 1
@@ -95,6 +66,34 @@ def notes(summary: Summary) -> list[str]:
     if summary.missing:
         found.append(f"{summary.missing} runs have no result yet: the same command goes on with them")
     return found
+
+
+def _column_notes(column: ConfigurationSummary, rows: Sequence[CaseRow]) -> Iterator[str]:
+    if column.repeats is not None:
+        again, cases = column.repeats, column.rate.cases
+        yield f"pass@{again.k} {again.pass_at_k:.1%}, pass^{again.k} {again.pass_hat_k:.1%}"
+        over = "1 case" if cases == 1 else f"{cases} cases"
+        yield f"rate and interval are over {over}, the runs of each reduced to their mean"
+    if column.rate.failures_at_most is not None:
+        most = f"at most {column.rate.failures_at_most:.1%} of such cases can be expected to fail"
+        yield f"no failure in {column.rate.cases} cases: {most}"
+    if column.flaky:
+        yield f"flaky: {_few(column.flaky)}"
+    if column.vacuous:
+        where = [f"{each} ({row.case})" for row in rows for each in row.vacuous]
+        yield f"vacuous, because nothing that they are about happened: {_few(where)}"
+    if column.unjudged:
+        runs = "1 run was" if column.unjudged == 1 else f"{column.unjudged} runs were"
+        yield f"{runs} not judged: name a model with --judge KIND:NAME"
+    if (found := column.triggers) is not None:
+        whole = found.overall
+        precision = shown(whole.precision, whole.precision_interval)
+        yield f"precision {precision}, recall {shown(whole.recall, whole.recall_interval)}"
+        if found.negatives:
+            of = f"{found.false_triggers} of {found.negatives} requests that must not trigger"
+            yield f"false triggers: {of} ({shown(found.false_trigger_rate, found.false_trigger_interval)})"
+    if column.judges:
+        yield f"judged in part by a model: {', '.join(column.judges)}"
 
 
 def trigger_rows(found: Triggers) -> list[list[str]]:
