@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from fractions import Fraction
-from statistics import NormalDist
+from statistics import NormalDist, quantiles
 
 from msgspec import Struct
 
@@ -154,8 +154,9 @@ def bootstrap(values: Sequence[Share], *, rounds: int = ROUNDS) -> Interval:
     rounds = min(rounds, max(_LEAST_ROUNDS, _MOST_DRAWN // size))
     chance = random.Random(SEED)  # noqa: S311 - chance for statistics, the same every time
     sums = sorted(sum(chance.choices(whole, k=size)) for _ in range(rounds))
-    tail = (1 - CONFIDENCE) / 2
-    return Interval(*(float(_at(sums, share) / (size * scale)) for share in (tail, 1 - tail)))
+    means = [Fraction(each, size * scale) for each in sums]
+    low, *_, high = quantiles(means, n=round(2 / (1 - CONFIDENCE)), method="inclusive")
+    return Interval(float(low), float(high))
 
 
 def sign_test(one: int, other: int) -> float:
@@ -209,11 +210,3 @@ def _split(differences: Sequence[Fraction], mean: Fraction) -> tuple[int, int]:
 def quantile(confidence: float) -> float:
     """Return how many standard deviations on either side contain that share of a normal distribution."""
     return NormalDist().inv_cdf(0.5 + confidence / 2)
-
-
-def _at(ordered: Sequence[int], share: float) -> Fraction:
-    """Return the value at a share of the way, interpolated between its neighbours."""
-    place = Fraction(share) * (len(ordered) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

@@ -18,32 +18,30 @@ MAX_TABLE_NAMES = 20
 def figures(summary: Summary) -> tuple[list[str], list[list[str]]]:
     """Return the heads and the rows of the table of configurations, without columns that say nothing."""
     found = [_figures(column) for column in summary.columns]
-    kept = [n for n in range(len(_HEADS)) if n < 4 or {row[n] for row in found} - {"0", "–"}]
-    return [_HEADS[n] for n in kept], [[row[n] for n in kept] for row in found]
+    kept = [head for n, head in enumerate(found[0]) if n < 4 or {row[head] for row in found} - {"0", "–"}]
+    return kept, [[row[head] for head in kept] for row in found]
 
 
-_HEADS = (
-    "configuration", "passed", "rate", "95 % interval", "time-outs", "errors", "unusable", "not judged",
-    "precision", "recall", "false triggers", "turns", "calls", "tokens", "seconds",
-)  # fmt: skip
-
-
-def _figures(column: ConfigurationSummary) -> list[str]:
+def _figures(column: ConfigurationSummary) -> dict[str, str]:
     rate, cost, found = column.rate, column.cost, column.triggers
     runs = " runs" if rate.total > rate.cases else ""
-    triggers = found and (found.overall.precision, found.overall.recall, found.false_trigger_rate)
-    return [
-        column.configuration,
-        f"{rate.passed} of {rate.total}{runs}" if rate.total else "–",
-        f"{rate.rate:.1%}" if rate.cases else "–",
-        shown_interval(rate.interval) if rate.cases else "–",
-        *map(str, (column.timeouts, column.errors, column.unusable, column.unjudged)),
-        *map(shown, triggers or (None, None, None)),
-        f"{cost.turns:.1f}",
-        f"{cost.tool_calls:.1f}",
-        f"{cost.tokens:,.0f}",
-        f"{cost.seconds:.2f}",
-    ]
+    return {
+        "configuration": column.configuration,
+        "passed": f"{rate.passed} of {rate.total}{runs}" if rate.total else "–",
+        "rate": f"{rate.rate:.1%}" if rate.cases else "–",
+        "95 % interval": shown_interval(rate.interval) if rate.cases else "–",
+        "time-outs": str(column.timeouts),
+        "errors": str(column.errors),
+        "unusable": str(column.unusable),
+        "not judged": str(column.unjudged),
+        "precision": shown(found.overall.precision if found else None),
+        "recall": shown(found.overall.recall if found else None),
+        "false triggers": shown(found.false_trigger_rate if found else None),
+        "turns": f"{cost.turns:.1f}",
+        "calls": f"{cost.tool_calls:.1f}",
+        "tokens": f"{cost.tokens:,.0f}",
+        "seconds": f"{cost.seconds:.2f}",
+    }
 
 
 def shown_interval(interval: Interval) -> str:
