@@ -56,12 +56,12 @@ class CaseResult(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> list[CheckResult]:
-        """The checks that do not hold."""
+        """Return the checks that failed."""
         return [check for check in self.checks if check.holds == "fail"]
 
     @property
     def tokens(self) -> int:
-        """The tokens that were read and written."""
+        """Return the number of tokens that were read and written."""
         return self.input_tokens + self.output_tokens
 
     @property
@@ -170,7 +170,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> int:
-        """How many units have no result yet."""
+        """Return how many units have no result yet."""
         return len(self.header.units) - len(self.results)
 
     def of(self, configuration: str) -> list[CaseResult]:

@@ -193,7 +193,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML whose dates are texts, and whose keys are there once."""
+    """Load YAML with dates as texts; refuse a key that is there twice."""
 
     def as_mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -211,7 +211,7 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.as_text)
 
 
 def _yaml(text: str) -> Any:
-    """YAML without aliases, which can make a small file enormous."""
+    """Read YAML without aliases, which can make a small file enormous."""
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not read here")

@@ -81,7 +81,7 @@ class Unit:
 
     @property
     def seconds(self) -> float:
-        """How long the run may take."""
+        """Return how many seconds the run may take."""
         return self.case.constraints.max_seconds or self.configuration.seconds
 
 

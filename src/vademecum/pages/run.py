@@ -97,7 +97,7 @@ class ConversationTurn(NamedTuple):
 
 
 class PageBudget:
-    """How many bytes of content a page may still take."""
+    """The bytes of content that a page may still take."""
 
     def __init__(self, most: int) -> None:
         self.left = most

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,27 +73,20 @@ def json_in(text: str) -> list[Any]:
     >>> json_in('Of [1] and [20] the second: {"a": [1]} as you asked')
     [{'a': [1]}, [20], [1]]
     """
-    try:
+    with suppress(ValueError, RecursionError):
         return [json.loads(text)]
-    except (ValueError, RecursionError):
-        return [value for _, value in sorted(_values_in(text), key=lambda each: -each[0])]
-
-
-def _values_in(text: str) -> Iterator[tuple[int, Any]]:
-    """Objects and lists that begin somewhere in a text, each after the one before, with their lengths."""
-    decoder = json.JSONDecoder()
-    position = tried = 0
-    for found in _OPENING.finditer(text):
-        if found.start() < position:
-            continue
-        tried += 1
-        if tried > MAX_CANDIDATES:
-            return
+    found: list[tuple[int, Any]] = []
+    decoder, position = json.JSONDecoder(), 0
+    for _ in range(MAX_CANDIDATES):
+        opening = _OPENING.search(text, position)
+        if opening is None:
+            break
         try:
-            value, position = decoder.raw_decode(text, found.start())
+            value, position = decoder.raw_decode(text, opening.start())
+            found.append((position - opening.start(), value))
         except (ValueError, RecursionError):
-            continue
-        yield position - found.start(), value
+            position = opening.end()
+    return [value for _, value in sorted(found, key=lambda each: -each[0])]
 
 
 def _wrong_with(wanted: FileCheck, places: Sequence[Path]) -> str:

@@ -27,7 +27,7 @@ Share = Fraction | float
 
 
 class Interval(Struct, frozen=True):
-    """Where a rate or a difference lies, with the confidence that was asked for."""
+    """The bounds of a rate or a difference, with the confidence that was asked for."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ class Interval(Struct, frozen=True):
 
 
 class PairedDifference(Struct, frozen=True):
-    """How much better or worse, case by case: the mean, its interval, and how many more cases would do.
+    """A difference case by case: its mean, its interval, and how many more cases would settle it.
 
     ``differing`` cases differ at all, and ``chance`` is how likely they split so by chance. ``more`` is 0
     where it is settled, ``None`` where it cannot be told, one more than ``MOST_ADVISED`` where it is more.

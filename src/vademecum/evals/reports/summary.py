@@ -26,7 +26,7 @@ from vademecum.evals.units import Configuration
 
 
 class Change(Struct, frozen=True):
-    """How often one case passed before and after."""
+    """The pass rates of one case, before and after."""
 
     case: str
     old: float
@@ -144,7 +144,7 @@ LEAST_FOR_A_BOUND = 10
 
 
 class Rate(Struct, frozen=True):
-    """So many runs of so many passed. The rate and its interval are over ``cases``, repeats reduced first.
+    """The runs that passed, of all with a verdict. The rate and its interval are over ``cases``, repeats reduced first.
 
     ``failures_at_most`` bounds the share of cases that fail, where none did.
     """
@@ -167,7 +167,7 @@ class Rate(Struct, frozen=True):
 
 
 class Repeats(Struct, frozen=True):
-    """Where cases are repeated: how likely one of ``k`` runs passes, and how likely all of them do."""
+    """The chances that one of ``k`` runs of a repeated case passes, and that all of them do."""
 
     k: int
     pass_at_k: float
@@ -356,7 +356,7 @@ def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> Confi
 
 
 def _repeats(rows: Sequence[CaseRow]) -> Repeats | None:
-    """Over the cases that were repeated, for the most runs that all of them have."""
+    """Return the means over repeated cases, for the most runs that all of them have."""
     repeated = [row for row in rows if row.judged > 1]
     if not repeated:
         return None

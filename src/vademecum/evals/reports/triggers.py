@@ -49,7 +49,7 @@ def _share(some: int, all_: int) -> float | None:
 
 
 class Cell(Struct, frozen=True):
-    """How many requests for one skill were taken by another, or by the same."""
+    """The number of requests for one skill that another took, or the same."""
 
     wanted: str
     taken: str
@@ -57,7 +57,7 @@ class Cell(Struct, frozen=True):
 
 
 class Triggers(Struct, frozen=True):
-    """How requests found their skills. ``ranked_first`` is how often search alone ranks the right one first.
+    """The skills that requests found. ``ranked_first`` is how often search alone ranks the right one first.
 
     Of ``negatives``, the requests that must not trigger a skill, ``false_triggers`` did. Errors and time-outs
     are neither hits nor misses: they are ``unknown``.
