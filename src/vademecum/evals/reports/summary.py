@@ -144,7 +144,7 @@ LEAST_FOR_A_BOUND = 10
 
 
 class Rate(Struct, frozen=True):
-    """The runs that passed, of all with a verdict. The rate and its interval are over ``cases``, repeats reduced first.
+    """The runs that passed, and a rate with its interval over ``cases``, repeats reduced first.
 
     ``failures_at_most`` bounds the share of cases that fail, where none did.
     """
