@@ -56,13 +56,15 @@ class Lab:
     clock: Callable[[], float] = time.monotonic
 
     def workshop(self) -> EvalSettings:
-        return EvalSettings(self.place.build(), self.out, self.project, {"PATH": os.environ["PATH"]})
+        return EvalSettings(
+            self.place.build(), self.out, self.project, {"PATH": os.environ["PATH"]}, self.models
+        )
 
     def evaluate(self, cases: Sequence[Case], *configurations: Configuration, **more: Any) -> Evaluation:
         suite = Suite("suite", str(self.place.cwd), tuple(cases))
         # A process is killed only where a test is about that, however busy the machine is.
         engine = Processes(self.workers, grace=60, clock=self.clock)
-        evaluator = Evaluator(engine, self.workshop(), self.models, **more)
+        evaluator = Evaluator(engine, self.workshop(), **more)
         return evaluator.evaluate(suite, configurations or [BASE])
 
     def one(self, only: Case, configuration: Configuration = BASE) -> CaseResult:

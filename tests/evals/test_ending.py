@@ -211,10 +211,11 @@ def test_a_process_that_does_not_end_or_dies_keeps_nobody_waiting(
     lab.clock = StartedBy(lambda: is_waiting(lab.out / "runs", script=False))
     slow = case("slow", constraints={"max_seconds": 0.5})
     others = [case(f"c{n}", final()) for n in range(4)]
+    lab.models["it"] = model
     units = plan([slow], [msgspec.structs.replace(BASE, model="it")], lab.workshop())
     units += plan(others, [BASE], lab.workshop())
     engine = Processes(1, grace=0.2, clock=lab.clock)
-    found = list(engine.run(units, lab.workshop(), {"it": model}))
+    found = list(engine.run(units, lab.workshop()))
     assert [(result.case, result.outcome) for result in found] == [
         ("slow", outcome),
         *((each.id, "pass") for each in others),

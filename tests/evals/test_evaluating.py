@@ -251,6 +251,8 @@ def test_a_line_that_was_cut_short_counts_as_not_there(tmp_path: Path) -> None:
         file.write(b'{"key": "k2", "ca')
     ledger = ResultsFile(tmp_path)
     ledger.add(CaseResult("k3", "c", "default", 1, "fail"))
+    ledger.close()
+    ledger = ResultsFile(tmp_path)
     assert set(ledger.known) == {"k1", "k3"}
     ledger.close()
     assert [json.loads(line)["key"] for line in (tmp_path / "results.jsonl").read_text().splitlines()] == [

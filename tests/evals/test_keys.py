@@ -169,10 +169,10 @@ def test_a_copy_has_the_links_and_not_the_history(lab: Lab, tmp_path: Path) -> N
     (lab.project / "linked").symlink_to("real")
     (lab.project / "empty").mkdir()
     only = case("x", final())
-    with room_for(only, tmp_path, project=lab.project) as room:
-        assert (room.project / "linked").is_symlink()
-        assert (room.project / "empty").is_dir()
-        assert not (room.project / ".git").is_file()
+    with room_for(only, tmp_path, project=lab.project, env={}) as room:
+        assert (room.cwd / "linked").is_symlink()
+        assert (room.cwd / "empty").is_dir()
+        assert not (room.cwd / ".git").is_file()
 
 
 def test_a_tape_that_is_asked_for_is_made(lab: Lab, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.evals.support import BASE, Lab, case, final, select, tool
 from vademecum.evals.checks.answers import judge_statements
-from vademecum.evals.results import CheckResult
+from vademecum.evals.checks.trajectory import CheckResult
 from vademecum.models import scripted
 from vademecum.models.base import Reply
 

@@ -53,9 +53,9 @@ class Deadly:
 def evaluate(
     lab: Lab, out: Path, cases: list[Case], engine: EvalEngine, way: Configuration = BASE, **more: Any
 ) -> list[CaseResult]:
-    workshop = EvalSettings(lab.place.build(), out, None, {"PATH": os.environ["PATH"]})
+    workshop = EvalSettings(lab.place.build(), out, None, {"PATH": os.environ["PATH"]}, lab.models)
     suite = Suite("suite", "", tuple(cases))
-    return list(Evaluator(engine, workshop, lab.models, **more).evaluate(suite, [way]).results)
+    return list(Evaluator(engine, workshop, **more).evaluate(suite, [way]).results)
 
 
 pytestmark = [

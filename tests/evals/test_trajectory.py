@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vademecum.evals.checks.trajectory import Constraint, ConstraintVerdict, Trajectory, parse_constraint
+from vademecum.evals.checks.trajectory import CheckResult, Constraint, Trajectory, parse_constraint
 from vademecum.runs.record import Event
 
 RUN = [
@@ -92,7 +93,8 @@ def called(*tools: str, done: bool = False, first: int = 1) -> list[Event]:
 )  # fmt: skip
 def test_constraints(constraint: dict[str, Any], holds: str, events: tuple[int, ...]) -> None:  # L1
     parsed = parse_constraint(constraint)
-    assert check([parsed], RUN) == [ConstraintVerdict(str(parsed), holds, events)]  # type: ignore[arg-type]
+    said = f"events {', '.join(map(str, events))}" if events else ""
+    assert check([parsed], RUN) == [CheckResult(str(parsed), holds, said, events)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_everything_that_is_recorded_can_be_named() -> None:
         parse_constraint({"never": event})
 
 
-def check(wanted: Sequence[Constraint], events: Iterable[Event]) -> list[ConstraintVerdict]:
+def check(wanted: Sequence[Constraint], events: Iterable[Event]) -> list[CheckResult]:
     """Check a whole run, as it was recorded."""
     watched = Trajectory(wanted)
     for event in events:
@@ -167,6 +169,12 @@ def test_exact_looks_at_nothing_but_actions() -> None:
     assert check([parsed], [loaded, *called("list_dir", "read_file")])[0].holds == "fail"
 
 
+def test_exact_has_the_same_name_in_every_process() -> None:
+    """Cases are sent to the processes that run them."""
+    parsed = parse_constraint({"sequence": ["grep"], "mode": "exact"})
+    assert str(copy.deepcopy(parsed)) == str(parsed) == "sequence (exact) call_tool:grep"
+
+
 def test_many_events_prove_that_it_was_too_often() -> None:
     events = called(*["grep"] * 40)
     verdict = check([parse_constraint({"at_most": 30, "of": "grep"})], events)[0]
@@ -177,7 +185,7 @@ def test_a_plan_that_does_not_fit_is_not_what_came_of_the_action() -> None:
     action, ended = called("grep")[0], Event(3, 0.0, "observation", {"line": "[2] call_tool: ok", "code": ""})
     plan = Event(2, 0.0, "observation", {"line": "[1] plan_update: plan", "code": "plan"})
     parsed = parse_constraint({"require": {"kind": "call_tool", "outcome": "ok"}})
-    assert check([parsed], [action, plan, ended])[0] == ConstraintVerdict(str(parsed), "pass", (3,))
+    assert check([parsed], [action, plan, ended])[0] == CheckResult(str(parsed), "pass", "events 3", (3,))
 
 
 def test_what_children_do_counts_and_orders_are_the_runs_own() -> None:
@@ -215,7 +223,7 @@ def test_a_violation_is_known_when_it_happens() -> None:
         if watched.violation is not None:
             seen.append(event.number)
     assert seen[0] == 9
-    assert watched.violation == ConstraintVerdict("never run_script", "fail", (9,))
+    assert watched.violation == CheckResult("never run_script", "fail", "events 9", (9,))
 
 
 TOOLS = st.sampled_from(["read_file", "grep", "list_dir"])

@@ -11,8 +11,10 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    NonNegativeInt,
     PlainSerializer,
     PlainValidator,
+    PositiveInt,
     model_validator,
 )
 
@@ -28,7 +30,6 @@ ANY_SKILL = "*"
 
 Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
-Id = Annotated[str, Field(min_length=1, max_length=200)]
 RunStatus = Literal["done", "degraded", "refused", "declined", "failed", "interrupted"]
 
 _TURN_KEYS = ("action", "reply", "error", "seconds")
@@ -38,18 +39,16 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 def _regular(text: str) -> str:
     regular(text)
     return text
 
 
-Texts = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
-Names = Annotated[tuple[Name, ...], BeforeValidator(_listed)]
-Regulars = Annotated[tuple[Annotated[str, AfterValidator(_regular)], ...], BeforeValidator(_listed)]
+# A single text or object stands for a list of it.
+_LISTED = BeforeValidator(lambda value: [value] if isinstance(value, str | dict) else value)
+Texts = Annotated[tuple[Text, ...], _LISTED]
+Names = Annotated[tuple[Name, ...], _LISTED]
+Regulars = Annotated[tuple[Annotated[str, AfterValidator(_regular)], ...], _LISTED]
 Written = Annotated[Constraint, PlainValidator(parse_constraint), PlainSerializer(repr)]
 
 
@@ -58,11 +57,6 @@ class JsonCheck(_Strict):
 
     path: str = ""
     equals: Any = None
-
-    @property
-    def has_equals(self) -> bool:
-        """Return whether a value is expected; ``null`` is a value too."""
-        return "equals" in self.model_fields_set
 
 
 class FileCheck(_Strict):
@@ -81,11 +75,7 @@ class OutputChecks(_Strict):
     contains_any: Texts = ()
     contains_none: Texts = ()
     regex: Regulars = ()
-    json_: Annotated[
-        tuple[JsonCheck, ...],
-        Field(alias="json"),
-        BeforeValidator(lambda v: [v] if isinstance(v, dict) else v),
-    ] = ()
+    json_: Annotated[tuple[JsonCheck, ...], Field(alias="json"), _LISTED] = ()
     files: tuple[FileCheck, ...] = ()
     judge: Texts = ()
 
@@ -101,11 +91,9 @@ class Expected(_Strict):
     skills_any_of: Names = ()
     skills_all_of: Names = ()
     skills_none_of: Names = ()
-    trajectory: Annotated[
-        tuple[Written, ...], BeforeValidator(lambda v: [v] if isinstance(v, dict) else v)
-    ] = ()
+    trajectory: Annotated[tuple[Written, ...], _LISTED] = ()
     output: Annotated[OutputChecks, BeforeValidator(_output)] = OutputChecks()
-    status: Annotated[tuple[RunStatus, ...], BeforeValidator(_listed)] = ()
+    status: Annotated[tuple[RunStatus, ...], _LISTED] = ()
 
 
 def _tool(name: str) -> str:
@@ -117,11 +105,11 @@ def _tool(name: str) -> str:
 class RunLimits(_Strict):
     """Limits of a run; a run that exceeds one is ended and fails."""
 
-    max_turns: Annotated[int, Field(ge=1)] | None = None
-    max_tool_calls: Annotated[int, Field(ge=0)] | None = None
-    max_script_runs: Annotated[int, Field(ge=0)] | None = None
+    max_turns: PositiveInt | None = None
+    max_tool_calls: NonNegativeInt | None = None
+    max_script_runs: NonNegativeInt | None = None
     max_seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] | None = None
-    deny_tools: Annotated[tuple[Annotated[str, AfterValidator(_tool)], ...], BeforeValidator(_listed)] = ()
+    deny_tools: Annotated[tuple[Annotated[str, AfterValidator(_tool)], ...], _LISTED] = ()
 
 
 class Setup(_Strict):
@@ -173,9 +161,7 @@ class Case(_Strict):
     ('您好',)
     """
 
-    id: Annotated[
-        Id, BeforeValidator(lambda v: str(v) if isinstance(v, int) and not isinstance(v, bool) else v)
-    ]
+    id: Annotated[str, Field(min_length=1, max_length=200, coerce_numbers_to_str=True)]
     input: Annotated[str, Field(min_length=1, max_length=100_000)]
     description: Text = ""
     files: Annotated[tuple[CaseFile, ...], BeforeValidator(_files)] = ()
@@ -195,26 +181,6 @@ class Case(_Strict):
         return value
 
     @property
-    def expectations(self) -> tuple[str, ...]:
-        """Return what the case expects, one line for each thing, as checks name it."""
-        expected, output = self.expected, self.expected.output
-        skills = expected.model_dump(include={"skills_any_of", "skills_all_of", "skills_none_of"})
-        any_of = ", ".join(map(repr, output.contains_any))
-        return (
-            *(f"{kind} {', '.join(names)}" for kind, names in skills.items() if names),
-            *map(str, expected.trajectory),
-            *([f"status {' or '.join(expected.status)}"] if expected.status else []),
-            *(f"output contains {text!r}" for text in output.contains),
-            *([f"output contains one of {any_of}"] if any_of else []),
-            *(f"output does not contain {text!r}" for text in output.contains_none),
-            *(f"output matches {pattern!r}" for pattern in output.regex),
-            *(f"output JSON{f' at {each.path}' if each.path else ''}" for each in output.json_),
-            *(f"file {file.path}" for file in output.files),
-            *(f"judged: {text}" for text in output.judge),
-            *(f"{key} {value}" for key, value in self.constraints.model_dump(exclude_defaults=True).items()),
-        )
-
-    @property
     def contradictions(self) -> list[str]:
         """Return what no run can fulfil."""
         expected, output = self.expected, self.expected.output
@@ -226,7 +192,7 @@ class Case(_Strict):
 
     @property
     def expects_skills(self) -> tuple[str, ...]:
-        """The skills one of which is right for the request; none where it says nothing about that."""
+        """Return the skills that are right for the request; none if it says nothing about that."""
         return tuple(dict.fromkeys((*self.expected.skills_any_of, *self.expected.skills_all_of)))
 
 

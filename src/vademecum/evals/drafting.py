@@ -91,7 +91,6 @@ _ASK = (
 class Improvement(Struct, frozen=True):
     """The best candidate on the first half of the requests, and its result on the second half."""
 
-    skill: str
     old: str
     new: str
     tuned: dict[str, float]
@@ -145,7 +144,7 @@ def improve(
     if scores[best] > scores[old]:
         sides = results(held, old, "held-old"), results(held, best, "held-new")
         found = compare(*sides, old_name="old", new_name="new")
-    return Improvement(skill.name, old, best, scores, found)
+    return Improvement(old, best, scores, found)
 
 
 def halves(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
@@ -182,8 +181,8 @@ def read_candidates(text: str) -> list[str]:
 
 def checked(found: Sequence[object]) -> list[str]:
     """Return those that may be a description; refuse if none may."""
-    kept = [text for text in found if isinstance(text, str) and 0 < len(text) <= MAX_DESCRIPTION_CHARS]
-    kept = [text for text in kept if not set("<>") & set(text)]
+    texts = [text for text in found if isinstance(text, str)]
+    kept = [text for text in texts if 0 < len(text) <= MAX_DESCRIPTION_CHARS and not set("<>") & set(text)]
     if not kept:
         raise CaseRefused("No candidate is a description of 1 to 1,024 characters without < and >.")
     return kept

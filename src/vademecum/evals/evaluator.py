@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from vademecum.evals.pool import EvalEngine
-from vademecum.evals.results import CaseLine, Evaluation, Header, PlannedUnit, ResultsFile, write_header
+from vademecum.evals.results import (
+    CaseLine,
+    CaseResult,
+    Evaluation,
+    Header,
+    PlannedUnit,
+    ResultsFile,
+    read_evaluation,
+    write_header,
+)
 from vademecum.evals.suite import Suite
 from vademecum.evals.units import Configuration, EvalSettings, Unit, plan
-from vademecum.models.base import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,6 @@ class Evaluator:
 
     engine: EvalEngine
     workshop: EvalSettings
-    models: Mapping[str, Model] = field(default_factory=dict)
     progress: Callable[..., None] = lambda **_: None
     retry: bool = False
     clock: Callable[[], float] = time.time
@@ -46,30 +53,23 @@ class Evaluator:
             tuple(configurations),
             tuple(CaseLine.of(case, skills) for case in suite.cases),
             suite.malformed,
-            tuple(
-                PlannedUnit(unit.key, unit.case.id, unit.configuration.name, unit.repetition)
-                for unit in units
-            ),
+            tuple(PlannedUnit(*unit.names) for unit in units),
         )
-        with closing(ResultsFile(workshop.out)) as ledger:
-            header = write_header(workshop.out, header)
-            self._run(units, ledger)
-        return Evaluation(header, header.placed(ledger.known), str(workshop.out))
-
-    def _run(self, units: Sequence[Unit], ledger: ResultsFile) -> None:
-        """Run the units without a result, each key once."""
         serves = Counter(unit.key for unit in units)
-        missing = {unit.key: unit for unit in units if self._is_missing(unit, ledger)}
-        done = len(units) - sum(serves[key] for key in missing)
-        self.progress(done=done, total=len(units), result=None)
-        for result in self.engine.run(missing.values(), self.workshop, self.models):
-            kept = ledger.add(result)
-            done += serves[kept.key]
-            self.progress(done=done, total=len(units), result=kept)
+        with closing(ResultsFile(workshop.out)) as ledger:
+            write_header(workshop.out, header)
+            # Units with the same key are one run.
+            missing = {unit.key: unit for unit in units if self._is_missing(unit, ledger.known.get(unit.key))}
+            done = len(units) - sum(serves[key] for key in missing)
+            self.progress(done=done, total=len(units), result=None)
+            for result in self.engine.run(missing.values(), workshop):
+                ledger.add(result)
+                done += serves[result.key]
+                self.progress(done=done, total=len(units), result=result)
+            return read_evaluation(workshop.out)
 
-    def _is_missing(self, unit: Unit, ledger: ResultsFile) -> bool:
+    def _is_missing(self, unit: Unit, known: CaseResult | None) -> bool:
         """Return whether a unit has no valid result, or its recording is missing."""
-        known = ledger.known.get(unit.key)
         tape = unit.configuration.tape
         if known is None or (tape and not Path(tape).exists()):
             return True

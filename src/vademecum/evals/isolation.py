@@ -6,10 +6,9 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, FileRefused, PathRefused
@@ -85,11 +84,12 @@ def project_digest(source: Path) -> str:
 def copy_project(source: Path, target: Path) -> None:
     """Copy a project, links as links, within limits."""
     for relative, path in _entries(source):
+        copy = target / relative
+        copy.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir() and not path.is_symlink():
-            (target / relative).mkdir(parents=True, exist_ok=True)
+            copy.mkdir(exist_ok=True)
         else:
-            (target / relative).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target / relative, follow_symlinks=False)
+            shutil.copy2(path, copy, follow_symlinks=False)
 
 
 def _entries(source: Path) -> Iterator[tuple[str, Path]]:
@@ -115,37 +115,29 @@ def _entries(source: Path) -> Iterator[tuple[str, Path]]:
             yield os.path.normpath(os.path.join(inside, name)), path
 
 
-class RunDirectory(NamedTuple):
-    """The place of one run."""
-
-    project: Path
-    home: Path
-
-
 @contextmanager
-def room_for(case: Case, place: Path, *, project: Path | None = None) -> Iterator[RunDirectory]:
-    """Prepare a room below ``place`` and remove it afterwards; ``project`` is used if the case has none."""
+def room_for(case: Case, place: Path, *, project: Path | None, env: Mapping[str, str]) -> Iterator[Context]:
+    """Prepare a working directory and an empty home below ``place``, and remove both afterwards.
+
+    The directory is a copy of the case's own project, else of ``project``, with the files of the case.
+    """
     room = Path(tempfile.mkdtemp(dir=place))
-    found = RunDirectory(*(room / name for name in ("project", "home")))
+    found = Context(room / "project", room / "home", {**env, "HOME": str(room / "home")})
     try:
-        _furnish(found, case, project_of(case) if case.setup.project else project)
+        source = project_of(case) if case.setup.project else project
+        if source is not None:
+            copy_project(source, found.cwd)
+        found.cwd.mkdir(exist_ok=True)
+        if len(found.project_directories()) > 1:
+            # The system's directory for such places is in somebody's repository: ours begins here.
+            (found.cwd / ".git").mkdir()
+        for file in case.files:
+            target = contained(found.cwd, file.name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if file.text is None:
+                target.write_bytes(content_of(file.source or file.name, case))
+            else:
+                target.write_text(file.text, "utf-8", "replace")
         yield found
     finally:
         shutil.rmtree(room, ignore_errors=True)
-
-
-def _furnish(room: RunDirectory, case: Case, project: Path | None) -> None:
-    copy = room.project
-    if project is not None:
-        copy_project(project, copy)
-    copy.mkdir(exist_ok=True)
-    if len(Context(copy, room.home, {}).project_directories()) > 1:
-        # The system's directory for such places is in somebody's repository: ours begins here.
-        (copy / ".git").mkdir()
-    for file in case.files:
-        target = contained(copy, file.name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if file.text is None:
-            target.write_bytes(content_of(file.source or file.name, case))
-        else:
-            target.write_text(file.text, "utf-8", "replace")

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,11 +19,10 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import FrameType
-from typing import Literal, Protocol
+from typing import Protocol
 
 from vademecum.evals.results import CaseResult, without_run
 from vademecum.evals.units import EvalSettings, Unit
-from vademecum.models.base import Model
 
 # Seconds that a run has to end by itself after it was told to; then its process is killed.
 GRACE_SECONDS = 5.0
@@ -35,15 +34,11 @@ _LOOK_SECONDS = 0.2
 _PREFIX = "vade-eval-"
 _MAX_SOCKET_DIRECTORY = 60
 
-Said = CaseResult | Literal["ready", "checking"]
-
 
 class EvalEngine(Protocol):
     """Run units and yield one result for each, in any order; closing the iterator ends what is running."""
 
-    def run(
-        self, units: Iterable[Unit], workshop: EvalSettings, models: Mapping[str, Model]
-    ) -> Iterator[CaseResult]:
+    def run(self, units: Iterable[Unit], workshop: EvalSettings) -> Iterator[CaseResult]:
         """Yield results as they come."""
         ...
 
@@ -52,25 +47,29 @@ class EvalEngine(Protocol):
 class Processes:
     """Run units in a number of processes.
 
-    ``models`` are handed to each process, so they must be picklable. A run that exceeds its time is
-    interrupted as by Ctrl-C; a process that does not end within ``grace`` seconds is killed and replaced.
+    A run that exceeds its time is interrupted as by Ctrl-C; a process that does not end within ``grace``
+    seconds is killed and replaced.
     """
 
     workers: int
     grace: float = GRACE_SECONDS
     clock: Callable[[], float] = time.monotonic
 
-    def run(
-        self, units: Iterable[Unit], workshop: EvalSettings, models: Mapping[str, Model]
-    ) -> Iterator[CaseResult]:
+    def run(self, units: Iterable[Unit], workshop: EvalSettings) -> Iterator[CaseResult]:
         """Yield results as they come; what runs when the caller stops is interrupted and has no result."""
         waiting = deque(units)
-        new_worker = partial(Worker, (workshop, dict(models)), self.grace, self.clock)
+        new_worker = partial(Worker, workshop, self.grace, self.clock)
         workers: list[Worker] = []
         try:
             for _ in range(min(self.workers, len(waiting))):
                 workers.append(new_worker())
-            while busy := _given(workers, waiting):
+            while True:
+                for worker in workers:
+                    if waiting and worker.unit is None:
+                        worker.give(waiting.popleft())
+                busy = [worker for worker in workers if worker.unit is not None]
+                if not busy:
+                    return
                 ready = wait([worker.connection for worker in busy], timeout=_LOOK_SECONDS)
                 for worker in busy:
                     result = worker.heard() if worker.connection in ready else worker.overdue()
@@ -80,69 +79,50 @@ class Processes:
                     if result is not None:
                         yield result
         finally:
-            self._close(workers)
-
-    def _close(self, workers: Sequence[Worker]) -> None:
-        """Interrupt what is running, wait until it has tidied up, and end the processes."""
-        for worker in workers:
-            worker.interrupt()
-        deadline = time.monotonic() + self.grace
-        for worker in workers:
-            worker.end(max(0.0, deadline - time.monotonic()))
-
-
-def _given(workers: Sequence[Worker], waiting: deque[Unit]) -> list[Worker]:
-    """Give each free process its next unit, and return those that have one."""
-    for worker in workers:
-        if waiting and worker.unit is None:
-            worker.give(waiting.popleft())
-    return [worker for worker in workers if worker.unit is not None]
+            for worker in workers:
+                worker.interrupt()
+            deadline = time.monotonic() + self.grace  # until then they can tidy up
+            for worker in workers:
+                worker.end(max(0.0, deadline - time.monotonic()))
 
 
 class Worker:
     """One process as its parent sees it: the unit that it works on, until when, and its directory."""
 
-    def __init__(
-        self, shared: tuple[EvalSettings, dict[str, Model]], grace: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, workshop: EvalSettings, grace: float, clock: Callable[[], float]) -> None:
         self._grace = grace
         self._clock = clock
         self._place = Path(tempfile.mkdtemp(prefix=_PREFIX))
         context = _context()
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, shared, self._place), daemon=False)
+        self._process = context.Process(target=_work, args=(theirs, workshop, self._place), daemon=False)
         self._process.start()
         theirs.close()
         self.unit: Unit | None = None
         self.is_alive = True
-        self._deadline = 0.0
-        self._limit = 0.0
-        self._told = False
 
     def give(self, unit: Unit) -> None:
         """Start with a unit; its time begins when the process says so."""
         self.unit = unit
-        self._told = False
-        self._limit = START_SECONDS
-        self._deadline = self._clock() + START_SECONDS
+        self._allow(START_SECONDS)
         with suppress(BrokenPipeError):  # it ended meanwhile, which is found out when it is listened to
             self.connection.send(unit)
 
+    def _allow(self, seconds: float) -> None:
+        """Let the process work so long from now on, until it says something."""
+        self._told, self._limit, self._deadline = False, seconds, self._clock() + seconds
+
     def heard(self) -> CaseResult | None:
-        """Take one message: a result, or that the run is over and its checks begin."""
-        assert self.unit is not None
+        """Take one message: a result, or how many seconds the next part of the work may take."""
         try:
-            said: Said = self.connection.recv()
+            said: CaseResult | float = self.connection.recv()
         except (EOFError, ConnectionResetError):
             return self._lost()
-        if isinstance(said, str):
-            self._told = False
-            checking = CHECK_SECONDS + self.unit.configuration.seconds
-            self._limit = checking if said == "checking" else self.unit.seconds
-            self._deadline = self._clock() + self._limit
-            return None
-        self.unit = None
-        return said
+        if isinstance(said, CaseResult):
+            self.unit = None
+            return said
+        self._allow(said)
+        return None
 
     def overdue(self) -> CaseResult | None:
         """Interrupt a run whose time is over; return a result if it does not end even then."""
@@ -203,48 +183,42 @@ def _context() -> ForkServerContext:
     return context
 
 
-def _work(connection: Connection, shared: tuple[EvalSettings, dict[str, Model]], place: Path) -> None:
+def _work(connection: Connection, workshop: EvalSettings, place: Path) -> None:
     """Work on units in this process until the parent has no more of them, or is gone."""
     # The agent is needed in this process only, not in the one that plans and reports.
-    from vademecum.evals.trial import UnitResources, perform  # noqa: PLC0415 - see above
+    from vademecum.evals.trial import Trials  # noqa: PLC0415 - see above
 
-    interruption = _Interruption()
-    signal.signal(signal.SIGTERM, interruption)
-    signal.signal(signal.SIGINT, _ignore)  # Ctrl-C reaches the parent too, which decides what ends
+    is_running = False
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        """Do what Ctrl-C does while a unit runs, and nothing between two."""
+        nonlocal is_running
+        if is_running:
+            is_running = False
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    # Ctrl-C reaches the parent too, which decides what ends. Unlike SIG_IGN this is not inherited by scripts.
+    signal.signal(signal.SIGINT, lambda *_: None)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    stock = UnitResources(*shared)
+    trials = Trials(workshop)
     try:
         while True:
             unit = connection.recv()
-            connection.send("ready")
+            connection.send(unit.seconds)
+            checking = CHECK_SECONDS + unit.configuration.seconds
             try:
-                interruption.counts = True
-                result = perform(unit, stock, place, on_checks=lambda: connection.send("checking"))
+                is_running = True
+                result = trials.perform(unit, place, on_checks=partial(connection.send, checking))
             except KeyboardInterrupt:
                 result = without_run(unit, "timeout", seconds=unit.seconds)
             finally:
-                interruption.counts = False
+                is_running = False
             connection.send(result)
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         return
     finally:
         shutil.rmtree(place, ignore_errors=True)  # a parent that was killed cannot do it
-
-
-class _Interruption:
-    """Turn the signal to end into what Ctrl-C is, while a unit runs, and into nothing between two."""
-
-    def __init__(self) -> None:
-        self.counts = False
-
-    def __call__(self, _: int, __: FrameType | None) -> None:
-        if self.counts:
-            self.counts = False
-            raise KeyboardInterrupt
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    """Do nothing; unlike ``SIG_IGN`` this is not inherited by scripts."""
 
 
 def _end_with_parent() -> None:

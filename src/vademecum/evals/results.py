@@ -13,6 +13,9 @@ import msgspec
 
 from vademecum.errors import CaseRefused, ConfigError, FileRefused
 from vademecum.evals.cases import ANY_SKILL, Case
+from vademecum.evals.checks.answers import check_output, judge_statements
+from vademecum.evals.checks.trajectory import CheckResult, Trajectory
+from vademecum.evals.checks.watching import check_skills, check_status
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration, Unit
 from vademecum.files import read_capped, write_atomic
@@ -23,26 +26,9 @@ RESULTS, HEADER, RUNS = "results.jsonl", "evaluation.json", "runs"
 
 # Neither a time-out nor an error says anything about what was tried: they are counted by themselves, and so
 # are runs that never worked because the model's replies were unusable.
-Holds = Literal["pass", "fail", "vacuous", "skipped"]
 Verdict = Literal["pass", "fail", "timeout", "error", "unusable", "unjudged"]
 JUDGED = frozenset({"pass", "fail"})
 RAN_THROUGH = JUDGED | {"unjudged"}
-
-
-class CheckResult(msgspec.Struct, frozen=True):
-    """The result of one check, with the reason and the events that show it.
-
-    ``vacuous`` means that nothing it is about happened, ``skipped`` that there was no judge. ``judge`` names
-    the model that judged it; everything else was computed. ``elsewhere`` are events of child runs, as
-    ``run:event``.
-    """
-
-    name: str
-    holds: Holds
-    detail: str = ""
-    events: tuple[int, ...] = ()
-    judge: str = ""
-    elsewhere: tuple[str, ...] = ()
 
 
 class CaseResult(msgspec.Struct, frozen=True):
@@ -70,12 +56,12 @@ class CaseResult(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> list[CheckResult]:
-        """The checks that do not hold."""
+        """Return the checks that failed."""
         return [check for check in self.checks if check.holds == "fail"]
 
     @property
     def tokens(self) -> int:
-        """The tokens that were read and written."""
+        """Return the number of tokens that were read and written."""
         return self.input_tokens + self.output_tokens
 
     @property
@@ -91,9 +77,7 @@ def without_run(
     unit: Unit, outcome: Literal["timeout", "error"], *, error: str = "", seconds: float = 0.0
 ) -> CaseResult:
     """Return the result of a unit of which nothing else is known: an error, or the time that is over."""
-    said = error or late(seconds)
-    names = (unit.key, unit.case.id, unit.configuration.name, unit.repetition)
-    return CaseResult(*names, outcome, error=said, seconds=seconds)
+    return CaseResult(*unit.names, outcome, error=error or late(seconds), seconds=seconds)
 
 
 def late(seconds: float) -> str:
@@ -124,12 +108,26 @@ class CaseLine(msgspec.Struct, frozen=True):
         unknown = [name for name in named if name != ANY_SKILL and name not in skills]
         problems = (*case.contradictions, *(f"there is no skill {name!r}" for name in unknown))
         asked = (expected.skills_any_of, expected.skills_all_of, expected.skills_none_of)
-        return cls(case.id, case.input, *asked, case.expectations, problems)
+        return cls(case.id, case.input, *asked, _expectations(case), problems)
 
     @property
     def wanted(self) -> tuple[str, ...]:
         """Return the skills that are right for the request."""
         return (*self.one_of, *self.needed)
+
+
+def _expectations(case: Case) -> tuple[str, ...]:
+    """Return what the case expects, one line for each thing: the names of its checks, and its limits."""
+    expected = case.expected
+    checks = (
+        *check_skills(expected, ()),
+        *Trajectory(expected.trajectory).verdicts(),
+        *check_status(expected, ""),
+        *check_output(expected.output, "", ()),
+        *judge_statements(expected.output.judge, "", request="", judge=None),
+    )
+    limits = case.constraints.model_dump(exclude_defaults=True)
+    return (*(check.name for check in checks), *(f"{key} {value}" for key, value in limits.items()))
 
 
 class PlannedUnit(msgspec.Struct, frozen=True, array_like=True):
@@ -142,7 +140,7 @@ class PlannedUnit(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What was evaluated: the cases, configurations and units."""
+    """The cases, configurations and units of an evaluation."""
 
     name: str
     suite: str
@@ -172,7 +170,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> int:
-        """How many units have no result yet."""
+        """Return how many units have no result yet."""
         return len(self.header.units) - len(self.results)
 
     def of(self, configuration: str) -> list[CaseResult]:
@@ -199,14 +197,11 @@ class ResultsFile:
         self._file.truncate(len(data))  # without the beginning of a line that was never finished
         self.known = _results(data)
 
-    def add(self, result: CaseResult) -> CaseResult:
-        """Keep a result; gives it as it is kept."""
-        data = _encoded(result)
+    def add(self, result: CaseResult) -> None:
+        """Keep a result."""
         with writable(self._path):
-            self._file.write(data + b"\n")
+            self._file.write(_encoded(result) + b"\n")
             self._file.flush()
-        kept = self.known[result.key] = msgspec.json.decode(data, type=CaseResult)
-        return kept
 
     def close(self) -> None:
         """Let go of the file."""
@@ -223,12 +218,10 @@ def writable(place: Path) -> Iterator[None]:
         raise ConfigError(f"{place} cannot be written ({reason}): name another place.") from error
 
 
-def write_header(place: Path, header: Header) -> Header:
-    """Keep what the evaluation is; gives it as it is kept."""
-    data = _encoded(header)
+def write_header(place: Path, header: Header) -> None:
+    """Keep what the evaluation is."""
     with writable(place):
-        write_atomic(place / HEADER, msgspec.json.format(data, indent=1))
-    return msgspec.json.decode(data, type=Header)
+        write_atomic(place / HEADER, msgspec.json.format(_encoded(header), indent=1))
 
 
 def _encoded(value: CaseResult | Header) -> bytes:

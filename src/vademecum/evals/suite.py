@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,7 +59,10 @@ def read_suite(path: Path, *, name: str = "", skill: str = "") -> Suite:
     if not path.exists():
         raise CaseRefused(f"There are no cases at {path}: vade eval init NAME writes some.", code="no-suite")
     place = path if path.is_dir() else path.parent
-    read = [_read(file, _fit(os.path.relpath(file, place)), skill) for file in _files(path)]
+    files = list(islice(_files(path), MAX_FILES + 1))
+    if len(files) > MAX_FILES:
+        raise CaseRefused(f"{path} holds more than {MAX_FILES:,} files: name a smaller directory.")
+    read = [_read(file, _fit(os.path.relpath(file, place)), skill) for file in files]
     brought = {path for one in read for path in _brought(one)}
     # A file that is an input of a case, or part of its project, has no cases.
     kept = [one for one in read if not brought & {one.file, *one.file.parents}]
@@ -94,22 +97,22 @@ class _Read(NamedTuple):
 def _read(file: Path, shown: str, skill: str) -> _Read:
     """Read a file; what is wrong with it keeps nothing else from being read."""
     try:
-        found = variants.entries(_parsed(file), file, skill)
+        about, entries, case_of = variants.entries(_parsed(file), file, skill)
     except (CaseRefused, FileRefused, OSError) as error:
         return _Read(file, shown, "", [], [Malformed(shown, "-", "", _fit(str(error)))])
-    read = _Read(file, shown, found.skill, [], [])
-    for number, entry in enumerate(found.entries, 1):
+    read = _Read(file, shown, about, [], [])
+    for number, entry in enumerate(entries, 1):
         said = _said(entry, number)
         try:
-            raw = found.case_of(entry)
-            said = _said(raw.fields, number)
-            case = Case.model_validate(raw.fields).model_copy(update={"place": str(file.parent)})
+            fields, own_id = case_of(entry)
+            said = _said(fields, number)
+            case = Case.model_validate(fields).model_copy(update={"place": str(file.parent)})
         except variants.FieldRefused as error:
             read.malformed.append(Malformed(shown, said, error.field, _fit(str(error))))
         except ValidationError as error:
             read.malformed.extend(Malformed(shown, said, field, _fit(why)) for field, why in _problems(error))
         else:
-            read.cases.append((case, raw.own_id, said))
+            read.cases.append((case, own_id, said))
     return read
 
 
@@ -157,19 +160,12 @@ def _files(path: Path) -> Iterator[Path]:
     if path.is_file():
         yield path
         return
-    count = 0
+    left_out = {"files", "project", "results"}
     for directory, names, files in os.walk(path):
-        names[:] = sorted(
-            name for name in names if name not in {"files", "project", "results"} and name[0] != "."
+        names[:] = sorted(name for name in names if name not in left_out and name[0] != ".")
+        yield from (
+            Path(directory, name) for name in sorted(files) if name.endswith(ENDINGS) and name[0] != "."
         )
-        for file in sorted(files):
-            if file.endswith(ENDINGS) and not file.startswith("."):
-                count += 1
-                if count > MAX_FILES:
-                    raise CaseRefused(
-                        f"{path} holds more than {MAX_FILES:,} files: name a smaller directory."
-                    )
-                yield Path(directory, file)
 
 
 def _parsed(file: Path) -> Any:
@@ -197,7 +193,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML whose dates are texts, and whose keys are there once."""
+    """Load YAML with dates as texts; refuse a key that is there twice."""
 
     def as_mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -215,7 +211,7 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.as_text)
 
 
 def _yaml(text: str) -> Any:
-    """YAML without aliases, which can make a small file enormous."""
+    """Read YAML without aliases, which can make a small file enormous."""
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not read here")

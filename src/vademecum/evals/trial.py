@@ -23,9 +23,10 @@ from vademecum.errors import (
 )
 from vademecum.evals.cases import Mock
 from vademecum.evals.checks.answers import check_output, judge_statements
-from vademecum.evals.checks.watching import Watcher, check_skills, loaded_skills
-from vademecum.evals.isolation import RunDirectory, room_for
-from vademecum.evals.results import RUNS, CaseResult, CheckResult, Verdict, late, without_run
+from vademecum.evals.checks.trajectory import CheckResult
+from vademecum.evals.checks.watching import Watcher, check_skills, check_status, loaded_skills
+from vademecum.evals.isolation import room_for
+from vademecum.evals.results import RUNS, CaseResult, Verdict, late, without_run
 from vademecum.evals.units import Configuration, EvalSettings, Unit, other_index
 from vademecum.masking import Secrets
 from vademecum.models.base import Message, Model, OnText, Reply, needs_ranking, wire_of
@@ -44,92 +45,125 @@ _COSTS = ("turns", "tool_calls", "script_runs", "input_tokens", "output_tokens")
 _DURATION = re.compile(r"after \d+\.\d\d s")
 
 
-def perform(unit: Unit, stock: UnitResources, place: Path, *, on_checks: Callable[[], None]) -> CaseResult:
-    """Run a unit once, in a room below ``place``. Whatever goes wrong is the result, except an interruption.
+class Trials:
+    """Run units in one process, with what they share: skills, rules and models, each made once."""
 
-    ``on_checks`` is called when the run is over and its checks begin.
-    """
-    started = time.monotonic()
-    try:
-        with room_for(unit.case, place, project=stock.workshop.project) as room:
-            found = _performed(unit, room, stock, on_checks)
-    except VademecumError as error:
-        found = without_run(unit, "error", error=str(error))
-    except Exception as error:  # noqa: BLE001 - a fault of one unit must not end the others
-        found = without_run(unit, "error", error=f"Unexpected {type(error).__name__}: {error}")
-    return structs.replace(found, seconds=round(time.monotonic() - started, 4))
+    def __init__(self, workshop: EvalSettings) -> None:
+        self._workshop = workshop
+        self._masked = Secrets(workshop.env).mask
+        self._runs = workshop.out / RUNS
+        self._models = dict(workshop.models)
+        self._parts: dict[Configuration, tuple[SkillIndex, Policy, View]] = {}
 
+    def perform(self, unit: Unit, place: Path, *, on_checks: Callable[[], None]) -> CaseResult:
+        """Run a unit once, in a room below ``place``.
 
-def _performed(
-    unit: Unit, room: RunDirectory, stock: UnitResources, on_checks: Callable[[], None]
-) -> CaseResult:
-    """Run the agent, and judge what came of it."""
-    watcher = Watcher(unit.case)
-    outcome = _run(unit, room, stock, watcher)
-    verdict: Verdict
-    verdict, error, checks = "timeout", late(unit.seconds), []
-    if outcome.status != "interrupted":
-        on_checks()
-        verdict, error = _unworkable(unit, outcome, watcher)
-    if not error:
-        checks = _checks(unit, room, stock, outcome, watcher)
-        wrong = {check.holds for check in checks}
-        verdict = "fail" if "fail" in wrong else "unjudged" if "skipped" in wrong else "pass"
-    started = watcher.events[0].data if watcher.events else {}
-    return CaseResult(
-        unit.key,
-        unit.case.id,
-        unit.configuration.name,
-        unit.repetition,
-        verdict,
-        tuple(checks),
-        loaded_skills(watcher.events),
-        tuple(started.get("ranked") or ()),
-        outcome.status,
-        outcome.stop_reason,
-        stock.masked(outcome.answer)[:MAX_ANSWER_CHARS],
-        error,
-        outcome.run_id,
-        **{key: int(outcome.stats[key]) for key in _COSTS},
-    )
+        Whatever goes wrong is the result, except an interruption. ``on_checks`` is called when the run is
+        over and its checks begin.
+        """
+        started = time.monotonic()
+        own, env = self._workshop.project, self._workshop.env
+        try:
+            with room_for(unit.case, place, project=own, env=env) as context:
+                found = self._performed(unit, context, on_checks)
+        except VademecumError as error:
+            found = without_run(unit, "error", error=str(error))
+        except Exception as error:  # noqa: BLE001 - a fault of one unit must not end the others
+            found = without_run(unit, "error", error=f"Unexpected {type(error).__name__}: {error}")
+        return structs.replace(found, seconds=round(time.monotonic() - started, 4))
 
+    def _performed(self, unit: Unit, context: Context, on_checks: Callable[[], None]) -> CaseResult:
+        """Run the agent, and judge what came of it."""
+        watcher = Watcher(unit.case)
+        outcome = self._run(unit, context, watcher)
+        verdict: Verdict
+        verdict, error, checks = "timeout", late(unit.seconds), []
+        if outcome.status != "interrupted":
+            on_checks()
+            verdict, error = _unworkable(unit, outcome, watcher)
+        if not error:
+            checks = self._checks(unit, context, outcome, watcher)
+            wrong = {check.holds for check in checks}
+            verdict = "fail" if "fail" in wrong else "unjudged" if "skipped" in wrong else "pass"
+        started = watcher.events[0].data if watcher.events else {}
+        costs: dict[str, Any] = {key: int(outcome.stats[key]) for key in _COSTS}
+        return CaseResult(
+            *unit.names,
+            verdict,
+            checks=tuple(checks),
+            skills=loaded_skills(watcher.events),
+            ranked=tuple(started.get("ranked") or ()),
+            status=outcome.status,
+            stop_reason=outcome.stop_reason,
+            answer=self._masked(outcome.answer)[:MAX_ANSWER_CHARS],
+            error=error,
+            run=outcome.run_id,
+            **costs,
+        )
 
-def _run(unit: Unit, room: RunDirectory, stock: UnitResources, watcher: Watcher) -> Outcome:
-    case, configuration = unit.case, unit.configuration
-    context = Context(room.project, room.home, {**stock.workshop.env, "HOME": str(room.home)})
-    index, policy, view = stock.parts(configuration)
-    own: dict[str, Any] = {"policy": policy, "view": view}
-    if (room.project / ".agent").exists():  # the project brings rules of its own
-        own = {"policy": Policy.load(context, run=allowing(configuration.allow))}
-    agent = Agent(
-        model=_model(unit, room, stock),
-        index=index,
-        approver=_approver(unit),
-        context=context,
-        listener=watcher,
-        runs=stock.workshop.out / RUNS,
-        **own,
-    )
-    return agent.run(case.input, skills=case.setup.skills, before=case.setup.before)
+    def _run(self, unit: Unit, context: Context, watcher: Watcher) -> Outcome:
+        case = unit.case
+        index, policy, view = self._shared(unit.configuration)
+        own: dict[str, Any] = {"policy": policy, "view": view}
+        if (context.cwd / ".agent").exists():  # the project brings rules of its own
+            own = {"policy": Policy.load(context, run=allowing(unit.configuration.allow))}
+        agent = Agent(
+            model=self._model_of(unit, context),
+            index=index,
+            approver=_approver(unit),
+            context=context,
+            listener=watcher,
+            runs=self._runs,
+            **own,
+        )
+        return agent.run(case.input, skills=case.setup.skills, before=case.setup.before)
 
+    def _shared(self, configuration: Configuration) -> tuple[SkillIndex, Policy, View]:
+        """Return the skills of a configuration, the default rules, and the view of both.
 
-def _model(unit: Unit, room: RunDirectory, stock: UnitResources) -> Model:
-    name, mock = unit.configuration.model, unit.case.mock
-    if name == "mock" and mock is None:
-        raise ConfigError(f"The case {unit.case.id!r} has no mock: add mock.turns, or name a model.")
-    if mock is not None and name in {"case", "mock"}:
-        return MockModel(mock)
-    model = stock.model("offline" if name == "case" else name, unit.configuration.tape)
-    if not isinstance(model, Recorded):
-        return model
-    runs = re.escape(str(stock.workshop.out / RUNS))
+        Configuration near the results is ignored: the rules of a project come with its copy.
+        """
+        if configuration not in self._parts:
+            index, names = self._workshop.index, configuration.skills
+            if names is not None:
+                wanted = set(names)
+                kept = [skill for skill in index.skills if skill.name in wanted]
+                index = other_index(index, kept, (), *sorted(names))
+            policy = Policy(default_rules(), run=allowing(configuration.allow))
+            self._parts[configuration] = (index, policy, View(index, policy))
+        return self._parts[configuration]
 
-    def steady(text: str) -> str:
-        """Return a prompt without what differs each time: the run's path and a script's seconds."""
-        text = re.sub(rf"{runs}/[\w-]+", "/run", text.replace(str(room.project.parent), "/room"))
-        return _DURATION.sub("after 0.00 s", text)
+    def _model_of(self, unit: Unit, context: Context) -> Model:
+        name, mock = unit.configuration.model, unit.case.mock
+        if name == "mock" and mock is None:
+            raise ConfigError(f"The case {unit.case.id!r} has no mock: add mock.turns, or name a model.")
+        if mock is not None and name in {"case", "mock"}:
+            return MockModel(mock)
+        model = self._model("offline" if name == "case" else name, unit.configuration.tape)
+        is_taped = isinstance(model, Recorded)
+        return NormalizedPrompts(model, context.cwd.parent, self._runs) if is_taped else model
 
-    return NormalizedPrompts(model, steady)
+    def _model(self, name: str, tape: str = "") -> Model:
+        """Return a model by its name; with ``tape``, one whose replies are recorded there."""
+        key = f"{name}\0{tape}" if tape else name
+        if key not in self._models:
+            made = self._models.get(name) or choose_model(name)
+            self._models[key] = Recorded(Path(tape), made, mode="replay") if tape else made
+        return self._models[key]
+
+    def _checks(self, unit: Unit, context: Context, outcome: Outcome, watcher: Watcher) -> list[CheckResult]:
+        """Check all that the case expects; of a run that was cut short, what is decided."""
+        expected, answer = unit.case.expected, outcome.answer
+        checks = watcher.checks()
+        if watcher.reason != "violation":
+            checks += check_skills(expected, loaded_skills(watcher.events))
+        if watcher.reason:
+            return checks
+        checks += check_status(expected, outcome.status)
+        checks += check_output(expected.output, answer, [context.cwd, *reversed(_made(watcher.events))])
+        name, statements = unit.configuration.judge, expected.output.judge
+        judge = self._model(name) if name and statements else None
+        return checks + judge_statements(statements, answer, request=unit.case.input, judge=judge)
 
 
 def _approver(unit: Unit) -> Approver:
@@ -161,67 +195,12 @@ def _unworkable(unit: Unit, outcome: Outcome, watcher: Watcher) -> tuple[Verdict
     return "pass", ""
 
 
-def _checks(
-    unit: Unit, room: RunDirectory, stock: UnitResources, outcome: Outcome, watcher: Watcher
-) -> list[CheckResult]:
-    """Check all that the case expects; of a run that was cut short, what is decided."""
-    case, expected = unit.case, unit.case.expected
-    checks = watcher.checks()
-    if watcher.reason != "violation":
-        checks += check_skills(expected, loaded_skills(watcher.events))
-    if watcher.reason:
-        return checks
-    if expected.status:
-        fits = outcome.status in expected.status
-        name = f"status {' or '.join(expected.status)}"
-        checks.append(
-            CheckResult(name, "pass" if fits else "fail", "" if fits else f"it is {outcome.status}")
-        )
-    checks += check_output(expected.output, outcome.answer, [room.project, *reversed(_made(watcher.events))])
-    judge = unit.configuration.judge
-    asked = stock.model(judge) if judge and expected.output.judge else None
-    return checks + judge_statements(expected.output.judge, outcome.answer, request=case.input, judge=asked)
-
-
 def _made(events: Iterable[Event]) -> list[Path]:
     """Return the directories that contain the outputs of scripts."""
     called = (event.data.get("result", {}) for event in events if event.type == "tool_called")
     made = (output for result in called for output in result.get("outputs", ()))
     places = (str(output["file"]).removesuffix(str(output["path"])) for output in made)
     return [Path(place) for place in dict.fromkeys(places)]
-
-
-class UnitResources:
-    """Make what the units of one process share: skills, rules and models, each once."""
-
-    def __init__(self, workshop: EvalSettings, models: Mapping[str, Model]) -> None:
-        self.workshop = workshop
-        self.masked = Secrets(workshop.env).mask
-        self._made = dict(models)
-        self._shared: dict[Configuration, tuple[SkillIndex, Policy, View]] = {}
-
-    def parts(self, configuration: Configuration) -> tuple[SkillIndex, Policy, View]:
-        """Return the skills of a configuration, the default rules, and the view of both.
-
-        Configuration near the results is ignored: the rules of a project come with its copy.
-        """
-        if configuration not in self._shared:
-            index, names = self.workshop.index, configuration.skills
-            if names is not None:
-                wanted = set(names)
-                kept = [skill for skill in index.skills if skill.name in wanted]
-                index = other_index(index, kept, (), *sorted(names))
-            policy = Policy(default_rules(), run=allowing(configuration.allow))
-            self._shared[configuration] = (index, policy, View(index, policy))
-        return self._shared[configuration]
-
-    def model(self, name: str, tape: str = "") -> Model:
-        """Return a model by its name; with ``tape``, one whose replies are recorded there."""
-        key = f"{name}\0{tape}" if tape else name
-        if key not in self._made:
-            made = self._made.get(name) or choose_model(name)
-            self._made[key] = Recorded(Path(tape), made, mode="replay") if tape else made
-        return self._made[key]
 
 
 _ERRORS = {"unavailable": ModelUnavailable, "refused": ModelRefused, "wrong": ModelReplyWrong}
@@ -231,11 +210,11 @@ class Crash(Exception):
     """An unexpected failure of a mock model."""
 
 
-class MockModel:
+class MockModel(Scripted):
     """Reply what the case says. ``{"seconds": 2, "reply": …}`` waits first, ``{"error": …}`` fails.
 
     >>> model = MockModel(Mock(turns=[{"error": "refused", "message": "I will not."}]))
-    >>> model.reply([], schema={})
+    >>> model.reply([])
     Traceback (most recent call last):
     ...
     vademecum.errors.ModelRefused: I will not.
@@ -244,19 +223,17 @@ class MockModel:
     name = "mock"
 
     def __init__(self, mock: Mock) -> None:
-        self._turns = mock.turns
-        self._scripted = Scripted([_scripted_turn(turn) for turn in mock.turns], piece=mock.piece)
+        super().__init__([_scripted_turn(turn) for turn in mock.turns], piece=mock.piece)
+        self._mock = mock.turns
 
-    def reply(
-        self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
-    ) -> Reply:
+    def reply(self, messages: Sequence[Message], *, on_text: OnText | None = None, **_: Any) -> Reply:
         """Return the next turn; after the last one, the last one again."""
-        turn = self._turns[min(len(self._scripted.seen), len(self._turns) - 1)]
+        turn = self._mock[min(len(self.seen), len(self._mock) - 1)]
         if isinstance(turn, Mapping) and isinstance(turn.get("seconds"), int | float):
-            time.sleep(float(turn["seconds"]))
+            time.sleep(turn["seconds"])
         if isinstance(turn, Mapping) and turn.get("error") == "crash":
             raise Crash(str(turn.get("message", "the mock crashed")))
-        return self._scripted.reply(messages, schema=schema, on_text=on_text)
+        return super().reply(messages, on_text=on_text)
 
 
 def _scripted_turn(turn: Any) -> Turn:
@@ -277,14 +254,21 @@ class NormalizedPrompts:
     Otherwise a recorded reply would not be found again.
     """
 
-    def __init__(self, inner: Model, replaced: Callable[[str], str]) -> None:
+    def __init__(self, inner: Model, room: Path, runs: Path) -> None:
         self.name, self.wire, self.needs_ranking = inner.name, wire_of(inner), needs_ranking(inner)
         self._inner = inner
-        self._replaced = replaced
+        self._replaced = (
+            (re.compile(re.escape(str(room))), "/room"),
+            (re.compile(rf"{re.escape(str(runs))}/[\w-]+"), "/run"),
+            (_DURATION, "after 0.00 s"),
+        )
 
-    def reply(
-        self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
-    ) -> Reply:
+    def reply(self, messages: Sequence[Message], **more: Any) -> Reply:
         """Return the reply to the prompt as it always is."""
-        steady = [structs.replace(message, content=self._replaced(message.content)) for message in messages]
-        return self._inner.reply(steady, schema=schema, on_text=on_text)
+        steady = []
+        for message in messages:
+            text = message.content
+            for pattern, always in self._replaced:
+                text = pattern.sub(always, text)
+            steady.append(structs.replace(message, content=text))
+        return self._inner.reply(steady, **more)

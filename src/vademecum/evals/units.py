@@ -16,6 +16,7 @@ from vademecum.errors import FileRefused
 from vademecum.evals.cases import Case
 from vademecum.evals.isolation import content_digests, project_digest
 from vademecum.files import read_capped
+from vademecum.models.base import Model
 from vademecum.registry.index import SkillIndex
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
@@ -52,12 +53,16 @@ class Configuration(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class EvalSettings:
-    """The skills, the directory of the results, the project that is copied, and the environment."""
+    """The skills, the directory of the results, the project that is copied, and the environment.
+
+    ``models`` are models by name beside those that ``choose_model`` knows. They must be picklable.
+    """
 
     index: SkillIndex
     out: Path
     project: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, Model] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +75,13 @@ class Unit:
     repetition: int
 
     @property
+    def names(self) -> tuple[str, str, str, int]:
+        """Return the first four fields of its result: key, case, configuration and repetition."""
+        return self.key, self.case.id, self.configuration.name, self.repetition
+
+    @property
     def seconds(self) -> float:
-        """How long the run may take."""
+        """Return how many seconds the run may take."""
         return self.case.constraints.max_seconds or self.configuration.seconds
 
 
@@ -119,16 +129,12 @@ def _model(name: str, env: Mapping[str, str]) -> list[str]:
 
 def _skills(one: Configuration, index: SkillIndex, digests: Mapping[int, str]) -> list[Any]:
     """Return the skills there are, by content, with how they are read and searched."""
-    wanted = None if one.skills is None else set(one.skills)
-    options = index.options
-    # Fewer skills are a library of their own, without namesakes.
-    found = (*index.skills, *(index.shadowed if wanted is None else ()))
-    kept = sorted(
-        (skill.name, skill.source, digests[id(skill)])
-        for skill in found
-        if wanted is None or skill.name in wanted
-    )
-    return [options.index_bodies, options.body_lines, kept]
+    found: Iterable[Skill] = (*index.skills, *index.shadowed)
+    if one.skills is not None:  # fewer skills are a library of their own, without namesakes
+        wanted = set(one.skills)
+        found = (skill for skill in index.skills if skill.name in wanted)
+    kept = sorted((skill.name, skill.source, digests[id(skill)]) for skill in found)
+    return [index.options.index_bodies, index.options.body_lines, kept]
 
 
 def _digest(value: Any) -> str:

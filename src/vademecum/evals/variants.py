@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from vademecum.errors import CaseRefused, FileRefused
 from vademecum.evals.cases import ANY_SKILL
 from vademecum.files import read_capped
+from vademecum.nearest import nearest
 
 MAX_MANIFEST_BYTES = 64 * 1024
 MAX_ID_CHARS = 48
@@ -32,22 +32,10 @@ class FieldRefused(ValueError):
         self.field = field
 
 
-class RawCase(NamedTuple):
-    """One case as fields of our own form.
-
-    An id that counts within its file only (``own_id``) gets the file's name beside the same of another file.
-    """
-
-    fields: Any
-    own_id: bool
-
-
-class RawCases(NamedTuple):
-    """The content of a file of cases: the skill it is about, its entries, and how each becomes a case."""
-
-    skill: str
-    entries: Sequence[Any]
-    case_of: Callable[[Any], RawCase]
+# A case as fields of our own form, and whether its id counts within its file only.
+RawCase = tuple[Any, bool]
+# The skill that a file is about, its entries, and how each becomes a case.
+RawCases = tuple[str, Sequence[Any], Callable[[Any], RawCase]]
 
 
 def entries(document: Any, file: Path, about: str = "") -> RawCases:
@@ -59,27 +47,25 @@ def entries(document: Any, file: Path, about: str = "") -> RawCases:
     skill = str(document.get("skill_name") or document.get("skill") or _skill_around(file, about))
     lists = {key: document[key] for key in document if isinstance(document[key], list)}
     if "evals" in lists:
-        return RawCases(skill, lists["evals"], _from_eval)
+        return skill, lists["evals"], _from_eval
     for key in TRIGGER_LISTS:
         if key in lists:
-            return RawCases(skill, lists[key], partial(_from_trigger, skill=skill, file=file))
+            return skill, lists[key], partial(_from_trigger, skill=skill, file=file)
     if "cases" in lists:
         return _listed(lists["cases"], skill, file)
     if not document:
         raise CaseRefused("the file is empty: write a case, or remove it.")
     # A case that is alone in its file is named after the file or its directory.
     name = file.parent.name if file.stem == "case" else file.stem.removesuffix(".case")
-    return RawCases(skill, [document], lambda entry: RawCase({"id": name, **entry}, own_id=False))
+    return skill, [document], lambda entry: ({"id": name, **entry}, False)
 
 
 def _listed(found: list[Any], skill: str, file: Path) -> RawCases:
     """Return a list of cases, or of requests with whether they should trigger."""
-    for entry in found:
-        if isinstance(entry, Mapping) and (
-            "should_trigger" in entry or ("query" in entry and "input" not in entry)
-        ):
-            return RawCases(skill, found, partial(_from_trigger, skill=skill, file=file))
-    return RawCases(skill, found, _own)
+    objects = [entry for entry in found if isinstance(entry, Mapping)]
+    if any("should_trigger" in one or ("query" in one and "input" not in one) for one in objects):
+        return skill, found, partial(_from_trigger, skill=skill, file=file)
+    return skill, found, _own
 
 
 def _own(entry: Any) -> RawCase:
@@ -87,20 +73,18 @@ def _own(entry: Any) -> RawCase:
     if not isinstance(entry, Mapping):
         raise FieldRefused("", "a case is an object.")
     if "id" in entry or not isinstance(entry.get("input"), str):
-        return RawCase(entry, own_id=False)
-    return RawCase({"id": id_from(entry["input"]), **entry}, own_id=True)
+        return entry, False
+    return {"id": id_from(entry["input"]), **entry}, True
 
 
 def _from_trigger(entry: Any, *, skill: str, file: Path) -> RawCase:
     """Return the case of one request of a trigger set; the run may end once the skill is known."""
-    case, query = _begun(entry, _TRIGGER_FIELDS, ("query", "prompt", "input"), "query and should_trigger")
+    case = _begun(entry, _TRIGGER_FIELDS, ("query", "prompt", "input"), "should_trigger")
     gold = entry.get("gold", [])
     if not isinstance(gold, list) or not all(isinstance(each, str) and each for each in gold):
         raise FieldRefused("gold", "it is a list of names of skills.")
     wanted = entry.get("should_trigger", entry.get("expected", bool(gold or "gold" not in entry)))
     name = str(entry.get("skill") or entry.get("skill_name") or skill)
-    if not isinstance(query, str) or not query.strip():
-        raise FieldRefused("query", "it has no text under query.")
     if not isinstance(wanted, bool):
         raise FieldRefused("should_trigger", f"it is true or false, not {wanted!r}.")
     if wanted and not (name or gold):
@@ -110,15 +94,12 @@ def _from_trigger(entry: Any, *, skill: str, file: Path) -> RawCase:
     # Without a skill's name it is a request that no skill should take.
     expected = {"skills_any_of": gold or [name]} if wanted else {"skills_none_of": [name or ANY_SKILL]}
     case |= {"expected": expected, "tags": [*case["tags"], "trigger"], "until": "loaded"}
-    return RawCase(case, own_id=True)
+    return case, True
 
 
 def _from_eval(entry: Any) -> RawCase:
     """Return one entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
-    asked = ("prompt", "input", "query")
-    case, prompt = _begun(entry, _EVAL_FIELDS, asked, "prompt and expected_output")
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise FieldRefused("prompt", "it has no text under prompt.")
+    case = _begun(entry, _EVAL_FIELDS, ("prompt", "input", "query"), "expected_output")
     case["expected"] = {"output": _expected(entry)}
     if isinstance(case.get("files"), list):
         case["files"] = [
@@ -129,30 +110,31 @@ def _from_eval(entry: Any) -> RawCase:
         case["description"] = entry["name"]
     if "constraints" in entry:
         case["constraints"] = entry["constraints"]
-    return RawCase(case, own_id=True)
+    return case, True
 
 
-def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) -> tuple[dict[str, Any], Any]:
-    """Return what all shapes of others share, and the request.
+def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) -> dict[str, Any]:
+    """Return what all shapes of others share; the request is in one of the fields ``asked``.
 
     Refuse an unknown field that is nearly one we read; other unknown fields are ignored.
     """
     if not isinstance(entry, Mapping):
-        raise FieldRefused("", f"an entry is an object with {needed}.")
+        raise FieldRefused("", f"an entry is an object with {asked[0]} and {needed}.")
     for key in entry:
-        near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.8)
-        if key not in known and near and near[0] not in entry:
-            raise FieldRefused(str(key), f"there is no such field: did you mean {near[0]!r}?")
+        near = None if key in known else nearest(str(key), known, like=0.8)
+        if near and near not in entry:
+            raise FieldRefused(str(key), f"there is no such field: did you mean {near!r}?")
     request = next((entry[key] for key in asked if key in entry), None)
+    if not isinstance(request, str) or not request.strip():
+        raise FieldRefused(asked[0], f"it has no text under {asked[0]}.")
     tags = entry.get("tags", entry.get("category", []))
     own = entry.get("id")
-    case = {
+    return {
         **{key: entry[key] for key in ("files", "mock", "repeat") if entry.get(key) is not None},
-        "id": id_from(str(request)) if own is None else own,
+        "id": id_from(request) if own is None else own,
         "input": request,
         "tags": [tags] if isinstance(tags, str) else list(tags) if isinstance(tags, list) else [],
     }
-    return case, request
 
 
 def _expected(entry: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -98,18 +98,9 @@ def heat_map(
 def dots(points: Sequence[Dot], *, unit: str) -> Markup:
     """Draw points; several at one place are one larger dot with their number."""
     ticks = nice_ticks(max([*(point.x for point in points), 1.0]))
-    height, left, right, bottom, top = 220, 48, 20, 46, 30
-
-    def place(x: float, share: float) -> tuple[float, float]:
-        return left + (WIDTH - right - left) * x / ticks[-1], top + (height - bottom - top) * (1 - share)
-
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        _, y = place(0, share)
-        parts.append(_grid(left, y, WIDTH - right, y))
-        parts.append(_text(left - 8, y + 4, f"{share:.0%}", "tick", anchor="end"))
-    for tick in ticks:
-        parts.append(_text(place(tick, 0)[0], height - 24, _figure(tick), "tick", anchor="middle"))
+    height, right = 220, WIDTH - 20
+    shares = [(share, f"{share:.0%}") for share in (0.0, 0.5, 1.0)]
+    place, parts = _axes(ticks, ticks[-1], shares, (48, 30, right, height - 46))
     labels: dict[tuple[float, float, int], list[str]] = {}
     for point in points:
         labels.setdefault((point.x, point.y, point.series), []).append(point.label)
@@ -120,7 +111,7 @@ def dots(points: Sequence[Dot], *, unit: str) -> Markup:
         parts.append(_circle(x, y, radius, "; ".join(said[:10]), **look))
         if len(said) > 1:
             parts.append(_text(x, y - radius - 3, str(len(said)), "tick", anchor="middle"))
-    parts.append(_text(WIDTH - right, height - 5, unit, "tick", anchor="end"))
+    parts.append(_text(right, height - 5, unit, "tick", anchor="end"))
     return _svg(height, "Cost against success", parts)
 
 
@@ -128,22 +119,11 @@ def lines(
     series: Sequence[tuple[str, Sequence[float], bool]], *, top: float, label: tuple[str, str]
 ) -> Markup:
     """Draw lines over steps: each with its colour, its values, and whether it is dashed."""
-    height, left, right, bottom = 220, 52, 10, 30
-    ticks = nice_ticks(top)
+    height = 220
     last = max([1, *(len(values) - 1 for _, values, _ in series)])
-
-    def place(step: float, value: float) -> tuple[float, float]:
-        x = left + (WIDTH - left - right) * step / last
-        return x, height - bottom - (height - 14 - bottom) * value / ticks[-1]
-
-    parts = []
-    for tick in ticks:
-        _, y = place(0, tick)
-        parts.append(_grid(left, y, WIDTH - right, y))
-        parts.append(_text(left - 8, y + 4, _figure(tick), "tick", anchor="end"))
-    for tick in nice_ticks(last, whole=True):
-        if tick <= last:
-            parts.append(_text(place(tick, 0)[0], height - 12, _figure(tick), "tick", anchor="middle"))
+    steps = [tick for tick in nice_ticks(last, whole=True) if tick <= last]
+    values_at = [(tick, _figure(tick)) for tick in nice_ticks(top)]
+    place, parts = _axes(steps, last, values_at, (52, 14, WIDTH - 10, height - 30))
     for colour, values, dashed in series:
         places = (place(step, max(value, 0.0)) for step, value in enumerate(values))
         look = {"fill": "none", "stroke": colour, "stroke-width": "2.5"}
@@ -151,6 +131,27 @@ def lines(
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(_tag("polyline", {"points": points, **look, **dash}))
     return _svg(height, label[0], parts, label[1])
+
+
+def _axes(
+    xs: Sequence[float], most: float, ys: Sequence[tuple[float, Markup | str]], box: tuple[int, int, int, int]
+) -> tuple[Callable[[float, float], tuple[float, float]], list[Markup]]:
+    """Draw both axes in a box of left, top, right and bottom; return where a point lies, and what was drawn.
+
+    ``most`` is the value at the right end of the horizontal axis, and the last of ``ys`` the one at the top.
+    """
+    left, top, right, bottom = box
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return left + (right - left) * x / most, bottom - (bottom - top) * y / ys[-1][0]
+
+    parts = []
+    for value, label in ys:
+        _, y = place(0, value)
+        parts += [_grid(left, y, right, y), _text(left - 8, y + 4, label, "tick", anchor="end")]
+    for x in xs:
+        parts.append(_text(place(x, 0)[0], bottom + 20, _figure(x), "tick", anchor="middle"))
+    return place, parts
 
 
 def nice_ticks(most: float, *, whole: bool = False) -> list[float]:

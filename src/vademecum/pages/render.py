@@ -27,9 +27,10 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(f"{template}.html").render(**values)
 
 
-def both(english: str, chinese: str) -> Markup:
+def both(english: str, chinese: str, *, element: str = "span") -> Markup:
     """Return a text in two languages, of which the browser shows the one that it prefers."""
-    return Markup('<span class="en">{}</span><span class="zh" lang="zh">{}</span>').format(english, chinese)
+    texts = Markup('<{0} class="en">{1}</{0}><{0} class="zh" lang="zh">{2}</{0}>')
+    return texts.format(element, english, chinese)
 
 
 def word(english: str, **values: Any) -> Markup:
@@ -47,9 +48,7 @@ def said(text: str, most: int | None = None, *, depth: int = 6) -> Markup | str:
 def drawn(english: str, shown: str = "") -> Markup | str:
     """Return the content of an SVG text in both languages, if there are two."""
     shown = shown or chinese(english)
-    if shown in {"", english}:
-        return english
-    return Markup('<tspan class="en">{}</tspan><tspan class="zh" lang="zh">{}</tspan>').format(english, shown)
+    return english if shown in {"", english} else both(english, shown, element="tspan")
 
 
 def status(text: str) -> Markup | str:

@@ -38,6 +38,9 @@ MAX_STEP_CHARS = 4000
 MAX_SPANS = 200
 MAX_TURN_CHARS = 8000
 
+Item = TypeVar("Item")
+Kind = Literal["model", "call", "wrong", "approval", "child"]
+
 _PICTURES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
@@ -59,9 +62,13 @@ _SIGNS = {
     "end": "■",
     "note": "·",
 }
-
-
-Item = TypeVar("Item")
+# The events that end a wait: which event began it, what it was, and the words for it.
+_WAITS: dict[str, tuple[str, Kind, str, str]] = {
+    "model_replied": ("model_asked", "model", "model, turn ", "turn"),
+    "model_failed": ("model_asked", "wrong", "model, turn ", "turn"),
+    "approval_answered": ("approval_asked", "approval", "", "wanted"),
+    "child_finished": ("child_started", "child", "", "skill"),
+}
 
 
 class Back(NamedTuple):
@@ -75,7 +82,7 @@ class Back(NamedTuple):
 class Span(NamedTuple):
     """One bar of the waterfall: what took the time, from when and how long, as shares of the whole run."""
 
-    kind: Literal["model", "call", "wrong", "approval", "child"]
+    kind: Kind
     name: str
     seconds: float
     left: float
@@ -90,7 +97,7 @@ class ConversationTurn(NamedTuple):
 
 
 class PageBudget:
-    """How many bytes of content a page may still take."""
+    """The bytes of content that a page may still take."""
 
     def __init__(self, most: int) -> None:
         self.left = most
@@ -117,10 +124,9 @@ class PageBudget:
 
 def run_page(run: PastRun, *, back: Back | None = None) -> str:
     """Return the page of a run; ``back`` links to the case that it is a run of."""
-    started, ended = run.first("run_started"), run.first("run_finished")
-    stats = ended.data.get("stats") if ended else None
     room, talk = PageBudget(MAX_CONTENT_BYTES), PageBudget(MAX_CONVERSATION_BYTES)
     answer = room.take(run.answer, MAX_ANSWER_CHARS)
+    date = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(run.events[0].time)) if run.events else ""
     entries = [entry for entry in timeline(run) if entry.mark != "plan"]
     bars = list(islice(spans(run), MAX_SPANS))
     outputs = [_shown_output(output, room) for event in run.events for output in outputs_of(event, run.place)]
@@ -130,8 +136,8 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
         run=run,
         answer=answer,
         back=back,
-        date=_date(run.events[0].time) if run.events else "",
-        facts=_facts(run, started, stats if isinstance(stats, dict) else {}),
+        date=date,
+        facts=_facts(run),
         spans=bars,
         kinds={bar.kind for bar in bars},
         plan=_plan(run),
@@ -144,15 +150,14 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
     )
 
 
-def _date(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) if seconds else ""
-
-
-def _facts(run: PastRun, started: Event | None, stats: dict[str, Any]) -> dict[str, str]:
+def _facts(run: PastRun) -> dict[str, str]:
+    first = {event.type: event.data for event in reversed(run.events)}
+    started, stats = first.get("run_started", {}), first.get("run_finished", {}).get("stats")
+    stats = stats if isinstance(stats, dict) else {}
     tokens = sum(n for n in map(stats.get, ("input_tokens", "output_tokens")) if isinstance(n, int))
     found = {
-        "model": started.data.get("model") if started else "",
-        "agent": started.data.get("agent") if started else "",
+        "model": started.get("model"),
+        "agent": started.get("agent"),
         "turns": stats.get("turns"),
         "calls": stats.get("tool_calls"),
         "tokens": f"{tokens:,}" if tokens else "",
@@ -170,34 +175,22 @@ def spans(run: PastRun) -> Iterator[Span]:
         yield Span(kind, name[:MAX_NAME_CHARS], seconds, round(100 * left, 2), round(100 * width, 2))
 
 
-_Timed = tuple[Literal["model", "call", "wrong", "approval", "child"], str, float, float]
-
-
-def _timed(run: PastRun) -> Iterator[_Timed]:
-    open_: dict[str, Event] = {}
+def _timed(run: PastRun) -> Iterator[tuple[Kind, str, float, float]]:
+    """Yield the kind, the name, the beginning and the seconds of everything that took time."""
+    begun: dict[str, Event] = {}
     for event in run.events:
-        data = event.data
-        match event.type:
-            case "model_asked" | "child_started" | "approval_asked":
-                open_[event.type] = event
-            case "model_replied" | "model_failed" if asked := open_.pop("model_asked", None):
-                kind: Literal["model", "wrong"] = "model" if event.type == "model_replied" else "wrong"
-                name = f"model, turn {asked.data.get('turn', '')}"
-                yield kind, name, asked.time, event.time - asked.time
-            case "approval_answered" if asked := open_.pop("approval_asked", None):
-                yield "approval", str(asked.data.get("wanted", "")), asked.time, event.time - asked.time
-            case "child_finished" if asked := open_.pop("child_started", None):
-                yield "child", str(asked.data.get("skill", "")), asked.time, event.time - asked.time
-            case "tool_called":
-                seconds = data.get("seconds")
-                took = float(seconds) if isinstance(seconds, int | float) else 0.0
-                yield "call" if went_well(data) else "wrong", _called(data), event.time - took, took
-
-
-def went_well(data: dict[str, Any]) -> bool:
-    """Return true for a call that was done and, if it was a program, ended with exit code 0."""
-    result = data.get("result")
-    return bool(data.get("ok")) and not (isinstance(result, dict) and result.get("exit_code"))
+        begun[event.type] = event
+        if event.type == "tool_called":
+            seconds = event.data.get("seconds")
+            took = float(seconds) if isinstance(seconds, int | float) else 0.0
+            result = event.data.get("result")
+            failed = isinstance(result, dict) and result.get("exit_code")
+            wrong = failed or not event.data.get("ok")
+            yield "wrong" if wrong else "call", _called(event.data), event.time - took, took
+        elif event.type in _WAITS:
+            first, kind, words, key = _WAITS[event.type]
+            if asked := begun.pop(first, None):
+                yield kind, f"{words}{asked.data.get(key, '')}", asked.time, event.time - asked.time
 
 
 def _called(data: dict[str, Any]) -> str:
@@ -209,27 +202,23 @@ def _called(data: dict[str, Any]) -> str:
 
 def _plan(run: PastRun) -> dict[str, Any] | None:
     """Return the plan as it ended, and each change of a step's status, with when it was."""
-    plans = [
-        (event.time - run.events[0].time, event.data["plan"])
-        for event in run.events
-        if event.type == "plan"
-        and isinstance(event.data.get("plan"), dict)
-        and isinstance(event.data["plan"].get("steps"), list)
-    ]
     changes: list[tuple[str, str, str, str]] = []
     known: dict[str, str] = {}
-    listed: list[tuple[str, str]] = []
-    for number, (seconds, plan) in enumerate(plans):
-        steps = [step for step in plan["steps"][:MAX_PLAN_STEPS] if isinstance(step, dict)]
-        listed = [(_name(step.get("title", "")), _name(step.get("status", ""))) for step in steps]
-        for title, status in listed:
-            if number and known.get(title) != status:
-                changes.append((f"{seconds:.2f} s", title, known.get(title, "new"), status))
-            known[title] = status
-    if not plans:
-        return None
-    goal = str(plans[-1][1].get("goal", ""))[:MAX_TITLE_CHARS]
-    return {"goal": goal, "steps": listed, "changes": changes[:MAX_PLAN_STEPS]}
+    found = None
+    for event in run.events:
+        match event.data:
+            case {"plan": {"steps": list(steps), **rest}} if event.type == "plan":
+                kept = [step for step in steps[:MAX_PLAN_STEPS] if isinstance(step, dict)]
+                listed = [(_name(step.get("title", "")), _name(step.get("status", ""))) for step in kept]
+                when = f"{event.time - run.events[0].time:.2f} s"
+                for title, status in listed:
+                    if found and known.get(title) != status:
+                        changes.append((when, title, known.get(title, "new"), status))
+                    known[title] = status
+                goal = str(rest.get("goal", ""))[:MAX_TITLE_CHARS]
+                found = {"goal": goal, "steps": listed, "changes": changes}
+    del changes[MAX_PLAN_STEPS:]
+    return found
 
 
 def _name(value: object) -> str:
@@ -242,15 +231,14 @@ def conversation(run: PastRun) -> Iterator[ConversationTurn]:
         data = event.data
         match event.type:
             case "run_started":
-                yield ConversationTurn("user", str(data.get("request", ""))[:MAX_TURN_CHARS])
+                yield ConversationTurn("user", str(data.get("request", "")))
             case "model_replied":
-                yield ConversationTurn("assistant", _reply(str(data.get("text") or ""))[:MAX_TURN_CHARS])
+                yield ConversationTurn("assistant", _reply(str(data.get("text") or "")))
             case "observation":
                 kept = _kept(run, str(data.get("kept", "")), PageBudget(MAX_TURN_CHARS * 4))
-                line = str(data.get("line", ""))
-                yield ConversationTurn("tool", f"{line}\n{kept}".strip()[:MAX_TURN_CHARS])
+                yield ConversationTurn("tool", f"{data.get('line', '')}\n{kept}".strip())
             case "reply_wrong" | "model_failed":
-                yield ConversationTurn("tool", str(data.get("problem", ""))[:MAX_TURN_CHARS])
+                yield ConversationTurn("tool", str(data.get("problem", "")))
 
 
 def _reply(text: str) -> str:
@@ -302,13 +290,12 @@ def _kept(run: PastRun, kept: str, room: PageBudget) -> str:
 
 def _shown_output(output: RunOutput, room: PageBudget) -> dict[str, Any]:
     """Return one output with its link and its preview."""
-    secret = output.secret
     return {
         "path": output.path,
         "bytes": f"{output.bytes:,}",
-        "secret": secret,
-        "href": "" if secret else Path(output.file).as_uri(),
-        "preview": "" if secret else _preview(output, room),
+        "secret": output.secret,
+        "href": "" if output.secret else Path(output.file).as_uri(),
+        "preview": "" if output.secret else _preview(output, room),
     }
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vademecum.cli.eval.tables import print_comparison, print_summary
 from vademecum.cli.output.printing import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
@@ -24,13 +25,7 @@ _FILE = click.Path(dir_okay=False)
     "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
 )
 @json_option
-def report_command(
-    *,
-    results: str | None,
-    against: str | None,
-    page: str | None,
-    as_json: bool,
-) -> None:
+def report_command(*, results: str | None, against: str | None, page: str | None, as_json: bool) -> None:
     """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
     context = Context.current()
     evaluation = _evaluation(results, context)
@@ -69,9 +64,7 @@ def compare_command(*, old: str, new: str, fail_on: str | None, as_json: bool) -
     if as_json:
         print_json({"comparisons": [document(one) for one in found], "regression": worse})
     else:
-        from vademecum.cli.eval import tables
-
-        tables.print_comparison(found)
+        print_comparison(found)
     is_open = any(one.verdict == "inconclusive" for one in found)
     return 1 if (fail_on and worse) or (fail_on == "inconclusive" and is_open) else 0
 
@@ -89,10 +82,9 @@ def results_home(context: Context) -> Path:
 
 
 def _evaluation(wanted: str | None, context: Context) -> Evaluation:
-    if wanted is not None and Path(wanted, HEADER).exists():
-        return read_evaluation(Path(wanted).absolute())
     if wanted is not None:
-        return read_evaluation(results_home(context) / Path(wanted).name)
+        named = results_home(context) / Path(wanted).name
+        return read_evaluation(Path(wanted).absolute() if Path(wanted, HEADER).exists() else named)
     known = sorted(results_home(context).glob(f"*/{HEADER}"), key=lambda path: path.stat().st_mtime)
     if not known:
         raise CaseRefused("There are no results yet: vade eval run SUITE makes some.", code="no-suite")
@@ -103,10 +95,8 @@ def print_evaluation(evaluation: Evaluation, summary: Summary, *, as_json: bool)
     """Print the evaluation as text, or as one JSON document."""
     if as_json:
         print_json(summary_document(evaluation, summary))
-        return
-    from vademecum.cli.eval import tables
-
-    tables.print_summary(summary)
+    else:
+        print_summary(summary)
 
 
 def _comparisons(old: Evaluation, new: Evaluation) -> list[Comparison]:

@@ -23,7 +23,7 @@ from vademecum.cli.eval.comparing import (
 from vademecum.cli.indexing import IndexWords, as_reference, index_options
 from vademecum.cli.output.completion import complete_names
 from vademecum.cli.output.groups import Group
-from vademecum.cli.output.printing import counted, json_option, print_json, yes_option
+from vademecum.cli.output.printing import answer, counted, json_option, yes_option
 from vademecum.cli.output.progress import EvalProgress
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
@@ -33,6 +33,8 @@ from vademecum.evals.pool import EvalEngine, Processes
 from vademecum.evals.reports.summary import summarise
 from vademecum.evals.suite import Suite, read_suite
 from vademecum.evals.units import SECONDS, Configuration, EvalSettings
+from vademecum.files import read_capped
+from vademecum.models.choose import choose_model
 from vademecum.nearest import meant, nearest
 from vademecum.registry.index import SkillIndex
 from vademecum.skill.skill import Skill
@@ -154,11 +156,8 @@ def run_command(  # noqa: PLR0913 - one for each option
     place = Path(out).absolute() if out else results_home(context) / found.name
     copied = Path(project).absolute() if project else None
     workshop = EvalSettings(index, place, copied, dict(os.environ))
-    if named := {*models, judge} - {"", "case", "mock"}:
-        from vademecum.models.choose import choose_model
-
-        for name in named:
-            choose_model(name)  # a name that is wrong is said before anything runs
+    for name in {*models, judge} - {"", "case", "mock"}:
+        choose_model(name)  # a name that is wrong is said before anything runs
     progress = EvalProgress(quiet=as_json)
     runs_on: EvalEngine = Processes(workers)
     if engine == "ray":
@@ -200,14 +199,11 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
     index = IndexWords(**words).build()
     skill = index.get(as_reference(name))
     written = write_draft(skill, index, suites_home(Context.current()) / skill.name)
-    if as_json:
-        print_json({"written": [str(written)]})
-        return
-    click.echo(f"Wrote {os.path.relpath(written)}")
-    click.echo(f"Edit it, then: vade eval run {skill.name}")
+    lines = [f"Wrote {os.path.relpath(written)}", f"Edit it, then: vade eval run {skill.name}"]
     own = Path(skill.location) / "evals"
     if own.is_dir():
-        click.echo(f"It is run in place of the skill's own cases in {visible(str(own))}")
+        lines.append(f"It is run in place of the skill's own cases in {visible(str(own))}")
+    answer({"written": [str(written)]}, lines, as_json=as_json)
 
 
 @eval_command.command("improve")
@@ -248,8 +244,6 @@ def improve_command(  # noqa: PLR0913 - one for each option
     beyond chance. The difference is shown before anything is written. Exit code 1: none is better.
     """
     from vademecum.evals import drafting
-    from vademecum.files import read_capped
-    from vademecum.models.choose import choose_model
 
     if bool(proposer) == bool(candidates):
         raise click.UsageError("Name either --model or --candidates.")
@@ -274,20 +268,15 @@ def improve_command(  # noqa: PLR0913 - one for each option
         )
     written = str(drafting.write_description(skill, found.new)) if write and found.is_better else ""
     told = found.comparison.said if found.comparison else "no candidate is better on the first half"
-    if as_json:
-        better = {"old": found.old, "new": found.new, "better": found.is_better}
-        print_json({"skill": skill.name, **better, "said": told, "written": written})
-        return 0 if found.is_better else 1
-    for sign, text in (("-", found.old), ("+", found.new)):
-        click.echo(f"{sign} {visible(text)}  ({found.tuned[text]:.0%} of the first half)")
-    if found.comparison is None:
-        click.echo("No candidate is better on the first half: nothing was changed.")
-    else:
-        click.echo(f"On the other half: {told}")
-    if written:
-        click.echo(f"Wrote {os.path.relpath(written)}")
-    elif found.is_better:
-        click.echo("Not written: --write does it.")
+    lines = [
+        f"{sign} {visible(text)}  ({found.tuned[text]:.0%} of the first half)"
+        for sign, text in (("-", found.old), ("+", found.new))
+    ]
+    lines.append(f"On the other half: {told}" if found.comparison else f"N{told[1:]}: nothing was changed.")
+    if found.is_better:
+        lines.append(f"Wrote {os.path.relpath(written)}" if written else "Not written: --write does it.")
+    better = {"old": found.old, "new": found.new, "better": found.is_better}
+    answer({"skill": skill.name, **better, "said": told, "written": written}, lines, as_json=as_json)
     return 0 if found.is_better else 1
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
-from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import click
+from rich.cells import cell_len
 
+from vademecum.cli.output.printing import BOLD, DIM, GREEN, MAGENTA, RED, YELLOW, paint
+from vademecum.cli.output.skill_text import terminal_width
 from vademecum.evals.reports.summary import CaseRow, Comparison, Story, Summary
 from vademecum.evals.reports.texts import MAX_TABLE_NAMES, confusion, figures, notes, why_of
 from vademecum.evals.reports.triggers import Triggers, is_right
@@ -22,86 +18,79 @@ MAX_LISTED = 40
 MAX_WHY_CHARS = 160
 
 _MARKS = {
-    "pass": ("✓", "green"),
-    "fail": ("✗", "red"),
-    "flaky": ("~", "yellow"),
-    "timeout": ("⧖", "magenta"),
-    "error": ("!", "magenta"),
-    "unusable": ("!", "magenta"),
-    "unjudged": ("?", "yellow"),
+    "pass": ("✓", GREEN),
+    "fail": ("✗", RED),
+    "flaky": ("~", YELLOW),
+    "timeout": ("⧖", MAGENTA),
+    "error": ("!", MAGENTA),
+    "unusable": ("!", MAGENTA),
+    "unjudged": ("?", YELLOW),
 }
-_NOTHING = Text("·", style="dim")
-_VERDICTS = {"better": "green", "worse": "red", "inconclusive": "yellow"}
+_VERDICTS = {"better": GREEN, "worse": RED, "inconclusive": YELLOW}
+# They stand in the lines below the table, or in the other reports.
+_NOT_SHOWN = frozenset({"false triggers", "seconds"})
+
+Cell = tuple[str, str]  # a text and its style
 
 
 def print_summary(summary: Summary) -> None:
     """Print the cases that matter, the rates of each configuration, and remarks."""
-    out = console()
     several = len(summary.columns) > 1
-    rows: dict[str, list[CaseRow]] = defaultdict(list)
-    for row in summary.rows:
-        rows[row.case].append(row)
+    rows = summary.by_case
     wrong = [story for story in summary.stories if any(row.mark != "pass" for row in rows[story.case])]
     listed = summary.stories if len(summary.rows) <= MAX_LISTED // 2 else wrong
     for story in listed[:MAX_LISTED]:
-        _print_case(out, story, rows[story.case], several=several)
+        _print_case(story, rows[story.case], several=several)
     if len(listed) > MAX_LISTED:
-        out.print(f"… and {len(listed) - MAX_LISTED:,} more")
+        click.echo(f"… and {len(listed) - MAX_LISTED:,} more")
     for malformed in summary.malformed:
-        out.print(Text("✗ malformed ", style="red"), plain(str(malformed)), sep="", soft_wrap=True)
+        click.echo(f"{paint('✗ malformed', RED)} {visible(str(malformed))}")
     if listed or summary.malformed:
-        out.print()
-    _print_figures(out, summary)
+        click.echo()
+    _print_figures(summary)
     for comparison in summary.comparisons:
-        _say(out, comparison.said, _VERDICTS[comparison.verdict])
+        _say(comparison.said, _VERDICTS[comparison.verdict])
     for note in notes(summary):
-        _say(out, note, "dim")
+        _say(note, DIM)
     for column in summary.columns:
         if column.triggers is not None:
-            _print_triggers(out, column.configuration if several else "", column.triggers)
+            _print_triggers(column.configuration if several else "", column.triggers)
 
 
 def print_comparison(comparisons: Sequence[Comparison]) -> None:
     """Print the changes case by case, and how significant they are."""
-    out = console()
     for comparison in comparisons:
-        for sign, style, changes in (("↓", "red", comparison.worse), ("↑", "green", comparison.better)):
+        for sign, style, changes in (("↓", RED, comparison.worse), ("↑", GREEN, comparison.better)):
             for change in changes[:MAX_LISTED]:
                 said = f"{change.case}: {change.old:.0%} → {change.new:.0%}"
-                out.print(Text(f"{sign} ", style=style), plain(said), sep="", soft_wrap=True)
+                click.echo(f"{paint(sign, style)} {visible(said)}")
         lost, unpaired, worse = (
             ", ".join(names[:10]) for names in (comparison.lost, comparison.unpaired, comparison.regressions)
         )
         if lost:
-            _say(out, f"passed before, and now have no verdict: {lost}", "red")
+            _say(f"passed before, and now have no verdict: {lost}", RED)
         if unpaired:
-            _say(out, f"not compared, without a verdict on both sides: {unpaired}", "dim")
-        _say(out, comparison.said, _VERDICTS[comparison.verdict])
+            _say(f"not compared, without a verdict on both sides: {unpaired}", DIM)
+        _say(comparison.said, _VERDICTS[comparison.verdict])
         if worse:
-            _say(out, f"passed every time, and now fail every time: {worse}", "red")
+            _say(f"passed every time, and now fail every time: {worse}", RED)
         if comparison.tokens:
-            _say(out, f"{comparison.tokens:+,.0f} tokens a run", "dim")
+            _say(f"{comparison.tokens:+,.0f} tokens a run", DIM)
 
 
-def _say(out: Console, text: str, style: str) -> None:
-    out.print(plain(text, style=style), soft_wrap=True)
+def _say(text: str, style: str) -> None:
+    click.echo(paint(visible(text), style))
 
 
-def _print_row(out: Console, row: CaseRow, *, several: bool) -> None:
-    sign, style = _MARKS[row.mark]
-    name = f"{row.case} ({row.configuration})" if several else row.case
-    mark = Text("" if row.mark in {"pass", "fail"} else f" {row.mark}")
-    why = why_of(row)
-    said = f": {_cut(why)}" if why else ""
-    # What is plain has no blank at its beginning any more, so the mark is a text of its own.
-    line = (Text(f"{sign} ", style=style), plain(name, style="bold"), mark, plain(said))
-    out.print(*line, sep="", soft_wrap=True)
-
-
-def _print_case(out: Console, story: Story, rows: Sequence[CaseRow], *, several: bool) -> None:
+def _print_case(story: Story, rows: Sequence[CaseRow], *, several: bool) -> None:
     """Print the results of a case; unless all passed, also what it asked, expected and got."""
     for row in rows:
-        _print_row(out, row, several=several)
+        sign, style = _MARKS[row.mark]
+        name = f"{row.case} ({row.configuration})" if several else row.case
+        mark = "" if row.mark in {"pass", "fail"} else f" {row.mark}"
+        why = why_of(row)
+        said = visible(f": {_cut(why)}" if why else "")
+        click.echo(f"{paint(sign, style)} {paint(visible(name), BOLD)}{mark}{said}")
     if all(row.mark == "pass" for row in rows):
         return
     answers = {row.configuration: row.answer for row in rows}
@@ -113,74 +102,52 @@ def _print_case(out: Console, story: Story, rows: Sequence[CaseRow], *, several:
     for name, text in texts.items():
         flat = " ".join(text.split())
         if flat:
-            shown = plain(_cut(flat), style="dim")
-            out.print(Text(f"    {name}: ", style="dim"), shown, sep="", soft_wrap=True)
+            click.echo(paint(f"    {visible(name)}: {visible(_cut(flat))}", DIM))
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_WHY_CHARS else f"{text[:MAX_WHY_CHARS]}…"
 
 
-def _print_figures(out: Console, summary: Summary) -> None:
-    """Print a row for each configuration, or, where that is too wide, a column for each."""
+def _print_figures(summary: Summary) -> None:
+    """Print a row for each configuration, or, if that is too wide, a column for each."""
     heads, rows = figures(summary)
-    shown_heads = [head for head in heads if head not in _NOT_SHOWN]
-    cells = [[cell for head, cell in zip(heads, row, strict=True) if head not in _NOT_SHOWN] for row in rows]
-    table = _table_of([["", *shown_heads[1:]], *cells])
-    if table.__rich_measure__(out, out.options.update(max_width=1000)).maximum > out.width:
-        table = _table_of([list(line) for line in zip(["", *shown_heads[1:]], *cells, strict=True)])
-    out.print(table)
+    shown = [n for n, head in enumerate(heads) if n and head not in _NOT_SHOWN]
+    lines: list[Sequence[Cell]] = [
+        [("", DIM), *((heads[n], DIM) for n in shown)],
+        *([(visible(row[0]), BOLD), *((row[n], "") for n in shown)] for row in rows),
+    ]
+    widths = _widths(lines)
+    too_wide = sum(widths) + 2 * len(widths) - 2 > terminal_width()
+    _print_table(list(zip(*lines, strict=True)) if too_wide else lines)
 
 
-# They stand in the lines below the table, or in the other reports.
-_NOT_SHOWN = frozenset({"false triggers", "seconds"})
-
-
-def _table_of(lines: Sequence[Sequence[str]]) -> Table:
-    table = _table(lines[0])
-    for line in lines[1:]:
-        table.add_row(plain(line[0], style="bold"), *map(plain, line[1:]))
-    return table
-
-
-def _table(heads: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for number, head in enumerate(heads):
-        table.add_column(plain(head), justify="right" if number else "left", no_wrap=bool(number))
-    return table
-
-
-def _print_triggers(out: Console, name: str, found: Triggers) -> None:
+def _print_triggers(name: str, found: Triggers) -> None:
     if found.wanted:
         first = f"search alone puts the right skill first for {found.ranked_first} of {found.wanted} requests"
-        _say(out, f"{name}: {first}" if name else first, "dim")
+        _say(f"{name}: {first}" if name else first, DIM)
     wanted, taken, counts = confusion(found)
     if len(wanted) > MAX_TABLE_NAMES or len(taken) > 6:
         return
-    table = _table(["wanted \\ taken", *taken])
-    for row in wanted:
-        cells = [
-            Text(str(count), style="green" if is_right(row, column) else "red") if count else _NOTHING
-            for column in taken
-            for count in [counts.get((row, column), 0)]
-        ]
-        table.add_row(plain(row, style="bold"), *cells)
-    out.print(table)
+
+    def cell(row: str, column: str) -> Cell:
+        count = counts.get((row, column), 0)
+        return (str(count), GREEN if is_right(row, column) else RED) if count else ("·", DIM)
+
+    heads = ("wanted \\ taken", *map(visible, taken))
+    lines = [[(visible(row), BOLD), *(cell(row, column) for column in taken)] for row in wanted]
+    _print_table([[(head, DIM) for head in heads], *lines])
 
 
-def console() -> Console:
-    """Return a console on standard output, with colour only on a terminal and unless ``NO_COLOR`` is set."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
-    color: Literal["auto"] | None = None if "NO_COLOR" in os.environ else "auto"
-    return _Console(highlight=False, width=width, emoji=False, markup=False, color_system=color)
+def _widths(lines: Sequence[Sequence[Cell]]) -> list[int]:
+    return [max(cell_len(text) for text, _ in column) for column in zip(*lines, strict=True)]
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Raise the error; the command line ends quietly when its output is closed."""
-        raise BrokenPipeError(errno.EPIPE, "broken pipe")
-
-
-def plain(text: str, *, style: str = "") -> Text:
-    """Return untrusted text on one line, with control characters written as escapes."""
-    return Text(visible(text), style=style)
+def _print_table(lines: Sequence[Sequence[Cell]]) -> None:
+    """Print the first column to the left and the others to the right."""
+    widths = _widths(lines)
+    for line in lines:
+        blanks = [" " * (width - cell_len(text)) for (text, _), width in zip(line, widths, strict=True)]
+        first, *others = (paint(text, style) for text, style in line)
+        shown = [f"{blank}{cell}" for blank, cell in zip(blanks[1:], others, strict=True)]
+        click.echo("  ".join([f"{first}{blanks[0]}", *shown]))

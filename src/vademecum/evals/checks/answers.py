@@ -6,13 +6,14 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from vademecum.errors import FileRefused, ModelFailed, PathRefused, VademecumError
 from vademecum.evals.cases import FileCheck, JsonCheck, OutputChecks
 from vademecum.evals.checks.patterns import ABSENT, at, same, text_test
-from vademecum.evals.results import CheckResult
+from vademecum.evals.checks.trajectory import CheckResult
 from vademecum.files import read_capped
 from vademecum.models.base import Message, Model
 from vademecum.paths import contained
@@ -55,13 +56,15 @@ def _json(wanted: JsonCheck, answer: str) -> CheckResult:
     path = tuple(filter(None, wanted.path.split(".")))
     documents = json_in(answer)
     values = [value for value in (at(document, path) for document in documents) if value is not ABSENT]
-    missing = f"there is nothing at {wanted.path!r}"
-    missing = missing if documents else f"there is no JSON in the answer {_shown(answer)}"
-    if not wanted.has_equals:
-        return _check(f"{name} is there", "" if values else missing)
-    fits = bool(values) and same(values[0], wanted.equals)
-    found = f"it is {_shown(json.dumps(values[0], ensure_ascii=False))}" if values else missing
-    return _check(f"{name} equals", "" if fits else found)
+    is_exact = "equals" in wanted.model_fields_set  # null is a value too
+    problem = ""
+    if not documents:
+        problem = f"there is no JSON in the answer {_shown(answer)}"
+    elif not values:
+        problem = f"there is nothing at {wanted.path!r}"
+    elif is_exact and not same(values[0], wanted.equals):
+        problem = f"it is {_shown(json.dumps(values[0], ensure_ascii=False))}"
+    return _check(f"{name} {'equals' if is_exact else 'is there'}", problem)
 
 
 def json_in(text: str) -> list[Any]:
@@ -70,27 +73,20 @@ def json_in(text: str) -> list[Any]:
     >>> json_in('Of [1] and [20] the second: {"a": [1]} as you asked')
     [{'a': [1]}, [20], [1]]
     """
-    try:
+    with suppress(ValueError, RecursionError):
         return [json.loads(text)]
-    except (ValueError, RecursionError):
-        return [value for _, value in sorted(_values_in(text), key=lambda each: -each[0])]
-
-
-def _values_in(text: str) -> Iterator[tuple[int, Any]]:
-    """Objects and lists that begin somewhere in a text, each after the one before, with their lengths."""
-    decoder = json.JSONDecoder()
-    position = tried = 0
-    for found in _OPENING.finditer(text):
-        if found.start() < position:
-            continue
-        tried += 1
-        if tried > MAX_CANDIDATES:
-            return
+    found: list[tuple[int, Any]] = []
+    decoder, position = json.JSONDecoder(), 0
+    for _ in range(MAX_CANDIDATES):
+        opening = _OPENING.search(text, position)
+        if opening is None:
+            break
         try:
-            value, position = decoder.raw_decode(text, found.start())
+            value, position = decoder.raw_decode(text, opening.start())
+            found.append((position - opening.start(), value))
         except (ValueError, RecursionError):
-            continue
-        yield position - found.start(), value
+            position = opening.end()
+    return [value for _, value in sorted(found, key=lambda each: -each[0])]
 
 
 def _wrong_with(wanted: FileCheck, places: Sequence[Path]) -> str:
@@ -150,7 +146,13 @@ def judge_statements(
         detail = "no judge was named (--judge MODEL)"
         return [CheckResult(f"judged: {statement}", "skipped", detail) for statement in statements]
     numbered = "\n".join(f"{number}. {statement}" for number, statement in enumerate(statements, 1))
-    asked = f"{_framed(request, answer)}\n\nStatements:\n{numbered}\n\n{_STATEMENTS}"
+    # In frames that nothing in the texts can open or close, however it is written.
+    texts = {"request": request, "answer": answer[:MAX_JUDGED_CHARS]}
+    framed = [
+        f"<{name}>\n{_FRAME.sub(lambda found: f'&lt;{found[1]}', text)}\n</{name}>"
+        for name, text in texts.items()
+    ]
+    asked = "\n\n".join([*framed, f"Statements:\n{numbered}", _STATEMENTS])
     try:
         messages = [Message("system", _RULES), Message("user", asked)]
         text = judge.reply(messages, schema={"type": "object"}).text
@@ -171,11 +173,3 @@ def _judged(statement: str, verdict: Any, judge: str) -> CheckResult:
         raise VademecumError(f"The judge {judge} said neither true nor false.", code="judge")
     evidence = str(verdict.get("evidence", ""))
     return CheckResult(f"judged: {statement}", "pass" if passed else "fail", evidence, judge=judge)
-
-
-def _framed(request: str, answer: str) -> str:
-    """Return both in frames that nothing in them can open or close, however it is written."""
-    request, answer = (
-        _FRAME.sub(lambda found: f"&lt;{found[1]}", text) for text in (request, answer[:MAX_JUDGED_CHARS])
-    )
-    return f"<request>\n{request}\n</request>\n\n<answer>\n{answer}\n</answer>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +11,8 @@ from typing import Any
 
 import re2
 
-from vademecum.evals.checks.steps import KINDS, TakenStep
+from vademecum.evals.checks.steps import ACTIONS, KINDS, TakenStep
+from vademecum.nearest import meant, nearest
 from vademecum.policy.bounds import RISKS
 from vademecum.wildcards import is_plain, matches_exactly
 
@@ -46,8 +46,13 @@ class Pattern:
         arguments = [(tuple(key.split(".")), _value_test(value)) for key, value in self.arguments]
 
         def fits(step: TakenStep) -> bool:
-            known = not step.again if outcome is None else bool(step.outcome) and outcome(step.outcome)
-            return known and name(step.name) and all(test(at(step.arguments, key)) for key, test in arguments)
+            if outcome is None:
+                counts = not step.outcome or step.kind not in ACTIONS
+            else:
+                counts = bool(step.outcome) and outcome(step.outcome)
+            return (
+                counts and name(step.name) and all(test(at(step.arguments, key)) for key, test in arguments)
+            )
 
         return fits
 
@@ -55,25 +60,23 @@ class Pattern:
 def parse_pattern(value: Any) -> Pattern:
     """Return a pattern as it is written: ``"run_script"``, ``"load_skill:file-*"``, or an object.
 
+    One that would never match is refused.
+
     >>> print(parse_pattern({"kind": "call_tool", "name": "re:^(read|write)_file$", "outcome": "ok"}))
     call_tool:re:^(read|write)_file$ → ok
     >>> print(parse_pattern("write_file"))
     call_tool:write_file
     """
-    match value:
-        case str() if value.strip():
-            kind, _, name = value.strip().partition(":")
-            return _checked(kind, name, {}, "")
-        case {"kind": kind, **rest} if set(rest) <= {"name", "arguments", "outcome"}:
-            return _checked(kind, rest.get("name", ""), rest.get("arguments", {}), rest.get("outcome", ""))
-        case dict():
-            wrong = ", ".join(map(repr, sorted(set(value) - _FIELDS))) or "without a kind"
-            raise ValueError(f"a pattern has a kind, and may have name, arguments and outcome, not {wrong}")
-    raise ValueError("a pattern is a text such as 'run_script' or 'load_skill:NAME', or an object")
-
-
-def _checked(kind: Any, name: Any, arguments: Any, outcome: Any) -> Pattern:
-    """Return the pattern; a tool by itself stands for calling it. Refuse what would never match."""
+    if isinstance(value, str) and value.strip():
+        kind, _, name = value.strip().partition(":")
+        value = {"kind": kind, "name": name}
+    if not isinstance(value, dict):
+        raise ValueError("a pattern is a text such as 'run_script' or 'load_skill:NAME', or an object")  # noqa: TRY004 - pydantic
+    if "kind" not in value or not value.keys() <= _FIELDS:
+        wrong = ", ".join(map(repr, sorted(value.keys() - _FIELDS))) or "without a kind"
+        raise ValueError(f"a pattern has a kind, and may have name, arguments and outcome, not {wrong}")
+    kind, name, outcome = (value.get(field, "") for field in ("kind", "name", "outcome"))
+    arguments = value.get("arguments", {})
     if not all(isinstance(text, str) for text in (kind, name, outcome)) or not isinstance(arguments, dict):
         raise ValueError("kind, name and outcome of a pattern are texts, arguments are an object")
     for text in (name, outcome, *(value for value in arguments.values() if isinstance(value, str))):
@@ -81,7 +84,7 @@ def _checked(kind: Any, name: Any, arguments: Any, outcome: Any) -> Pattern:
             raise ValueError(f"a pattern has at most {MAX_PATTERN_CHARS:,} characters")
         text_test(text)
     kind = _OTHER_KINDS.get(kind, kind)
-    if kind in RISKS and kind != "run_script":
+    if kind in RISKS and kind != "run_script":  # a tool by itself stands for calling it
         if name not in {"", "*"}:
             advice = f'say {{"kind": "call_tool", "name": "{kind}", "arguments": …}}'
             raise ValueError(f"{kind!r} is a tool, and has no name after it: {advice}")
@@ -96,8 +99,7 @@ def _checked(kind: Any, name: Any, arguments: Any, outcome: Any) -> Pattern:
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     listed = sorted(known)
-    near = difflib.get_close_matches(name, listed, n=1)
-    advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(listed)}"
+    advice = meant(nearest(name, listed), otherwise=f"there are {', '.join(listed)}")
     return f"there is no {what} {name[:80]!r}: {advice}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -15,35 +15,25 @@ ACTIONS = frozenset({"select_skills", "load_resource", "run_script", "call_tool"
 _OUTCOMES = frozenset({"load_skill", "read_resource", "tool", "approval"})
 # Everything that is on a record (docs/agent.md).
 EVENTS = frozenset(
-    [
-        "run_started",
-        "run_finished",
-        "model_asked",
-        "model_replied",
-        "model_failed",
-        "reply_wrong",
-        "action",
-        "plan",
-        "approval_asked",
-        "approval_answered",
-        "skill_loaded",
-        "resource_loaded",
-        "tool_called",
-        "observation",
-        "compacted",
-        "child_started",
-        "child_finished",
-        "charter_asked",
-    ]
+    (
+        *("run_started", "run_finished", "child_started", "child_finished"),
+        *("model_asked", "model_replied", "model_failed", "reply_wrong", "compacted"),
+        *("action", "plan", "skill_loaded", "resource_loaded", "tool_called", "observation"),
+        *("approval_asked", "approval_answered", "charter_asked"),
+    )
 )
 KINDS = ACTIONS | EVENTS | _OUTCOMES
+
+
+# Kind, name, arguments and outcome of a step.
+_Told = tuple[str, str, Mapping[str, Any], str]
 
 
 class TakenStep(Struct, frozen=True):
     """One step: its place among those of its run, the number of its event, and what it is.
 
-    An action is seen when it is attempted and, ``again``, when its outcome is known. ``run`` is the id of the
-    child run that the step belongs to.
+    An action is a step when it is attempted, without an outcome, and again when its outcome is known. ``run``
+    is the id of the child run that the step belongs to.
     """
 
     place: int
@@ -51,70 +41,54 @@ class TakenStep(Struct, frozen=True):
     kind: str
     name: str
     arguments: Mapping[str, Any]
-    outcome: str = ""
-    again: bool = False
-    run: str = ""
+    outcome: str
+    run: str
 
 
 class Steps:
     """Turns the events of one run into steps, one after the other, as they happen or as they were recorded.
 
     Of a child run neither its answer nor the loading of the skill that it is for are steps: its parent's
-    record has both. An event is also a step as what it is, if its type is among the ``wanted`` kinds.
+    record has both. Each event is also a step of the kind of its type.
     """
 
-    def __init__(self, wanted: Container[str], run: str = "") -> None:
-        self._wanted = wanted
+    def __init__(self, run: str = "") -> None:
         self._run = run
         self._count = 0
-        self._pending: list[TakenStep] = []
+        self._pending: list[_Told] = []
 
     def of(self, event: Event) -> Iterator[TakenStep]:
         """Yield the steps of one event."""
+        for told in self._told(event):
+            self._count += 1
+            yield TakenStep(self._count, event.number, *told, self._run)
+
+    def _told(self, event: Event) -> Iterator[_Told]:
         data = event.data
         match event.type:
             case "action":
                 kind = str(data.get("action", ""))
                 attempts = _attempts(kind, data.get("payload") or {})
                 is_answer = self._run and kind == "final_answer"
-                self._pending = [] if is_answer else [self._step(event, kind, *each) for each in attempts]
+                self._pending = [] if is_answer else [(kind, *each, "") for each in attempts]
                 yield from self._pending
             case "observation":
                 if not str(data.get("line", "")).partition("] ")[2].startswith("plan_update"):
                     code = str(data.get("code") or "ok")
-                    for step in self._pending:
-                        yield self._step(event, step.kind, step.name, step.arguments, code, again=True)
+                    yield from ((kind, name, arguments, code) for kind, name, arguments, _ in self._pending)
                     self._pending = []
             case "skill_loaded" | "child_started":
                 if not self._run or data.get("origin") != "nested":
-                    yield self._step(event, "load_skill", skill_of(data), data, "ok")
+                    yield "load_skill", skill_of(data), data, "ok"
             case "resource_loaded":
-                name = f"{skill_of(data)}/{data.get('path', '')}"
-                yield self._step(event, "read_resource", name, data, "ok")
+                yield "read_resource", f"{skill_of(data)}/{data.get('path', '')}", data, "ok"
             case "tool_called":
                 outcome = "ok" if data.get("ok") else str(data.get("code") or "failed")
-                yield self._step(
-                    event, "tool", str(data.get("tool", "")), data.get("parameters") or {}, outcome
-                )
+                yield "tool", str(data.get("tool", "")), data.get("parameters") or {}, outcome
             case "approval_answered":
                 verdict = str(data.get("verdict", ""))
-                yield self._step(event, "approval", verdict, data, verdict)
-        if event.type in self._wanted:
-            asked = str(data.get("wanted", "")) if event.type == "approval_asked" else ""
-            yield self._step(event, event.type, asked, data)
-
-    def _step(  # noqa: PLR0913 - the fields of a step
-        self,
-        event: Event,
-        kind: str,
-        name: str,
-        arguments: Mapping[str, Any],
-        outcome: str = "",
-        *,
-        again: bool = False,
-    ) -> TakenStep:
-        self._count += 1
-        return TakenStep(self._count, event.number, kind, name, arguments, outcome, again, self._run)
+                yield "approval", verdict, data, verdict
+        yield event.type, str(data.get("wanted", "")) if event.type == "approval_asked" else "", data, ""
 
 
 def skill_of(data: Mapping[str, Any]) -> str:

@@ -15,8 +15,8 @@ from vademecum.runs.record import Event
 
 MAX_PATTERNS = 100
 MAX_COUNT = 1_000_000
-# The events that prove a verdict; of more than this, the first.
-MAX_EVIDENCE = 1000
+# The events that prove a verdict; of more than this, the first. The text names fewer.
+MAX_EVIDENCE, MAX_SAID_EVENTS = 1000, 20
 
 ANY_ACTION, ANY_CALL = Pattern("any action"), Pattern("any call")
 _SEVERAL = {"any action": ACTIONS, "any call": frozenset({"call_tool", "run_script"})}
@@ -50,7 +50,7 @@ class Constraint:
             case "after":
                 return f"after {first} comes {last}"
             case "in order" | "exact":
-                steps = (pattern for pattern in self.patterns if pattern is not ANY_ACTION)
+                steps = (pattern for pattern in self.patterns if pattern != ANY_ACTION)
                 return f"sequence ({self.kind}) {', '.join(map(str, steps))}"
             case "count" if self.most is None:
                 return f"require {first}" if self.least == 1 else f"at least {self.least} {first}"
@@ -109,7 +109,7 @@ def _in_order(found: Sequence[Found]) -> Proven:
 
 
 def _exact(*found: Found) -> Proven:
-    """Check that each action is one of those that match its pattern, and that there are no more."""
+    """Check that each action is one of those that match its pattern, and that nothing follows."""
     *wanted, actions = found
     for number, action in enumerate(actions):
         if number >= len(wanted) or action not in wanted[number]:
@@ -175,26 +175,30 @@ def _number(value: Mapping[str, Any], key: str) -> int:
     return found
 
 
-class ConstraintVerdict(Struct, frozen=True):
-    """The result of one constraint: pass, fail or not applicable, with the events that show it.
+class CheckResult(Struct, frozen=True):
+    """The result of one check, with the reason and the events that show it.
 
-    ``elsewhere`` are events of child runs, as ``run:event``.
+    ``vacuous`` means that nothing it is about happened, ``skipped`` that there was no judge. ``judge`` names
+    the model that judged it; everything else was computed. ``elsewhere`` are events of child runs, as
+    ``run:event``.
     """
 
-    constraint: str
-    holds: Literal["pass", "fail", "vacuous"]
-    events: tuple[int, ...]
+    name: str
+    holds: Literal["pass", "fail", "vacuous", "skipped"]
+    detail: str = ""
+    events: tuple[int, ...] = ()
+    judge: str = ""
     elsewhere: tuple[str, ...] = ()
 
 
 class Trajectory:
-    """Watches a run through a set of constraints.
+    """Watches a run, and its child runs, through a set of constraints.
 
     >>> watched = Trajectory([parse_constraint({"never": "write_file"})])
     >>> wanted = {"tool": "write_file", "arguments": {"path": "a.txt"}}
     >>> watched.see(Event(7, 0.0, "action", {"action": "call_tool", "payload": wanted}))
-    >>> watched.verdicts()
-    [ConstraintVerdict(constraint='never call_tool:write_file', holds='fail', events=(7,), elsewhere=())]
+    >>> watched.verdicts()[0].detail
+    'events 7'
     """
 
     def __init__(self, wanted: Iterable[Constraint]) -> None:
@@ -212,27 +216,27 @@ class Trajectory:
     def see(self, event: Event, run: str = "") -> None:
         """Take the next event, of the run itself or of the child run of that id."""
         if run not in self._steps:
-            self._steps[run] = Steps(self._tests, run)
+            self._steps[run] = Steps(run)
         for step in self._steps[run].of(event):
             for fits, matching, sees_children in self._tests.get(step.kind, ()):
                 if (sees_children or not run) and fits(step):
                     matching.append(step)
 
     @property
-    def violation(self) -> ConstraintVerdict | None:
-        """The first constraint that is violated by what was seen so far, whatever comes."""
+    def violation(self) -> CheckResult | None:
+        """Return the first constraint that is violated by what was seen so far, whatever comes."""
         found = ((one, one.proven(found)) for one, found in self._found)
         return next((_verdict(one, *proven) for one, proven in found if proven[0] == "fail"), None)
 
-    def verdicts(self) -> list[ConstraintVerdict]:
+    def verdicts(self) -> list[CheckResult]:
         """Return the results at the end of the run."""
         return [_verdict(one, *one.proven(found)) for one, found in self._found]
 
 
-def _verdict(
-    one: Constraint, holds: Literal["pass", "fail", "vacuous", "open"], proof: Found
-) -> ConstraintVerdict:
-    proof = proof[:MAX_EVIDENCE]
-    own = tuple(step.event for step in proof if not step.run)
-    elsewhere = tuple(f"{step.run}:{step.event}" for step in proof if step.run)
-    return ConstraintVerdict(str(one), "fail" if holds == "open" else holds, own, elsewhere)
+def _verdict(one: Constraint, holds: Literal["pass", "fail", "vacuous", "open"], proof: Found) -> CheckResult:
+    own = tuple(step.event for step in proof[:MAX_EVIDENCE] if not step.run)
+    elsewhere = tuple(f"{step.run}:{step.event}" for step in proof[:MAX_EVIDENCE] if step.run)
+    said = [*map(str, own), *elsewhere]
+    more = f" and {len(said) - MAX_SAID_EVENTS} more" if len(said) > MAX_SAID_EVENTS else ""
+    detail = f"events {', '.join(said[:MAX_SAID_EVENTS])}{more}" if said else ""
+    return CheckResult(str(one), "fail" if holds == "open" else holds, detail, own, elsewhere=elsewhere)

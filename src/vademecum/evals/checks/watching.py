@@ -9,8 +9,7 @@ from vademecum.errors import VademecumError
 from vademecum.evals.cases import ANY_SKILL, Case, Expected, RunLimits
 from vademecum.evals.checks.patterns import Pattern, parse_pattern
 from vademecum.evals.checks.steps import skill_of
-from vademecum.evals.checks.trajectory import ANY_CALL, Constraint, Trajectory
-from vademecum.evals.results import CheckResult
+from vademecum.evals.checks.trajectory import ANY_CALL, CheckResult, Constraint, Trajectory
 from vademecum.runs.record import Event
 
 
@@ -27,7 +26,7 @@ class Watcher:
         self._expected = case.expected
         self._until_loaded = case.until == "loaded"
         self._most_turns = case.constraints.max_turns
-        self._broken: list[CheckResult] = []
+        self._violation: CheckResult | None = None
         self._inside: list[str] = []
         self.trajectory = Trajectory([*_limits(case.constraints), *case.expected.trajectory])
         self.events: list[Event] = []
@@ -47,14 +46,17 @@ class Watcher:
         if event.type == "child_started":
             self._inside.append(str(event.data.get("run", "")))
         if self.reason and event.type != "run_finished":
-            raise Stopped(self._said())
+            known = "it is known which skill is taken."
+            found = self._violation
+            raise Stopped(f"Stopped at the first violation: {found.name}." if found else f"Stopped: {known}")
 
     def _look(self, event: Event, *, is_own: bool) -> None:
         most = self._most_turns
+        self._violation = self.trajectory.violation
         if is_own and most is not None and event.type == "model_asked" and event.data["turn"] > most:
             detail = f"{event.data['turn']}, at most {most} allowed, at event {event.number}"
-            self._broken = [CheckResult("max_turns", "fail", detail, (event.number,))]
-        if self._broken or self.trajectory.violation is not None:
+            self._violation = CheckResult("max_turns", "fail", detail, (event.number,))
+        if self._violation is not None:
             self.reason = "violation"
         elif self._until_loaded and is_own and event.type in {"observation", "child_started"}:
             self.reason = "loaded" if self._is_decided() else ""
@@ -68,32 +70,12 @@ class Watcher:
         any_of = set(expected.skills_any_of)
         return loaded >= set(expected.skills_all_of) and (not any_of or bool(loaded & any_of))
 
-    def _said(self) -> str:
-        if self.reason == "loaded":
-            return "Stopped: it is known which skill is taken."
-        return f"Stopped at the first violation: {self.checks()[0].name}."
-
     def checks(self) -> list[CheckResult]:
         """Return the results of limits and constraints; of a run that broke one, that one."""
-        if self._broken:
-            return self._broken
-        violation = self.trajectory.violation if self.reason == "violation" else None
-        turns = [CheckResult("max_turns", "pass")] if self._most_turns is not None and not violation else []
-        found = self.trajectory.verdicts() if violation is None else [violation]
-        return turns + [
-            CheckResult(held.constraint, held.holds, _said(held.events, held.elsewhere), held.events,
-                        elsewhere=held.elsewhere)
-            for held in found
-        ]  # fmt: skip
-
-
-MAX_SAID_EVENTS = 20
-
-
-def _said(own: Sequence[int], elsewhere: Sequence[str]) -> str:
-    events = [*map(str, own), *elsewhere]
-    more = f" and {len(events) - MAX_SAID_EVENTS} more" if len(events) > MAX_SAID_EVENTS else ""
-    return f"events {', '.join(events[:MAX_SAID_EVENTS])}{more}" if events else ""
+        if self._violation is not None:
+            return [self._violation]
+        turns = [] if self._most_turns is None else [CheckResult("max_turns", "pass")]
+        return turns + self.trajectory.verdicts()
 
 
 def _limits(limits: RunLimits) -> Iterator[Constraint]:
@@ -128,3 +110,11 @@ def check_skills(expected: Expected, loaded: Sequence[str]) -> list[CheckResult]
         for kind, names, holds in kinds
         if names
     ]
+
+
+def check_status(expected: Expected, status: str) -> list[CheckResult]:
+    """Check that the run ended as the case says."""
+    if not expected.status:
+        return []
+    name, fits = f"status {' or '.join(expected.status)}", status in expected.status
+    return [CheckResult(name, "pass" if fits else "fail", "" if fits else f"it is {status}")]

@@ -13,14 +13,7 @@ from msgspec.structs import astuple
 
 from vademecum.errors import PathRefused, RecordDamaged
 from vademecum.evals.reports.summary import CaseRow, Story, Summary
-from vademecum.evals.reports.texts import (
-    confusion,
-    figures,
-    notes,
-    shown,
-    trigger_rows,
-    why_of,
-)
+from vademecum.evals.reports.texts import confusion, figures, notes, shown, trigger_rows, why_of
 from vademecum.evals.reports.triggers import Triggers, is_right
 from vademecum.evals.results import RUNS, Evaluation
 from vademecum.files import write_atomic
@@ -62,40 +55,35 @@ def _run(evaluation: Evaluation, run_id: str) -> PastRun | None:
 def page(summary: Summary, links: Mapping[str, str]) -> str:
     """Return the page; ``links`` are the addresses of the pages of runs."""
     names = [column.configuration for column in summary.columns]
-    heads, rows = figures(summary)
-    told = [_story(number, story, summary, links) for number, story in enumerate(summary.stories, 1)]
+    heads, table = figures(summary)
+    rows = summary.by_case
     room = PageBudget(MAX_CONTENT_BYTES)
-    shown_stories = [story for story in told[:MAX_STORIES] if _fits(story, room)]
+    stories = [
+        _story(number, story, rows[story.case], links, room)
+        for number, story in room.while_left(enumerate(summary.stories[:MAX_STORIES], 1))
+    ]
+    rates = [
+        charts.RateBar(c.configuration, c.rate.rate if c.rate.cases else None, *astuple(c.rate.interval))
+        for c in summary.columns
+    ]
+    triggers = [(c.configuration, c.triggers) for c in summary.columns if c.triggers is not None]
     return render(
         "evaluation",
         summary=summary,
         when=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(summary.started)),
         legend=[(charts.COLOURS[n % len(charts.COLOURS)], name) for n, name in enumerate(names)],
-        rates=charts.rates(
-            [
-                charts.RateBar(
-                    c.configuration, c.rate.rate if c.rate.cases else None, *astuple(c.rate.interval)
-                )
-                for c in summary.columns
-            ]
-        ),
+        rates=charts.rates(rates),
         costs=_costs(summary, names),
-        maps=[(c.configuration, _map(c.triggers)) for c in summary.columns if c.triggers is not None],
+        maps=[(name, _map(found)) for name, found in triggers],
         heads=heads,
-        table=rows,
+        table=table,
         notes=notes(summary),
-        triggers=[
-            (
-                c.configuration,
-                c.triggers,
-                trigger_rows(c.triggers)[: MAX_STORIES + 1],
-                shown(c.triggers.false_trigger_rate, c.triggers.false_trigger_interval),
-            )
-            for c in summary.columns
-            if c.triggers
-        ],
-        stories=shown_stories,
-        hidden=len(told) - len(shown_stories),
+        triggers=triggers,
+        trigger_rows=trigger_rows,
+        most_skills=MAX_STORIES + 1,
+        shown=shown,
+        stories=stories,
+        hidden=len(summary.stories) - len(stories),
     )
 
 
@@ -126,40 +114,33 @@ def _map(found: Triggers) -> Any:
     return charts.heat_map(rows, columns, counts, right)
 
 
-def _story(number: int, story: Story, summary: Summary, links: Mapping[str, str]) -> dict[str, Any]:
-    rows = [row for row in summary.rows if row.case == story.case]
+def _story(
+    number: int, story: Story, rows: Sequence[CaseRow], links: Mapping[str, str], room: PageBudget
+) -> dict[str, Any]:
+    def cut(text: str) -> str:
+        room.take(text, MAX_TEXT_CHARS)
+        return text[:MAX_TEXT_CHARS]
+
     marks = [row.mark for row in rows]
     return {
         "id": f"case-{number}",
-        "case": story.case,
-        "request": story.request[:MAX_TEXT_CHARS],
-        "expected": story.expected,
-        "problems": story.problems,
+        "case": cut(story.case),
+        "request": cut(story.request),
+        "expected": [cut(each) for each in story.expected],
+        "problems": [cut(each) for each in story.problems],
         "changed": story.changed,
         "worst": next((mark for mark in marks if mark != "pass"), "pass"),
-        "sides": [_side(row, links) for row in rows],
+        "sides": [
+            {
+                "configuration": row.configuration,
+                "mark": row.mark,
+                "why": said(cut(why_of(row))),
+                "answer": cut(row.answer),
+                "vacuous": [cut(each) for each in row.vacuous],
+                "seconds": f"{row.cost.seconds:.2f} s",
+                "runs": [links[run] for run in row.runs if run in links],
+            }
+            for row in rows
+        ],
         "marks": marks,
-    }
-
-
-def _fits(story: Mapping[str, Any], room: PageBudget) -> bool:
-    """Count the texts of a story, and return whether the page had room for it."""
-    fits = room.left > 0
-    texts = [story["case"], story["request"], *story["expected"], *story["problems"]]
-    for side in story["sides"]:
-        texts += [side["why"], side["answer"], *side["vacuous"], *side["runs"]]
-    for text in texts:
-        room.take(text, MAX_TEXT_CHARS)
-    return fits
-
-
-def _side(row: CaseRow, links: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "configuration": row.configuration,
-        "mark": row.mark,
-        "why": said(why_of(row), MAX_TEXT_CHARS),
-        "answer": row.answer[:MAX_TEXT_CHARS],
-        "vacuous": row.vacuous,
-        "seconds": f"{row.cost.seconds:.2f} s",
-        "runs": [links[run] for run in row.runs if run in links],
     }

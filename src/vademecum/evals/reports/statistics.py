@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from fractions import Fraction
-from statistics import NormalDist
+from statistics import NormalDist, quantiles
 
 from msgspec import Struct
 
@@ -27,7 +27,7 @@ Share = Fraction | float
 
 
 class Interval(Struct, frozen=True):
-    """Where a rate or a difference lies, with the confidence that was asked for."""
+    """The bounds of a rate or a difference, with the confidence that was asked for."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ class Interval(Struct, frozen=True):
 
 
 class PairedDifference(Struct, frozen=True):
-    """How much better or worse, case by case: the mean, its interval, and how many more cases would do.
+    """A difference case by case: its mean, its interval, and how many more cases would settle it.
 
     ``differing`` cases differ at all, and ``chance`` is how likely they split so by chance. ``more`` is 0
     where it is settled, ``None`` where it cannot be told, one more than ``MOST_ADVISED`` where it is more.
@@ -111,8 +111,7 @@ def pass_at_k(successes: int, total: int, k: int) -> float:
     >>> pass_at_k(1, 4, 2)
     0.5
     """
-    _check_k(total, k)
-    return 1 - math.comb(total - successes, k) / math.comb(total, k)
+    return 1 - pass_hat_k(total - successes, total, k)
 
 
 def pass_hat_k(successes: int, total: int, k: int) -> float:
@@ -121,13 +120,12 @@ def pass_hat_k(successes: int, total: int, k: int) -> float:
     >>> pass_hat_k(3, 4, 2)
     0.5
     """
-    _check_k(total, k)
+    if not 1 <= k <= total:
+        raise ValueError(f"k is {k}: of {total} runs, ask for 1 to {total}")
     return math.comb(successes, k) / math.comb(total, k)
 
 
-def paired(
-    differences: Sequence[Share], *, confidence: float = CONFIDENCE, rounds: int = ROUNDS, seed: int = SEED
-) -> PairedDifference:
+def paired(differences: Sequence[Share], *, rounds: int = ROUNDS) -> PairedDifference:
     """Return the mean of paired differences with its interval; the random numbers are seeded.
 
     The interval is a bootstrap over cases, with one case more each way than was seen: a handful of cases
@@ -140,26 +138,25 @@ def paired(
     along, against = _split(found, mean)
     chance = sign_test(along, against) if along > against else 1.0
     most = max(map(abs, found)) or 1
-    interval = bootstrap([*found, most, -most], confidence=confidence, rounds=rounds, seed=seed)
-    if chance > 1 - confidence or interval.holds_zero:
+    interval = bootstrap([*found, most, -most], rounds=rounds)
+    if chance > 1 - CONFIDENCE or interval.holds_zero:
         interval = Interval(min(interval.low, 0.0), max(interval.high, 0.0))
-    more = more_cases(found, confidence=confidence) if interval.holds_zero else 0
+    more = more_cases(found) if interval.holds_zero else 0
     return PairedDifference(float(mean), interval, len(found), more, along + against, chance)
 
 
-def bootstrap(
-    values: Sequence[Share], *, confidence: float = CONFIDENCE, rounds: int = ROUNDS, seed: int = SEED
-) -> Interval:
+def bootstrap(values: Sequence[Share], *, rounds: int = ROUNDS) -> Interval:
     """Return the percentile interval of the mean; whole numbers are added, so that no rounding decides."""
     exact = [Fraction(value) for value in values]
     scale = math.lcm(*(value.denominator for value in exact))
     whole = [int(value * scale) for value in exact]
     size = len(whole)
     rounds = min(rounds, max(_LEAST_ROUNDS, _MOST_DRAWN // size))
-    chance = random.Random(seed)  # noqa: S311 - chance for statistics, the same every time
+    chance = random.Random(SEED)  # noqa: S311 - chance for statistics, the same every time
     sums = sorted(sum(chance.choices(whole, k=size)) for _ in range(rounds))
-    tail = (1 - confidence) / 2
-    return Interval(*(float(_at(sums, share) / (size * scale)) for share in (tail, 1 - tail)))
+    means = [Fraction(each, size * scale) for each in sums]
+    low, *_, high = quantiles(means, n=round(2 / (1 - CONFIDENCE)), method="inclusive")
+    return Interval(float(low), float(high))
 
 
 def sign_test(one: int, other: int) -> float:
@@ -175,34 +172,31 @@ def sign_test(one: int, other: int) -> float:
     return min(1.0, float(Fraction(2 * tail, 2**total)))
 
 
-def least_differing(confidence: float = CONFIDENCE) -> int:
-    """So many cases must differ before anything can be settled, even if all of them differ the same way.
+def least_differing() -> int:
+    """Return how many cases must differ to settle anything, even if all of them differ the same way.
 
     >>> least_differing()
     6
     """
-    return math.ceil(math.log2(2 / (1 - confidence)))
+    return math.ceil(math.log2(2 / (1 - CONFIDENCE)))
 
 
-def more_cases(differences: Sequence[Fraction], *, confidence: float = CONFIDENCE) -> int | None:
-    """Return how many more cases like these would settle it four times out of five.
-
-    ``None`` where these do not say which way it goes.
-    """
+def more_cases(differences: Sequence[Fraction]) -> int | None:
+    """Return how many more cases like these would settle it four times out of five, if that can be told."""
     count = len(differences)
     mean = sum(differences, Fraction()) / count
     along, against = _split(differences, mean)
     if along <= against:
         return None
     differing = along + against
-    sure, likely = quantile(confidence), NormalDist().inv_cdf(POWER)
+    sure, likely = quantile(CONFIDENCE), NormalDist().inv_cdf(POWER)
     spread = math.sqrt(sum(float(value - mean) ** 2 for value in differences) / count)
     share = along / differing
     signs = ((sure / 2 + likely * math.sqrt(share * (1 - share))) / (share - 0.5)) ** 2
     wanted = max(
         ((sure + likely) * spread / float(abs(mean))) ** 2,
         signs * count / differing if against else 0.0,
-        least_differing(confidence) * count / differing,
+        least_differing() * count / differing,
     )
     return min(max(1, math.ceil(wanted) - count), MOST_ADVISED + 1)
 
@@ -216,16 +210,3 @@ def _split(differences: Sequence[Fraction], mean: Fraction) -> tuple[int, int]:
 def quantile(confidence: float) -> float:
     """Return how many standard deviations on either side contain that share of a normal distribution."""
     return NormalDist().inv_cdf(0.5 + confidence / 2)
-
-
-def _at(ordered: Sequence[int], share: float) -> Fraction:
-    """Return the value at a share of the way, interpolated between its neighbours."""
-    place = Fraction(share) * (len(ordered) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-
-def _check_k(total: int, k: int) -> None:
-    if not 1 <= k <= total:
-        raise ValueError(f"k is {k}: of {total} runs, ask for 1 to {total}")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
 
 from msgspec import Struct, structs
 
@@ -25,11 +24,9 @@ from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, CaseResult, E
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration
 
-Number = TypeVar("Number", bound=float)
-
 
 class Change(Struct, frozen=True):
-    """How often one case passed before and after."""
+    """The pass rates of one case, before and after."""
 
     case: str
     old: float
@@ -107,7 +104,7 @@ def compare(
 
 
 def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
-    """Two evaluations as one, to be shown together: each under the name of its directory."""
+    """Return two evaluations as one, to be shown together: each under the name of its directory."""
     labels = [Path(one.place).name for one in (new, old)]
     if labels[0] == labels[1]:
         labels = ["new", "old"]
@@ -118,12 +115,11 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
         names = {way.name: f"{label} {way.name}" if len(ways) > 1 else label for way in ways}
         configurations += [structs.replace(way, name=names[way.name]) for way in ways]
         results += [structs.replace(each, configuration=names[each.configuration]) for each in one.results]
-    cases = {case.id: case for case in (*new.header.cases, *old.header.cases)}
-    cases |= {case.id: case for case in new.header.cases}
+    known = {case.id for case in new.header.cases}
     header = structs.replace(
         new.header,
         configurations=tuple(configurations),
-        cases=tuple(cases.values()),
+        cases=(*new.header.cases, *(case for case in old.header.cases if case.id not in known)),
         units=(*new.header.units, *old.header.units),
     )
     return Evaluation(header, tuple(results), new.place, old.place)
@@ -132,12 +128,12 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
 def rates_of(results: Iterable[CaseResult]) -> dict[str, Fraction]:
     """Return the share of passes of each case that has a verdict, repeats together."""
     passed = _by_case(results, lambda result: result.outcome == "pass")
-    return {case: Fraction(sum(values), len(values)) for case, values in passed.items()}
+    return {case: Fraction(int(sum(values)), len(values)) for case, values in passed.items()}
 
 
-def _by_case(results: Iterable[CaseResult], value: Callable[[CaseResult], Number]) -> dict[str, list[Number]]:
+def _by_case(results: Iterable[CaseResult], value: Callable[[CaseResult], float]) -> dict[str, list[float]]:
     """Return the values of each case, of its runs that have a verdict."""
-    found: dict[str, list[Number]] = defaultdict(list)
+    found: dict[str, list[float]] = defaultdict(list)
     for result in results:
         if result.outcome in JUDGED:
             found[result.case].append(value(result))
@@ -148,7 +144,7 @@ LEAST_FOR_A_BOUND = 10
 
 
 class Rate(Struct, frozen=True):
-    """So many runs of so many passed. The rate and its interval are over ``cases``, repeats reduced first.
+    """The runs that passed, and a rate with its interval over ``cases``, repeats reduced first.
 
     ``failures_at_most`` bounds the share of cases that fail, where none did.
     """
@@ -165,14 +161,13 @@ class Rate(Struct, frozen=True):
         """Return the rate with its Wilson interval."""
         passed, total = sum(row.passed for row in rows), sum(row.judged for row in rows)
         cases, successes = len(rates), sum(rates.values(), Fraction())
-        none = cases >= LEAST_FOR_A_BOUND and successes == cases
-        bound = failure_bound(cases) if none else None
+        bound = failure_bound(cases) if LEAST_FOR_A_BOUND <= cases == successes else None
         rate = float(successes / cases) if cases else 0.0
         return cls(passed, total, rate, wilson(successes, cases), bound, cases)
 
 
 class Repeats(Struct, frozen=True):
-    """Where cases are repeated: how likely one of ``k`` runs passes, and how likely all of them do."""
+    """The chances that one of ``k`` runs of a repeated case passes, and that all of them do."""
 
     k: int
     pass_at_k: float
@@ -270,6 +265,14 @@ class Summary(Struct, frozen=True):
     stories: tuple[Story, ...] = ()
 
     @property
+    def by_case(self) -> dict[str, list[CaseRow]]:
+        """Return the rows of each case."""
+        found: dict[str, list[CaseRow]] = defaultdict(list)
+        for row in self.rows:
+            found[row.case].append(row)
+        return found
+
+    @property
     def is_clean(self) -> bool:
         """Return whether every planned run was made and passed."""
         wrong = any(row.mark != "pass" for row in self.rows)
@@ -353,7 +356,7 @@ def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> Confi
 
 
 def _repeats(rows: Sequence[CaseRow]) -> Repeats | None:
-    """Over the cases that were repeated, for the most runs that all of them have."""
+    """Return the means over repeated cases, for the most runs that all of them have."""
     repeated = [row for row in rows if row.judged > 1]
     if not repeated:
         return None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from vademecum.evals.reports.statistics import Interval
-from vademecum.evals.reports.summary import CaseRow, Comparison, ConfigurationSummary, Rate, Summary
+from vademecum.evals.reports.summary import CaseRow, Comparison, ConfigurationSummary, Summary
 from vademecum.evals.reports.triggers import SkillRate, Triggers
 from vademecum.evals.results import Evaluation
 
@@ -18,39 +18,30 @@ MAX_TABLE_NAMES = 20
 def figures(summary: Summary) -> tuple[list[str], list[list[str]]]:
     """Return the heads and the rows of the table of configurations, without columns that say nothing."""
     found = [_figures(column) for column in summary.columns]
-    kept = [n for n in range(len(_HEADS)) if n < 4 or {row[n] for row in found} - {"0", "–"}]
-    return [_HEADS[n] for n in kept], [[row[n] for n in kept] for row in found]
+    kept = [head for n, head in enumerate(found[0]) if n < 4 or {row[head] for row in found} - {"0", "–"}]
+    return kept, [[row[head] for head in kept] for row in found]
 
 
-_HEADS = (
-    "configuration", "passed", "rate", "95 % interval", "time-outs", "errors", "unusable", "not judged",
-    "precision", "recall", "false triggers", "turns", "calls", "tokens", "seconds",
-)  # fmt: skip
-
-
-def _figures(column: ConfigurationSummary) -> list[str]:
+def _figures(column: ConfigurationSummary) -> dict[str, str]:
     rate, cost, found = column.rate, column.cost, column.triggers
-    triggers = found and (found.overall.precision, found.overall.recall, found.false_trigger_rate)
-    return [
-        column.configuration,
-        passed(rate),
-        f"{rate.rate:.1%}" if rate.cases else "–",
-        shown_interval(rate.interval) if rate.cases else "–",
-        *map(str, (column.timeouts, column.errors, column.unusable, column.unjudged)),
-        *map(shown, triggers or (None, None, None)),
-        f"{cost.turns:.1f}",
-        f"{cost.tool_calls:.1f}",
-        f"{cost.tokens:,.0f}",
-        f"{cost.seconds:.2f}",
-    ]
-
-
-def passed(rate: Rate) -> str:
-    """Return how many cases passed, or runs if cases are repeated."""
-    if not rate.total:
-        return "–"
     runs = " runs" if rate.total > rate.cases else ""
-    return f"{rate.passed} of {rate.total}{runs}"
+    return {
+        "configuration": column.configuration,
+        "passed": f"{rate.passed} of {rate.total}{runs}" if rate.total else "–",
+        "rate": f"{rate.rate:.1%}" if rate.cases else "–",
+        "95 % interval": shown_interval(rate.interval) if rate.cases else "–",
+        "time-outs": str(column.timeouts),
+        "errors": str(column.errors),
+        "unusable": str(column.unusable),
+        "not judged": str(column.unjudged),
+        "precision": shown(found.overall.precision if found else None),
+        "recall": shown(found.overall.recall if found else None),
+        "false triggers": shown(found.false_trigger_rate if found else None),
+        "turns": f"{cost.turns:.1f}",
+        "calls": f"{cost.tool_calls:.1f}",
+        "tokens": f"{cost.tokens:,.0f}",
+        "seconds": f"{cost.seconds:.2f}",
+    }
 
 
 def shown_interval(interval: Interval) -> str:
@@ -63,31 +54,8 @@ def notes(summary: Summary) -> list[str]:
     found = []
     for column in summary.columns:
         name = f"{column.configuration}: " if len(summary.columns) > 1 else ""
-        if column.repeats is not None:
-            again, cases = column.repeats, column.rate.cases
-            found.append(f"{name}pass@{again.k} {again.pass_at_k:.1%}, pass^{again.k} {again.pass_hat_k:.1%}")
-            over = "1 case" if cases == 1 else f"{cases} cases"
-            found.append(f"{name}rate and interval are over {over}, the runs of each reduced to their mean")
-        if column.rate.failures_at_most is not None:
-            most = f"at most {column.rate.failures_at_most:.1%} of such cases can be expected to fail"
-            found.append(f"{name}no failure in {column.rate.cases} cases: {most}")
-        if column.flaky:
-            found.append(f"{name}flaky: {_few(column.flaky)}")
-        if column.vacuous:
-            where = [
-                f"{each} ({row.case})"
-                for row in summary.rows
-                if row.configuration == column.configuration
-                for each in row.vacuous
-            ]
-            found.append(f"{name}vacuous, because nothing that they are about happened: {_few(where)}")
-        if column.unjudged:
-            runs = "1 run was" if column.unjudged == 1 else f"{column.unjudged} runs were"
-            found.append(f"{name}{runs} not judged: name a model with --judge KIND:NAME")
-        if column.triggers is not None:
-            found += [f"{name}{line}" for line in _trigger_notes(column.triggers)]
-        if column.judges:
-            found.append(f"{name}judged in part by a model: {', '.join(column.judges)}")
+        own = [row for row in summary.rows if row.configuration == column.configuration]
+        found += [f"{name}{line}" for line in _column_notes(column, own)]
     found += [f"{story.case}: {problem}" for story in summary.stories for problem in story.problems]
     if summary.expecting_nothing:
         one = len(summary.expecting_nothing) == 1
@@ -98,16 +66,32 @@ def notes(summary: Summary) -> list[str]:
     return found
 
 
-def _trigger_notes(found: Triggers) -> list[str]:
-    """Return precision, recall and the rate of false triggers, each with its interval."""
-    overall = found.overall
-    precision = shown(overall.precision, overall.precision_interval)
-    lines = [f"precision {precision}, recall {shown(overall.recall, overall.recall_interval)}"]
-    if found.negatives:
-        of = f"{found.false_triggers} of {found.negatives} requests that must not trigger"
-        share = shown(found.false_trigger_rate, found.false_trigger_interval)
-        lines.append(f"false triggers: {of} ({share})")
-    return lines
+def _column_notes(column: ConfigurationSummary, rows: Sequence[CaseRow]) -> Iterator[str]:
+    if column.repeats is not None:
+        again, cases = column.repeats, column.rate.cases
+        yield f"pass@{again.k} {again.pass_at_k:.1%}, pass^{again.k} {again.pass_hat_k:.1%}"
+        over = "1 case" if cases == 1 else f"{cases} cases"
+        yield f"rate and interval are over {over}, the runs of each reduced to their mean"
+    if column.rate.failures_at_most is not None:
+        most = f"at most {column.rate.failures_at_most:.1%} of such cases can be expected to fail"
+        yield f"no failure in {column.rate.cases} cases: {most}"
+    if column.flaky:
+        yield f"flaky: {_few(column.flaky)}"
+    if column.vacuous:
+        where = [f"{each} ({row.case})" for row in rows for each in row.vacuous]
+        yield f"vacuous, because nothing that they are about happened: {_few(where)}"
+    if column.unjudged:
+        runs = "1 run was" if column.unjudged == 1 else f"{column.unjudged} runs were"
+        yield f"{runs} not judged: name a model with --judge KIND:NAME"
+    if (found := column.triggers) is not None:
+        whole = found.overall
+        precision = shown(whole.precision, whole.precision_interval)
+        yield f"precision {precision}, recall {shown(whole.recall, whole.recall_interval)}"
+        if found.negatives:
+            of = f"{found.false_triggers} of {found.negatives} requests that must not trigger"
+            yield f"false triggers: {of} ({shown(found.false_trigger_rate, found.false_trigger_interval)})"
+    if column.judges:
+        yield f"judged in part by a model: {', '.join(column.judges)}"
 
 
 def trigger_rows(found: Triggers) -> list[list[str]]:

@@ -49,7 +49,7 @@ def _share(some: int, all_: int) -> float | None:
 
 
 class Cell(Struct, frozen=True):
-    """How many requests for one skill were taken by another, or by the same."""
+    """The number of requests for one skill that another took, or the same."""
 
     wanted: str
     taken: str
@@ -57,7 +57,7 @@ class Cell(Struct, frozen=True):
 
 
 class Triggers(Struct, frozen=True):
-    """How requests found their skills. ``ranked_first`` is how often search alone ranks the right one first.
+    """The skills that requests found. ``ranked_first`` is how often search alone ranks the right one first.
 
     Of ``negatives``, the requests that must not trigger a skill, ``false_triggers`` did. Errors and time-outs
     are neither hits nor misses: they are ``unknown``.
@@ -110,7 +110,8 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[CaseResult]) -> Tri
         if case.wanted:
             wanted += 1
             first += result.ranked[:1] != () and result.ranked[0] in case.wanted
-            missed.update(_missed(case, taken))
+            missed.update(name for name in case.needed if name not in taken)
+            missed.update(case.one_of[:1] if not taken & set(case.one_of) else ())
         else:
             negatives += 1
             false += bool(wrongly)
@@ -141,9 +142,3 @@ def _row(case: CaseLine) -> str:
     if case.wanted:
         return case.wanted[0]
     return NO_SKILL if ANY_SKILL in case.unwanted else f"not {case.unwanted[0]}"
-
-
-def _missed(case: CaseLine, taken: set[str]) -> list[str]:
-    """Return the skills that a request should have taken: all it needs, and one of the alternatives."""
-    short = case.one_of[:1] if not taken & set(case.one_of) else ()
-    return [*(name for name in case.needed if name not in taken), *short]
