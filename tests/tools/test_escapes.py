@@ -24,8 +24,8 @@ from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import Policy
 from vademecum.sandbox.available import Real, choose_sandbox
 from vademecum.sandbox.base import Jail
+from vademecum.sandbox.kinds import Landlock
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.sandbox.supervised import Landlock
 
 READS = """
     import sys

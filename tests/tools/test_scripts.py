@@ -11,10 +11,9 @@ from tests.support import index_of
 from tests.tools.support import Bench
 from vademecum.sandbox import seccomp
 from vademecum.sandbox.available import probe
-from vademecum.sandbox.base import ByProxy, Jail, Network
-from vademecum.sandbox.interpreters import own_python
+from vademecum.sandbox.base import ByProxy, Jail, Network, own_python
+from vademecum.sandbox.kinds import Landlock
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.sandbox.supervised import Landlock
 from vademecum.skill.digest import directory_digest, skill_digest
 from vademecum.tools.script import take_snapshot
 

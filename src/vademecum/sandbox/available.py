@@ -1,9 +1,10 @@
-"""Which sandbox works here: found out by running something in it."""
+"""Find out which sandbox works here, by running something in it."""
 
 from __future__ import annotations
 
 import socket
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,16 +13,18 @@ from typing import Literal
 from vademecum.config import SandboxName
 from vademecum.errors import SandboxFailed, VademecumError
 from vademecum.sandbox.base import ByProxy, Jail, Limits, Network, Sandbox
+from vademecum.sandbox.kinds import Bubblewrap, Landlock, Unconfined
 from vademecum.sandbox.process import Ended, Streams, run_command
 
 Real = Literal["bubblewrap", "landlock"]
-_KINDS: tuple[Real, ...] = ("bubblewrap", "landlock")
+_KINDS: dict[Real, Callable[[], Sandbox]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
 # Opening for appending changes nothing; whoever may do that to the last file owns the machine.
 _PROBE = """
 if cat "$1" 2>/dev/null; then exit 7; fi
 if (echo x >"$1") 2>/dev/null; then exit 8; fi
 if (: >>/proc/sys/kernel/core_pattern) 2>/dev/null; then exit 9; fi
 """
+_REACHED = (7, 8, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +40,15 @@ class Probe:
 def probe(name: Real) -> Probe:
     """Try a sandbox: a command must run in it, and must not get at a file it was not given."""
     try:
-        sandbox = _made(name)
+        sandbox = _KINDS[name]()
         ended = _tried(sandbox)
     except (VademecumError, OSError) as error:
         return Probe(name, None, str(error))
-    match ended.exit_code:
-        case 0:
-            return Probe(name, sandbox, "")
-        case 7 | 8 | 9:
-            problem = f"{name} does not keep a command from files it was not given."
-        case code:
-            problem = f"{name} does not work: a first command ended with {code} ({ended.reason})."
+    if ended.exit_code == 0:
+        return Probe(name, sandbox, "")
+    problem = f"{name} does not work: a first command ended with {ended.exit_code} ({ended.reason})."
+    if ended.exit_code in _REACHED:
+        problem = f"{name} does not keep a command from files it was not given."
     return Probe(name, None, problem)
 
 
@@ -82,7 +83,7 @@ def _tried(sandbox: Sandbox, network: Network = "none") -> Ended:
 def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
     """Return the sandbox that was asked for, or the best that works; ``none`` only if asked for by name."""
     if wanted == "none":
-        return _made(wanted)
+        return Unconfined()
     problems = []
     for name in _KINDS if wanted == "auto" else (wanted,):
         found = probe(name)
@@ -91,14 +92,3 @@ def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
         problems.append(found.problem)
     advice = "install bubblewrap, or set execution.sandbox to 'none' in ~/.agent/config.json to do without"
     raise SandboxFailed(f"Scripts cannot be run safely here. {' '.join(problems)} To go on, {advice}.")
-
-
-def _made(name: Real | Literal["none"]) -> Sandbox:
-    """Make a sandbox; each is imported only if it is tried."""
-    if name == "bubblewrap":
-        from vademecum.sandbox.bubblewrap import Bubblewrap  # noqa: PLC0415
-
-        return Bubblewrap()
-    from vademecum.sandbox.supervised import Landlock, Unconfined  # noqa: PLC0415
-
-    return Landlock() if name == "landlock" else Unconfined()

@@ -14,8 +14,7 @@ from msgspec import structs
 
 from vademecum.errors import Denied, ToolRefused
 from vademecum.files import sha256_of
-from vademecum.sandbox.base import Mount
-from vademecum.sandbox.interpreters import Interpreter, home_of, search_path
+from vademecum.sandbox.base import Interpreter, Mount, home_of, search_path
 from vademecum.session.act import Act, Finer
 from vademecum.session.launch import (
     Start,

@@ -14,8 +14,7 @@ from vademecum.files import sha256_of
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.gate import refusal
 from vademecum.policy.grants import ApprovedTexts
-from vademecum.sandbox.base import ByProxy, Network, Sandbox
-from vademecum.sandbox.interpreters import Interpreter, search_path
+from vademecum.sandbox.base import ByProxy, Interpreter, Network, Sandbox, search_path
 from vademecum.session.act import Act, Finer
 from vademecum.session.recording import CHANGED
 from vademecum.session.view import file_names

@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from vademecum.config import ExecutionSettings
 from vademecum.files import sha256_of
-from vademecum.sandbox.base import Jail, Limits, Network, Sandbox
-from vademecum.sandbox.interpreters import SYSTEM_PATH
+from vademecum.sandbox.base import SYSTEM_PATH, Jail, Limits, Network, Sandbox
 from vademecum.sandbox.process import Ended, OnOutput, Streams, run_command
 from vademecum.skill.text import escaped, visible, without_hidden
 from vademecum.tools.calls import Observation

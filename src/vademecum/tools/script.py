@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
+import shutil
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from vademecum.errors import FileRefused, ToolRefused
 from vademecum.files import open_plain
 from vademecum.paths import open_contained
 from vademecum.policy.grants import Approved
-from vademecum.sandbox.interpreters import Interpreter, interpreter_of
+from vademecum.sandbox.base import Interpreter, home_of, own_python
 from vademecum.skill.assets import Sees, everything, script_path
 from vademecum.skill.digest import COMPILED, MAX_DIGESTED_FILES, directory_digest, file_digests
 from vademecum.skill.skill import Skill
@@ -23,9 +25,19 @@ from vademecum.tools.packages.requirements import Requirements, requirements_of
 
 MAX_SCRIPT_BYTES = 1024 * 1024
 MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
+MAX_SHEBANG_BYTES = 512
 MAX_SHOWN_LINES = 20
 MAX_LISTED_FILES = 50
 _CHUNK = 1024 * 1024
+
+# The words that start a script of a kind, unless its first line says more.
+_BY_SUFFIX = {
+    ".py": ("python3",),
+    ".sh": ("sh",),
+    ".bash": ("bash",),
+    **dict.fromkeys((".js", ".mjs", ".cjs"), ("node",)),
+}
+_PYTHON = frozenset({"python", "python2", "python3"})
 
 
 def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -> Path:
@@ -118,10 +130,51 @@ def plan_script(
         f"{skill.name}/{relative}",
         snapshot,
         directory_digest(str(snapshot)),
-        interpreter_of(snapshot / relative, path=path),
+        _interpreter_of(snapshot / relative, head, path),
         text,
         Requirements() if packages.are_installed() else packages,
     )
+
+
+def _interpreter_of(script: Path, head: bytes, path: str) -> Interpreter:
+    """Return how to start a script that begins with ``head``; programs are looked for in ``path``."""
+    words: Sequence[str] = _BY_SUFFIX.get(script.suffix, ())
+    if head.startswith(b"#!") and script.suffix != ".py":
+        words = _shebang(head)
+        if not words:
+            raise ToolRefused(f"The first line of {script.name!r} names no interpreter.", code="interpreter")
+    if words:
+        # Only by its name, and only where programs are: a skill must not bring its own interpreter.
+        name = Path(words[0]).name
+        if name in _PYTHON:
+            return own_python(*words[1:])
+        program = shutil.which(name, path=path)
+        if program is None:
+            raise ToolRefused(
+                f"{script.name!r} needs {name!r}, which is not installed here.", code="interpreter"
+            )
+        return Interpreter((program, *words[1:]), home_of(program))
+    if not head.startswith(b"\x7fELF"):
+        raise ToolRefused(
+            f"It cannot be told how to run {script.name!r}: give it a first line with '#!', or one of "
+            f"{', '.join(_BY_SUFFIX)}.",
+            code="interpreter",
+        )
+    if not script.stat().st_mode & stat.S_IXUSR:
+        raise ToolRefused(f"{script.name!r} is a program without its execute bit.", code="interpreter")
+    return Interpreter(())
+
+
+def _shebang(head: bytes) -> list[str]:
+    """Return the words of the first line, whose end may be a Windows one; none if it cannot be read."""
+    line = head[2:MAX_SHEBANG_BYTES].partition(b"\n")[0].decode("utf-8", "replace").strip()
+    try:
+        words = [] if "\0" in line else shlex.split(line)
+    except ValueError:
+        return []
+    if words and Path(words[0]).name == "env":
+        return words[2:] if words[1:2] == ["-S"] else words[1:]
+    return words
 
 
 def about_script(plan: ScriptPlan, facts: list[str], *, approved: Approved | None) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from vademecum.context import Context
 from vademecum.errors import FileRefused, ToolRefused
 from vademecum.files import read_capped
-from vademecum.sandbox.interpreters import search_path
+from vademecum.sandbox.base import search_path
 from vademecum.skill.text import visible
 from vademecum.tools.packages.requirements import without_credentials
 

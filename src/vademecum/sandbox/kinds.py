@@ -1,18 +1,28 @@
-"""bubblewrap: namespaces of the command's own, so that what it may not see is not there."""
+"""The ways to confine a command: bubblewrap, Landlock, and not at all.
+
+Landlock and no confinement start the command through a supervisor of ours. bubblewrap gives it namespaces of
+its own, so that what it may not see is not there.
+"""
 
 from __future__ import annotations
 
+import marshal
 import os
 import shutil
+import socket
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 from vademecum.errors import SandboxFailed
-from vademecum.sandbox import seccomp
+from vademecum.sandbox import seccomp, supervise
 from vademecum.sandbox.base import (
+    BASE_PYTHON,
     PROXY_PORT,
     SYSTEM_DIRECTORIES,
     ByProxy,
@@ -21,10 +31,31 @@ from vademecum.sandbox.base import (
     environment_of,
     make_mount_points,
     nameless,
+    own_python,
     parts_of,
+    resource_limits,
     system_paths,
 )
-from vademecum.sandbox.interpreters import own_python
+
+MIN_LANDLOCK = 3  # before that, files could be emptied anywhere
+
+# Landlock's rights: list a directory; read and execute; everything but making devices.
+_LIST, _READ, _WRITE = 0b1000, 0b1101, 0xFFFF & ~((1 << 6) | (1 << 11))
+
+_PROC_FILES = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")
+_PROC_SYS = ("kernel/osrelease", "kernel/ostype", "kernel/version", "kernel/random", "vm/overcommit_memory")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+# The start of the interpreter is most of the cost: no `site`, and compiled modules are looked for first.
+_PROGRAM = """
+import marshal, sys
+sys.path.reverse()
+with open(int(sys.argv[1]), "rb") as told:
+    code, job = marshal.load(told)
+program = {"__name__": "program"}
+exec(code, program)
+program["main"](job)
+"""
 
 # It needs a time for binds that grows with the square of their number: 25 ms for 100, a second for 1,000.
 MAX_PARTS = 150
@@ -43,8 +74,114 @@ kill -9 0
 """
 _OPTIONS = ("--unshare-all", "--die-with-parent", "--hostname", "sandbox", "--cap-drop", "ALL")
 
+# For Landlock: a path, the rights below it, and whether it may be a link.
+_Rule = tuple[str, int, bool]
 # bwrap's option, a path of the machine, and where the command finds it.
 _Shown = tuple[str, str, str]
+
+
+class Unconfined:
+    """Limits and a supervisor only, for users who choose it by name."""
+
+    name = "none"
+    hides = False
+
+    def launch(
+        self, argv: list[str], jail: Jail, *, doors: tuple[str, ...] = (), stdin: int | None = None
+    ) -> Launch:
+        """Prepare the supervisor, which is told what to do through a file without a name."""
+        if jail.hidden and not self.hides:
+            raise SandboxFailed(f"{self.name} cannot hide files: copy what the command may read.")
+        make_mount_points(jail, links=True)
+        status, speak = os.pipe()
+        lifeline, hold = os.pipe()
+        job = self._job(argv, jail) | {"doors": doors}
+        words, passed, doorway = _program(job, jail, speak, lifeline)
+        return Launch(words, {}, (speak, lifeline, *passed), status, hold, stdin=stdin, doorway=doorway)
+
+    def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
+        return {
+            "argv": argv,
+            "directory": str(jail.directory),
+            "environment": environment_of(jail),
+            "limits": resource_limits(jail.limits),
+            "alone": True,
+            "filter": None,
+            "rules": [],
+        }
+
+
+class Landlock(Unconfined):
+    """The kernel's own rules on files, with a filter on system calls for what they do not cover."""
+
+    name = "landlock"
+    hides = True
+
+    def __init__(self, version: int | None = None) -> None:
+        """Use what the kernel has, or do as an older kernel would need it."""
+        found = _landlock_found()
+        self._version = found if version is None else min(version, found)
+        if self._version < MIN_LANDLOCK or not seccomp.supported():
+            raise SandboxFailed(
+                f"Landlock is not usable here: the kernel has {self._version}, {MIN_LANDLOCK} is needed."
+            )
+
+    def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
+        proc = [*(f"/proc/{name}" for name in _PROC_FILES), *(f"/proc/sys/{name}" for name in _PROC_SYS)]
+        readable = [*system_paths(jail.network), *proc, "/proc/self"]
+        return super()._job(argv, jail) | {
+            "rules": _rules_of(jail, readable, _DEVICES),
+            "filter": seccomp.filter_of(jail.network, landlock=self._version),
+        }
+
+
+def _landlock_found() -> int:
+    """Return the version of Landlock that the kernel has; 0 for none."""
+    return supervise.landlock_version() if sys.platform == "linux" else 0
+
+
+def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> list[_Rule]:
+    """Return Landlock's rules for a jail, and for more paths of the sandbox's own.
+
+    Landlock cannot take a right away below a path, so a directory on the way to a hidden path can only be
+    listed, and everything beside that way is allowed by itself.
+    """
+    hidden = jail.real_hidden
+    found: list[_Rule] = []
+    read = (*readable, *map(str, jail.readable), *(str(mount.source) for mount in jail.mounted))
+    for paths, rights in ((read, _READ), (map(str, jail.writable), _WRITE)):
+        for path in paths:
+            parts = parts_of(path, hidden)
+            if parts is None:
+                found.append((path, rights, True))
+                continue
+            at = {"whole": rights, "passed": _LIST}
+            found += [(part.path, at[part.kind], False) for part in parts if part.kind in at]
+    return [*found, *((path, _WRITE, True) for path in writable)]
+
+
+def _program(
+    job: dict[str, object], jail: Jail, *descriptors: int
+) -> tuple[list[str], list[int], int | None]:
+    """Return words that run our program with a job and these descriptors, and the ones to pass on besides.
+
+    The last is a socket from which the listening one comes, if the jail has a proxy.
+    """
+    outer = inner = None
+    if isinstance(jail.network, ByProxy):
+        outer, inner = (end.detach() for end in socket.socketpair())
+    job = job | {"network": jail.network != "none", "doorway": inner, "port": PROXY_PORT}
+    told = nameless(marshal.dumps((_code(), job)))
+    words = [BASE_PYTHON, "-I", "-S", "-c", _PROGRAM, *map(str, (told, *descriptors))]
+    return words, [told] if inner is None else [told, inner], outer
+
+
+@cache
+def _code() -> CodeType:
+    """Return the compiled supervisor."""
+    loader: Any = supervise.__spec__.loader
+    code: CodeType = loader.get_code(supervise.__name__)
+    return code
 
 
 class Bubblewrap:
@@ -75,12 +212,11 @@ class Bubblewrap:
         """
         program = seccomp.filter_of(jail.network, landlock=None)
         ours = isinstance(jail.network, ByProxy) or len(argv) > MAX_WORDS
-        python = own_python().readable
-        binds = _binds_of(replace(jail, readable=(*python, *jail.readable)) if ours else jail)
-        rules = []
+        shown = replace(jail, readable=(*own_python().readable, *jail.readable)) if ours else jail
+        binds, rules = _binds_of(shown), []
         if binds is None:  # then mounted directories are shown where they are, with a link at their names
-            rules = _rules(jail)
-            readable = (*python, *jail.readable, *(mount.source for mount in jail.mounted))
+            ours, rules = True, _rules(jail)
+            readable = (*own_python().readable, *jail.readable, *(mount.source for mount in jail.mounted))
             binds = _binds_of(replace(jail, readable=readable, mounted=(), hidden=()))
         assert binds is not None
         make_mount_points(jail, links=bool(rules))
@@ -89,14 +225,11 @@ class Bubblewrap:
         lifeline, hold = os.pipe()
         passed = [speak, wait, *([] if stdin is None else [stdin])]
         doorway = None
-        if ours or rules:
-            from vademecum.sandbox.supervised import doorway_for, program_words  # noqa: PLC0415 - rarely
-
-            doorway, inner = doorway_for(jail)
+        if ours:
             own = os.dup(speak)
-            job = {"argv": argv, "network": jail.network != "none", "filter": program, "rules": rules}
-            told, words = program_words(job | {"doorway": inner, "port": PROXY_PORT, "alone": False}, own)
-            passed += [told, own, *([] if inner is None else [inner])]
+            job = {"argv": argv, "filter": program, "rules": rules, "alone": False}
+            words, more, doorway = _program(job, jail, own)
+            passed += [own, *more]
         else:
             passed.append(nameless(program))
             words = ["--seccomp", str(passed[-1]), "--", *argv]
@@ -122,11 +255,9 @@ class Bubblewrap:
         )
 
 
-def _rules(jail: Jail) -> list[tuple[str, int, bool]]:
+def _rules(jail: Jail) -> list[_Rule]:
     """Return Landlock's rules, if these must hide files."""
-    from vademecum.sandbox.supervised import MIN_LANDLOCK, landlock_found, rules_of  # noqa: PLC0415 - rarely
-
-    if landlock_found() < MIN_LANDLOCK:
+    if _landlock_found() < MIN_LANDLOCK:
         raise SandboxFailed(
             f"bubblewrap alone can show no more than {MAX_PARTS} files and directories beside hidden ones: "
             "copy what the command may read."
@@ -135,7 +266,7 @@ def _rules(jail: Jail) -> list[tuple[str, int, bool]]:
     shared = ("/tmp", "/dev/shm")  # noqa: S108
     below = any(path.startswith(("/tmp/", "/dev/shm/")) for path in jail.real_hidden)  # noqa: S108
     writable = ["/dev", *(() if jail.shared is None or below else shared)]
-    return rules_of(jail, [*system_paths(jail.network), "/proc"], writable)
+    return _rules_of(jail, [*system_paths(jail.network), "/proc"], writable)
 
 
 def _guard(passed: list[int], stdin: int | None) -> list[str]:
