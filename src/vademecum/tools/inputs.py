@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +18,7 @@ from vademecum.errors import PathRefused, ToolRefused, VademecumError
 from vademecum.files import sha256_of
 from vademecum.paths import check_relative
 from vademecum.sandbox.base import Mount, Sandbox
-from vademecum.tools.workspace import Located, Workspace, open_file
+from vademecum.tools.workspace import Located, Workspace, copy_opened, open_file
 
 MAX_INPUTS = 1000
 MAX_INPUT_BYTES = 1024 * 1024 * 1024
@@ -80,14 +79,14 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
     """
     found: dict[str, Input] = {}
     for typed in copies:
-        found.setdefault(typed, replace(_input(typed, locate), kind="copy"))
+        found.setdefault(typed, replace(_input(typed, locate(typed)), kind="copy"))
     for pattern in files:
         matched = [pattern] if pattern.startswith("output:") else workspace.named(pattern)
         shown = matched if matched == [pattern] else [name for name in matched if known(locate(name))]
         if not shown:
             raise ToolRefused(f"No file matches {pattern!r} here.", code="missing")
         for typed in shown:
-            found.setdefault(typed, _input(typed, locate))
+            found.setdefault(typed, _input(typed, locate(typed)))
     outside = []
     for part in (part for word in words for _, part in parts_of(word)):
         try:
@@ -97,7 +96,7 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
             outside += [part] if part.startswith(("../", "/")) else []
             continue
         if there:
-            found.setdefault(part, _input(part, locate))
+            found.setdefault(part, _input(part, located))
     if len(found) > MAX_INPUTS:
         raise ToolRefused(
             f"{len(found):,} files are named, at most {MAX_INPUTS:,} can be: name a directory.",
@@ -113,8 +112,7 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
     return kept, outside
 
 
-def _input(typed: str, locate: Locate) -> Input:
-    located = locate(typed)
+def _input(typed: str, located: Located) -> Input:
     try:
         mode = os.stat(located.path).st_mode
     except OSError as error:
@@ -128,7 +126,7 @@ def _input(typed: str, locate: Locate) -> Input:
 Inode = tuple[int, int]
 
 
-def listed_below(base: str) -> tuple[list[str], list[str]]:
+def listed_below(base: str | Path) -> tuple[list[str], list[str]]:
     """Return all files and directories below a directory, relative to it, and those that are neither.
 
     Links are files here; FIFOs, sockets and devices are neither.
@@ -198,7 +196,7 @@ def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: 
     mounted, hidden = [], []
     for given in inputs:
         real = Path(os.path.realpath(given.located.path))
-        if given.kind != "directory" or not sandbox.hides or _is_better_copied(given, sandbox):
+        if given.kind != "directory" or _is_better_copied(given, sandbox):
             if real not in placed:
                 placed[real] = _free_name(work, given.name)
                 copies |= _copy_into(work, given, placed[real], left)
@@ -225,11 +223,10 @@ def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: 
 
 
 def _is_better_copied(given: Input, sandbox: Sandbox) -> bool:
-    """Return whether a copy leaves out what is hidden, while a sandbox only keeps it from being read."""
-    if not given.hidden or sandbox.name == "bubblewrap":
-        return False
-    files = (name for _, _, names in os.walk(given.located.path) for name in names)
-    return sum(1 for _ in islice(files, MAX_COPIED_FILES + 1)) <= MAX_COPIED_FILES
+    """Return whether a copy leaves out what is hidden, while a sandbox cannot, or only keeps it unread."""
+    if not sandbox.hides or not given.hidden or sandbox.name == "bubblewrap":
+        return not sandbox.hides
+    return len(listed_below(given.located.path)[0]) <= MAX_COPIED_FILES
 
 
 def renamed(words: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
@@ -254,44 +251,34 @@ def _copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str
     if given.kind == "file":
         _copy_file(given.located, target, left)
         return {name: stamp_of(target)}
-    base = os.path.realpath(given.located.path)
+    base = Path(os.path.realpath(given.located.path))
     hidden, stamps = set(given.hidden), {}
-    for place, directories, files in os.walk(base):
-        inside = "" if place == base else f"{os.path.relpath(place, base)}/"
-        directories[:] = sorted(each for each in directories if f"{inside}{each}" not in hidden)
-        (target / inside).mkdir(parents=True, exist_ok=True)
-        for file in sorted(files):
-            relative = f"{inside}{file}"
-            if relative in hidden or not stat.S_ISREG(os.lstat(f"{place}/{file}").st_mode):
-                continue
-            _copy_file(
-                Located(Path(base), relative, f"{given.typed}/{relative}", ""), target / relative, left
+    target.mkdir(parents=True, exist_ok=True)
+    for inside in sorted(listed_below(base)[0]):
+        mode = os.lstat(base / inside).st_mode
+        if inside in hidden or inside.rpartition("/")[0] in hidden:
+            hidden.add(inside)
+        elif stat.S_ISDIR(mode):
+            (target / inside).mkdir(exist_ok=True)
+        elif stat.S_ISREG(mode):
+            _copy_file(Located(base, inside, f"{given.typed}/{inside}", ""), target / inside, left)
+            stamps[str((target / inside).relative_to(work))] = stamp_of(target / inside)
+        if len(stamps) > MAX_COPIED_FILES:
+            raise ToolRefused(
+                f"{given.typed!r} has more than {MAX_COPIED_FILES:,} files to copy: name a smaller one.",
+                code="too-many",
             )
-            stamps[str((target / relative).relative_to(work))] = stamp_of(target / relative)
-            if len(stamps) > MAX_COPIED_FILES:
-                raise ToolRefused(
-                    f"{given.typed!r} has more than {MAX_COPIED_FILES:,} files to copy: name a smaller one.",
-                    code="too-many",
-                )
     return stamps
 
 
 def _copy_file(located: Located, target: Path, left: list[int]) -> None:
     """Copy what was opened, so that no link can lead elsewhere later."""
-    import shutil  # noqa: PLC0415 - only for calls with inputs
-
     target.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(open_file(located), "rb") as source:
-        about = os.fstat(source.fileno())
-        left[0] -= about.st_size
-        if left[0] < 0:
-            raise ToolRefused(
-                f"The inputs are larger than {MAX_INPUT_BYTES:,} bytes together: name fewer.",
-                code="too-large",
-            )
-        with open(target, "wb") as out:
-            shutil.copyfileobj(source, out)
-        os.chmod(target, 0o755 if about.st_mode & stat.S_IXUSR else 0o644)
+    left[0] -= copy_opened(open_file(located), target, most=left[0])
+    if left[0] < 0:
+        raise ToolRefused(
+            f"The inputs are larger than {MAX_INPUT_BYTES:,} bytes together: name fewer.", code="too-large"
+        )
 
 
 def stamp_of(path: Path) -> Stamp:

@@ -67,15 +67,14 @@ class Outputs:
 
     def __init__(self, made: Iterable[Output] = ()) -> None:
         self._lock = threading.Lock()
-        self._made: dict[int, dict[str, Output]] = {}
+        self._made = {output.reference: output for output in made}
+        self._calls = max((output.number for output in self._made.values()), default=0)
         self._saved: set[str] = set()
-        for output in made:
-            self._made.setdefault(output.number, {})[output.name] = output
 
     @property
     def all(self) -> list[Output]:
         """All of them, in the order in which they were made."""
-        return [output for made in self._made.values() for output in made.values()]
+        return list(self._made.values())
 
     def take(
         self, work: Path, given: Mapping[str, Stamp], place: Path, *, since: float, secrets: Secrets
@@ -84,32 +83,34 @@ class Outputs:
 
         Returns the outputs and the number of files beyond ``MAX_OUTPUTS``, which are not kept.
         """
-        names = list(_left(work, given))
+        names = _left(work, given)
         if not names:
             return [], 0
         with self._lock:
-            number = max(self._made, default=0) + 1
-            made = self._made[number] = {}
+            self._calls = number = self._calls + 1
+        made = []
         for found in names[:MAX_OUTPUTS]:
             name = secrets.mask_values(found)
             kept = place / name
             kept.parent.mkdir(parents=True, exist_ok=True)
             os.replace(work / found, kept)
             size = kept.stat().st_size
-            made[name] = Output(number, name, kept, size, sha256_of(kept), since, secrets.masks_file(kept))
-        return list(made.values()), max(0, len(names) - MAX_OUTPUTS)
+            masked = secrets.masks_file(kept)
+            made.append(Output(number, name, kept, size, sha256_of(kept), since, masked))
+        with self._lock:
+            self._made |= {output.reference: output for output in made}
+        return made, max(0, len(names) - MAX_OUTPUTS)
 
     def find(self, reference: str) -> Output:
         """Return the output of that name; refused if there is none."""
-        found = _REFERENCE.fullmatch(reference)
-        made = self._made.get(int(found[1]), {}) if found else {}
-        if found is None or found[2] not in made:
+        found = self._made.get(reference)
+        if found is None:
             hint = meant(
                 nearest(reference, [output.reference for output in self.all]),
                 otherwise="run the script that makes it first.",
             )
             raise ToolRefused(f"There is no output {reference[:200]!r}: {hint}", code="missing")
-        return made[found[2]]
+        return found
 
     def overwrites_newer(self, output: Output, target: Path, digest: str) -> bool:
         """Return whether a file was written since the run began, other than by saving an output."""

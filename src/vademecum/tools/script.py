@@ -22,13 +22,13 @@ from vademecum.skill.skill import Skill
 from vademecum.tools.calls import RunScript
 from vademecum.tools.job import shown_words
 from vademecum.tools.packages.requirements import Requirements, requirements_of
+from vademecum.tools.workspace import copy_opened
 
 MAX_SCRIPT_BYTES = 1024 * 1024
 MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
 MAX_SHEBANG_BYTES = 512
 MAX_SHOWN_LINES = 20
 MAX_LISTED_FILES = 50
-_CHUNK = 1024 * 1024
 
 # The words that start a script of a kind, unless its first line says more.
 _BY_SUFFIX = {
@@ -68,19 +68,15 @@ def _copy_entry(source: str, target: Path) -> int:
     mode = os.lstat(source).st_mode
     if stat.S_ISLNK(mode):
         target.symlink_to(os.readlink(source))
-        return 0
-    if stat.S_ISDIR(mode):
+    elif stat.S_ISDIR(mode):
         target.mkdir()
-        return 0
-    try:
-        opened = open_plain(source)
-    except (OSError, FileRefused):
-        return 0
-    with os.fdopen(opened, "rb") as data, open(target, "xb") as out:
-        while out.tell() <= MAX_SNAPSHOT_BYTES and (piece := data.read(_CHUNK)):
-            out.write(piece)
-        os.fchmod(out.fileno(), 0o755 if mode & stat.S_IXUSR else 0o644)
-        return out.tell()
+    else:
+        try:
+            opened = open_plain(source)
+        except (OSError, FileRefused):
+            return 0
+        return copy_opened(opened, target, most=MAX_SNAPSHOT_BYTES)
+    return 0
 
 
 @dataclass(frozen=True, slots=True)

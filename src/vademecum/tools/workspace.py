@@ -13,10 +13,10 @@ from pathlib import Path
 from vademecum.errors import FileRefused, PathRefused, ToolRefused, VademecumError
 from vademecum.paths import check_relative, leads_out, open_contained, open_contained_directory
 
-MAX_LOCATED = 10_000
 MAX_MATCHES = 1000
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +45,9 @@ class Workspace:
         self._roots = tuple(Path(os.path.abspath(root)) for root in roots)
         base = os.path.abspath(project or roots[0])
         self._bases = tuple(dict.fromkeys((base, os.path.realpath(base))))
-        self._located: dict[str, Located] = {}
 
     def locate(self, path: str) -> Located:
         """Return where a path from outside leads; what is not below one of the directories is not there."""
-        found = self._located.get(path)
-        if found is None:
-            if len(self._located) > MAX_LOCATED:
-                self._located.clear()
-            found = self._located[path] = self._locate(path)
-        return found
-
-    def _locate(self, path: str) -> Located:
         up = ".." in path.split("/") and len(self._roots) > 1
         wanted = os.path.normpath(self._roots[0] / path) if up else path
         for number, root in enumerate(self._roots):
@@ -137,6 +128,16 @@ def open_file(located: Located) -> int:
     """Open a file for reading."""
     with _said(located):
         return open_contained(located.root, located.relative)
+
+
+def copy_opened(descriptor: int, target: Path, *, most: int) -> int:
+    """Copy an open file with its execute bit, close it, and return its size; stop beyond ``most`` bytes."""
+    with os.fdopen(descriptor, "rb") as source, open(target, "wb") as out:
+        while out.tell() <= most and (piece := source.read(_CHUNK)):
+            out.write(piece)
+        executable = os.fstat(source.fileno()).st_mode & stat.S_IXUSR
+        os.fchmod(out.fileno(), 0o755 if executable else 0o644)
+        return out.tell()
 
 
 def open_directory(located: Located) -> int:
