@@ -14,7 +14,7 @@ from vademecum.sandbox.available import Landlock, probe
 from vademecum.sandbox.base import ByProxy, Jail, Network, own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.skill.digest import directory_digest, skill_digest
-from vademecum.tools.script import take_snapshot
+from vademecum.tools.job import take_snapshot
 
 
 def test_a_snapshot_is_the_skill(tmp_path: Path) -> None:

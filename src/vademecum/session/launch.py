@@ -28,13 +28,16 @@ from vademecum.tools.job import (
     MAX_WORD_CHARS,
     Job,
     Room,
+    ScriptPlan,
+    about_script,
     limits_of,
     observe,
+    plan_script,
     run_job,
     shown_inputs,
     shown_words,
+    take_snapshot,
 )
-from vademecum.tools.script import ScriptPlan, about_script, plan_script, take_snapshot
 from vademecum.tracing import PARENT, is_configured
 
 if TYPE_CHECKING:
