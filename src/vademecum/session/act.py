@@ -27,8 +27,7 @@ from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.inputs import Inode, hidden_below, listed_below
-from vademecum.tools.outputs import PREFIX
+from vademecum.tools.exchange import PREFIX, Inode, hidden_below, listed_below
 from vademecum.tools.workspace import Located
 
 if TYPE_CHECKING:

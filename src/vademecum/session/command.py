@@ -30,9 +30,8 @@ from vademecum.session.recording import CHANGED
 from vademecum.skill.text import visible
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.inputs import Furnished, Input, find_inputs, parts_of, renamed
+from vademecum.tools.exchange import PREFIX, Furnished, Input, find_inputs, parts_of, renamed
 from vademecum.tools.job import MAX_LISTED_OUTPUTS, MAX_WORD_CHARS, Job, Room, limits_of, shown_words
-from vademecum.tools.outputs import PREFIX
 from vademecum.tools.workspace import Located
 from vademecum.tools.writing import Changes
 

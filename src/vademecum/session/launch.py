@@ -23,7 +23,7 @@ from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.inputs import Furnished, Input, digests, find_inputs, furnish
+from vademecum.tools.exchange import Furnished, Input, digests, find_inputs, furnish
 from vademecum.tools.job import (
     MAX_WORD_CHARS,
     Job,

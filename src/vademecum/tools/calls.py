@@ -15,7 +15,7 @@ from vademecum.errors import ToolRefused
 from vademecum.nearest import meant, nearest
 
 if TYPE_CHECKING:
-    from vademecum.tools.outputs import Output
+    from vademecum.tools.exchange import Output
 
 MAX_ARGUMENTS = 20_000
 MAX_ARGUMENT_CHARS = 200_000

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from vademecum.config import ExecutionSettings
 from vademecum.errors import FileRefused, ToolRefused
-from vademecum.files import open_plain, sha256_of
+from vademecum.files import copy_opened, open_plain, sha256_of
 from vademecum.paths import open_contained
 from vademecum.policy.grants import Approved
 from vademecum.sandbox.base import (
@@ -38,14 +38,16 @@ from vademecum.skill.digest import COMPILED, MAX_DIGESTED_FILES, directory_diges
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped, visible, without_hidden
 from vademecum.tools.calls import Observation, RunScript
-from vademecum.tools.inputs import Furnished, Input
-from vademecum.tools.outputs import Output
+from vademecum.tools.exchange import Furnished, Input, Output
 from vademecum.tools.packages.requirements import Requirements, requirements_of
-from vademecum.tools.workspace import copy_opened
 
 MAX_SHOWN_WORDS, MAX_WORD_CHARS, MAX_SHOWN_CHARS = 50, 200, 1500
 MAX_HEAD_CHARS, MAX_TAIL_CHARS = 12_000, 4_000
-MAX_LISTED_OUTPUTS = 50
+MAX_LISTED_OUTPUTS, MAX_LISTED_FILES = 50, 50
+MAX_SCRIPT_BYTES = 1024 * 1024
+MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
+MAX_SHEBANG_BYTES = 512
+MAX_SHOWN_LINES = 20
 
 _MB = 1024 * 1024
 _STOPPED = {
@@ -56,12 +58,6 @@ _STOPPED = {
     "disk": "it wrote too much (execution.disk_mb)",
     "output": "it printed too much",
 }
-MAX_SCRIPT_BYTES = 1024 * 1024
-MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
-MAX_SHEBANG_BYTES = 512
-MAX_SHOWN_LINES = 20
-MAX_LISTED_FILES = 50
-
 # The words that start a script of a kind, unless its first line says more.
 _BY_SUFFIX = {
     ".py": ("python3",),

@@ -16,7 +16,6 @@ from vademecum.paths import check_relative, leads_out, open_contained, open_cont
 MAX_MATCHES = 1000
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-_CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +127,6 @@ def open_file(located: Located) -> int:
     """Open a file for reading."""
     with _said(located):
         return open_contained(located.root, located.relative)
-
-
-def copy_opened(descriptor: int, target: Path, *, most: int) -> int:
-    """Copy an open file with its execute bit, close it, and return its size; stop beyond ``most`` bytes."""
-    with os.fdopen(descriptor, "rb") as source, open(target, "wb") as out:
-        while out.tell() <= most and (piece := source.read(_CHUNK)):
-            out.write(piece)
-        executable = os.fstat(source.fileno()).st_mode & stat.S_IXUSR
-        os.fchmod(out.fileno(), 0o755 if executable else 0o644)
-        return out.tell()
 
 
 def open_directory(located: Located) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vademecum.errors import ToolRefused
 from vademecum.tools.calls import EditFile, Observation
-from vademecum.tools.inputs import Stamp, stamp_of
+from vademecum.tools.exchange import Stamp, stamp_of
 from vademecum.tools.workspace import Located, open_parent
 
 MAX_COMPARED_BYTES = 1024 * 1024
