@@ -55,7 +55,6 @@ _PROXY = f"http://127.0.0.1:{PROXY_PORT}"
 _PROXY_VARIABLES = {
     **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), _PROXY),
     "NODE_USE_ENV_PROXY": "1",
-    "GIT_CONFIG_NOSYSTEM": "1",  # it lies in a part of /etc that cannot be read
 }
 _ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 

@@ -11,14 +11,13 @@ import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from io import BufferedReader
 from itertools import count
 from pathlib import Path
 
-from vademecum.errors import ToolRefused
+from vademecum.errors import ToolRefused, VademecumError
 from vademecum.tools.calls import EditFile, Observation
 from vademecum.tools.exchange import Stamp, stamp_of
-from vademecum.tools.workspace import Located, open_parent
+from vademecum.tools.workspace import Located, open_file, open_parent
 
 MAX_COMPARED_BYTES = 1024 * 1024
 MAX_EDITED_BYTES = 10 * 1024 * 1024
@@ -74,27 +73,19 @@ def edited(call: EditFile, located: Located) -> bytes:
 def content_digest(located: Located) -> str:
     """Return the digest of what a file contains now, or nothing if it is not there."""
     try:
-        with _opened(located) as file:
+        with os.fdopen(open_file(located), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except (ToolRefused, OSError):
+    except (VademecumError, OSError):
         return ""
 
 
 def content(located: Located, *, cap: int = MAX_COMPARED_BYTES) -> bytes | None:
     """Return what a file contains, at most one byte more than the cap, or ``None`` if it is not there."""
     try:
-        with _opened(located) as file:
+        with os.fdopen(open_file(located), "rb") as file:
             return file.read(cap + 1)
-    except ToolRefused:
+    except VademecumError:
         return None
-
-
-@contextlib.contextmanager
-def _opened(located: Located) -> Iterator[BufferedReader]:
-    with open_parent(located) as (directory, name):
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-        with os.fdopen(descriptor, "rb") as file:
-            yield file
 
 
 def replace_file(tool: str, located: Located, data: bytes, trash: Path) -> Observation:
