@@ -294,11 +294,8 @@ def resource_limits(limits: Limits) -> list[tuple[int, int]]:
         # The limit counts everything the user runs; there is never more than all that runs here.
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
         found.append((resource.RLIMIT_NPROC, running + limits.processes))
-    ours = {number: resource.getrlimit(number)[1] for number, _ in found}  # which cannot be raised
-    return [
-        (number, most if ours[number] == resource.RLIM_INFINITY else min(most, ours[number]))
-        for number, most in found
-    ]
+    ours = ((number, most, resource.getrlimit(number)[1]) for number, most in found)  # cannot be raised
+    return [(number, most if own == resource.RLIM_INFINITY else min(most, own)) for number, most, own in ours]
 
 
 def nameless(content: bytes) -> int:

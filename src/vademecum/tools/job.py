@@ -238,17 +238,11 @@ def _clean(data: bytes) -> str:
 
 def _remove(directory: Path) -> None:
     """Remove what a program left, however it tried to keep it."""
-
-    def opened(function: Callable[[str], None], path: str, _: object) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            os.chmod(path, 0o700)
-            function(path)
-
-    with contextlib.suppress(RecursionError, OSError):
-        shutil.rmtree(directory, onerror=opened)
-    if directory.exists():
-        subprocess.run(["rm", "-rf", "--", str(directory)], check=False, stderr=subprocess.DEVNULL)  # noqa: S603, S607
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():  # it is too deep, or was closed to us
+        for words in (["chmod", "-R", "u+rwx", "--"], ["rm", "-rf", "--"]):
+            subprocess.run([*words, str(directory)], check=False, stderr=subprocess.DEVNULL)  # noqa: S603
 
 
 def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -> Path:

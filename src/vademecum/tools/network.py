@@ -80,10 +80,8 @@ def network_request(
     raise ToolRefused(f"{call.url[:200]!r} redirects more than {MAX_REDIRECTS} times.", code="redirects")
 
 
-def about_request(call: object, hop: Hop) -> str:
+def about_request(call: NetworkRequest, hop: Hop) -> str:
     """Describe a request for the person who approves it: its destination and its content."""
-    if not isinstance(call, NetworkRequest):
-        return ""
     lines = [f"{call.method} {call.url}"]
     if hop.url != call.url:
         lines.append(f"redirected to {hop.url}")
