@@ -164,6 +164,16 @@ def listed_below(base: str | Path) -> tuple[list[str], list[str]]:
     return found, special
 
 
+def shown_below(base: str | Path, hidden: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield what lies below a directory and is not hidden, parents before children, each with its mode."""
+    gone = set(hidden)
+    for name in sorted(listed_below(base)[0]):
+        if name in gone or name.rpartition("/")[0] in gone:
+            gone.add(name)
+        else:
+            yield name, os.lstat(f"{base}/{name}").st_mode
+
+
 def hidden_below(base: str, names: Iterable[str], may_show: Callable[[str, Inode | None], bool]) -> list[str]:
     """Return which of the names below a directory may not be shown.
 
@@ -264,13 +274,10 @@ def _copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str
         _copy_file(given.located, target, left)
         return {name: stamp_of(target)}
     base = Path(os.path.realpath(given.located.path))
-    hidden, stamps = set(given.hidden), {}
+    stamps = {}
     target.mkdir(parents=True, exist_ok=True)
-    for inside in sorted(listed_below(base)[0]):
-        mode = os.lstat(base / inside).st_mode
-        if inside in hidden or inside.rpartition("/")[0] in hidden:
-            hidden.add(inside)
-        elif stat.S_ISDIR(mode):
+    for inside, mode in shown_below(base, given.hidden):
+        if stat.S_ISDIR(mode):
             (target / inside).mkdir(exist_ok=True)
         elif stat.S_ISREG(mode):
             _copy_file(Located(base, inside, f"{given.typed}/{inside}", ""), target / inside, left)

@@ -38,7 +38,7 @@ from vademecum.skill.digest import COMPILED, MAX_DIGESTED_FILES, directory_diges
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped, visible, without_hidden
 from vademecum.tools.calls import Observation, RunScript
-from vademecum.tools.exchange import Furnished, Input, Output
+from vademecum.tools.exchange import Furnished, Input, Output, shown_below
 from vademecum.tools.packages.requirements import Requirements, requirements_of
 
 MAX_SHOWN_WORDS, MAX_WORD_CHARS, MAX_SHOWN_CHARS = 50, 200, 1500
@@ -250,38 +250,24 @@ def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -
     place = directory / skill.path.name
     place.mkdir(parents=True)
     left, files = MAX_SNAPSHOT_BYTES, 0
-    for source, names, members in os.walk(skill.location):
-        inside = os.path.relpath(source, skill.location)
-        names[:] = [entry for entry in names if entry != COMPILED]  # nobody approved what is in there
-        for entry in (*names, *members):
-            relative = os.path.normpath(f"{inside}/{entry}")
-            if relative in hidden:
-                continue
-            files += 1
-            left -= _copy_entry(f"{source}/{entry}", place / relative)
-            if left < 0 or files > MAX_DIGESTED_FILES:
-                raise ToolRefused(
-                    f"Skill {skill.name!r} is too large to run: at most {MAX_DIGESTED_FILES:,} files and "
-                    f"{MAX_SNAPSHOT_BYTES:,} bytes.",
-                    code="too-large",
-                )
+    for name, mode in shown_below(skill.location, hidden):
+        if COMPILED in name.split("/"):  # nobody approved what is in there
+            continue
+        files += 1
+        if stat.S_ISLNK(mode):
+            (place / name).symlink_to(os.readlink(f"{skill.location}/{name}"))
+        elif stat.S_ISDIR(mode):
+            (place / name).mkdir()
+        elif stat.S_ISREG(mode):
+            with contextlib.suppress(PermissionError, FileNotFoundError, FileRefused):
+                left -= copy_opened(open_plain(f"{skill.location}/{name}"), place / name, most=left)
+        if left < 0 or files > MAX_DIGESTED_FILES:
+            raise ToolRefused(
+                f"Skill {skill.name!r} is too large to run: at most {MAX_DIGESTED_FILES:,} files and "
+                f"{MAX_SNAPSHOT_BYTES:,} bytes.",
+                code="too-large",
+            )
     return place
-
-
-def _copy_entry(source: str, target: Path) -> int:
-    """Copy a link, a directory (empty) or a plain file; anything else is left out. Returns its size."""
-    mode = os.lstat(source).st_mode
-    if stat.S_ISLNK(mode):
-        target.symlink_to(os.readlink(source))
-    elif stat.S_ISDIR(mode):
-        target.mkdir()
-    else:
-        try:
-            opened = open_plain(source)
-        except (OSError, FileRefused):
-            return 0
-        return copy_opened(opened, target, most=MAX_SNAPSHOT_BYTES)
-    return 0
 
 
 @dataclass(frozen=True, slots=True)
