@@ -246,8 +246,10 @@ def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: 
 
 def _is_better_copied(given: Input, sandbox: Sandbox) -> bool:
     """Return whether a copy leaves out what is hidden, while a sandbox cannot, or only keeps it unread."""
-    if not sandbox.hides or not given.hidden or sandbox.name == "bubblewrap":
-        return not sandbox.hides
+    if not sandbox.hides:
+        return True
+    if not given.hidden or sandbox.name == "bubblewrap":
+        return False
     return len(listed_below(given.located.path)[0]) <= MAX_COPIED_FILES
 
 
