@@ -23,7 +23,6 @@ from vademecum.errors import SandboxFailed, ToolRefused
 from vademecum.sandbox.base import (
     ByProxy,
     Jail,
-    Launch,
     Sandbox,
     nameless,
     remove_mount_points,
@@ -106,7 +105,7 @@ def run_command(  # noqa: PLR0913 - what a command depends on
         if group is not None:
             stack.callback(group.remove)
         pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes, on_output)))
-        running = _started(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
+        running = _Running(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
         stack.callback(running.close)
         reason = running.watch(jail, usage, deadline=started + jail.limits.seconds, cancelled=cancelled)
         running.end(forced=reason != "exited")
@@ -245,14 +244,46 @@ class _Pump:
 class _Running:
     """One started sandbox; it owns the descriptors of its launch that stay open here."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], launch: Launch, pump: _Pump, group: ControlGroup | None
+    def __init__(  # noqa: PLR0913 - what a command depends on
+        self,
+        sandbox: Sandbox,
+        argv: list[str],
+        jail: Jail,
+        *,
+        pump: _Pump,
+        stdin: bytes | int | None,
+        group: ControlGroup | None,
     ) -> None:
-        self._process, self._launch = process, launch
-        self._pump, self._group = pump, group
-        kept = (launch.status, launch.lifeline, launch.release, launch.doorway)
-        self._open = {descriptor for descriptor in kept if descriptor is not None}
-        self._words = b""
+        """Start the sandbox; all descriptors that it gets are closed here."""
+        self._pump, self._group, self._words = pump, group, b""
+        self._open: set[int] = set()
+        given = os.dup(stdin) if isinstance(stdin, int) else None if stdin is None else nameless(stdin)
+        passed = [given]
+        try:
+            launch = sandbox.launch(argv, jail, doors=() if group is None else (group.door,), stdin=given)
+            passed = [launch.stdin, *launch.pass_on]
+            kept = (launch.status, launch.lifeline, launch.release, launch.doorway)
+            self._launch = launch
+            self._open |= {each for each in kept if each is not None}
+            self._process = subprocess.Popen(  # noqa: S603 - that is the purpose
+                launch.words,
+                env=launch.environment,
+                cwd="/",
+                stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
+                stdout=pump.writers[0],
+                stderr=pump.writers[1],
+                pass_fds=launch.pass_on,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            for descriptor in list(self._open):
+                self._close(descriptor)
+            raise SandboxFailed(f"{sandbox.name} could not be started ({error}): nothing ran.") from error
+        finally:
+            pump.close_writers()
+            for passed_on in passed:
+                if passed_on is not None:
+                    os.close(passed_on)
         os.set_blocking(launch.status, False)
 
     def watch(self, jail: Jail, usage: JobUsage, *, deadline: float, cancelled: Callable[[], bool]) -> Reason:
@@ -356,40 +387,3 @@ class _Running:
             with contextlib.suppress(ValueError):
                 found = json.loads(line).get(key, found)
         return found
-
-
-def _started(  # noqa: PLR0913 - what a command depends on
-    sandbox: Sandbox,
-    argv: list[str],
-    jail: Jail,
-    *,
-    pump: _Pump,
-    stdin: bytes | int | None,
-    group: ControlGroup | None,
-) -> _Running:
-    """Start the sandbox; all descriptors that it gets are closed here."""
-    given = os.dup(stdin) if isinstance(stdin, int) else None if stdin is None else nameless(stdin)
-    closed = [given]
-    try:
-        launch = sandbox.launch(argv, jail, doors=() if group is None else (group.door,), stdin=given)
-        closed = [launch.stdin, *launch.pass_on]
-        try:
-            process = subprocess.Popen(  # noqa: S603 - that is the purpose
-                launch.words,
-                env=launch.environment,
-                cwd="/",
-                stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
-                stdout=pump.writers[0],
-                stderr=pump.writers[1],
-                pass_fds=launch.pass_on,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            closed += [launch.status, launch.lifeline, launch.release, launch.doorway]
-            raise SandboxFailed(f"{sandbox.name} could not be started ({error}): nothing ran.") from error
-    finally:
-        pump.close_writers()
-        for descriptor in closed:
-            if descriptor is not None:
-                os.close(descriptor)
-    return _Running(process, launch, pump, group)
