@@ -371,7 +371,7 @@ class Outputs:
             return [], 0
         with self._lock:
             self._calls = number = self._calls + 1
-        made = []
+        made: dict[str, Output] = {}
         for found in names[:MAX_OUTPUTS]:
             name = secrets.mask_values(found)
             kept = place / name
@@ -379,10 +379,10 @@ class Outputs:
             os.replace(work / found, kept)
             size = kept.stat().st_size
             masked = secrets.masks_file(kept)
-            made.append(Output(number, name, kept, size, sha256_of(kept), since, masked))
+            made[name] = Output(number, name, kept, size, sha256_of(kept), since, masked)
         with self._lock:
-            self._made |= {output.reference: output for output in made}
-        return made, max(0, len(names) - MAX_OUTPUTS)
+            self._made |= {output.reference: output for output in made.values()}
+        return list(made.values()), max(0, len(names) - MAX_OUTPUTS)
 
     def find(self, reference: str) -> Output:
         """Return the output of that name; refused if there is none."""
