@@ -12,7 +12,7 @@ from vademecum.errors import FileRefused
 
 # O_NONBLOCK: a FIFO that took a file's place between two looks cannot make us wait.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK
-_CHUNK = 1024 * 1024
+_CHUNK = _COPIED = 1024 * 1024
 
 
 def open_plain(path: str | Path) -> int:
@@ -61,6 +61,16 @@ def read_own(path: str | Path, *, cap: int, private: bool = False) -> bytes:
         return read_up_to(descriptor, cap)
     finally:
         os.close(descriptor)
+
+
+def copy_opened(descriptor: int, target: str | Path, *, most: int) -> int:
+    """Copy an open file with its execute bit, close it, and return its size; stop beyond ``most`` bytes."""
+    with os.fdopen(descriptor, "rb") as source, open(target, "wb") as out:
+        while out.tell() <= most and (piece := source.read(_COPIED)):
+            out.write(piece)
+        executable = os.fstat(source.fileno()).st_mode & stat.S_IXUSR
+        os.fchmod(out.fileno(), 0o755 if executable else 0o644)
+        return out.tell()
 
 
 def sha256_of(path: str | Path) -> str:

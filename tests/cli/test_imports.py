@@ -54,7 +54,7 @@ def test_what_runs_scripts_is_not_imported_to_show_a_skill(place: Place) -> None
     imported = set(re.findall(r"^import time:.*\| +(\S+)$", done.err, re.MULTILINE))
     assert "vademecum.session.session" in imported
     heavy = {
-        "vademecum.tools.script",
+        "vademecum.tools.job",
         "vademecum.sandbox.process",
         "importlib.metadata",
         "rich",

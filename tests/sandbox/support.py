@@ -9,8 +9,7 @@ from typing import Any
 
 from vademecum.config import SandboxName
 from vademecum.sandbox.available import choose_sandbox
-from vademecum.sandbox.base import Jail, Limits
-from vademecum.sandbox.interpreters import own_python
+from vademecum.sandbox.base import Jail, Limits, own_python
 from vademecum.sandbox.process import Ended, Streams, run_command
 
 

@@ -169,6 +169,14 @@ def test_a_hard_link_in_a_directory_does_not_show_a_denied_file_of_a_skill(tmp_p
         assert all("SOURCE" not in str(each.result) for each in bench.records)
 
 
+def test_a_script_runs_without_a_directory_of_its_skill_that_is_denied(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, policy=denying(("resource", "tried/references")), approver=Meanwhile())
+    write(bench.skill, **{"references/no.md": "SOURCE"})
+    bench.script("import os, sys; print(sorted(os.listdir(os.path.dirname(sys.path[0]))))")
+    seen = bench.run()
+    assert "['SKILL.md', 'scripts']" in seen.text
+
+
 def test_what_may_not_be_deleted_is_not_removed_by_a_command(tmp_path: Path, sandbox: Real) -> None:
     bench = Bench(tmp_path, sandbox, policy=denying(("delete", "d/keep")), approver=Meanwhile())
     write(bench.project, **{"d/keep": "x", "d/y": "y"})

@@ -10,13 +10,11 @@ import pytest
 from tests.support import index_of
 from tests.tools.support import Bench
 from vademecum.sandbox import seccomp
-from vademecum.sandbox.available import probe
-from vademecum.sandbox.base import ByProxy, Jail, Network
-from vademecum.sandbox.interpreters import own_python
+from vademecum.sandbox.available import Landlock, probe
+from vademecum.sandbox.base import ByProxy, Jail, Network, own_python
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.sandbox.supervised import Landlock
 from vademecum.skill.digest import directory_digest, skill_digest
-from vademecum.tools.script import take_snapshot
+from vademecum.tools.job import take_snapshot
 
 
 def test_a_snapshot_is_the_skill(tmp_path: Path) -> None:

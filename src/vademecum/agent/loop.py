@@ -30,7 +30,7 @@ from vademecum.session.base import Deferred, Result
 from vademecum.session.session import Session
 from vademecum.skill.text import visible
 from vademecum.tools import calls
-from vademecum.tools.outputs import Output
+from vademecum.tools.exchange import Output
 
 Status = Literal["done", "degraded", "refused", "declined", "failed", "interrupted"]
 

@@ -39,8 +39,8 @@ from vademecum.session.base import Place, Result
 from vademecum.session.session import Session
 from vademecum.skill.text import escaped_lines, visible
 from vademecum.tools.calls import RunScript
+from vademecum.tools.exchange import parts_of
 from vademecum.tools.hosts import host_resource
-from vademecum.tools.inputs import parts_of
 
 # What a run that failed before its first turn failed of.
 _EXIT_REASONS = {"skill-not-found": 4, "denied": 3}

@@ -35,7 +35,7 @@ from vademecum.runs.record import Event, check_place, runs_directory
 from vademecum.runs.stored import PastRun, outputs_of, read_run, run_ids
 from vademecum.runs.timeline import timeline
 from vademecum.skill.text import escaped, visible
-from vademecum.tools.outputs import Outputs, recorded
+from vademecum.tools.exchange import Outputs, recorded
 
 _SIGNS = {
     "start": ("▶", BOLD),

@@ -7,6 +7,7 @@ import fcntl
 import os
 import resource
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from typing import Literal, Protocol
 
 from vademecum.errors import SandboxFailed
 
+# The interpreter behind a virtual environment; it runs none of its packages, and starts a little faster.
+BASE_PYTHON: str = getattr(sys, "_base_executable", "") or sys.executable
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What a script may need of the system to run at all, and what it needs for a network.
 SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SYSTEM_FILES = (
@@ -51,9 +55,16 @@ _PROXY = f"http://127.0.0.1:{PROXY_PORT}"
 _PROXY_VARIABLES = {
     **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), _PROXY),
     "NODE_USE_ENV_PROXY": "1",
-    "GIT_CONFIG_NOSYSTEM": "1",  # it lies in a part of /etc that cannot be read
 }
 _ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The words that stand before a script's path, and the directories they need to see."""
+
+    words: tuple[str, ...]
+    readable: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +170,6 @@ class Launch:
     doorway: int | None = None
     check: Callable[[], None] | None = None
 
-    @property
-    def kept(self) -> list[int]:
-        """The descriptors that stay open here while the sandbox runs."""
-        found = (self.status, self.lifeline, self.release, self.doorway)
-        return [descriptor for descriptor in found if descriptor is not None]
-
 
 class Sandbox(Protocol):
     """Starts a command that can read, write and connect only as its jail allows.
@@ -249,6 +254,29 @@ def system_paths(network: Network) -> list[str]:
     return [*SYSTEM_DIRECTORIES, *_SYSTEM_FILES, *(_NETWORK_FILES if network != "none" else ())]
 
 
+def own_python(*words: str) -> Interpreter:
+    """Return the interpreter that runs us; nothing is written beside the script, and no user site is read."""
+    prefixes = [each for each in dict.fromkeys((sys.prefix, sys.base_prefix)) if not each.startswith("/usr")]
+    places = [Path(each, part) for each in prefixes for part in ("bin", "lib", "lib64", "pyvenv.cfg")]
+    return Interpreter((sys.executable, "-B", "-s", *words), tuple(filter(Path.exists, places)))
+
+
+def home_of(program: str) -> tuple[Path, ...]:
+    """Return what a program that is not the system's own needs to see: itself, and what lies beside it."""
+    real = Path(os.path.realpath(program))
+    if str(real).startswith(("/usr/", "/bin/", "/sbin/")):
+        return ()
+    prefix = real.parent.parent
+    lib = Path(os.path.realpath(prefix / "lib"))
+    beside = [lib] if lib.is_relative_to(prefix) and len(prefix.parts) > 2 else []
+    return tuple(filter(Path.exists, dict.fromkeys((Path(program), real, *beside))))
+
+
+def search_path(env_path: str) -> str:
+    """Return where programs are looked for: the system's places, then the user's own, relative ones aside."""
+    return ":".join([SYSTEM_PATH, *(place for place in env_path.split(":") if place.startswith("/"))])
+
+
 def environment_of(jail: Jail) -> dict[str, str]:
     """Return the variables of a command, with those that name its proxy."""
     return jail.environment | (_PROXY_VARIABLES if isinstance(jail.network, ByProxy) else {})
@@ -266,19 +294,15 @@ def resource_limits(limits: Limits) -> list[tuple[int, int]]:
         # The limit counts everything the user runs; there is never more than all that runs here.
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
         found.append((resource.RLIMIT_NPROC, running + limits.processes))
-    ours = {number: resource.getrlimit(number)[1] for number, _ in found}  # which cannot be raised
-    return [
-        (number, most if ours[number] == resource.RLIM_INFINITY else min(most, ours[number]))
-        for number, most in found
-    ]
+    ours = ((number, most, resource.getrlimit(number)[1]) for number, most in found)  # cannot be raised
+    return [(number, most if own == resource.RLIM_INFINITY else min(most, own)) for number, most, own in ours]
 
 
 def nameless(content: bytes) -> int:
     """Return a descriptor to read this content from: a file without a name, which cannot be changed."""
     descriptor = os.memfd_create("vademecum", os.MFD_ALLOW_SEALING)
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _ALL_SEALS)
     return descriptor

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from vademecum.errors import SandboxFailed, ToolRefused
 from vademecum.sandbox.base import (
     ByProxy,
     Jail,
-    Launch,
     Sandbox,
     nameless,
     remove_mount_points,
@@ -75,7 +74,6 @@ def run_command(  # noqa: PLR0913 - what a command depends on
     stdin: bytes | int | None = None,
     on_output: OnOutput | None = None,
     cancelled: Callable[[], bool] = bool,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Ended:
     """Run a command to its end, or stop it at its limits; afterwards nothing that it started is left.
 
@@ -83,7 +81,7 @@ def run_command(  # noqa: PLR0913 - what a command depends on
     called from a thread of its own with the stream (``"out"`` or ``"err"``) and the bytes. The command never
     waits for ``on_output``; when the command has ended, ``on_output`` has a second to catch up.
 
-    ``stdin`` is the standard input of the command: at most ``MAX_STDIN_BYTES``, or a descriptor to read from;
+    ``stdin`` is the standard input: at most ``MAX_STDIN_BYTES``, or a descriptor to read from;
     ``None`` is ``/dev/null``.
     ``cancelled`` is called at least every quarter of a second; when it returns true, the command is stopped.
 
@@ -99,7 +97,7 @@ def run_command(  # noqa: PLR0913 - what a command depends on
             f"The standard input is longer than {MAX_STDIN_BYTES:,} bytes: pass a file instead."
         )
     usage = JobUsage(jail)
-    started = clock()
+    started = time.monotonic()
     with contextlib.ExitStack() as stack:
         stack.callback(remove_mount_points, jail)
         # Root is exempt from the limit of processes, but not from that of a control group.
@@ -107,19 +105,17 @@ def run_command(  # noqa: PLR0913 - what a command depends on
         if group is not None:
             stack.callback(group.remove)
         pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes, on_output)))
-        running = _started(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
+        running = _Running(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
         stack.callback(running.close)
-        running.admit(jail)
-        reason: Reason = running.watch(jail, usage, started=started, cancelled=cancelled, clock=clock)
+        reason = running.watch(jail, usage, deadline=started + jail.limits.seconds, cancelled=cancelled)
         running.end(forced=reason != "exited")
+        pump.finish()
+        seconds = time.monotonic() - started
         if reason != "exited":
-            pump.finish()
-            return Ended(reason, None, clock() - started)
-        code = running.said("exit-code")
+            return Ended(reason, None, seconds)
+        code, complaint = running.said("exit-code"), running.said("error")
         if code is None and running.said("started"):
             raise SandboxFailed(f"{sandbox.name} was lost while the command ran: what it did is not known.")
-        pump.finish()
-        complaint = running.said("error")
         if code is None or complaint:
             # The sandbox's own complaint must not pass for the command's output.
             printed = streams.err.read_bytes()[-MAX_COMPLAINT_BYTES:].decode("utf-8", "replace").strip()
@@ -127,9 +123,9 @@ def run_command(  # noqa: PLR0913 - what a command depends on
             why = complaint or printed or "it said nothing"
             raise SandboxFailed(f"{sandbox.name} could not start the command ({why}): nothing ran.")
         if pump.stopped is not None:
-            return Ended(pump.stopped, None, clock() - started)
+            return Ended(pump.stopped, None, seconds)
         full = code and group is not None and group.was_full()
-        return Ended("processes" if full else "exited", code, clock() - started)
+        return Ended("processes" if full else "exited", code, seconds)
 
 
 class _Pump:
@@ -163,10 +159,10 @@ class _Pump:
             self._listener = threading.Thread(target=listening, name="vademecum-output", daemon=True)
             self._listener.start()
 
-    def register(self, poll: select.poll) -> None:
-        """Have ``poll`` return when there is something to pass on."""
-        for reader in self._files:
-            poll.register(reader, select.POLLIN)
+    @property
+    def readers(self) -> list[int]:
+        """The ends from which something is to be passed on."""
+        return list(self._files)
 
     def close_writers(self) -> None:
         """Close the ends that were for the command, once it has them."""
@@ -246,76 +242,72 @@ class _Pump:
 
 
 class _Running:
-    """One started sandbox."""
+    """One started sandbox; it owns the descriptors of its launch that stay open here."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], launch: Launch, pump: _Pump, group: ControlGroup | None
+    def __init__(  # noqa: PLR0913 - what a command depends on
+        self,
+        sandbox: Sandbox,
+        argv: list[str],
+        jail: Jail,
+        *,
+        pump: _Pump,
+        stdin: bytes | int | None,
+        group: ControlGroup | None,
     ) -> None:
-        self._process = process
-        self._pump = pump
-        self._group = group
-        self._launch = launch
-        self._release = launch.release
-        self._lifeline: int | None = launch.lifeline
-        self._doorway = None if launch.doorway is None else socket.socket(fileno=launch.doorway)
-        self._words = b""
+        """Start the sandbox; all descriptors that it gets are closed here."""
+        self._pump, self._group, self._words = pump, group, b""
+        self._open: set[int] = set()
+        given = os.dup(stdin) if isinstance(stdin, int) else None if stdin is None else nameless(stdin)
+        passed = [given]
+        try:
+            launch = sandbox.launch(argv, jail, doors=() if group is None else (group.door,), stdin=given)
+            passed = [launch.stdin, *launch.pass_on]
+            kept = (launch.status, launch.lifeline, launch.release, launch.doorway)
+            self._launch = launch
+            self._open |= {each for each in kept if each is not None}
+            self._process = subprocess.Popen(  # noqa: S603 - that is the purpose
+                launch.words,
+                env=launch.environment,
+                cwd="/",
+                stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
+                stdout=pump.writers[0],
+                stderr=pump.writers[1],
+                pass_fds=launch.pass_on,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            for descriptor in list(self._open):
+                self._close(descriptor)
+            raise SandboxFailed(f"{sandbox.name} could not be started ({error}): nothing ran.") from error
+        finally:
+            pump.close_writers()
+            for passed_on in passed:
+                if passed_on is not None:
+                    os.close(passed_on)
         os.set_blocking(launch.status, False)
 
-    def admit(self, jail: Jail) -> None:
-        """Set the limits of the first process inside, if it waits for that, and let it begin."""
-        if self._launch.check is not None:
-            self._launch.check()
-        if self._release is None:
-            return
-        with _watched(self._process.pid, self._launch.status) as (poll, _):
-            while (inside := self.said("child-pid")) is None and self._process.poll() is None:
-                poll.poll(1000)
-        # It may be gone by now, which its status will say.
-        with contextlib.suppress(ProcessLookupError):
-            if inside is not None:
-                os.setpriority(os.PRIO_PROCESS, inside, _NICE)
-                for number, most in resource_limits(jail.limits):
-                    resource.prlimit(inside, number, (most, most))
-                if self._group is not None:
-                    Path(self._group.door).write_text(str(inside))
-        self._let_go()
-
-    def _let_go(self) -> None:
-        if self._release is not None:
-            os.close(self._release)
-            self._release = None
-
-    def watch(
-        self,
-        jail: Jail,
-        usage: JobUsage,
-        *,
-        started: float,
-        cancelled: Callable[[], bool],
-        clock: Callable[[], float],
-    ) -> Reason:
-        """Wait for the end; meanwhile pass its output on, and check its limits now and then."""
-        if self._process.poll() is not None:
-            return "exited"
-        ask = look = started
-        with _watched(self._process.pid) as (poll, process):
-            self._pump.register(poll)
-            if self._doorway is not None:
-                poll.register(self._doorway, select.POLLIN)
+    def watch(self, jail: Jail, usage: JobUsage, *, deadline: float, cancelled: Callable[[], bool]) -> Reason:
+        """Let the command begin and wait for its end; meanwhile pass its output on, and check its limits."""
+        launch, poll = self._launch, select.poll()
+        if launch.check is not None:
+            launch.check()
+        ask = look = time.monotonic() + _LOOK_SECONDS
+        with open(os.pidfd_open(self._process.pid), "rb", buffering=0) as process:
+            begins = () if launch.release is None else (launch.status,)
+            hands = () if launch.doorway is None else (launch.doorway,)
+            for descriptor in (process.fileno(), *self._pump.readers, *begins, *hands):
+                poll.register(descriptor, select.POLLIN)
             while True:
-                left = started + jail.limits.seconds - clock()
-                ready = dict(poll.poll(max(0.0, min(_LOOK_SECONDS, left)) * 1000))
-                self._pump.pass_on(poll)
-                if self._doorway is not None and self._doorway.fileno() in ready:
-                    poll.unregister(self._doorway)
-                    self._open(self._doorway, jail)
+                left = deadline - time.monotonic()
+                ready = {number for number, _ in poll.poll(max(0.0, min(_LOOK_SECONDS, left)) * 1000)}
+                self._attend(ready, poll, jail)
                 if self._pump.stopped is not None:
                     return self._pump.stopped
-                if process in ready:
+                if process.fileno() in ready:
                     return "exited"
                 if left <= 0:
                     return "time"
-                if (now := clock()) < ask:
+                if (now := time.monotonic()) < ask:
                     continue
                 ask = now + _LOOK_SECONDS
                 if cancelled():
@@ -326,14 +318,33 @@ class _Running:
                 if exceeded is not None:
                     return exceeded
                 # Checking must never cost more than a tenth of the time.
-                look = now + max(_LOOK_SECONDS, 10 * (clock() - now))
+                look = now + max(_LOOK_SECONDS, 10 * (time.monotonic() - now))
 
-    def _open(self, doorway: socket.socket, jail: Jail) -> None:
+    def _attend(self, ready: set[int], poll: select.poll, jail: Jail) -> None:
+        """Pass on what is there: output, the number of a first process that waits, a socket for the proxy."""
+        self._pump.pass_on(poll)
+        if self._launch.status in ready and (inside := self.said("child-pid")) is not None:
+            poll.unregister(self._launch.status)
+            self._admit(inside, jail)
+        if self._launch.doorway in ready:
+            poll.unregister(self._launch.doorway)
+            self._serve(self._launch.doorway, jail)
+
+    def _admit(self, inside: int, jail: Jail) -> None:
+        """Set the limits of the first process inside, which waits for that, and let it begin."""
+        with contextlib.suppress(ProcessLookupError):  # it may be gone by now, which its status will say
+            os.setpriority(os.PRIO_PROCESS, inside, _NICE)
+            for number, most in resource_limits(jail.limits):
+                resource.prlimit(inside, number, (most, most))
+            if self._group is not None:
+                Path(self._group.door).write_text(str(inside))
+        self._close(self._launch.release)
+
+    def _serve(self, doorway: int, jail: Jail) -> None:
         """Take the socket that listens inside, and give it to the proxy; it may be gone already."""
         assert isinstance(jail.network, ByProxy)
-        self._doorway = None
-        with doorway:
-            _, descriptors, _, _ = socket.recv_fds(doorway, 1, 1)
+        with socket.socket(fileno=os.dup(doorway)) as way:
+            _, descriptors, _, _ = socket.recv_fds(way, 1, 1)
         for descriptor in descriptors:
             jail.network.serve(socket.socket(fileno=descriptor))
 
@@ -348,9 +359,7 @@ class _Running:
                 os.kill(inside, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_PATIENCE_SECONDS)
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
+        self._close(self._launch.lifeline)
         try:
             self._process.wait(_PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -358,12 +367,15 @@ class _Running:
             self._process.wait()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """End it, and let go of everything."""
         self.end(forced=True)
-        self._let_go()
-        if self._doorway is not None:
-            self._doorway.close()
-        os.close(self._launch.status)
+        for descriptor in list(self._open):
+            self._close(descriptor)
+
+    def _close(self, descriptor: int | None) -> None:
+        if descriptor is not None and descriptor in self._open:
+            self._open.remove(descriptor)
+            os.close(descriptor)
 
     def said(self, key: Literal["child-pid", "started", "error", "exit-code"]) -> Any:
         """Return the last value that the sandbox gave for a key, if any."""
@@ -375,55 +387,3 @@ class _Running:
             with contextlib.suppress(ValueError):
                 found = json.loads(line).get(key, found)
         return found
-
-
-def _started(  # noqa: PLR0913 - what a command depends on
-    sandbox: Sandbox,
-    argv: list[str],
-    jail: Jail,
-    *,
-    pump: _Pump,
-    stdin: bytes | int | None,
-    group: ControlGroup | None,
-) -> _Running:
-    """Start the sandbox; all descriptors that it gets are closed here."""
-    given = os.dup(stdin) if isinstance(stdin, int) else None if stdin is None else nameless(stdin)
-    try:
-        launch = sandbox.launch(argv, jail, doors=() if group is None else (group.door,), stdin=given)
-    except BaseException:
-        if given is not None:
-            os.close(given)
-        raise
-    try:
-        process = subprocess.Popen(  # noqa: S603 - that is the purpose
-            launch.words,
-            env=launch.environment,
-            cwd="/",
-            stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
-            stdout=pump.writers[0],
-            stderr=pump.writers[1],
-            pass_fds=launch.pass_on,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        for descriptor in launch.kept:
-            os.close(descriptor)
-        raise SandboxFailed(f"{sandbox.name} could not be started ({error}): nothing ran.") from error
-    finally:
-        pump.close_writers()
-        for descriptor in (*launch.pass_on, *([] if launch.stdin is None else [launch.stdin])):
-            os.close(descriptor)
-    return _Running(process, launch, pump, group)
-
-
-@contextlib.contextmanager
-def _watched(pid: int, *descriptors: int) -> Iterator[tuple[select.poll, int]]:
-    """Return a poll for the end of a process and for something to read, and the process's descriptor."""
-    process = os.pidfd_open(pid)
-    try:
-        poll = select.poll()
-        for descriptor in (process, *descriptors):
-            poll.register(descriptor, select.POLLIN)
-        yield poll, process
-    finally:
-        os.close(process)

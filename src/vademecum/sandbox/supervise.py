@@ -109,25 +109,32 @@ def descendants(pid: int, most: int) -> list[int]:
 
 def main(job: dict[str, Any]) -> None:
     """Start the command and stay until all is over; or become it, inside a sandbox that did the rest."""
-    status, *lifeline = (int(word) for word in sys.argv[2:4])
+    complain, *lifeline = (int(word) for word in sys.argv[2:4])
+    parent = os.getpid() if lifeline else 0
     if lifeline:
-        _supervise(job, status, *lifeline)
+        complain = _supervise(complain, *lifeline)  # and go on in a child
     try:
-        os.set_inheritable(status, False)  # noqa: FBT003
+        os.set_inheritable(complain, False)  # noqa: FBT003
+        if parent:
+            _limit(job)
         _confine(job)
-        os.execve(job["argv"][0], job["argv"], os.environ)
+        if parent:
+            _prctl(_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)  # once more: a user namespace takes it away
+            if os.getppid() != parent:
+                os._exit(127)
+        os.execve(job["argv"][0], job["argv"], job.get("environment", os.environ))
     except BaseException as error:  # noqa: BLE001 - this process may do nothing else any more
-        os.write(status, _problem(f"{type(error).__name__}: {error}".encode()))
+        os.write(
+            complain, b'{"error": "%s"}\n' % f"{type(error).__name__}: {error}".encode().translate(_PLAIN)
+        )
     os._exit(127)
 
 
-def _problem(words: bytes) -> bytes:
-    """Return a line of JSON that says what went wrong."""
-    return b'{"error": "%s"}\n' % words.translate(_PLAIN)
+def _supervise(status: int, lifeline: int) -> int:
+    """Wait for the end of a child, and end; return in the child, with the descriptor to complain to.
 
-
-def _supervise(job: dict[str, Any], status: int, lifeline: int) -> None:
-    """Do the job, and end; also when the lifeline is closed: the caller is gone, or cancelled the command."""
+    End also when the lifeline is closed: the caller is gone, or cancelled the command.
+    """
     _prctl(_SET_SUBREAPER, 1, 0, 0, 0)
     fault, complain = os.pipe2(os.O_CLOEXEC)
     own = os.getpid()
@@ -136,12 +143,12 @@ def _supervise(job: dict[str, Any], status: int, lifeline: int) -> None:
         _prctl(_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
         os.close(status)
         os.close(lifeline)
-        _become(job, complain, parent=own)
+        return complain
     os.close(complain)
     with open(fault, "rb") as words:
         fault_words = words.read()  # ends when the command was started
     if fault_words:
-        _say(status, _problem(fault_words))
+        _say(status, fault_words)
         os._exit(1)
     _say(status, b'{"started": true}\n')
     code = _wait(child, lifeline)
@@ -203,24 +210,15 @@ def _end_all_below(pid: int) -> bool:
     return bool(found)
 
 
-def _become(job: dict[str, Any], complain: int, *, parent: int) -> None:
-    """Become the command; if something goes wrong, say so and run nothing."""
-    try:
-        for door in job["doors"]:
-            with open(door, "w") as group:
-                group.write(str(os.getpid()))
-        os.nice(_NICE)
-        os.chdir(job["directory"])
-        for number, most in job["limits"]:
-            _must(_setrlimit(number, struct.pack("QQ", most, most)), "setrlimit")
-        _confine(job)
-        _prctl(_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)  # once more: a user namespace takes it away
-        if os.getppid() != parent:
-            os._exit(127)
-        os.execve(job["argv"][0], job["argv"], job["environment"])
-    except BaseException as error:  # noqa: BLE001 - this process may do nothing else any more
-        os.write(complain, f"{type(error).__name__}: {error}".encode())
-    os._exit(127)
+def _limit(job: dict[str, Any]) -> None:
+    """Enter the control groups and the directory, and set the limits of this process."""
+    for door in job["doors"]:
+        with open(door, "w") as group:
+            group.write(str(os.getpid()))
+    os.nice(_NICE)
+    os.chdir(job["directory"])
+    for number, most in job["limits"]:
+        _must(_setrlimit(number, struct.pack("QQ", most, most)), "setrlimit")
 
 
 def _confine(job: dict[str, Any]) -> None:

@@ -25,8 +25,7 @@ from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.inputs import Inode, Input, find_inputs, hidden_below, listed_below
-from vademecum.tools.outputs import PREFIX
+from vademecum.tools.exchange import PREFIX, Inode, Input, find_inputs, hidden_below, listed_below
 from vademecum.tools.workspace import Located
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from vademecum.policy.approval import Question
 from vademecum.policy.grants import grants_file
 from vademecum.runs.record import Record
 from vademecum.skill.skill import Skill
-from vademecum.tools.outputs import Output
+from vademecum.tools.exchange import Output
 from vademecum.tools.workspace import Workspace
 
 # What providers accept in one result.

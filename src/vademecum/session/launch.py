@@ -21,8 +21,7 @@ from vademecum.files import sha256_of
 from vademecum.policy.base import Effect
 from vademecum.policy.gate import refusal
 from vademecum.policy.grants import ApprovedTexts
-from vademecum.sandbox.base import ByProxy, Mount, Network
-from vademecum.sandbox.interpreters import Interpreter, home_of, search_path
+from vademecum.sandbox.base import ByProxy, Interpreter, Mount, Network, home_of, search_path
 from vademecum.session.act import Act, Finer
 from vademecum.session.recording import CHANGED
 from vademecum.session.view import file_names
@@ -31,20 +30,22 @@ from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped, visible
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.inputs import Furnished, Input, digests, furnish, parts_of, renamed
+from vademecum.tools.exchange import PREFIX, Furnished, Input, digests, furnish, parts_of, renamed
 from vademecum.tools.job import (
     MAX_LISTED_OUTPUTS,
     MAX_WORD_CHARS,
     Job,
     Room,
+    ScriptPlan,
+    about_script,
     limits_of,
     observe,
+    plan_script,
     run_job,
     shown_inputs,
     shown_words,
+    take_snapshot,
 )
-from vademecum.tools.outputs import PREFIX
-from vademecum.tools.script import ScriptPlan, about_script, plan_script, take_snapshot
 from vademecum.tools.workspace import Located
 from vademecum.tracing import PARENT, is_configured
 

@@ -28,7 +28,7 @@ from vademecum.session.view import SkillAct, View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
-from vademecum.tools.outputs import Outputs
+from vademecum.tools.exchange import Outputs
 
 if TYPE_CHECKING:
     from vademecum.sandbox.base import Sandbox

@@ -15,7 +15,7 @@ from vademecum.errors import ToolRefused
 from vademecum.nearest import meant, nearest
 
 if TYPE_CHECKING:
-    from vademecum.tools.outputs import Output
+    from vademecum.tools.exchange import Output
 
 MAX_ARGUMENTS = 20_000
 MAX_ARGUMENT_CHARS = 200_000
@@ -31,6 +31,7 @@ SkillName = Annotated[
     str, Meta(description="The name of a skill, as the catalogue or a search gives it.", max_length=300)
 ]
 
+ScriptPath = Annotated[str, Meta(description="Its path, such as scripts/compare.py.", max_length=4096)]
 Hosts = Annotated[
     list[Annotated[str, Meta(min_length=1, max_length=300)]],
     Meta(description="Hosts it must reach, such as api.github.com or host:8080.", max_length=50),
@@ -96,7 +97,7 @@ class GetSkillScriptPath(Parameters):
     """Get the absolute path of a script of a skill. Use this only to run it with another program's tool."""
 
     skill: SkillName
-    relative_path: Annotated[str, Meta(description="Its path, such as scripts/compare.py.", max_length=4096)]
+    relative_path: ScriptPath
     source: Source = ""
 
 
@@ -117,7 +118,7 @@ class RunScript(Parameters):
     """
 
     skill: SkillName
-    relative_path: Annotated[str, Meta(description="Its path, such as scripts/compare.py.", max_length=4096)]
+    relative_path: ScriptPath
     args: Annotated[
         list[Argument],
         Meta(
@@ -237,9 +238,7 @@ class NetworkRequest(Parameters):
 
 
 P = TypeVar("P", bound=Parameters)
-# What leaves the active skills as they are.
-LookingCall = SearchSkills | LoadSkillAsset | GetSkillScriptPath | ListSkillAssets
-SkillCall = UseSkill | UnloadSkill | LookingCall
+SkillCall = UseSkill | UnloadSkill | SearchSkills | LoadSkillAsset | GetSkillScriptPath | ListSkillAssets
 ToolCall = (
     ReadFile
     | ListDir

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from vademecum.errors import ToolRefused
 
@@ -52,17 +52,12 @@ def hop_to(url: str) -> Hop:
     >>> hop_to("https://Example.org/a").resource, hop_to("http://localhost:8000").resource
     ('example.org', 'localhost:8000')
     """
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-        host = (parts.hostname or "").encode("idna").decode() if parts.hostname else ""
-    except ValueError as error:
-        raise ToolRefused(f"The address {url[:200]!r} is wrong ({error}): correct it.", code="url") from error
+    parts, host, port = _split(url, "address", url)
     if parts.scheme not in _PORTS or not _HOST.fullmatch(host):
         raise ToolRefused(f"The address {url[:200]!r} is not http or https: name one that is.", code="url")
     if parts.username or parts.password:
-        raise ToolRefused("An address must not hold a password: use a header.", code="url")
-    return Hop(url, parts.scheme, one_spelling(host), port or _PORTS[parts.scheme])
+        raise ToolRefused("An address must not contain a password: use a header.", code="url")
+    return Hop(url, parts.scheme, host, port or _PORTS[parts.scheme])
 
 
 def host_resource(written: str) -> str:
@@ -76,15 +71,21 @@ def host_resource(written: str) -> str:
 
 def host_and_port(written: str) -> tuple[str, int | None]:
     """Return the host and, if it is written, the port."""
-    try:
-        parts = urlsplit(f"//{written}")
-        port, host = parts.port, (parts.hostname or "").encode("idna").decode()
-    except ValueError as error:
-        text = f"The host {written[:200]!r} is wrong ({error}): correct it."
-        raise ToolRefused(text, code="url") from error
+    parts, host, port = _split(f"//{written}", "host", written)
     if not _HOST.fullmatch(host) or parts.path or parts.query or parts.fragment or "@" in written:
         raise ToolRefused(f"{written[:200]!r} is not a host: write host or host:port.", code="url")
-    return one_spelling(host), port
+    return host, port
+
+
+def _split(url: str, kind: str, written: str) -> tuple[SplitResult, str, int | None]:
+    """Return the parts of an address, its host in one spelling, and its port."""
+    try:
+        parts = urlsplit(url)
+        return parts, one_spelling((parts.hostname or "").encode("idna").decode()), parts.port
+    except ValueError as error:
+        raise ToolRefused(
+            f"The {kind} {written[:200]!r} is wrong ({error}): correct it.", code="url"
+        ) from error
 
 
 def _spelled(host: str, port: int | None) -> str:

@@ -1,30 +1,53 @@
-"""A program with its inputs and limits → what came of it; scripts and commands run the same way."""
+"""A script or command with its inputs and limits → what came of it.
+
+What runs of a skill is a private copy, and a person is told what it is before it runs.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shlex
 import shutil
+import stat
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from vademecum.config import ExecutionSettings
-from vademecum.files import sha256_of
-from vademecum.sandbox.base import Jail, Limits, Network, Sandbox
-from vademecum.sandbox.interpreters import SYSTEM_PATH
+from vademecum.errors import FileRefused, ToolRefused
+from vademecum.files import copy_opened, open_plain, sha256_of
+from vademecum.paths import open_contained
+from vademecum.policy.grants import Approved
+from vademecum.sandbox.base import (
+    SYSTEM_PATH,
+    Interpreter,
+    Jail,
+    Limits,
+    Network,
+    Sandbox,
+    home_of,
+    own_python,
+)
 from vademecum.sandbox.process import Ended, OnOutput, Streams, run_command
+from vademecum.skill.assets import Sees, everything, script_path
+from vademecum.skill.digest import COMPILED, MAX_DIGESTED_FILES, directory_digest, file_digests
+from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped, visible, without_hidden
-from vademecum.tools.calls import Observation
-from vademecum.tools.inputs import Furnished, Input
-from vademecum.tools.outputs import Output
+from vademecum.tools.calls import Observation, RunScript
+from vademecum.tools.exchange import Furnished, Input, Output, shown_below
+from vademecum.tools.packages.requirements import Requirements, requirements_of
 
 MAX_SHOWN_WORDS, MAX_WORD_CHARS, MAX_SHOWN_CHARS = 50, 200, 1500
 MAX_HEAD_CHARS, MAX_TAIL_CHARS = 12_000, 4_000
-MAX_LISTED_OUTPUTS = 50
+MAX_LISTED_OUTPUTS, MAX_LISTED_FILES = 50, 50
+MAX_SCRIPT_BYTES = 1024 * 1024
+MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
+MAX_SHEBANG_BYTES = 512
+MAX_SHOWN_LINES = 20
 
 _MB = 1024 * 1024
 _STOPPED = {
@@ -35,6 +58,14 @@ _STOPPED = {
     "disk": "it wrote too much (execution.disk_mb)",
     "output": "it printed too much",
 }
+# The words that start a script of a kind, unless its first line says more.
+_BY_SUFFIX = {
+    ".py": ("python3",),
+    ".sh": ("sh",),
+    ".bash": ("bash",),
+    **dict.fromkeys((".js", ".mjs", ".cjs"), ("node",)),
+}
+_PYTHON = frozenset({"python", "python2", "python3"})
 
 
 class Room:
@@ -207,14 +238,147 @@ def _clean(data: bytes) -> str:
 
 def _remove(directory: Path) -> None:
     """Remove what a program left, however it tried to keep it."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():  # it is too deep, or was closed to us
+        for words in (["chmod", "-R", "u+rwx", "--"], ["rm", "-rf", "--"]):
+            subprocess.run([*words, str(directory)], check=False, stderr=subprocess.DEVNULL)  # noqa: S603
 
-    def opened(function: Callable[[str], None], path: str, _: object) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            os.chmod(path, 0o700)
-            function(path)
 
-    with contextlib.suppress(RecursionError, OSError):
-        shutil.rmtree(directory, onerror=opened)
-    if directory.exists():
-        subprocess.run(["rm", "-rf", "--", str(directory)], check=False, stderr=subprocess.DEVNULL)  # noqa: S603, S607
+def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -> Path:
+    """Copy a skill as it is now below a directory, without the files that are hidden from its scripts."""
+    place = directory / skill.path.name
+    place.mkdir(parents=True)
+    left, files = MAX_SNAPSHOT_BYTES, 0
+    for name, mode in shown_below(skill.location, hidden):
+        if COMPILED in name.split("/"):  # nobody approved what is in there
+            continue
+        files += 1
+        if stat.S_ISLNK(mode):
+            (place / name).symlink_to(os.readlink(f"{skill.location}/{name}"))
+        elif stat.S_ISDIR(mode):
+            (place / name).mkdir()
+        elif stat.S_ISREG(mode):
+            with contextlib.suppress(PermissionError, FileNotFoundError, FileRefused):
+                left -= copy_opened(open_plain(f"{skill.location}/{name}"), place / name, most=left)
+        if left < 0 or files > MAX_DIGESTED_FILES:
+            raise ToolRefused(
+                f"Skill {skill.name!r} is too large to run: at most {MAX_DIGESTED_FILES:,} files and "
+                f"{MAX_SNAPSHOT_BYTES:,} bytes.",
+                code="too-large",
+            )
+    return place
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptPlan:
+    """A script in a snapshot of its skill, and how it will be started.
+
+    ``resource`` is the name that rules about this script match; ``digest`` is that of the snapshot, which is
+    what will run, whatever happens to the skill meanwhile.
+    """
+
+    call: RunScript
+    skill: Skill
+    relative: str
+    resource: str
+    snapshot: Path
+    digest: str
+    interpreter: Interpreter
+    text: str
+    packages: Requirements
+
+    @property
+    def file(self) -> Path:
+        """The script in the snapshot."""
+        return self.snapshot / self.relative
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The digests of all files that the script comes with."""
+        return file_digests(str(self.snapshot))
+
+
+def plan_script(
+    call: RunScript, skill: Skill, snapshot: Path, *, path: str, sees: Sees = everything
+) -> ScriptPlan:
+    """Find out how a script would be run, without running anything."""
+    relative = os.path.relpath(script_path(skill, call.relative_path, sees=sees), skill.location)
+    with os.fdopen(open_contained(snapshot, relative), "rb") as file:
+        head = file.read(MAX_SCRIPT_BYTES)
+    text = head.decode("utf-8", "replace")
+    if b"\0" in head:
+        text = f"[not text: {len(head):,} bytes, sha256 {hashlib.sha256(head).hexdigest()}]"
+    packages = requirements_of(text, snapshot, relative) if relative.endswith(".py") else Requirements()
+    return ScriptPlan(
+        call,
+        skill,
+        relative,
+        f"{skill.name}/{relative}",
+        snapshot,
+        directory_digest(str(snapshot)),
+        _interpreter_of(snapshot / relative, head, path),
+        text,
+        Requirements() if packages.are_installed() else packages,
+    )
+
+
+def _interpreter_of(script: Path, head: bytes, path: str) -> Interpreter:
+    """Return how to start a script that begins with ``head``; programs are looked for in ``path``."""
+    words: Sequence[str] = _BY_SUFFIX.get(script.suffix, ())
+    if head.startswith(b"#!") and script.suffix != ".py":
+        words = _shebang(head)
+        if not words:
+            raise ToolRefused(f"The first line of {script.name!r} names no interpreter.", code="interpreter")
+    if words:
+        # Only by its name, and only where programs are: a skill must not bring its own interpreter.
+        name = Path(words[0]).name
+        if name in _PYTHON:
+            return own_python(*words[1:])
+        program = shutil.which(name, path=path)
+        if program is None:
+            raise ToolRefused(
+                f"{script.name!r} needs {name!r}, which is not installed here.", code="interpreter"
+            )
+        return Interpreter((program, *words[1:]), home_of(program))
+    if not head.startswith(b"\x7fELF"):
+        raise ToolRefused(
+            f"It cannot be told how to run {script.name!r}: give it a first line with '#!', or one of "
+            f"{', '.join(_BY_SUFFIX)}.",
+            code="interpreter",
+        )
+    if not script.stat().st_mode & stat.S_IXUSR:
+        raise ToolRefused(f"{script.name!r} is a program without its execute bit.", code="interpreter")
+    return Interpreter(())
+
+
+def _shebang(head: bytes) -> list[str]:
+    """Return the words of the first line, whose end may be a Windows one; none if it cannot be read."""
+    line = head[2:MAX_SHEBANG_BYTES].partition(b"\n")[0].decode("utf-8", "replace").strip()
+    try:
+        words = [] if "\0" in line else shlex.split(line)
+    except ValueError:
+        return []
+    if words and Path(words[0]).name == "env":
+        return words[2:] if words[1:2] == ["-S"] else words[1:]
+    return words
+
+
+def about_script(plan: ScriptPlan, facts: list[str], *, approved: Approved | None) -> str:
+    """Return what a person should see before a yes: the command, what it gets, the script or its changes."""
+    lines = [f"run {shown_words([plan.resource, *plan.call.args])}", *facts]
+    if approved is None:
+        beginning = plan.text.splitlines()
+        more = len(beginning) - MAX_SHOWN_LINES
+        rest = [f"… and {more:,} more lines"] if more > 0 else []
+        return "\n".join([*lines, "the script begins:", *beginning[:MAX_SHOWN_LINES], *rest])
+    files = plan.files
+    changed = sorted(
+        name for name in {*files, *approved.files} if files.get(name) != approved.files.get(name)
+    )
+    if not changed:
+        return "\n".join([*lines, "nothing of the skill has changed since it was last approved"])
+    from vademecum.tools.writing import difference  # noqa: PLC0415 - for scripts that changed alone
+
+    lines.append(f"changed since it was last approved: {', '.join(changed[:MAX_LISTED_FILES])}")
+    return "\n".join([*lines, difference(approved.text, plan.text, plan.relative)])

@@ -45,18 +45,8 @@ def network_request(
     refused = [name for name in call.headers if name.lower() in _OWN_HEADERS]
     if refused:
         raise ToolRefused(f"The header {refused[0]!r} cannot be set: leave it out.", code="header")
-    method, url, headers, body = (
-        call.method,
-        call.url,
-        dict(call.headers),
-        call.body.encode("utf-8", "replace"),
-    )
+    method, url, headers, body = call.method, call.url, call.headers, call.body.encode("utf-8", "replace")
     hop, deadline = hop_to(url), clock() + MAX_SECONDS
-
-    def check() -> None:
-        if clock() > deadline:
-            raise ToolRefused(f"The answer took longer than {MAX_SECONDS:.0f} seconds.", code="time")
-
     with httpx.Client(trust_env=False, follow_redirects=False, timeout=MAX_SECONDS) as client:
         for _ in range(MAX_REDIRECTS + 1):
             address = permitted_address(hop, permit=permit, resolve=resolve)
@@ -69,7 +59,7 @@ def network_request(
                     extensions={"sni_hostname": hop.host},
                 )
                 with contextlib.closing(client.send(request, stream=True)) as answer:
-                    data = _body(answer, check)
+                    data = _body(answer, clock, deadline)
             except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
                 text = f"{hop.resource} did not answer ({type(error).__name__}: {error})."
                 raise ToolRefused(text, code="unreachable") from error
@@ -90,10 +80,8 @@ def network_request(
     raise ToolRefused(f"{call.url[:200]!r} redirects more than {MAX_REDIRECTS} times.", code="redirects")
 
 
-def about_request(call: object, hop: Hop) -> str:
+def about_request(call: NetworkRequest, hop: Hop) -> str:
     """Describe a request for the person who approves it: its destination and its content."""
-    if not isinstance(call, NetworkRequest):
-        return ""
     lines = [f"{call.method} {call.url}"]
     if hop.url != call.url:
         lines.append(f"redirected to {hop.url}")
@@ -103,12 +91,13 @@ def about_request(call: object, hop: Hop) -> str:
     return "\n".join(lines)
 
 
-def _body(answer: httpx.Response, check: Callable[[], None]) -> bytes:
-    """Return at most one byte more than the cap; ``check`` raises when it takes too long."""
+def _body(answer: httpx.Response, clock: Callable[[], float], deadline: float) -> bytes:
+    """Return more than the cap if there is more; raise if it takes too long."""
     data = bytearray()
     for piece in answer.iter_raw():
         data += piece
-        check()
+        if clock() > deadline:
+            raise ToolRefused(f"The answer took longer than {MAX_SECONDS:.0f} seconds.", code="time")
         if len(data) > MAX_ANSWER_BYTES:
             break
     if answer.headers.get("content-encoding", "").lower() not in {"gzip", "deflate"}:

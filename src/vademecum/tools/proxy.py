@@ -91,8 +91,7 @@ class Proxy:
     def serve(self, listener: socket.socket) -> None:
         """Accept connections on a listening socket, in a thread, until ``close``."""
         listener.settimeout(None)
-        if self._keep(listener):
-            self._start(self._accept, listener)
+        self._start(self._accept, listener)
 
     def close(self) -> None:
         """End all connections; nothing is forwarded afterwards."""
@@ -113,46 +112,38 @@ class Proxy:
             self._threads.append(thread)
             thread.start()
 
-    def _keep(self, sock: socket.socket) -> bool:
-        """Remember a socket, so that ``close`` can end it; if that was already called, close it now."""
-        with self._lock:
-            if not self._closed:
+    @contextlib.contextmanager
+    def _kept(self, sock: socket.socket) -> Iterator[None]:
+        """Let ``close`` end a socket as long as it is used, then close it."""
+        with sock:
+            with self._lock:
+                if self._closed:
+                    raise ConnectionAbortedError
                 self._open.add(sock)
-                return True
-        sock.close()
-        return False
-
-    def _drop(self, sock: socket.socket) -> None:
-        with self._lock:
-            self._open.discard(sock)
-        sock.close()
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._open.discard(sock)
 
     def _accept(self, listener: socket.socket) -> None:
-        try:
+        with contextlib.suppress(OSError), self._kept(listener):  # until it is closed
             while True:
                 while not self._slots.acquire(timeout=_WAKE_SECONDS):
                     if self._closed:
                         return
                 client, _ = listener.accept()
-                if not self._keep(client):
-                    return
                 self._start(self._handle, client)
-        except OSError:
-            return  # it was closed
-        finally:
-            self._drop(listener)
 
     def _handle(self, client: socket.socket) -> None:
         try:
-            client.settimeout(IDLE_SECONDS)
-            self._answer(client)
-        except OSError:
-            return
-        except _Refusal as refusal:
-            with contextlib.suppress(OSError):
-                client.sendall(refusal.response)
+            with contextlib.suppress(OSError), self._kept(client):
+                client.settimeout(IDLE_SECONDS)
+                try:
+                    self._answer(client)
+                except _Refusal as refusal:
+                    client.sendall(refusal.response)
         finally:
-            self._drop(client)
             self._slots.release()
 
     def _answer(self, client: socket.socket) -> None:
@@ -181,14 +172,10 @@ class Proxy:
             server = socket.create_connection((address, hop.port), CONNECT_SECONDS)
         except OSError as error:
             raise _Refusal(502, f"{hop.resource} did not answer ({error}).") from error
-        if not self._keep(server):
-            raise _Refusal(502, "The proxy was closed.")
-        try:
+        with self._kept(server):
             server.settimeout(IDLE_SECONDS)
             server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             yield server
-        finally:
-            self._drop(server)
 
     def _permitted(self, hop: Hop) -> str:
         self._count(hop)
@@ -206,8 +193,9 @@ class Proxy:
             if key not in self._traffic and len(self._traffic) >= MAX_HOSTS:
                 raise _Refusal(403, f"This script asked for more than {MAX_HOSTS:,} hosts.")
             old = self._traffic.get(key) or Traffic(*key)
-            sent, received, refused = old.sent + sent, old.received + received, refused or old.refused
-            self._traffic[key] = Traffic(*key, sent, received, refused)
+            self._traffic[key] = Traffic(
+                *key, old.sent + sent, old.received + received, refused or old.refused
+            )
 
     def _send(self, server: socket.socket, data: bytes | memoryview, hop: Hop) -> None:
         if data:

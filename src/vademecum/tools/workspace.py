@@ -13,7 +13,6 @@ from pathlib import Path
 from vademecum.errors import FileRefused, PathRefused, ToolRefused, VademecumError
 from vademecum.paths import check_relative, leads_out, open_contained, open_contained_directory
 
-MAX_LOCATED = 10_000
 MAX_MATCHES = 1000
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -45,18 +44,9 @@ class Workspace:
         self._roots = tuple(Path(os.path.abspath(root)) for root in roots)
         base = os.path.abspath(project or roots[0])
         self._bases = tuple(dict.fromkeys((base, os.path.realpath(base))))
-        self._located: dict[str, Located] = {}
 
     def locate(self, path: str) -> Located:
         """Return where a path from outside leads; what is not below one of the directories is not there."""
-        found = self._located.get(path)
-        if found is None:
-            if len(self._located) > MAX_LOCATED:
-                self._located.clear()
-            found = self._located[path] = self._locate(path)
-        return found
-
-    def _locate(self, path: str) -> Located:
         up = ".." in path.split("/") and len(self._roots) > 1
         wanted = os.path.normpath(self._roots[0] / path) if up else path
         for number, root in enumerate(self._roots):

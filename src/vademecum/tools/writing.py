@@ -11,13 +11,13 @@ import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from io import BufferedReader
+from itertools import count
 from pathlib import Path
 
-from vademecum.errors import ToolRefused
+from vademecum.errors import ToolRefused, VademecumError
 from vademecum.tools.calls import EditFile, Observation
-from vademecum.tools.inputs import Stamp, stamp_of
-from vademecum.tools.workspace import Located, open_parent
+from vademecum.tools.exchange import Stamp, stamp_of
+from vademecum.tools.workspace import Located, open_file, open_parent
 
 MAX_COMPARED_BYTES = 1024 * 1024
 MAX_EDITED_BYTES = 10 * 1024 * 1024
@@ -61,10 +61,11 @@ def edited(call: EditFile, located: Located) -> bytes:
     old, new = call.old.encode(), call.new.encode()
     if b"\r\n" in before and b"\r\n" not in old:  # a file of Windows, shown to the model with plain line ends
         old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\n", b"\r\n")
-    count = before.count(old)
-    if count != 1:
-        often = "is not" if count == 0 else f"is {count} times"
-        hint = "read the file again" if count == 0 else "name a longer text"
+    found = before.count(old)
+    if found != 1:
+        often, hint = f"is {found} times", "name a longer text"
+        if not found:
+            often, hint = "is not", "read the file again"
         raise ToolRefused(f"The text to replace {often} in {located.name!r}: {hint}.", code="not-unique")
     return before.replace(old, new)
 
@@ -72,27 +73,19 @@ def edited(call: EditFile, located: Located) -> bytes:
 def content_digest(located: Located) -> str:
     """Return the digest of what a file contains now, or nothing if it is not there."""
     try:
-        with _opened(located) as file:
+        with os.fdopen(open_file(located), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except (ToolRefused, OSError):
+    except (VademecumError, OSError):
         return ""
 
 
 def content(located: Located, *, cap: int = MAX_COMPARED_BYTES) -> bytes | None:
     """Return what a file contains, at most one byte more than the cap, or ``None`` if it is not there."""
     try:
-        with _opened(located) as file:
+        with os.fdopen(open_file(located), "rb") as file:
             return file.read(cap + 1)
-    except ToolRefused:
+    except VademecumError:
         return None
-
-
-@contextlib.contextmanager
-def _opened(located: Located) -> Iterator[BufferedReader]:
-    with open_parent(located) as (directory, name):
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-        with os.fdopen(descriptor, "rb") as file:
-            yield file
 
 
 def replace_file(tool: str, located: Located, data: bytes, trash: Path) -> Observation:
@@ -147,12 +140,11 @@ def _kept(directory: int, name: str, trash: Path, relative: str) -> Path | None:
 def _numbered(trash: Path) -> Path:
     """Make the next directory in the trash; several threads may ask."""
     trash.mkdir(parents=True, exist_ok=True)
-    number = len(os.listdir(trash)) + 1
-    while True:
+    for number in count(len(os.listdir(trash)) + 1):
         with contextlib.suppress(FileExistsError):
             (trash / f"{number:04}").mkdir()
-            return trash / f"{number:04}"
-        number += 1
+            break
+    return trash / f"{number:04}"
 
 
 def _mode(name: str, directory: int, located: Located) -> int:
@@ -201,9 +193,7 @@ class Changes:
                     f"files and {MAX_KEPT_BYTES:,} bytes): name a smaller part of it.",
                     code="too-large",
                 )
-            kept = self._kept(file)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(file, kept, follow_symlinks=False)
+            shutil.copy2(file, self._kept(file), follow_symlinks=False)
         self.made = tuple(path for path in self.paths if not os.path.lexists(path))
         for path in self.made:
             path.touch()
@@ -222,9 +212,10 @@ class Changes:
 
     def take_away(self, file: Path) -> None:
         """Move a file that the command may not make to the trash."""
-        kept = self._kept(file)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(file, kept)
+        shutil.move(file, self._kept(file))
 
     def _kept(self, file: Path) -> Path:
-        return self.trash / str(file).lstrip("/")
+        """Return where the old content of a file is kept, in a directory that is there."""
+        kept = self.trash / str(file).lstrip("/")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        return kept

@@ -16,7 +16,7 @@ from vademecum.policy.approval import Consent
 from vademecum.session.session import Session
 from vademecum.skill.text import visible
 from vademecum.tools.calls import SaveOutput
-from vademecum.tools.outputs import Output
+from vademecum.tools.exchange import Output
 
 out_option = click.option(
     "--out", type=click.Path(file_okay=False), metavar="DIR", help="Directory to copy output files to."

@@ -32,10 +32,9 @@ import msgspec
 from vademecum.context import Context
 from vademecum.errors import FileRefused, ToolRefused
 from vademecum.files import read_capped, read_own, write_atomic
-from vademecum.sandbox.base import Jail, Limits, Sandbox
-from vademecum.sandbox.interpreters import SYSTEM_PATH, own_python
+from vademecum.sandbox.available import Unconfined
+from vademecum.sandbox.base import BASE_PYTHON, SYSTEM_PATH, Jail, Limits, Sandbox, own_python
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.sandbox.supervised import Unconfined
 from vademecum.tools.packages.requirements import Requirements
 from vademecum.tools.packages.uv import DISK_FULL, explained, failed, find_uv, uv_environment
 
@@ -227,14 +226,14 @@ class _Build:
         _plain_size(site)  # before anything follows a link
         self.progress("compiling")
         # Its exit code is not looked at: many packages have files for other versions, which do not compile.
-        self._run((_base_python(), "-I", "-S", "-m", "compileall", "-qq", str(site)), {})
+        self._run((BASE_PYTHON, "-I", "-S", "-m", "compileall", "-qq", str(site)), {})
         shutil.rmtree(scratch)
         if os.listdir(self.place) != ["lib"]:
             raise failed("one of them has files for a place outside its directory: require another version")
         description = _Description(lock, _names(site), _plain_size(site))
         (self.place / "bin").mkdir()
-        (self.place / "bin" / "python").symlink_to(_base_python())
-        config = f"home = {os.path.dirname(_base_python())}\ninclude-system-site-packages = false\n"
+        (self.place / "bin" / "python").symlink_to(BASE_PYTHON)
+        config = f"home = {os.path.dirname(BASE_PYTHON)}\ninclude-system-site-packages = false\n"
         (self.place / "pyvenv.cfg").write_text(config)
         write_atomic(self.place / _DESCRIPTION, msgspec.json.encode(description), mode=0o600)
 
@@ -249,7 +248,7 @@ class _Build:
         return lock
 
     def _uv(self, verb: str, *words: str) -> None:
-        base = ("--python", _base_python(), *_UV_OPTIONS, *(() if self.builder else _WHEELS_ONLY))
+        base = ("--python", BASE_PYTHON, *_UV_OPTIONS, *(() if self.builder else _WHEELS_ONLY))
         command = (self.uv, "pip", verb, *base, *words)
         if self.builder is None:
             code, complaint = self._run(command, self.env)
@@ -294,18 +293,13 @@ class _Build:
         return 1 if ended.exit_code is None else ended.exit_code, complaint
 
 
-def _base_python() -> str:
-    """Return the interpreter that runs us, without the environment that it may be in."""
-    return str(getattr(sys, "_base_executable", "") or sys.executable)
-
-
 def _base_readable() -> tuple[Path, ...]:
     """Return what the base interpreter needs to see."""
     return tuple(place for place in own_python().readable if place.is_relative_to(sys.base_prefix))
 
 
 def _key(requirements: Requirements) -> str:
-    parts = (_FORMAT, sys.version, _base_python(), sysconfig.get_platform(), *requirements.wanted)
+    parts = (_FORMAT, sys.version, BASE_PYTHON, sysconfig.get_platform(), *requirements.wanted)
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 

@@ -122,19 +122,18 @@ def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> Requirement
     def refused(word: str, problem: str) -> ToolRefused:
         return _refused([f"{relative}, line {line_of(word)}: {problem}"])
 
-    tool, wanted, found = block.get("tool"), block.get("requires-python"), block.get("dependencies", [])
+    tool, wanted, found = block.get("tool"), block.get("requires-python", ""), block.get("dependencies", [])
     if isinstance(tool, dict) and "uv" in tool:
         text = "[tool.uv] is not read here: remove it; indexes are set by the user, for uv or pip"
         raise refused("[tool", text)
-    if wanted is not None:
-        here, shown = platform.python_version(), _shown(str(wanted))
-        try:
-            met = isinstance(wanted, str) and SpecifierSet(wanted).contains(here, prereleases=True)
-        except InvalidSpecifier:
-            raise refused("requires-python", f"{shown} is not a range of versions: write '>=3.11'") from None
-        if not met:
-            text = f"it requires Python {shown} and this is {here}: run vade with that"
-            raise refused("requires-python", text)
+    here, shown = platform.python_version(), _shown(str(wanted))
+    try:
+        met = isinstance(wanted, str) and SpecifierSet(wanted).contains(here, prereleases=True)
+    except InvalidSpecifier:
+        raise refused("requires-python", f"{shown} is not a range of versions: write '>=3.11'") from None
+    if not met:
+        text = f"it requires Python {shown} and this is {here}: run vade with that"
+        raise refused("requires-python", text)
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
         raise refused("dependencies", "'dependencies' is not a list of strings: write ['name>=1.2']")
     return _checked(((line_of(item), item.strip()) for item in found), relative)

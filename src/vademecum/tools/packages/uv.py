@@ -17,7 +17,7 @@ from pathlib import Path
 from vademecum.context import Context
 from vademecum.errors import FileRefused, ToolRefused
 from vademecum.files import read_capped
-from vademecum.sandbox.interpreters import search_path
+from vademecum.sandbox.base import search_path
 from vademecum.skill.text import visible
 from vademecum.tools.packages.requirements import without_credentials
 
@@ -158,8 +158,8 @@ def failed(reason: str, advice: str = "") -> ToolRefused:
 def explained(complaint: str) -> ToolRefused:
     """Return an error for uv's complaint, in one sentence that says what to do.
 
-    >>> str(explained("error: No solution found. Because nope was not found in the package registry"))
-    'The packages cannot be installed: there is no package nope in the package index: check its name.'
+    >>> str(explained("error: rich requires Python 3.99"))
+    'The packages cannot be installed: rich requires Python 3.99: require another version.'
     """
     plain = visible(without_credentials(_DRAWN.sub(" ", complaint)))
     for pattern, reason in _EXPLANATIONS:

@@ -1,36 +1,50 @@
-"""The words of a call → the files and directories that a script gets, put where it finds them.
+"""The files that a script or command gets, and those that it leaves.
 
-A file is a private copy under the name it was given by. A directory is shown read-only in place; one that is
-named to be copied, or that the sandbox cannot show without what is hidden in it, is a private copy too.
+A file named in the words of a call is a private copy under the name it was given by. A directory is shown
+read-only in place; one that is named to be copied, or that the sandbox cannot show without what is hidden in
+it, is a private copy too. What is left or changed is an output, called ``output:N/NAME``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from vademecum.errors import PathRefused, ToolRefused, VademecumError
-from vademecum.files import sha256_of
+from vademecum.files import copy_opened, sha256_of
+from vademecum.masking import Secrets
+from vademecum.nearest import meant, nearest
 from vademecum.paths import check_relative
 from vademecum.sandbox.base import Mount, Sandbox
 from vademecum.tools.workspace import Located, Workspace, open_file
+
+if TYPE_CHECKING:
+    from vademecum.runs.stored import RunOutput
 
 MAX_INPUTS = 1000
 MAX_INPUT_BYTES = 1024 * 1024 * 1024
 MAX_COPIED_FILES = 20_000
 MAX_ENTRIES = 200_000
 MAX_WORDS_WITH_PARENTS = 50
+MAX_OUTPUTS = 1000
+PREFIX = "output:"
 
 Locate = Callable[[str], Located]
 Kind = Literal["file", "directory", "copy"]
 # The inode, size and times of a file: another writes it, and one of them changes.
 Stamp = tuple[int, int, int, int]
+Inode = tuple[int, int]
+
+# What programs keep for themselves.
+_CACHES = re.compile(r"__pycache__|\.(?:pytest_|mypy_|ruff_)?cache|\.ipynb_checkpoints|node_modules")
+_REFERENCE = re.compile(r"output:(\d{1,9})/(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +59,7 @@ class Input:
     @property
     def name(self) -> str:
         """The name in the script's directory; a path that leads elsewhere keeps only its last part."""
-        name = self.located.name.replace(":", "-", 1) if self.typed.startswith("output:") else self.typed
+        name = self.located.name.replace(":", "-", 1) if self.typed.startswith(PREFIX) else self.typed
         steps = [step for step in name.split("/") if step not in {"", "."}]
         if name.startswith("/") or ".." in steps:
             return steps[-1] if steps else "root"
@@ -80,14 +94,14 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
     """
     found: dict[str, Input] = {}
     for typed in copies:
-        found.setdefault(typed, replace(_input(typed, locate), kind="copy"))
+        found.setdefault(typed, replace(_input(typed, locate(typed)), kind="copy"))
     for pattern in files:
-        matched = [pattern] if pattern.startswith("output:") else workspace.named(pattern)
+        matched = [pattern] if pattern.startswith(PREFIX) else workspace.named(pattern)
         shown = matched if matched == [pattern] else [name for name in matched if known(locate(name))]
         if not shown:
             raise ToolRefused(f"No file matches {pattern!r} here.", code="missing")
         for typed in shown:
-            found.setdefault(typed, _input(typed, locate))
+            found.setdefault(typed, _input(typed, locate(typed)))
     outside = []
     for part in (part for word in words for _, part in parts_of(word)):
         try:
@@ -97,7 +111,7 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
             outside += [part] if part.startswith(("../", "/")) else []
             continue
         if there:
-            found.setdefault(part, _input(part, locate))
+            found.setdefault(part, _input(part, located))
     if len(found) > MAX_INPUTS:
         raise ToolRefused(
             f"{len(found):,} files are named, at most {MAX_INPUTS:,} can be: name a directory.",
@@ -113,8 +127,7 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
     return kept, outside
 
 
-def _input(typed: str, locate: Locate) -> Input:
-    located = locate(typed)
+def _input(typed: str, located: Located) -> Input:
     try:
         mode = os.stat(located.path).st_mode
     except OSError as error:
@@ -125,10 +138,7 @@ def _input(typed: str, locate: Locate) -> Input:
     return Input(typed, located, "directory" if stat.S_ISDIR(mode) else "file")
 
 
-Inode = tuple[int, int]
-
-
-def listed_below(base: str) -> tuple[list[str], list[str]]:
+def listed_below(base: str | Path) -> tuple[list[str], list[str]]:
     """Return all files and directories below a directory, relative to it, and those that are neither.
 
     Links are files here; FIFOs, sockets and devices are neither.
@@ -152,6 +162,16 @@ def listed_below(base: str) -> tuple[list[str], list[str]]:
                 code="too-many",
             )
     return found, special
+
+
+def shown_below(base: str | Path, hidden: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield what lies below a directory and is not hidden, parents before children, each with its mode."""
+    gone = set(hidden)
+    for name in sorted(listed_below(base)[0]):
+        if name in gone or name.rpartition("/")[0] in gone:
+            gone.add(name)
+        else:
+            yield name, os.lstat(f"{base}/{name}").st_mode
 
 
 def hidden_below(base: str, names: Iterable[str], may_show: Callable[[str, Inode | None], bool]) -> list[str]:
@@ -198,7 +218,7 @@ def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: 
     mounted, hidden = [], []
     for given in inputs:
         real = Path(os.path.realpath(given.located.path))
-        if given.kind != "directory" or not sandbox.hides or _is_better_copied(given, sandbox):
+        if given.kind != "directory" or _is_better_copied(given, sandbox):
             if real not in placed:
                 placed[real] = _free_name(work, given.name)
                 copies |= _copy_into(work, given, placed[real], left)
@@ -225,11 +245,12 @@ def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: 
 
 
 def _is_better_copied(given: Input, sandbox: Sandbox) -> bool:
-    """Return whether a copy leaves out what is hidden, while a sandbox only keeps it from being read."""
+    """Return whether a copy leaves out what is hidden, while a sandbox cannot, or only keeps it unread."""
+    if not sandbox.hides:
+        return True
     if not given.hidden or sandbox.name == "bubblewrap":
         return False
-    files = (name for _, _, names in os.walk(given.located.path) for name in names)
-    return sum(1 for _ in islice(files, MAX_COPIED_FILES + 1)) <= MAX_COPIED_FILES
+    return len(listed_below(given.located.path)[0]) <= MAX_COPIED_FILES
 
 
 def renamed(words: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
@@ -254,44 +275,31 @@ def _copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str
     if given.kind == "file":
         _copy_file(given.located, target, left)
         return {name: stamp_of(target)}
-    base = os.path.realpath(given.located.path)
-    hidden, stamps = set(given.hidden), {}
-    for place, directories, files in os.walk(base):
-        inside = "" if place == base else f"{os.path.relpath(place, base)}/"
-        directories[:] = sorted(each for each in directories if f"{inside}{each}" not in hidden)
-        (target / inside).mkdir(parents=True, exist_ok=True)
-        for file in sorted(files):
-            relative = f"{inside}{file}"
-            if relative in hidden or not stat.S_ISREG(os.lstat(f"{place}/{file}").st_mode):
-                continue
-            _copy_file(
-                Located(Path(base), relative, f"{given.typed}/{relative}", ""), target / relative, left
+    base = Path(os.path.realpath(given.located.path))
+    stamps = {}
+    target.mkdir(parents=True, exist_ok=True)
+    for inside, mode in shown_below(base, given.hidden):
+        if stat.S_ISDIR(mode):
+            (target / inside).mkdir(exist_ok=True)
+        elif stat.S_ISREG(mode):
+            _copy_file(Located(base, inside, f"{given.typed}/{inside}", ""), target / inside, left)
+            stamps[str((target / inside).relative_to(work))] = stamp_of(target / inside)
+        if len(stamps) > MAX_COPIED_FILES:
+            raise ToolRefused(
+                f"{given.typed!r} has more than {MAX_COPIED_FILES:,} files to copy: name a smaller one.",
+                code="too-many",
             )
-            stamps[str((target / relative).relative_to(work))] = stamp_of(target / relative)
-            if len(stamps) > MAX_COPIED_FILES:
-                raise ToolRefused(
-                    f"{given.typed!r} has more than {MAX_COPIED_FILES:,} files to copy: name a smaller one.",
-                    code="too-many",
-                )
     return stamps
 
 
 def _copy_file(located: Located, target: Path, left: list[int]) -> None:
     """Copy what was opened, so that no link can lead elsewhere later."""
-    import shutil  # noqa: PLC0415 - only for calls with inputs
-
     target.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(open_file(located), "rb") as source:
-        about = os.fstat(source.fileno())
-        left[0] -= about.st_size
-        if left[0] < 0:
-            raise ToolRefused(
-                f"The inputs are larger than {MAX_INPUT_BYTES:,} bytes together: name fewer.",
-                code="too-large",
-            )
-        with open(target, "wb") as out:
-            shutil.copyfileobj(source, out)
-        os.chmod(target, 0o755 if about.st_mode & stat.S_IXUSR else 0o644)
+    left[0] -= copy_opened(open_file(located), target, most=left[0])
+    if left[0] < 0:
+        raise ToolRefused(
+            f"The inputs are larger than {MAX_INPUT_BYTES:,} bytes together: name fewer.", code="too-large"
+        )
 
 
 def stamp_of(path: Path) -> Stamp:
@@ -303,3 +311,128 @@ def stamp_of(path: Path) -> Stamp:
 def digests(work: Path, copies: dict[str, Stamp]) -> list[tuple[str, str]]:
     """Return the digest of every copy, which is what an approval is about."""
     return [(name, sha256_of(work / name)) for name in sorted(copies)]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file that a script left or changed: its name, where it is kept, its size and digest.
+
+    ``secret`` says that it contains the value of a secret, so that no model gets to see it.
+    """
+
+    number: int
+    name: str
+    file: Path
+    bytes: int
+    sha256: str
+    since: float
+    secret: bool = False
+
+    @property
+    def reference(self) -> str:
+        """The name by which later calls of the conversation refer to it."""
+        return f"{PREFIX}{self.number}/{self.name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` and the record have it."""
+        found: dict[str, Any] = {
+            "path": self.name,
+            "bytes": self.bytes,
+            "sha256": self.sha256,
+            "output": self.reference,
+            "file": str(self.file),
+        }
+        return found | ({"secret": True} if self.secret else {})
+
+
+class Outputs:
+    """The outputs of one conversation, by the number of the call that made them."""
+
+    def __init__(self, made: Iterable[Output] = ()) -> None:
+        self._lock = threading.Lock()
+        self._made = {output.reference: output for output in made}
+        self._calls = max((output.number for output in self._made.values()), default=0)
+        self._saved: set[str] = set()
+
+    @property
+    def all(self) -> list[Output]:
+        """All of them, in the order in which they were made."""
+        return list(self._made.values())
+
+    def take(
+        self, work: Path, given: Mapping[str, Stamp], place: Path, *, since: float, secrets: Secrets
+    ) -> tuple[list[Output], int]:
+        """Move what was left or changed in a directory to ``place``; the run began at ``since``.
+
+        Returns the outputs and the number of files beyond ``MAX_OUTPUTS``, which are not kept.
+        """
+        names = _left(work, given)
+        if not names:
+            return [], 0
+        with self._lock:
+            self._calls = number = self._calls + 1
+        made: dict[str, Output] = {}
+        for found in names[:MAX_OUTPUTS]:
+            name = secrets.mask_values(found)
+            kept = place / name
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(work / found, kept)
+            size = kept.stat().st_size
+            masked = secrets.masks_file(kept)
+            made[name] = Output(number, name, kept, size, sha256_of(kept), since, masked)
+        with self._lock:
+            self._made |= {output.reference: output for output in made.values()}
+        return list(made.values()), max(0, len(names) - MAX_OUTPUTS)
+
+    def find(self, reference: str) -> Output:
+        """Return the output of that name; refused if there is none."""
+        found = self._made.get(reference)
+        if found is None:
+            hint = meant(
+                nearest(reference, [output.reference for output in self.all]),
+                otherwise="run the script that makes it first.",
+            )
+            raise ToolRefused(f"There is no output {reference[:200]!r}: {hint}", code="missing")
+        return found
+
+    def overwrites_newer(self, output: Output, target: Path, digest: str) -> bool:
+        """Return whether a file was written since the run began, other than by saving an output."""
+        if not digest or digest in self._saved:
+            return False
+        return os.lstat(target).st_ctime > output.since
+
+    def saved(self, output: Output) -> None:
+        """Remember that an output was saved, so that a later one may replace it."""
+        self._saved.add(output.sha256)
+
+    def locate(self, reference: str) -> Located:
+        """Return where an output is, for the tools that read files."""
+        output = self.find(reference)
+        if output.secret:
+            raise ToolRefused(f"{reference[:200]!r} contains a secret, so it cannot be read.", code="secret")
+        root = output.file.parents[output.name.count("/")]
+        return Located(root, output.name, output.reference, output.reference)
+
+
+def recorded(listed: Iterable[RunOutput], since: float) -> Iterator[Output]:
+    """Yield the outputs that a record lists, as far as they are there and unchanged."""
+    for each in listed:
+        found, file = _REFERENCE.fullmatch(each.output), Path(each.file)
+        with contextlib.suppress(OSError):
+            if found is not None and sha256_of(file) == each.sha256:
+                yield Output(int(found[1]), found[2], file, each.bytes, each.sha256, since, each.secret)
+
+
+def _left(work: Path, given: Mapping[str, Stamp]) -> list[str]:
+    """Return the plain files below a directory that are new or were written, in the order of their names."""
+    found = []
+    for place, directories, files in os.walk(work):
+        directories[:] = sorted(name for name in directories if not _CACHES.fullmatch(name))
+        for file in sorted(files):
+            path = Path(place, file)
+            name = str(path.relative_to(work))
+            if not stat.S_ISREG(path.lstat().st_mode) or file.endswith(".pyc"):
+                continue
+            if given.get(name) != stamp_of(path):
+                found.append(name)
+    return found
