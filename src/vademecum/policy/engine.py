@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -12,7 +13,7 @@ from vademecum.config import TOOLS, AgentSettings, PermissionRule, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
 from vademecum.nearest import meant, nearest
-from vademecum.policy.base import Decision, Effect, Request, Rule
+from vademecum.policy.base import Decider, Decision, Effect, Request, Rule
 from vademecum.policy.grants import Trust, grants_file
 from vademecum.wildcards import all_comparable, comparable, matches, matches_exactly
 
@@ -96,12 +97,11 @@ USER = "the user's configuration"
 PROJECT = "the project's configuration"
 RUN = "this run"
 MAX_TABLES = 1000
-
-
-def fixed_rules() -> list[Rule]:
-    """Return the rules that nothing lifts."""
-    remedy = "no rule, flag or answer allows it"
-    return [Rule(*rule, Effect.DENY, FIXED, n, remedy) for n, rule in enumerate(_CLOSED, 1)]
+PATIENCE_SECONDS = 10.0
+_FIXED_RULES = [
+    Rule(*rule, Effect.DENY, FIXED, number, "no rule, flag or answer allows it")
+    for number, rule in enumerate(_CLOSED, 1)
+]
 
 
 def default_rules() -> list[Rule]:
@@ -156,10 +156,6 @@ class _Test(NamedTuple):
     pattern: str | None
 
 
-def _latest(test: _Test) -> int:
-    return -test.place
-
-
 _EDGE = 3  # characters; patterns are told apart by so many of them at either end
 
 
@@ -181,19 +177,27 @@ class RuleTable:
             self._add(pattern, place)
             for form in () if pattern.endswith("*") else further:
                 self._add(form.format(pattern), place)
-        self._short.sort(key=_latest)
         for start, tests in self._by_start.items():
-            others = [test for test in self._short if start.startswith(test.beginning)]
-            self._by_start[start] = sorted([*tests, *others], key=_latest)
-        for tests in self._by_end.values():
-            tests.sort(key=_latest)
+            tests += [test for test in self._short if start.startswith(test.beginning)]
+        for tests in (self._short, *self._by_start.values(), *self._by_end.values()):
+            tests.sort(key=attrgetter("place"), reverse=True)
 
     def last_match(self, resource: str) -> Rule | None:
         """Return the last rule whose pattern matches, if any does."""
-        found = self._plain.get(resource, -1)
-        found = _last_of(self._by_start.get(resource[:_EDGE], self._short), resource, found)
-        if resource[-_EDGE:] in self._by_end:
-            found = _last_of(self._by_end[resource[-_EDGE:]], resource, found)
+        found, length = self._plain.get(resource, -1), len(resource)
+        starting = self._by_start.get(resource[:_EDGE], self._short)
+        for tests in (starting, self._by_end.get(resource[-_EDGE:], ())):
+            for place, beginning, ending, least, pattern in tests:
+                if place < found:
+                    break
+                if (
+                    length >= least
+                    and resource.startswith(beginning)
+                    and resource.endswith(ending)
+                    and (pattern is None or matches_exactly(pattern, resource))
+                ):
+                    found = place
+                    break
         return self._rules[found] if found >= 0 else None
 
     def _add(self, pattern: str, place: int, *, whole: bool = True) -> None:
@@ -213,22 +217,6 @@ class RuleTable:
             self._by_end.setdefault(ending[-_EDGE:], []).append(test)
         else:
             self._short.append(test)
-
-
-def _last_of(tests: list[_Test], resource: str, found: int) -> int:
-    """Return the place of the first of these tests that matches, or ``found`` if that comes later."""
-    length = len(resource)
-    for place, beginning, ending, least, pattern in tests:
-        if place < found:
-            break
-        if (
-            length >= least
-            and resource.startswith(beginning)
-            and resource.endswith(ending)
-            and (pattern is None or matches_exactly(pattern, resource))
-        ):
-            return place
-    return found
 
 
 # As in `Policy._layers`; nothing if a layer has no rule for a permission.
@@ -346,7 +334,7 @@ class Policy:
         """
         user, project = self._user, self._project
         layers = (
-            fixed_rules(),
+            _FIXED_RULES,
             [*self._defaults, *user.everybody, *user.agents.get(agent, ())],
             [*project.everybody, *project.agents.get(agent, ())],
             self._run,
@@ -386,3 +374,60 @@ class Policy:
 def _is_for(rule: Rule, permission: str) -> bool:
     written = rule.permission
     return written == permission or (("*" in written or "?" in written) and matches(written, permission))
+
+
+class AllowAll(Policy):
+    """Allows everything besides what the fixed rules deny: the policy of those who set none.
+
+    >>> from vademecum.policy.base import Request
+    >>> [AllowAll().decide(Request("write", (path,))).effect.name for path in ("a.txt", ".git/config")]
+    ['ALLOW', 'DENY']
+    """
+
+    def __init__(self) -> None:
+        super().__init__([Rule("*", "*", Effect.ALLOW, "the policy", 0)])
+
+
+_FIXED_ALONE = AllowAll()
+
+
+class OwnPolicy:
+    """The policy of a program that uses this library, after the fixed rules and with a deadline.
+
+    If it raises, hangs or returns something else, it has not allowed anything.
+    """
+
+    def __init__(self, policy: Decider, patience: float = PATIENCE_SECONDS) -> None:
+        self._policy = policy
+        self._patience = patience
+
+    def decide(self, request: Request) -> Decision:
+        """Say what may happen."""
+        fixed = _FIXED_ALONE.decide(request)
+        if fixed.effect is Effect.DENY:
+            return fixed
+        answers: list[Decision] = []
+        problems = ["did not answer in time"]
+
+        def answer() -> None:
+            try:
+                answers.append(self._policy.decide(request))
+            except Exception as error:  # noqa: BLE001 - whatever a policy raises, it is not a yes
+                problems[:] = [f"failed ({type(error).__name__})"]
+
+        deciding = threading.Thread(target=answer, daemon=True)
+        deciding.start()
+        deciding.join(self._patience)
+        if answers and isinstance(answers[0], Decision):
+            return answers[0]
+        rule = Rule(request.permission, problems[0], Effect.DENY, "the policy", 0)
+        return Decision(Effect.DENY, rule, request.permission, ", ".join(request.resources))
+
+    def could_restrict(self, *_: object) -> bool:
+        """Return true: nothing is known of it but its decisions."""
+        return True
+
+    def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
+        """Return whether it denies something of these permissions as a whole."""
+        requests = (Request(each, ("*",), agent=agent) for each in permissions)
+        return any(self.decide(each).effect is Effect.DENY for each in requests)

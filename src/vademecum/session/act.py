@@ -15,8 +15,7 @@ from msgspec import structs
 
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
 from vademecum.policy.approval import Nobody
-from vademecum.policy.base import Decision, Effect, Origin, Request, Rule
-from vademecum.policy.bounds import bounded, needs_approval
+from vademecum.policy.base import Decision, Effect, Origin, Request, Rule, bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS

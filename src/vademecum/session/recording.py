@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.policy.approval import Answer, Approver, Question
-from vademecum.policy.base import Decision
-from vademecum.policy.bounds import risk_of
+from vademecum.policy.base import Decision, risk_of
 from vademecum.policy.gate import Decided
 from vademecum.runs.record import Record
 from vademecum.session.base import Deferred, Guard, Kind
@@ -212,7 +211,7 @@ def record_of(  # noqa: PLR0913 - what belongs to a call
     return {
         "call": number,
         "tool": seen.tool,
-        "risk": risk_of(seen.tool).name.lower(),
+        "risk": risk_of(seen.tool),
         "agent": agent,
         "skill": None if skill is None else skill.name,
         "skill_id": None if skill is None else skill.skill_id,
