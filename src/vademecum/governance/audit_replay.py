@@ -211,18 +211,18 @@ class Stage(Struct, frozen=True):
 
 def stages_of(charter: Charter, skill_id: str, agent_type: str, result: ValidationResult) -> list[Stage]:
     """Return the stages behind a result, in the order of the checks."""
-    check, skill = charter.skill_check(skill_id), charter.skills.get(skill_id)
-    if check is None or skill is None:
+    check = charter.skill_check(skill_id)
+    if check is None:
         return [Stage("exists", holds=False, text="it is not in the charter", reasons=result.reasons)]
-    rules, bits = check.rules, result.bits
+    skill, bits = check.skill, result.bits
     parameters = ", ".join(skill.output_schema) or ("none are taken" if bits & PARAMETERS else "")
     asked: list[tuple[str, int, str]] = [
         ("role", ROLE, "" if charter.roles is None else "the role may propose it"),
         ("type", TYPE, f"for {', '.join(skill.eligible_agent_types)}"),
         ("parameters", PARAMETERS, parameters),
         ("preconditions", CONDITIONS, "; ".join(skill.preconditions)),
-        ("cost", COST, "" if rules.cost is None else f"{rules.cost.text} out of {rules.purse}"),
-        ("cooldown", COOLDOWN, f"every {rules.cooldown} steps" if rules.cooldown else ""),
+        ("cost", COST, "" if check.cost is None else f"{check.cost.text} out of {check.purse}"),
+        ("cooldown", COOLDOWN, f"every {check.cooldown} steps" if check.cooldown else ""),
     ]
     stages = [Stage("exists", holds=True, text=skill.description or skill_id)]
     for name, mask, text in asked:

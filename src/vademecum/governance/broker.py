@@ -108,16 +108,19 @@ class CheckedIntent(Struct, gc=False):
     last: int | None = None  # the step at which the agent last did this skill
     charge: Charge | None = None
 
+    @property
+    def mapping(self) -> str:
+        """Return what carries the skill out."""
+        return "" if self.check is None else self.check.skill.implementation_mapping
+
     def replaced(self) -> dict[str, Any]:
         """Return the agent's own attributes that the engine replaced, as they were."""
-        agent = self.agent
         found: dict[str, Any] = {}
-        if getattr(agent, "state", None) is not self.state:
+        if getattr(self.agent, "state", None) is not self.state:
             found["state"] = self.state
-        if getattr(agent, "type", None) != self.agent_type:
-            found["type"] = self.agent_type
-        if getattr(agent, "id", None) != self.agent_id:
-            found["id"] = self.agent_id
+        for name, was in (("type", self.agent_type), ("id", self.agent_id)):
+            if getattr(self.agent, name, None) != was:
+                found[name] = was
         return found
 
 
@@ -296,8 +299,8 @@ class Broker:
 
     def _propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
         decision = self._decide(agent, intent if isinstance(intent, Intent) else Intent(intent))
-        check, shadow = decision.check, self.policy.shadow
-        if check is None or (decision.result.bits and not shadow):
+        shadow = self.policy.shadow
+        if decision.check is None or (decision.result.bits and not shadow):
             return self._close(decision)
         try:
             before = StateSnapshot(decision.state, self._world)
@@ -305,7 +308,7 @@ class Broker:
             return self._close(decision, reasons=partial(_failed, decision, error))
         if not shadow:
             self._charge(decision)
-        return self._carry_out(decision, check, before)
+        return self._carry_out(decision, before)
 
     def _charge(self, decision: CheckedIntent) -> None:
         assert decision.check is not None
@@ -314,11 +317,11 @@ class Broker:
             charge.purse[charge.key] = charge.left
             decision.charge = charge
 
-    def _carry_out(self, decision: CheckedIntent, check: SkillCheck, before: StateSnapshot) -> ActionOutcome:
+    def _carry_out(self, decision: CheckedIntent, before: StateSnapshot) -> ActionOutcome:
         """Let the engine act, compare the state with what it was before the charge, and commit or undo."""
         charge = decision.charge
         try:
-            output = self._call(check.rules.mapping, decision.agent, copied(decision.intent.parameters))
+            output = self._call(decision)
             changes = before.changes()
             replaced = decision.replaced()
         except BaseException as error:
@@ -341,15 +344,16 @@ class Broker:
             self.ledger.add(skill_id, agent_id=decision.agent_id, step=decision.step)
         return self._close(decision, changes, output, executed=committed, reasons=reasons)
 
-    def _call(self, mapping: str, agent: GovernedAgent, params: Mapping[str, Any]) -> Any:
+    def _call(self, decision: CheckedIntent) -> Any:
+        mapping, params = decision.mapping, decision.intent.parameters
         execute = getattr(self._engine, "execute", None)
         if execute is not None:
-            return execute(mapping, agent, params)
+            return execute(mapping, decision.agent, copied(params))
         if params:
             raise CharterRefused(
                 "The engine takes no parameters: give it execute(func_name, agent, parameters)."
             )
-        return self._engine.call(mapping, agent)
+        return self._engine.call(mapping, decision.agent)
 
     def _close(
         self,
@@ -405,8 +409,7 @@ def _objections(against: Words, replaced: tuple[str, ...], may: MayRead) -> tupl
 
 
 def _failed(decision: CheckedIntent, error: BaseException, may: MayRead) -> tuple[Reason, ...]:  # noqa: ARG001
-    assert decision.check is not None
-    mapping, kind = decision.check.rules.mapping, type(error).__name__
+    mapping, kind = decision.mapping, type(error).__name__
     clause = "implementation_mapping"
     if isinstance(error, StateRefused):
         text = f"The state cannot be compared: {error}"

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import CONDITIONS, PARAMETERS, ROLE, TYPE, SkillCheck, not_found, rules_of
+from vademecum.governance.check import CONDITIONS, PARAMETERS, ROLE, TYPE, SkillCheck, not_found
 from vademecum.governance.definitions import (
     EMPTY,
     HIDDEN,
@@ -64,11 +64,10 @@ class SkillRegistry:
     ) -> None:
         self.strict = strict
         self._default = default_skill
-        self._skills: dict[str, SkillDefinition] = {}
         self._checks: dict[str, SkillCheck] = {}
         for skill in skills:
             self.register(skill)
-        if default_skill is not None and default_skill not in self._skills:
+        if default_skill is not None and default_skill not in self._checks:
             raise CharterRefused(
                 f"default_skill names {default_skill!r}, which is not a skill of this charter."
             )
@@ -89,11 +88,11 @@ class SkillRegistry:
     @property
     def skills(self) -> dict[str, SkillDefinition]:
         """Return all definitions by id, in the order of registration."""
-        return dict(self._skills)
+        return {name: check.skill for name, check in self._checks.items()}
 
     def __len__(self) -> int:
         """Return the number of skills."""
-        return len(self._skills)
+        return len(self._checks)
 
     @property
     def checks(self) -> dict[str, SkillCheck]:
@@ -102,14 +101,14 @@ class SkillRegistry:
 
     def register(self, skill: SkillDefinition) -> None:
         """Add a skill, or raise ``CharterRefused`` if its id is taken or its definition is wrong."""
-        if skill.skill_id in self._skills:
+        if skill.skill_id in self._checks:
             raise CharterRefused(f"The skill {skill.skill_id!r} is there already: choose another skill_id.")
-        self._checks[skill.skill_id] = SkillCheck(rules_of(skill), strict=self.strict)
-        self._skills[skill.skill_id] = skill
+        self._checks[skill.skill_id] = SkillCheck(skill, strict=self.strict)
 
     def get(self, skill_id: str) -> SkillDefinition | None:
         """Return the definition of a skill, or ``None``."""
-        return self._skills.get(skill_id)
+        found = self._checks.get(skill_id)
+        return None if found is None else found.skill
 
     def check_eligibility(self, skill_id: str, agent_type: str) -> ValidationResult:
         """Check whether a skill exists and is for an agent type."""
@@ -129,7 +128,7 @@ class SkillRegistry:
 
     def get_execution_mapping(self, skill_id: str) -> str | None:
         """Return what carries a skill out: a function of the engine, a script or a tool."""
-        skill = self._skills.get(skill_id)
+        skill = self.get(skill_id)
         return None if skill is None else skill.implementation_mapping
 
     def get_default_skill(self) -> str | None:
@@ -383,7 +382,7 @@ def lint_text(text: str) -> Linted:
     lint(draft)
     if any(problem.severity == "error" for problem in draft.problems):
         return Linted(None, None, tuple(draft.problems), len(draft.skills))
-    skills = (placed.definition for placed in draft.skills)
+    skills = (placed.check.skill for placed in draft.skills)
     registry = SkillRegistry(skills, default_skill=draft.default_skill, strict=draft.strict)
     roles = None if draft.roles is None else RoleEnforcer(draft.roles)
     return Linted(registry, roles, tuple(draft.problems), len(draft.skills))

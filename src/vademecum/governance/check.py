@@ -1,4 +1,4 @@
-"""Read a definition into rules, check all rules of one skill at once, and put into words what does not hold.
+"""Compile a definition, check all rules of one skill at once, and put into words what does not hold.
 
 A check returns one bit for each clause that does not hold, with what it observed. The words for the reasons
 are found when a caller reads them.
@@ -7,14 +7,15 @@ are found when a caller reads them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance import grammar as g
 from vademecum.governance.conditions import (
     FAILURES,
+    ROOTS,
     Function,
     NotThere,
     number_of,
@@ -63,53 +64,11 @@ CheckFunction = Callable[[str, State, State, State, Mapping[str, int], int], Val
 Note = Callable[[str, str, str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """One condition or cost: its text and its tree."""
 
     text: str
     tree: g.Tree
-
-
-@dataclass(frozen=True, slots=True)
-class SkillRules:
-    """Everything of a definition that is checked before the skill is executed."""
-
-    skill_id: str
-    types: frozenset[str] = frozenset({EVERYBODY})
-    parameters: Mapping[str, Parameter] | None = None
-    conditions: tuple[Condition, ...] = ()
-    cost: Condition | None = None
-    purse: g.Path = g.Path((DEFAULT_PURSE,))
-    cooldown: int = 0
-    mapping: str = ""
-
-    def is_for(self, agent_type: str) -> bool:
-        """Return whether the skill is for an agent type."""
-        return EVERYBODY in self.types or agent_type in self.types
-
-
-def rules_of(definition: SkillDefinition, note: Note | None = None) -> SkillRules:
-    """Return the rules; tell ``note`` what is wrong, or without it raise ``CharterRefused``."""
-    wrong: list[str] = []
-    noted = note or (lambda _key, _code, text: wrong.append(text))
-    written = definition.institutional_constraints
-    rules = SkillRules(
-        definition.skill_id,
-        frozenset(definition.eligible_agent_types),
-        definition.output_schema,
-        tuple(_conditions(definition, noted)),
-        _cost(written.get("cost", 0), noted),
-        _purse(written.get("pays_with", DEFAULT_PURSE), noted),
-        _cooldown(written.get("cooldown", 0), noted),
-        definition.implementation_mapping,
-    )
-    if note is None:
-        near = ((key, misspelled(key, CONSTRAINTS)) for key in written)
-        wrong += [f"There is no constraint {key!r}: did you mean {name!r}?" for key, name in near if name]
-    if wrong:
-        raise CharterRefused(f"The definition of {definition.skill_id!r} is wrong: {' '.join(wrong)}")
-    return rules
 
 
 def misspelled(key: str, known: Iterable[str]) -> str | None:
@@ -122,13 +81,13 @@ def misspelled(key: str, known: Iterable[str]) -> str | None:
     return None if near == key else near
 
 
-def _conditions(definition: SkillDefinition, note: Note) -> Iterator[Condition]:
-    for number, text in enumerate(definition.preconditions):
+def _conditions(written: Sequence[str], note: Note) -> Iterator[Condition]:
+    for number, text in enumerate(written):
         try:
             yield Condition(text, g.parse(text))
         except ConditionWrong as error:
             note(f"preconditions[{number}]", error.code, str(error))
-    if len(definition.preconditions) > MAX_CONDITIONS:
+    if len(written) > MAX_CONDITIONS:
         text = f"There are more than {MAX_CONDITIONS} preconditions: join some with and."
         note("preconditions", "value", text)
 
@@ -195,38 +154,55 @@ def wrong_parameters(schema: Mapping[str, Parameter], given: Any) -> Iterator[Re
 
 
 class SkillCheck:
-    """The compiled rules of one skill.
+    """Check a skill by its definition, whose conditions and constraints are compiled once.
 
-    >>> check = SkillCheck(rules_of(SkillDefinition("move", preconditions=["age < 70"])))
+    What is wrong with the definition is told to ``note``; without it, ``CharterRefused`` is raised.
+
+    >>> check = SkillCheck(SkillDefinition("move", preconditions=["age < 70"]))
     >>> check.check("resident", {"age": 71}, {}, {}, {}, 0).message
     "Precondition failed: 'age < 70' (age is 71)"
     """
 
-    def __init__(self, rules: SkillRules, *, strict: bool = False) -> None:
-        self.rules = rules
+    def __init__(self, skill: SkillDefinition, *, strict: bool = False, note: Note | None = None) -> None:
+        wrong: list[str] = []
+        noted = note or (lambda _key, _code, text: wrong.append(text))
+        written = skill.institutional_constraints
+        self.skill = skill
         self.strict = strict
-        tests = [(1 << (FIRST_CONDITION + number), each.tree) for number, each in enumerate(rules.conditions)]
+        self.conditions = tuple(_conditions(skill.preconditions, noted))
+        self.cost = _cost(written.get("cost", 0), noted)
+        self.purse = _purse(written.get("pays_with", DEFAULT_PURSE), noted)
+        self.cooldown = _cooldown(written.get("cooldown", 0), noted)
+        if note is None:
+            near = ((key, misspelled(key, CONSTRAINTS)) for key in written)
+            wrong += [f"There is no constraint {key!r}: did you mean {name!r}?" for key, name in near if name]
+        if wrong:
+            raise CharterRefused(f"The definition of {skill.skill_id!r} is wrong: {' '.join(wrong)}")
+        tests = [(1 << (FIRST_CONDITION + number), each.tree) for number, each in enumerate(self.conditions)]
         self._tests = {bit: test_of(tree, strict=strict) for bit, tree in tests}
-        if rules.cost is not None:
-            tests += [(COST, rules.cost.tree), (COST, rules.purse)]
+        if self.cost is not None:
+            tests += [(COST, self.cost.tree), (COST, self.purse)]
+            self._price = number_of(self.cost.tree)
         # The bits of the clauses that another intent with the same skill could satisfy.
         self.correctable = PARAMETERS
         for bit, tree in tests:
             self.correctable |= bit if reads_parameters(tree) else 0
         paths = dict.fromkeys(path for _, tree in tests for path in g.paths_of(tree))
-        self.reads = tuple(path for path in paths if rooted(path)[0] != 2)
-        self.cost: Function = (lambda *_: 0) if rules.cost is None else number_of(rules.cost.tree)
+        self.reads = tuple(path for path in paths if rooted(path)[0] != ROOTS["params"])
         self._look = {str(path): read(path, MISSING) for path in self.reads}
-        self.check: CheckFunction = self._compiled()
+
+    def is_for(self, agent_type: str) -> bool:
+        """Return whether the skill is for an agent type."""
+        return not {EVERYBODY, agent_type}.isdisjoint(self.skill.eligible_agent_types)
 
     def charge(self, state: dict[str, Any], world: dict[str, Any], params: State) -> Charge | None:
         """Return the charge to an agent that can pay, or ``None`` if the skill is free."""
-        if self.rules.cost is None:
+        if self.cost is None:
             return None
-        *shared, key = self.rules.purse.parts
-        purse, cost = (world if shared else state), self.cost(state, world, params)
+        *shared, key = self.purse.parts
+        purse, cost = (world if shared else state), self._price(state, world, params)
         before = purse[key]
-        return Charge(purse, key, str(self.rules.purse), before, before - cost, cost) if cost else None
+        return Charge(purse, key, str(self.purse), before, before - cost, cost) if cost else None
 
     def look(self, state: State, world: State) -> dict[str, Any]:
         """Return the values that the clauses read, by path, without those that do not exist."""
@@ -237,18 +213,20 @@ class SkillCheck:
                 found[name] = value if type(value) in FLAT else copied(value)
         return found
 
-    def _compiled(self) -> CheckFunction:
-        rules, look, explain = self.rules, [*self._look.values()], self.reasons
+    @cached_property
+    def check(self) -> CheckFunction:
+        """Return the check as one function."""
+        look, explain, skill = [*self._look.values()], self.reasons, self.skill
         tests = [*self._tests.items(), *self._affordable()]
-        types = None if EVERYBODY in rules.types else rules.types
-        schema, skill_id, cooldown = rules.parameters, rules.skill_id, rules.cooldown
-        required = any(parameter.required for parameter in (schema or {}).values())
+        types = None if EVERYBODY in skill.eligible_agent_types else frozenset(skill.eligible_agent_types)
+        schema, skill_id, cooldown = skill.output_schema, skill.skill_id, self.cooldown
+        required = any(parameter.required for parameter in schema.values())
 
         def check(  # noqa: PLR0913, PLR0917 - see CheckFunction
             agent_type: str, s: State, w: State, p: State, last: Mapping[str, int], step: int
         ) -> ValidationResult:
             bits = 0 if types is None or agent_type in types else TYPE
-            if (p or required) and schema is not None and any(wrong_parameters(schema, p)):
+            if (p or required) and any(wrong_parameters(schema, p)):
                 bits |= PARAMETERS
             for bit, test in tests:
                 try:
@@ -270,12 +248,11 @@ class SkillCheck:
         return check
 
     def _affordable(self) -> list[tuple[int, Function]]:
-        cost, purse = self.rules.cost, self.rules.purse
-        if cost is None:
+        if self.cost is None:
             return []
-        price, left = self.cost, value_of(purse, strict=True)
-        if isinstance(cost.tree, g.Constant):
-            number: Any = cost.tree.value
+        price, left = self._price, value_of(self.purse, strict=True)
+        if isinstance(self.cost.tree, g.Constant):
+            number: Any = self.cost.tree.value
             return [(COST, lambda s, w, p: left(s, w, p) - number >= 0)]
 
         def payable(s: State, w: State, p: State) -> Any:
@@ -287,27 +264,27 @@ class SkillCheck:
     def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
         """Yield a reason for each bit, without the values that the reader may not see."""
         type_, params, step, last, values = observed
-        rules, name = self.rules, self.rules.skill_id
         if bits & TYPE:
-            text = f"Agent type {type_!r} not eligible for skill {name!r}"
-            yield Reason("type", "eligible_agent_types", type_, sorted(rules.types), text)
+            text = f"Agent type {type_!r} not eligible for skill {self.skill.skill_id!r}"
+            types = sorted({*self.skill.eligible_agent_types})
+            yield Reason("type", "eligible_agent_types", type_, types, text)
         if bits & PARAMETERS:
-            yield from wrong_parameters(rules.parameters or {}, params)
+            yield from wrong_parameters(self.skill.output_schema, params)
         facts = facts_of(self.reads, values, params)
-        for condition, (bit, test) in zip(rules.conditions, self._tests.items(), strict=True):
+        for condition, (bit, test) in zip(self.conditions, self._tests.items(), strict=True):
             if bits & bit:
                 yield _failed(condition, test, facts, may)
-        if bits & COST and rules.cost is not None:
-            yield self._too_expensive(rules.cost, facts, may)
+        if bits & COST and self.cost is not None:
+            yield self._too_expensive(self.cost, facts, may)
         if bits & COOLDOWN:
-            ready = last + rules.cooldown
-            text = f"Cooldown of {rules.cooldown} not over: used at step {last}, ready at {ready}"
+            ready = last + self.cooldown
+            text = f"Cooldown of {self.cooldown} not over: used at step {last}, ready at {ready}"
             yield Reason("cooldown", "cooldown", step, ready, text)
 
     def _too_expensive(self, cost: Condition, facts: tuple[State, State, State], may: MayRead) -> Reason:
-        purse = self.rules.purse
+        purse = self.purse
         try:
-            price, left = self.cost(*facts), value_of(purse, strict=True)(*facts)
+            price, left = self._price(*facts), value_of(purse, strict=True)(*facts)
         except NotThere as error:
             text = f"Cost cannot be paid: {str(error.path)!r} is missing"
             return Reason("missing", "cost", MISSING, cost.text, text)
@@ -353,7 +330,7 @@ def _failed(condition: Condition, test: Function, facts: tuple[State, State, Sta
 
 def _may(path: g.Path, may: MayRead) -> bool:
     """Return whether a reader may see a path; parameters are what the agent said itself."""
-    return rooted(path)[0] == 2 or may(str(path))
+    return rooted(path)[0] == ROOTS["params"] or may(str(path))
 
 
 def facts_of(reads: tuple[g.Path, ...], values: tuple[Any, ...], params: Any) -> tuple[State, State, State]:

@@ -22,7 +22,7 @@ Skills = Mapping[str, Placed]
 
 def lint(draft: Draft) -> None:
     """Add to a draft every problem that shows only when its parts are compared."""
-    skills = {placed.definition.skill_id: placed for placed in reversed(draft.skills)}
+    skills = {placed.check.skill.skill_id: placed for placed in reversed(draft.skills)}
     _duplicates(draft)
     for placed in draft.skills:
         _mapping(placed, draft)
@@ -35,7 +35,7 @@ def lint(draft: Draft) -> None:
 def _duplicates(draft: Draft) -> None:
     first: dict[str, int] = {}
     for placed in draft.skills:
-        name, place = placed.definition.skill_id, f"{placed.place}.skill_id"
+        name, place = placed.check.skill.skill_id, f"{placed.place}.skill_id"
         if name in first:
             text = f"The skill {name!r} is there already, on line {first[name]}: choose another skill_id."
             draft.wrong("duplicate-id", text, place)
@@ -43,7 +43,7 @@ def _duplicates(draft: Draft) -> None:
 
 
 def _mapping(placed: Placed, draft: Draft) -> None:
-    mapping = placed.definition.implementation_mapping
+    mapping = placed.check.skill.implementation_mapping
     if mapping and not any(form.fullmatch(mapping) for form in (SCRIPT, TOOL, FUNCTION)):
         forms = "a function's name, skill:NAME/scripts/FILE or tool:NAME"
         text = f"implementation_mapping is {mapping!r}: write {forms}."
@@ -68,12 +68,12 @@ def _reach(skills: Skills, draft: Draft) -> None:
     roles = None if draft.roles is None else RoleEnforcer(draft.roles)
     first: dict[str, str] = {}  # every type that the charter names, with its place
     for placed in draft.skills:
-        for number, name in enumerate(placed.definition.eligible_agent_types):
+        for number, name in enumerate(placed.check.skill.eligible_agent_types):
             first.setdefault(name, f"{placed.place}.eligible_agent_types[{number}]")
     first |= {name: f"roles.{name}" for name in draft.roles or ()}
     used: set[str] = set()
     for type_, place in first.items():
-        own = {name for name in _proposed(type_, roles, skills) if skills[name].rules.is_for(type_)}
+        own = {name for name in _proposed(type_, roles, skills) if skills[name].check.is_for(type_)}
         used |= own
         if not own and type_ != EVERYBODY and skills:
             text = f"The agent type {type_!r} has no feasible skill: give it one, such as doing nothing."
@@ -99,8 +99,8 @@ def _strictness(draft: Draft) -> None:
     places = [
         f"{placed.place}.preconditions[{number}]"
         for placed in draft.skills
-        for number, text in enumerate(placed.definition.preconditions)
-        if any(each.text == text and strict_differs(each.tree) for each in placed.rules.conditions)
+        for number, text in enumerate(placed.check.skill.preconditions)
+        if any(each.text == text and strict_differs(each.tree) for each in placed.check.conditions)
     ]
     if places:
         lines = dict.fromkeys(str(draft.lines[place]) for place in places[:MAX_SHOWN])

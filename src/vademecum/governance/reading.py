@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
 
-from vademecum.governance.check import CONSTRAINTS, SkillRules, misspelled, rules_of
+from vademecum.governance.check import CONSTRAINTS, SkillCheck, misspelled
 from vademecum.governance.definitions import EVERYBODY, KINDS, Parameter, SkillDefinition
 from vademecum.governance.roles import Role
 from vademecum.skill.skill import Problem, Severity
@@ -35,12 +35,10 @@ _FLOAT = re.compile(
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A definition with its rules, and where it is: ``skills[0]``."""
+class Placed(NamedTuple):
+    """A skill, and where it is: ``skills[0]``."""
 
-    definition: SkillDefinition
-    rules: SkillRules
+    check: SkillCheck
     place: str
 
 
@@ -202,8 +200,8 @@ def _skill(written: Any, place: str, draft: Draft) -> None:
         return
     found = SkillDefinition(**values, extra=extra | unknown)
     # Conditions and constraints are parsed here, so that their problems have lines.
-    rules = rules_of(found, lambda key, code, text: draft.wrong(code, text, f"{place}.{key}"))
-    draft.skills.append(Placed(found, rules, place))
+    check = SkillCheck(found, note=lambda key, code, text: draft.wrong(code, text, f"{place}.{key}"))
+    draft.skills.append(Placed(check, place))
 
 
 def _constraints(written: Any, place: str, draft: Draft) -> dict[str, Any]:
