@@ -150,7 +150,7 @@ def _decided(data: Mapping[str, Any], charter: Charter, recorded: Charter) -> _V
     by_engine = {*BY_ENGINE} & {*_recorded_codes(data)}
     failed = bool(by_engine - {"replaced"})
     changes = () if failed else _by_engine(data, recorded)
-    after = tuple(reason.code for reason in charter.objections(data["agent_type"], skill_id, changes))
+    after = _codes(charter.objections(data["agent_type"], skill_id, changes))
     undone = failed or (bool(after or by_engine) and not shadow)
     return _Verdict(
         (*codes, *after),

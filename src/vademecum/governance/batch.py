@@ -94,11 +94,11 @@ def _clauses(
     charter: Charter, check: SkillCheck, population: _Population, step: int, world: Mapping[str, Any]
 ) -> Iterator[tuple[int, Any]]:
     """Yield the bit of each clause, with the rows for which it is true."""
-    skill, roles = check.skill, charter.roles
+    skill, rights = check.skill, charter.rights
     if population.said:
         raise NotVector  # what each agent says is checked by itself
     yield PARAMETERS, not any(parameter.required for parameter in skill.output_schema.values())
-    yield ROLE, population.are_of(lambda name: roles is None or roles.check_skill(name, skill.skill_id).valid)
+    yield ROLE, population.are_of(lambda name: rights.check_skill(name, skill.skill_id).valid)
     yield TYPE, population.are_of(check.is_for)
     conditions = Vectors(population.column, world, strict=check.strict)
     for number, condition in enumerate(check.conditions):

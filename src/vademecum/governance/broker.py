@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct, structs
@@ -20,16 +19,14 @@ from vademecum.governance.definitions import (
     BrokerPolicy,
     GovernedAgent,
     Intent,
-    MayRead,
     Reason,
     ValidationResult,
-    may_read_all,
+    refusal,
     shown,
 )
 from vademecum.governance.roles import RoleEnforcer
 from vademecum.governance.state import (
     NOTHING_DONE,
-    WORLD,
     Change,
     Charge,
     Ledger,
@@ -43,8 +40,6 @@ MAX_ALTERNATIVES = 20
 
 # Gets the feedback on the last intent, and returns the next one.
 Ask = Callable[[str], Intent | str]
-# Makes reasons for a reader.
-Words = Callable[[MayRead], tuple[Reason, ...]]
 
 
 class Engine(Protocol):
@@ -212,19 +207,13 @@ class Broker:
 
     def view(self, agent: GovernedAgent) -> dict[str, Any]:
         """Return a copy of the state that an agent may read; without roles, its own and the shared one."""
-        roles = self.charter.roles
-        if roles is None:
-            return {**copied(agent.state), WORLD: copied(self._world)}
-        return roles.view(agent, world=self._world)
+        return self.charter.rights.view(agent, world=self._world)
 
     def feedback(self, agent: GovernedAgent, skill_id: str, result: ValidationResult) -> str:
         """Return the text that a model gets on a denial, without values that its role may not read."""
-        roles, agent_type = self.charter.roles, agent.type
-        may = may_read_all if roles is None else lambda key: bool(roles.check_read(agent_type, key))
-        lines = [
-            f"'{skill_id}' was not done:",
-            *(f"- {reason.message}" for reason in result.reasons_for(may)),
-        ]
+        rights, agent_type = self.charter.rights, agent.type
+        reasons = result.reasons_for(lambda key: rights.check_read(agent_type, key).valid)
+        lines = [f"'{skill_id}' was not done:", *(f"- {reason.message}" for reason in reasons)]
         possible = [other for other in self.feasible(agent) if other != skill_id]
         more = f" and {len(possible) - MAX_ALTERNATIVES} more" if len(possible) > MAX_ALTERNATIVES else ""
         known = f"Possible now: {', '.join(possible[:MAX_ALTERNATIVES])}{more}."
@@ -263,7 +252,7 @@ class Broker:
                 charge.purse[charge.key] += charge.cost
             name, step = decision.agent_id, decision.step
             self.ledger.take_back(skill_id, agent_id=name, step=step, before=decision.last)
-            return self._close(decision, reasons=partial(_failed, decision, error))
+            return self._close(decision, after=_failed(decision, error))
 
     def _hold(self, charter: Charter) -> None:
         self.charter = charter
@@ -305,7 +294,7 @@ class Broker:
         try:
             before = StateSnapshot(decision.state, self._world)
         except StateRefused as error:
-            return self._close(decision, reasons=partial(_failed, decision, error))
+            return self._close(decision, after=_failed(decision, error))
         if not shadow:
             self._charge(decision)
         return self._carry_out(decision, before)
@@ -326,23 +315,21 @@ class Broker:
             replaced = decision.replaced()
         except BaseException as error:
             _undo(decision, before)
-            outcome = self._close(decision, reasons=partial(_failed, decision, error))
+            outcome = self._close(decision, after=_failed(decision, error))
             if not isinstance(error, Exception):
                 if self._audit is not None:
                     self._audit.flush()
                 raise
             return outcome
-        skill_id, shadow = decision.intent.skill_id, self.policy.shadow
+        skill_id = decision.intent.skill_id
         changes, by_engine = (changes, changes) if charge is None else charge.split(changes)
-        against = partial(self.charter.objections, decision.agent_type, skill_id, by_engine)
-        fine = not replaced and not against()
-        reasons = None if fine else partial(_objections, against, tuple(replaced))
-        committed = fine or shadow
-        if not committed:
-            _undo(decision, before)
+        after = self.charter.objections(decision.agent_type, skill_id, by_engine).plus(_replaced(replaced))
+        committed = after.valid or self.policy.shadow
         if committed:
             self.ledger.add(skill_id, agent_id=decision.agent_id, step=decision.step)
-        return self._close(decision, changes, output, executed=committed, reasons=reasons)
+        else:
+            _undo(decision, before)
+        return self._close(decision, changes, output, executed=committed, after=after)
 
     def _call(self, decision: CheckedIntent) -> Any:
         mapping, params = decision.mapping, decision.intent.parameters
@@ -362,13 +349,10 @@ class Broker:
         output: Any = None,
         *,
         executed: bool = False,
-        reasons: Words | None = None,
+        after: ValidationResult = VALID,
     ) -> ActionOutcome:
-        """Return and record the outcome; ``reasons`` were found after the check."""
-        result, intent, charge = decision.result, decision.intent, decision.charge
-        approved = not result.bits
-        if reasons is not None:
-            result = ValidationResult(result.bits | AFTERWARDS, partial(_together, result, reasons))
+        """Return and record the outcome; ``after`` was found when the engine had acted."""
+        result, intent, charge = decision.result.plus(after), decision.intent, decision.charge
         feedback, correctable = "", False
         if result.bits:
             correctable = not result.bits & ~(UNKNOWN | self.charter.correctable(intent.skill_id))
@@ -379,14 +363,14 @@ class Broker:
             decision.agent_id,
             decision.agent_type,
             intent,
-            approved,
+            decision.result.valid,
             intent.skill_id if executed else None,
             result,
             changes,
             output,
             feedback,
             correctable,
-            rolled_back=reasons is not None and not executed,
+            rolled_back=not after.valid and not executed,
             shadow=self.policy.shadow,
             charged=charge.path if charge is not None and executed else None,
         )
@@ -402,26 +386,25 @@ def _undo(decision: CheckedIntent, before: StateSnapshot) -> None:
             setattr(decision.agent, name, value)
 
 
-def _objections(against: Words, replaced: tuple[str, ...], may: MayRead) -> tuple[Reason, ...]:
+def _replaced(names: Iterable[str]) -> ValidationResult:
+    """Return the result for attributes of an agent that the engine replaced."""
     text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
-    more = (Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in replaced)
-    return (*against(may), *more)
+    found = [Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in names]
+    return refusal(*found, bits=AFTERWARDS) if found else VALID
 
 
-def _failed(decision: CheckedIntent, error: BaseException, may: MayRead) -> tuple[Reason, ...]:  # noqa: ARG001
+def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:
+    """Return the result for an act that an error ended."""
     mapping, kind = decision.mapping, type(error).__name__
     clause = "implementation_mapping"
     if isinstance(error, StateRefused):
         text = f"The state cannot be compared: {error}"
-        return (Reason("state", "allowed_state_changes", None, "plain data", text),)
-    if not isinstance(error, Exception):
+        reason = Reason("state", "allowed_state_changes", None, "plain data", text)
+    elif isinstance(error, Exception):
+        reason = Reason(
+            "engine", clause, kind, mapping, f"The engine failed in {mapping!r} ({kind}: {error})"
+        )
+    else:
         text = f"The engine was interrupted in {mapping!r} ({kind})"
-        return (Reason("interrupted", clause, kind, mapping, text),)
-    text = f"The engine failed in {mapping!r} ({kind}: {error})"
-    return (Reason("engine", clause, kind, mapping, text),)
-
-
-def _together(
-    before: ValidationResult, after: Words, _bits: int, _observed: tuple[Any, ...], may: MayRead
-) -> tuple[Reason, ...]:
-    return (*before.reasons_for(may), *after(may))
+        reason = Reason("interrupted", clause, kind, mapping, text)
+    return refusal(reason, bits=AFTERWARDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,21 +14,21 @@ from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import CONDITIONS, PARAMETERS, ROLE, TYPE, SkillCheck, not_found
+from vademecum.governance.check import AFTERWARDS, CONDITIONS, PARAMETERS, TYPE, SkillCheck, not_found
 from vademecum.governance.definitions import (
     EMPTY,
     HIDDEN,
+    VALID,
     GovernedAgent,
     MayRead,
     Reason,
     SkillDefinition,
     ValidationResult,
-    may_read_all,
     shown,
 )
 from vademecum.governance.lint import lint
 from vademecum.governance.reading import read_draft
-from vademecum.governance.roles import EVERYTHING, Role, RoleEnforcer, covered
+from vademecum.governance.roles import UNRESTRICTED, Role, RoleEnforcer, covered
 from vademecum.governance.state import NOTHING_DONE, WORLD, Change, Ledger
 from vademecum.skill.skill import Problem
 
@@ -153,6 +153,7 @@ class Charter:
     def __init__(self, registry: SkillRegistry, roles: RoleEnforcer | None = None) -> None:
         self.registry = registry
         self.roles = roles
+        self.rights = UNRESTRICTED if roles is None else roles
         self.strict = registry.strict
         self.default_skill = registry.get_default_skill()
         self.skills: Mapping[str, SkillDefinition] = MappingProxyType(registry.skills)
@@ -228,7 +229,7 @@ class Charter:
             role = self._by_role[agent_type, skill_id] = self.roles.check_skill(agent_type, skill_id)
         if not role.bits:
             return result
-        return ValidationResult(role.bits | result.bits, partial(_with_role, role, result), result.observed)
+        return role.plus(result)
 
     def check(  # noqa: PLR0913 - what a check depends on
         self,
@@ -272,41 +273,30 @@ class Charter:
         found = self.skill_check(skill_id)
         return PARAMETERS if found is None else found.correctable
 
-    def objections(
-        self, agent_type: str, skill_id: str, changes: Sequence[Change], may: MayRead = may_read_all
-    ) -> tuple[Reason, ...]:
+    def objections(self, agent_type: str, skill_id: str, changes: Sequence[Change]) -> ValidationResult:
         """Return a reason for each change that the skill does not list, or that the role may not write."""
-        found = []
-        listed, writes = self.skills[skill_id].allowed_state_changes, self._writes(agent_type)
-        for key, old, new in changes:
-            if not covered(key, listed):
-                code, clause, allowed = "state-change", "allowed_state_changes", listed
-                text = f"State change not allowed: {key!r}"
-            elif not covered(key, writes):
-                code, clause, allowed = "write-permission", "roles: writes", writes
-                text = f"Agent type {agent_type!r} may not write {key!r}"
-            else:
-                continue
-            what = f"{shown(old)} → {shown(new)}" if may(key) else HIDDEN
-            found.append(Reason(code, clause, key, list(allowed), f"{text} ({what})"))
-        return tuple(found)
+        listed = tuple(self.skills[skill_id].allowed_state_changes)
+        writes = tuple(self.rights.role_of(agent_type).writes)
+        wrong = [
+            change for change in changes if not (covered(change[0], listed) and covered(change[0], writes))
+        ]
 
-    def _writes(self, agent_type: str) -> Sequence[str]:
-        return EVERYTHING if self.roles is None else self.roles.role_of(agent_type).writes
+        def explain(_bits: int, _observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
+            for key, old, new in wrong:
+                what = f"{shown(old)} → {shown(new)}" if may(key) else HIDDEN
+                if not covered(key, listed):
+                    text = f"State change not allowed: {key!r} ({what})"
+                    yield Reason("state-change", "allowed_state_changes", key, list(listed), text)
+                else:
+                    text = f"Agent type {agent_type!r} may not write {key!r} ({what})"
+                    yield Reason("write-permission", "roles: writes", key, list(writes), text)
+
+        return ValidationResult(AFTERWARDS, explain) if wrong else VALID
 
 
 def _named(checks: Mapping[str, SkillCheck], name: Any) -> SkillCheck | None:
     """Return the rules of a skill; a model may say anything, also what cannot be a key."""
     return checks.get(name) if isinstance(name, str) else None
-
-
-def _with_role(
-    role: ValidationResult, rest: ValidationResult, bits: int, observed: tuple[Any, ...], may: MayRead
-) -> Iterator[Reason]:
-    if bits & ROLE:
-        yield from role.reasons
-    if rest.explain is not None:
-        yield from rest.explain(bits, observed, may)
 
 
 def digest_of(document: Mapping[str, Any]) -> str:

@@ -301,6 +301,14 @@ class ValidationResult(Struct, frozen=True):
         left = self.bits & bits
         return ValidationResult(left, self.explain, self.observed) if left else VALID
 
+    def plus(self, other: ValidationResult) -> ValidationResult:
+        """Return both results in one, with the reasons of this one first."""
+
+        def explain(bits: int, _observed: tuple[Any, ...], may: MayRead) -> Iterable[Reason]:
+            return (*self.only(bits).reasons_for(may), *other.only(bits).reasons_for(may))
+
+        return ValidationResult(self.bits | other.bits, explain) if other.bits else self
+
     @property
     def message(self) -> str:
         """Return all reasons in one text, empty if it is valid."""

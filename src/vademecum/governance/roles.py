@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from vademecum.governance.check import ROLE
 from vademecum.governance.definitions import (
-    EMPTY,
     EVERYBODY,
     VALID,
     GovernedAgent,
@@ -22,8 +21,6 @@ from vademecum.governance.definitions import (
 from vademecum.governance.state import FLAT, SHARED, WORLD, copied
 from vademecum.wildcards import matches_exactly
 
-# All of an agent's own keys and all shared keys.
-EVERYTHING = ("*", f"{SHARED}*")
 MAX_REMEMBERED = 10_000
 
 
@@ -115,17 +112,21 @@ class RoleEnforcer:
         """Check whether a type may write a state key."""
         return _access(agent_type, key, "write", self.role_of(agent_type).writes)
 
-    def view(self, agent: GovernedAgent, *, world: Mapping[str, Any] = EMPTY) -> dict[str, Any]:
+    def view(self, agent: GovernedAgent, *, world: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a copy of what an agent may read: its own keys, and the shared ones under ``world``."""
         reads = tuple(self.role_of(agent.type).reads)
         seen = _part(agent.state, reads, "")
-        if world:
+        if world is not None:
             seen[WORLD] = _part(world, reads, SHARED)
         return seen
 
     def to_json(self) -> dict[str, Any]:
         """Return the roles as a charter file has them."""
         return {name: role.to_json() for name, role in self.roles.items()}
+
+
+# Without roles, every type may propose every skill, and read and write all of its own and all shared keys.
+UNRESTRICTED = RoleEnforcer({EVERYBODY: Role(["*"], ["*", f"{SHARED}*"], ["*", f"{SHARED}*"])})
 
 
 def _access(
