@@ -26,8 +26,7 @@ from vademecum.governance.definitions import (
     ValidationResult,
     shown,
 )
-from vademecum.governance.lint import lint
-from vademecum.governance.reading import read_draft
+from vademecum.governance.reading import lint, read_draft
 from vademecum.governance.roles import UNRESTRICTED, Role, RoleEnforcer, covered
 from vademecum.governance.state import NOTHING_DONE, WORLD, Change, Ledger
 from vademecum.skill.skill import Problem

@@ -11,7 +11,7 @@ from vademecum.governance.broker import Broker, Functions
 from vademecum.governance.charter import Charter
 from vademecum.governance.check import ROLE, TYPE, not_found
 from vademecum.governance.definitions import ActionOutcome, Actor, Intent, ValidationResult
-from vademecum.governance.lint import SCRIPT, TOOL
+from vademecum.governance.reading import SCRIPT, TOOL
 from vademecum.governance.state import Ledger
 from vademecum.runs.record import Record
 from vademecum.session.base import Kind, Result
