@@ -19,8 +19,7 @@ from vademecum.cli.output.printing import counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
 from vademecum.files import read_capped, write_atomic
-from vademecum.governance.audit import Audit
-from vademecum.governance.audit_replay import Stage, explain_event, stages_of
+from vademecum.governance.audit import Audit, Stage, explain_event, stages_of
 from vademecum.governance.charter import Linted, lint_charter, load_charter
 from vademecum.governance.definitions import Actor, shown
 from vademecum.governance.state import Ledger

@@ -70,7 +70,7 @@ def batch(  # noqa: PLR0913 - what a check depends on
     Each row is checked by itself, against the state before the batch. If the column ``type`` contains
     numbers, which is much faster, ``types`` has their names.
     """
-    check, population = charter.skill_check(skill_id), _Population(agents, types)
+    check, population = charter.registry.skill_check(skill_id), _Population(agents, types)
 
     def result(row: int) -> ValidationResult:
         if check is None:

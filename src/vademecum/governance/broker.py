@@ -157,7 +157,9 @@ class Broker:
         self.policy = policy
         self._engine = engine
         self._audit = audit
-        self._hold(Charter(registry, roles))
+        self.charter = Charter(registry, roles)
+        if audit is not None:
+            audit.charter(self.charter)
 
     @property
     def world(self) -> State:
@@ -202,7 +204,6 @@ class Broker:
     def feasible(self, agent: GovernedAgent) -> list[str]:
         """Return the skills that an agent can carry out now."""
         with self.ledger.lock:
-            self._refresh()
             return self.charter.feasible(agent, world=self._world, step=self.step, ledger=self.ledger)
 
     def view(self, agent: GovernedAgent) -> dict[str, Any]:
@@ -254,20 +255,10 @@ class Broker:
             self.ledger.take_back(skill_id, agent_id=name, step=step, before=decision.last)
             return self._close(decision, after=_failed(decision, error))
 
-    def _hold(self, charter: Charter) -> None:
-        self.charter = charter
-        if self._audit is not None:
-            self._audit.charter(charter)
-
-    def _refresh(self) -> None:
-        """Put a new charter in force if skills were registered."""
-        held = self.charter
-        if len(held.registry) != len(held.skills):
-            self._hold(Charter(held.registry, held.roles))
-
     def _decide(self, agent: GovernedAgent, intent: Intent) -> CheckedIntent:
         """Check an intent against the charter as it is now."""
-        self._refresh()
+        if self._audit is not None:
+            self._audit.charter(self.charter)
         skill_id, params = intent.skill_id, intent.parameters
         if params or params is None:
             intent = Intent(skill_id, copied(params or {}))
@@ -276,7 +267,7 @@ class Broker:
         found.result = self.charter.decide(
             skill_id, found.agent_type, found.state, self._world, intent.parameters, past, self.step
         )
-        check = found.check = self.charter.skill_check(skill_id)
+        check = found.check = self.charter.registry.skill_check(skill_id)
         if check is None:
             if type(skill_id) is not str:  # callers may pass anything
                 found.intent = Intent(shown(skill_id), intent.parameters)
@@ -355,7 +346,8 @@ class Broker:
         result, intent, charge = decision.result.plus(after), decision.intent, decision.charge
         feedback, correctable = "", False
         if result.bits:
-            correctable = not result.bits & ~(UNKNOWN | self.charter.correctable(intent.skill_id))
+            check = decision.check
+            correctable = not result.bits & ~(UNKNOWN if check is None else check.correctable)
             if self.policy.feedback:
                 feedback = self.feedback(decision.agent, intent.skill_id, result)
         outcome = ActionOutcome(

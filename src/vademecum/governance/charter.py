@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import AFTERWARDS, CONDITIONS, PARAMETERS, TYPE, SkillCheck, not_found
+from vademecum.governance.check import AFTERWARDS, CONDITIONS, TYPE, SkillCheck, not_found
 from vademecum.governance.definitions import (
     EMPTY,
     HIDDEN,
@@ -62,11 +60,11 @@ class SkillRegistry:
         strict: bool = False,
     ) -> None:
         self.strict = strict
+        self.checks: dict[str, SkillCheck] = {}
         self._default = default_skill
-        self._checks: dict[str, SkillCheck] = {}
         for skill in skills:
             self.register(skill)
-        if default_skill is not None and default_skill not in self._checks:
+        if default_skill is not None and default_skill not in self.checks:
             raise CharterRefused(
                 f"default_skill names {default_skill!r}, which is not a skill of this charter."
             )
@@ -87,27 +85,26 @@ class SkillRegistry:
     @property
     def skills(self) -> dict[str, SkillDefinition]:
         """Return all definitions by id, in the order of registration."""
-        return {name: check.skill for name, check in self._checks.items()}
+        return {name: check.skill for name, check in self.checks.items()}
 
     def __len__(self) -> int:
         """Return the number of skills."""
-        return len(self._checks)
-
-    @property
-    def checks(self) -> dict[str, SkillCheck]:
-        """Return the compiled rules of all skills by id."""
-        return dict(self._checks)
+        return len(self.checks)
 
     def register(self, skill: SkillDefinition) -> None:
         """Add a skill, or raise ``CharterRefused`` if its id is taken or its definition is wrong."""
-        if skill.skill_id in self._checks:
+        if skill.skill_id in self.checks:
             raise CharterRefused(f"The skill {skill.skill_id!r} is there already: choose another skill_id.")
-        self._checks[skill.skill_id] = SkillCheck(skill, strict=self.strict)
+        self.checks[skill.skill_id] = SkillCheck(skill, strict=self.strict)
 
     def get(self, skill_id: str) -> SkillDefinition | None:
         """Return the definition of a skill, or ``None``."""
-        found = self._checks.get(skill_id)
+        found = self.skill_check(skill_id)
         return None if found is None else found.skill
+
+    def skill_check(self, skill_id: Any) -> SkillCheck | None:
+        """Return the check of a skill, or ``None``; a model may say anything, also what cannot be a key."""
+        return self.checks.get(skill_id) if isinstance(skill_id, str) else None
 
     def check_eligibility(self, skill_id: str, agent_type: str) -> ValidationResult:
         """Check whether a skill exists and is for an agent type."""
@@ -118,7 +115,7 @@ class SkillRegistry:
         return self._check(CONDITIONS, skill_id, "", agent_state)
 
     def _check(self, bits: int, skill_id: str, agent_type: str, state: Mapping[str, Any]) -> ValidationResult:
-        found = _named(self._checks, skill_id)
+        found = self.skill_check(skill_id)
         if found is None:
             return not_found(skill_id)
         world = state.get(WORLD)
@@ -136,9 +133,7 @@ class SkillRegistry:
 
 
 class Charter:
-    """Decide by a registry and roles as they were when the charter was made.
-
-    Without roles, eligibility alone says who may propose a skill.
+    """Decide by a registry and roles. Without roles, eligibility alone says who may propose a skill.
 
     >>> from vademecum.governance import Actor
     >>> move = SkillDefinition("move", preconditions=["age < 70", "savings > 10"])
@@ -155,7 +150,6 @@ class Charter:
         self.rights = UNRESTRICTED if roles is None else roles
         self.strict = registry.strict
         self.default_skill = registry.get_default_skill()
-        self.skills: Mapping[str, SkillDefinition] = MappingProxyType(registry.skills)
         self._checks = registry.checks
         self._by_role: dict[tuple[str, str], ValidationResult] = {}
 
@@ -170,7 +164,12 @@ class Charter:
 
         return CharterGuard(self, agent_type, state, name=name)
 
-    @cached_property
+    @property
+    def skills(self) -> dict[str, SkillDefinition]:
+        """Return all definitions by id, in the order of registration."""
+        return self.registry.skills
+
+    @property
     def digest(self) -> str:
         """Return the hash of everything that decides."""
         return digest_of(self.to_json())
@@ -185,9 +184,8 @@ class Charter:
         default = document.get("default_skill")
         strict = bool(document.get("strict", not document.get("compat", False)))
         registry = SkillRegistry(skills, default_skill=default, strict=strict)
-        if roles is None:
-            return cls(registry)
-        return cls(registry, RoleEnforcer({name: Role(**role) for name, role in roles.items()}))
+        found = RoleEnforcer({name: Role(**role) for name, role in (roles or {}).items()})
+        return cls(registry, None if roles is None else found)
 
     def to_json(self) -> dict[str, Any]:
         """Return the charter as a record keeps it."""
@@ -198,10 +196,6 @@ class Charter:
         if self.roles is not None:
             whole["roles"] = self.roles.to_json()
         return whole
-
-    def skill_check(self, skill_id: str) -> SkillCheck | None:
-        """Return the compiled rules of a skill, or ``None`` if there is no such skill."""
-        return _named(self._checks, skill_id)
 
     def decide(  # noqa: PLR0913, PLR0917 - see CheckFunction
         self,
@@ -226,9 +220,7 @@ class Charter:
         role = self._by_role.get((agent_type, skill_id))
         if role is None:
             role = self._by_role[agent_type, skill_id] = self.roles.check_skill(agent_type, skill_id)
-        if not role.bits:
-            return result
-        return role.plus(result)
+        return role.plus(result) if role.bits else result
 
     def check(  # noqa: PLR0913 - what a check depends on
         self,
@@ -265,16 +257,12 @@ class Charter:
     ) -> list[str]:
         """Return the skills that an agent can carry out now, with some parameters."""
         check = self.at(world=world, step=step, ledger=ledger)
-        return [name for name in self.skills if not check(name, agent).bits & ~self.correctable(name)]
-
-    def correctable(self, skill_id: str) -> int:
-        """Return the bits of a skill that depend on the intent's parameters."""
-        found = self.skill_check(skill_id)
-        return PARAMETERS if found is None else found.correctable
+        found = self.registry.checks.items()
+        return [name for name, each in found if not check(name, agent).bits & ~each.correctable]
 
     def objections(self, agent_type: str, skill_id: str, changes: Sequence[Change]) -> ValidationResult:
         """Return a reason for each change that the skill does not list, or that the role may not write."""
-        listed = tuple(self.skills[skill_id].allowed_state_changes)
+        listed = tuple(self._checks[skill_id].skill.allowed_state_changes)
         writes = tuple(self.rights.role_of(agent_type).writes)
         wrong = [
             change for change in changes if not (covered(change[0], listed) and covered(change[0], writes))
@@ -291,11 +279,6 @@ class Charter:
                     yield Reason("write-permission", "roles: writes", key, list(writes), text)
 
         return ValidationResult(AFTERWARDS, explain) if wrong else VALID
-
-
-def _named(checks: Mapping[str, SkillCheck], name: Any) -> SkillCheck | None:
-    """Return the rules of a skill; a model may say anything, also what cannot be a key."""
-    return checks.get(name) if isinstance(name, str) else None
 
 
 def digest_of(document: Mapping[str, Any]) -> str:

@@ -333,7 +333,9 @@ def _may(path: g.Path, may: MayRead) -> bool:
     return rooted(path)[0] == ROOTS["params"] or may(str(path))
 
 
-def facts_of(reads: tuple[g.Path, ...], values: tuple[Any, ...], params: Any) -> tuple[State, State, State]:
+def facts_of(
+    reads: tuple[g.Path, ...], values: tuple[Any, ...], params: Any
+) -> tuple[dict[str, Any], dict[str, Any], State]:
     """Return observed values as the state, the shared state and the parameters that conditions read."""
     state: dict[str, Any] = {}
     world: dict[str, Any] = {}

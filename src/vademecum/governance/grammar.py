@@ -11,9 +11,10 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Iterator
 from typing import Literal, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vademecum.errors import ConditionWrong
 
@@ -126,20 +127,12 @@ def paths_of(tree: Tree) -> list[Path]:
     return list(dict.fromkeys(_paths(tree)))
 
 
-def _paths(tree: Tree) -> list[Path]:
-    match tree:
-        case Path():
-            return [tree]
-        case Has(path=path):
-            return [path]
-        case Constant():
-            return []
-        case Items(values=values):
-            return [path for value in values for path in _paths(value)]
-        case Not(value=value):
-            return _paths(value)
-        case Join() | Compare() | Compute():
-            return _paths(tree.left) + _paths(tree.right)
+def _paths(part: object) -> Iterator[Path]:
+    if isinstance(part, Path):
+        yield part
+    elif isinstance(part, Struct | tuple):
+        for inner in structs.astuple(part) if isinstance(part, Struct) else part:
+            yield from _paths(inner)
 
 
 class _Parser:
@@ -151,14 +144,10 @@ class _Parser:
         if not self._words:
             raise ConditionWrong("The condition is empty: write a field, or an expression.")
         # Every name and value becomes _N, with N its place among the words.
-        source = [
-            f"_{number}" if kind else _PYTHON.get(word, word)
-            for number, (kind, word) in enumerate(self._words)
-        ]
-        if (
-            sum(word not in {".", ",", ")", "]"} for word in source if not word.startswith("_"))
-            > MAX_OPERATORS
-        ):
+        words = enumerate(self._words)
+        source = [f"_{number}" if kind else _PYTHON.get(word, word) for number, (kind, word) in words]
+        operators = sum(not word.startswith("_") and word not in {".", ",", ")", "]"} for word in source)
+        if operators > MAX_OPERATORS:
             raise self._wrong(f"has more than {MAX_OPERATORS} operators and brackets: split it")
         try:
             body = ast.parse(" ".join(source), mode="eval").body
