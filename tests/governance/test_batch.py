@@ -20,7 +20,7 @@ from vademecum.governance import (
     SkillDefinition,
     SkillRegistry,
 )
-from vademecum.governance import grammar as ex
+from vademecum.governance import conditions as ex
 
 np = pytest.importorskip("numpy", reason="numpy is not installed (the extra `governance`)")
 

@@ -12,7 +12,7 @@ from tests.governance.meaning import Facts, holds
 from tests.governance.support import resident
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance import Charter, SkillDefinition, SkillRegistry
-from vademecum.governance import grammar as ex
+from vademecum.governance import conditions as ex
 from vademecum.governance.check import CONDITIONS, SkillCheck
 from vademecum.governance.conditions import strict_differs
 

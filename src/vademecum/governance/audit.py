@@ -21,6 +21,7 @@ from vademecum.governance.check import (
     PARAMETERS,
     ROLE,
     TYPE,
+    Facts,
     SkillCheck,
     facts_of,
     not_found,
@@ -34,7 +35,7 @@ from vademecum.governance.definitions import (
     ValidationResult,
     shown,
 )
-from vademecum.governance.state import MAX_DEPTH, Change, Charge, State
+from vademecum.governance.state import MAX_DEPTH, Change, Charge
 from vademecum.masking import Secrets
 from vademecum.paths import contained
 from vademecum.runs.record import Event, Record
@@ -53,35 +54,14 @@ AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
 _NUMBERS = frozenset({int, float, bool})
 
 
-class _Row(Struct, omit_defaults=True, gc=False):
-    """One outcome as it is written, without empty values."""
-
-    charter: str
-    step: int
-    agent: str
-    agent_type: str
-    proposed: str
-    approved: bool
-    executed: str | None
-    last: int | None = None
-    charged: str | None = None
-    parameters: Mapping[str, Any] = {}
-    state: Mapping[str, Any] = {}
-    changes: Mapping[str, Any] = {}
-    reasons: list[Any] = []
-    rolled_back: bool = False
-    shadow: bool = False
-
-
 class Audit:
     """Write outcomes into a record, many at a time: at the end of each step, or when enough are waiting.
 
     >>> from pathlib import Path
     >>> from vademecum.governance import Actor, Broker, Functions, SkillDefinition, SkillRegistry
     >>> from vademecum.masking import Secrets
-    >>> from vademecum.runs.record import new_run
+    >>> from vademecum.runs.record import Record, new_run
     >>> from vademecum.runs.stored import read_run
-    >>> from vademecum.runs.record import Record
     >>> record = Record(new_run(Path("runs")), secrets=Secrets({}))
     >>> audit = Audit(record, secrets=Secrets({}))
     >>> skills = SkillRegistry([SkillDefinition("rest", implementation_mapping="rest")])
@@ -121,28 +101,31 @@ class Audit:
         for key, *pair in outcome.changes:
             values = [None if value is MISSING else value for value in pair]
             changes[mask("", key)] = values if _are_numbers(values) else as_json(values, mask, key)
-        row = _Row(
-            self._digest,
-            outcome.step,
-            mask("", str(outcome.agent_id)),
-            mask("", str(outcome.agent_type)),
-            mask("", outcome.proposed.skill_id),
-            outcome.approved,
-            outcome.executed,
-            last,
-            outcome.charged,
-            as_json(said, mask) if said else {},
+        row = {
+            "charter": self._digest,
+            "step": outcome.step,
+            "agent": mask("", str(outcome.agent_id)),
+            "agent_type": mask("", str(outcome.agent_type)),
+            "proposed": mask("", outcome.proposed.skill_id),
+            "approved": outcome.approved,
+            "executed": outcome.executed,
+        }
+        more = {
+            "last": last,
+            "charged": outcome.charged,
+            "parameters": as_json(said, mask) if said else {},
             # Numbers need no masking.
-            state if _are_numbers(state.values()) else as_json(state, mask),
-            changes,
-            [as_json(reason.to_json(), mask) for reason in outcome.reasons] if outcome.result.bits else [],
-            outcome.rolled_back,
-            outcome.shadow,
-        )
+            "state": state if _are_numbers(state.values()) else as_json(state, mask),
+            "changes": changes,
+            "reasons": [as_json(reason.to_json(), mask) for reason in outcome.reasons],
+            "rolled_back": outcome.rolled_back,
+            "shadow": outcome.shadow,
+        }
+        row |= {key: value for key, value in more.items() if value or type(value) is int}
         try:
             data = msgspec.json.encode(row)
         except UnicodeEncodeError:  # half a character
-            data = json.dumps(structs.asdict(row), ensure_ascii=False).encode("utf-8", "replace")
+            data = json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")
         self._waiting.append(data)
         if len(self._waiting) >= MAX_WAITING:
             self.flush()
@@ -292,7 +275,7 @@ def _kept(run: PastRun, name: str) -> Any:
         raise RecordDamaged(f"The charter of this run cannot be read ({error}): it was {file}.") from error
 
 
-def _facts(data: Mapping[str, Any], check: SkillCheck) -> tuple[State, State, State]:
+def _facts(data: Mapping[str, Any], check: SkillCheck) -> Facts:
     """Return the state, the shared state and the parameters of an event, as far as the record has them."""
     seen = data.get("state", EMPTY)
     values = tuple(from_json(seen[str(path)]) if str(path) in seen else MISSING for path in check.reads)

@@ -11,6 +11,7 @@ Python (large integers, remainders of floats, columns of mixed objects), the row
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -19,7 +20,7 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from vademecum.governance import grammar as g
+from vademecum.governance import conditions as c
 from vademecum.governance.charter import Charter
 from vademecum.governance.check import (
     COOLDOWN,
@@ -33,7 +34,6 @@ from vademecum.governance.check import (
     not_found,
     put,
 )
-from vademecum.governance.conditions import COMPARE, COMPUTE, read, rooted
 from vademecum.governance.definitions import EMPTY, MISSING, ValidationResult
 
 Array = NDArray[Any]
@@ -41,6 +41,14 @@ Array = NDArray[Any]
 NEVER = -1
 EXACT = 2**53  # numpy compares larger integers with floats inexactly
 LARGEST = 2**63 - 1
+# The largest result that a computation with integers up to these can have, or more if it is not exact.
+_LARGEST_RESULT: dict[c.Sign, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.add,
+    "*": operator.mul,
+    "%": lambda _, other: other,
+    "/": lambda one, other: 0 if max(one, other) <= EXACT else LARGEST + 1,
+}
 _NUMPY_KEEPS = ({int}, {float}, {bool}, {str})
 
 
@@ -126,11 +134,11 @@ def _failing(clauses: Iterator[tuple[int, Any]], size: int) -> NDArray[np.uint64
     return bits
 
 
-def _affordable(cost: g.Tree, purse: g.Path) -> g.Tree:
-    if isinstance(cost, g.Constant):
-        return g.Compare(">=", purse, cost)
-    nothing, left = g.Constant(0), g.Compute("-", purse, cost)
-    return g.Join("and", g.Compare(">=", cost, nothing), g.Compare(">=", left, nothing))
+def _affordable(cost: c.Tree, purse: c.Path) -> c.Tree:
+    if isinstance(cost, c.Constant):
+        return c.Compare(">=", purse, cost)
+    nothing, left = c.Constant(0), c.Compute("-", purse, cost)
+    return c.Join("and", c.Compare(">=", cost, nothing), c.Compare(">=", left, nothing))
 
 
 class _Population:
@@ -170,7 +178,7 @@ class _Population:
         state: dict[str, Any] = {}
         params: dict[str, Any] = {}
         for path in check.reads:
-            if rooted(path)[0] == 0:
+            if c.rooted(path)[0] == 0:
                 self._put(state, path.parts, str(path), row)
         for name in self.said:
             self._put(params, (name,), f"params.{name}", row)
@@ -240,7 +248,7 @@ class Vectors:
         self._world = world
         self._strict = strict
 
-    def holds(self, tree: g.Tree) -> Array:
+    def holds(self, tree: c.Tree) -> Array:
         """Return a tree as flags."""
         found = self._value(tree)
         if found.dtype.kind == "b":
@@ -251,37 +259,37 @@ class Vectors:
             raise NotVector
         return np.not_equal(found, "")
 
-    def _value(self, tree: g.Tree) -> Array:
+    def _value(self, tree: c.Tree) -> Array:
         match tree:
-            case g.Constant(value=value):
+            case c.Constant(value=value):
                 return _constant(value)
-            case g.Path():
+            case c.Path():
                 return self._at(tree)
-            case g.Has(path=path):
+            case c.Has(path=path):
                 self._at(path)
                 return np.asarray(True)  # noqa: FBT003
-            case g.Not(value=value):
+            case c.Not(value=value):
                 return np.logical_not(self.holds(value))
-            case g.Join(by=by, left=left, right=right):
+            case c.Join(by=by, left=left, right=right):
                 join = np.logical_and if by == "and" else np.logical_or
                 return join(self.holds(left), self.holds(right))
-            case g.Compare(by="in" | "not in" as by, left=left, right=g.Items(values=values)):
+            case c.Compare(by="in" | "not in" as by, left=left, right=c.Items(values=values)):
                 item = self._value(left)
                 equal = (_compared("==", item, self._value(value)) for value in values)
                 found: Array = reduce(np.logical_or, equal, np.asarray(False))  # noqa: FBT003
                 return found if by == "in" else np.logical_not(found)
-            case g.Compare(by="in" | "not in") | g.Items():
+            case c.Compare(by="in" | "not in") | c.Items():
                 raise NotVector
-            case g.Compare(by=by, left=left, right=right):
+            case c.Compare(by=by, left=left, right=right):
                 return _compared(by, self._value(left), self._value(right))
-            case g.Compute(by=sign, left=left, right=right):
+            case c.Compute(by=sign, left=left, right=right):
                 return _computed(sign, self._value(left), self._value(right))
             case _:
                 assert_never(tree)
 
-    def _at(self, path: g.Path) -> Array:
-        if rooted(path)[0] == 1:
-            return _constant(read(path, MISSING)(EMPTY, self._world, EMPTY))
+    def _at(self, path: c.Path) -> Array:
+        if c.rooted(path)[0] == 1:
+            return _constant(c.read(path, MISSING)(EMPTY, self._world, EMPTY))
         values = self._columns(str(path))
         if values is None or isinstance(values, np.ma.MaskedArray):
             raise NotVector
@@ -315,39 +323,24 @@ def _most(values: Array) -> int:
     return max(abs(int(values.min())), abs(int(values.max())))
 
 
-def _compared(by: g.Comparator, left: Array, right: Array) -> Array:
+def _compared(by: c.Comparator, left: Array, right: Array) -> Array:
     kinds = {left.dtype.kind, right.dtype.kind}
     if len(kinds) > 1 and "U" in kinds:
         raise NotVector
     if kinds == {"i", "f"} and any(_most(side) > EXACT for side in (left, right) if side.dtype.kind == "i"):
         raise NotVector
-    found: Array = COMPARE[by](left, right)
+    found: Array = c.COMPARE[by](left, right)
     return found
 
 
-def _computed(sign: g.Sign, left: Array, right: Array) -> Array:
+def _computed(sign: c.Sign, left: Array, right: Array) -> Array:
     kinds = {left.dtype.kind, right.dtype.kind}
     if "U" in kinds or (sign in {"/", "%"} and not right.all()):
         raise NotVector
     if "f" in kinds:
         if sign == "%":
             raise NotVector
-    elif _largest(sign, _most(left), _most(right)) > LARGEST:
+    elif _LARGEST_RESULT[sign](_most(left), _most(right)) > LARGEST:
         raise NotVector
     one, other = (side.astype(np.int64) if side.dtype.kind == "b" else side for side in (left, right))
-    return np.asarray(COMPUTE[sign](one, other))
-
-
-def _largest(sign: g.Sign, one: int, other: int) -> int:
-    """Return the largest result that a computation with integers can have, or more if it is not exact."""
-    match sign:
-        case "+" | "-":
-            return one + other
-        case "*":
-            return one * other
-        case "%":
-            return other
-        case "/":
-            return 0 if max(one, other) <= EXACT else LARGEST + 1
-        case _:
-            assert_never(sign)
+    return np.asarray(c.COMPUTE[sign](one, other))

@@ -12,19 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from vademecum.errors import CharterRefused, ConditionWrong
-from vademecum.governance import grammar as g
-from vademecum.governance.conditions import (
-    FAILURES,
-    ROOTS,
-    Function,
-    NotThere,
-    number_of,
-    read,
-    reads_parameters,
-    rooted,
-    test_of,
-    value_of,
-)
+from vademecum.governance import conditions as c
 from vademecum.governance.definitions import (
     EMPTY,
     EVERYBODY,
@@ -58,6 +46,7 @@ _PURSE = re.compile(r"(world\.)?[^\W\d]\w*")
 _LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
 State = Mapping[str, Any]
+Facts = tuple[dict[str, Any], dict[str, Any], State]  # the agent's state, the shared state, the parameters
 # Takes the agent's type and state, the shared state, the parameters, the agent's last steps, the step.
 CheckFunction = Callable[[str, State, State, State, Mapping[str, int], int], ValidationResult]
 # Takes the key that a problem is about, the problem's code and a sentence.
@@ -68,7 +57,7 @@ class Condition(NamedTuple):
     """One condition or cost: its text and its tree."""
 
     text: str
-    tree: g.Tree
+    tree: c.Tree
 
 
 def misspelled(key: str, known: Iterable[str]) -> str | None:
@@ -84,7 +73,7 @@ def misspelled(key: str, known: Iterable[str]) -> str | None:
 def _conditions(written: Sequence[str], note: Note) -> Iterator[Condition]:
     for number, text in enumerate(written):
         try:
-            yield Condition(text, g.parse(text))
+            yield Condition(text, c.parse(text))
         except ConditionWrong as error:
             note(f"preconditions[{number}]", error.code, str(error))
     if len(written) > MAX_CONDITIONS:
@@ -96,26 +85,26 @@ def _cost(written: Any, note: Note) -> Condition | None:
     key, number = "institutional_constraints.cost", plain(written)
     if isinstance(written, str):
         try:
-            tree = g.parse(written)
+            tree = c.parse(written)
         except ConditionWrong as error:
-            note(key, error.code, f"The cost cannot be read: {error}")
+            note(key, error.code, f"The cost cannot be c.read: {error}")
             return None
-        if isinstance(tree, g.Path | g.Compute) and g.paths_of(tree) and written.lower() not in _YES_OR_NO:
+        if isinstance(tree, c.Path | c.Compute) and c.paths_of(tree) and written.lower() not in _YES_OR_NO:
             return Condition(written, tree)
-        number = tree.value if isinstance(tree, g.Constant) else None
+        number = tree.value if isinstance(tree, c.Constant) else None
     if type(number) not in {int, float} or not 0 <= number <= 2**1000:
         text = f"The cost is {shown(written)}: write a number of at least 0, or an expression."
         note(key, "value", text)
         return None
-    return Condition(f"{number:g}", g.Constant(number)) if number else None
+    return Condition(f"{number:g}", c.Constant(number)) if number else None
 
 
-def _purse(written: Any, note: Note) -> g.Path:
+def _purse(written: Any, note: Note) -> c.Path:
     if isinstance(written, str) and _PURSE.fullmatch(written):
-        return g.Path(tuple(written.split(".")))
+        return c.Path(tuple(written.split(".")))
     text = f"pays_with is {shown(written)}: write a field, or world. and a field."
     note("institutional_constraints.pays_with", "value", text)
-    return g.Path((DEFAULT_PURSE,))
+    return c.Path((DEFAULT_PURSE,))
 
 
 def _cooldown(written: Any, note: Note) -> int:
@@ -179,17 +168,17 @@ class SkillCheck:
         if wrong:
             raise CharterRefused(f"The definition of {skill.skill_id!r} is wrong: {' '.join(wrong)}")
         tests = [(1 << (FIRST_CONDITION + number), each.tree) for number, each in enumerate(self.conditions)]
-        self._tests = {bit: test_of(tree, strict=strict) for bit, tree in tests}
+        self._tests = {bit: c.test_of(tree, strict=strict) for bit, tree in tests}
         if self.cost is not None:
             tests += [(COST, self.cost.tree), (COST, self.purse)]
-            self._price = number_of(self.cost.tree)
+            self._price = c.number_of(self.cost.tree)
         # The bits of the clauses that another intent with the same skill could satisfy.
         self.correctable = PARAMETERS
         for bit, tree in tests:
-            self.correctable |= bit if reads_parameters(tree) else 0
-        paths = dict.fromkeys(path for _, tree in tests for path in g.paths_of(tree))
-        self.reads = tuple(path for path in paths if rooted(path)[0] != ROOTS["params"])
-        self._look = {str(path): read(path, MISSING) for path in self.reads}
+            self.correctable |= bit if c.reads_parameters(tree) else 0
+        paths = dict.fromkeys(path for _, tree in tests for path in c.paths_of(tree))
+        self.reads = tuple(path for path in paths if c.rooted(path)[0] != c.ROOTS["params"])
+        self._look = {str(path): c.read(path, MISSING) for path in self.reads}
 
     def is_for(self, agent_type: str) -> bool:
         """Return whether the skill is for an agent type."""
@@ -205,7 +194,7 @@ class SkillCheck:
         return Charge(purse, key, str(self.purse), before, before - cost, cost) if cost else None
 
     def look(self, state: State, world: State) -> dict[str, Any]:
-        """Return the values that the clauses read, by path, without those that do not exist."""
+        """Return the values that the clauses c.read, by path, without those that do not exist."""
         found = {}
         for name, value_at in self._look.items():
             value = value_at(state, world, EMPTY)
@@ -232,7 +221,7 @@ class SkillCheck:
                 try:
                     if not test(s, w, p):
                         bits |= bit
-                except FAILURES:
+                except c.FAILURES:
                     bits |= bit
             if cooldown and step - last.get(skill_id, NEVER) < cooldown:
                 bits |= COOLDOWN
@@ -247,11 +236,11 @@ class SkillCheck:
 
         return check
 
-    def _affordable(self) -> list[tuple[int, Function]]:
+    def _affordable(self) -> list[tuple[int, c.Function]]:
         if self.cost is None:
             return []
-        price, left = self._price, value_of(self.purse, strict=True)
-        if isinstance(self.cost.tree, g.Constant):
+        price, left = self._price, c.value_of(self.purse, strict=True)
+        if isinstance(self.cost.tree, c.Constant):
             number: Any = self.cost.tree.value
             return [(COST, lambda s, w, p: left(s, w, p) - number >= 0)]
 
@@ -281,17 +270,17 @@ class SkillCheck:
             text = f"Cooldown of {self.cooldown} not over: used at step {last}, ready at {ready}"
             yield Reason("cooldown", "cooldown", step, ready, text)
 
-    def _too_expensive(self, cost: Condition, facts: tuple[State, State, State], may: MayRead) -> Reason:
+    def _too_expensive(self, cost: Condition, facts: Facts, may: MayRead) -> Reason:
         purse = self.purse
         try:
-            price, left = self._price(*facts), value_of(purse, strict=True)(*facts)
-        except NotThere as error:
+            price, left = self._price(*facts), c.value_of(purse, strict=True)(*facts)
+        except c.NotThere as error:
             text = f"Cost cannot be paid: {str(error.path)!r} is missing"
             return Reason("missing", "cost", MISSING, cost.text, text)
-        except FAILURES as error:
+        except c.FAILURES as error:
             return Reason("cost", "cost", None, cost.text, f"Cost cannot be computed ({error})")
         known = (
-            f"Cost {shown(price)}" if all(_may(path, may) for path in g.paths_of(cost.tree)) else "The cost"
+            f"Cost {shown(price)}" if all(_may(path, may) for path in c.paths_of(cost.tree)) else "The cost"
         )
         there = shown(left) if may(str(purse)) else HIDDEN
         if not price >= 0:
@@ -302,25 +291,25 @@ class SkillCheck:
         return Reason("cost", "cost", left, price, f"{known} exceeds {str(purse)!r} ({there})")
 
 
-def _failed(condition: Condition, test: Function, facts: tuple[State, State, State], may: MayRead) -> Reason:
+def _failed(condition: Condition, test: c.Function, facts: Facts, may: MayRead) -> Reason:
     """Return why a condition does not hold: a value, a missing field, a wrong type, or arithmetic."""
-    paths = g.paths_of(condition.tree)
-    found = {str(path): read(path, MISSING)(*facts) for path in paths}
+    paths = c.paths_of(condition.tree)
+    found = {str(path): c.read(path, MISSING)(*facts) for path in paths}
     words = {str(path): shown(found[str(path)]) if _may(path, may) else HIDDEN for path in paths}
-    bare = condition.tree.value if isinstance(condition.tree, g.Not) else condition.tree
+    bare = condition.tree.value if isinstance(condition.tree, c.Not) else condition.tree
     listed = ", ".join(f"{name} is {text}" for name, text in words.items()) or "it never holds"
-    code, inside = "precondition", f"field is {words[str(bare)]}" if isinstance(bare, g.Path) else listed
+    code, inside = "precondition", f"field is {words[str(bare)]}" if isinstance(bare, c.Path) else listed
     try:
         test(*facts)
     except ArithmeticError as error:
         code, inside = "arithmetic", f"{listed}: {error}"
-    except FAILURES as error:
+    except c.FAILURES as error:
         absent = [name for name, value in found.items() if value is MISSING]
-        if isinstance(error, NotThere):
+        if isinstance(error, c.NotThere):
             absent = [str(error.path)]
         if absent:
             code, found = "missing", {absent[0]: MISSING}
-            inside = inside if isinstance(bare, g.Path) else f"{absent[0]} is missing"
+            inside = inside if isinstance(bare, c.Path) else f"{absent[0]} is missing"
         else:
             code, inside = "wrong-type", f"{inside}, which does not fit"
     observed = next(iter(found.values())) if len(found) == 1 else found
@@ -328,20 +317,18 @@ def _failed(condition: Condition, test: Function, facts: tuple[State, State, Sta
     return Reason(code, condition.text, observed, condition.text, message)
 
 
-def _may(path: g.Path, may: MayRead) -> bool:
+def _may(path: c.Path, may: MayRead) -> bool:
     """Return whether a reader may see a path; parameters are what the agent said itself."""
-    return rooted(path)[0] == ROOTS["params"] or may(str(path))
+    return c.rooted(path)[0] == c.ROOTS["params"] or may(str(path))
 
 
-def facts_of(
-    reads: tuple[g.Path, ...], values: tuple[Any, ...], params: Any
-) -> tuple[dict[str, Any], dict[str, Any], State]:
-    """Return observed values as the state, the shared state and the parameters that conditions read."""
+def facts_of(reads: tuple[c.Path, ...], values: tuple[Any, ...], params: Any) -> Facts:
+    """Return observed values as the state, the shared state and the parameters that conditions c.read."""
     state: dict[str, Any] = {}
     world: dict[str, Any] = {}
     for path, value in zip(reads, values, strict=True):
         if value is not MISSING:
-            root, parts = rooted(path)
+            root, parts = c.rooted(path)
             put(world if root else state, parts, value)
     return state, world, params or EMPTY
 
