@@ -208,13 +208,6 @@ def _pair(typed: str) -> tuple[str, Any]:
         return name, value
 
 
-def check_place_of(file: str) -> None:
-    """Raise an error if a file cannot be written, before anything else is done."""
-    directory = Path(file).absolute().parent
-    if not directory.is_dir() or not os.access(directory, os.W_OK) or Path(file).is_dir():
-        raise click.BadParameter(f"{file!r} cannot be written: name a file in a directory of yours")
-
-
 @govern_command.command("simulate")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option("--agents", type=click.IntRange(10, 1_000_000), default=1000, show_default=True)
@@ -249,9 +242,10 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     DIRECTORY contains a skill_registry.yaml and a simulation.py, whose code is run. The same seed gives
     the same bytes. Every outcome of the enforced run is recorded; vade runs replay checks it.
     """
-    if page is not None:
-        check_place_of(page)
     place = Path(directory)
+    report = Path(page or f"{place.absolute().name}.html")
+    if not os.access(report.absolute().parent, os.W_OK) or report.is_dir():
+        raise click.BadParameter(f"{str(report)!r} cannot be written: name a file in a directory of yours")
     charter, program = load_charter(place), load_simulation(place)
     request = f"simulate {directory} --agents {agents} --steps {steps} --seed {seed}"
     with _progress(steps * 2) as tick:
@@ -264,7 +258,6 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     runs = {"with the charter": enforced, "without": without}
     name = place.absolute().name
     about = f"{agents:,} agents, {steps} steps, seed {seed}, charter {charter.digest[:19]}…"
-    report = Path(page or f"{name}.html")
     write_atomic(report, report_of(f"Simulation: {name}", about, runs).encode("utf-8"))
     whole = {"charter": charter.digest, "run_id": run_id, "report": report, "runs": runs}
     record = f"   record: vade runs replay {run_id}" if run_id else ""

@@ -254,17 +254,16 @@ def _complete(run: PastRun) -> Iterator[Event]:
     """
     done: dict[tuple[str, str], int] | None = None
     for event in run.events:
-        data = event.data
+        data, lacking = event.data, {}
         if event.type == "charter" and "kept" in data:
             done = done or {}
-            event = structs.replace(event, data={**data, "charter": _kept(run, str(data["kept"]))})  # noqa: PLW2901
+            lacking = {"charter": _kept(run, str(data["kept"]))}
         elif event.type == "outcome" and done is not None:
             who = str(data.get("agent")), str(data.get("proposed"))
-            if who in done:
-                event = structs.replace(event, data={**data, "last": done[who]})  # noqa: PLW2901
+            lacking = {"last": done[who]} if who in done else {}
             if data.get("executed") == data.get("proposed"):
                 done[who] = data.get("step", 0)
-        yield event
+        yield structs.replace(event, data={**data, **lacking}) if lacking else event
 
 
 def _kept(run: PastRun, name: str) -> Any:

@@ -7,7 +7,7 @@ are found when a caller reads them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -43,7 +43,7 @@ CONSTRAINTS = ("cost", "pays_with", "cooldown")
 # What YAML 1.1 takes for true or false; here it would be the name of a field.
 _YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
 _PURSE = re.compile(r"(world\.)?[^\W\d]\w*")
-_LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
+LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
 State = Mapping[str, Any]
 Facts = tuple[dict[str, Any], dict[str, Any], State]  # the agent's state, the shared state, the parameters
@@ -58,16 +58,6 @@ class Condition(NamedTuple):
 
     text: str
     tree: c.Tree
-
-
-def misspelled(key: str, known: Iterable[str]) -> str | None:
-    """Return the known key that an unknown one is a misspelling of, if it is one.
-
-    >>> misspelled("costs", CONSTRAINTS), misspelled("season", CONSTRAINTS), misspelled("cost", CONSTRAINTS)
-    ('cost', None, None)
-    """
-    near = nearest(key, known, like=_LIKE)
-    return None if near == key else near
 
 
 def _conditions(written: Sequence[str], note: Note) -> Iterator[Condition]:
@@ -163,8 +153,9 @@ class SkillCheck:
         self.purse = _purse(written.get("pays_with", DEFAULT_PURSE), noted)
         self.cooldown = _cooldown(written.get("cooldown", 0), noted)
         if note is None:
-            near = ((key, misspelled(key, CONSTRAINTS)) for key in written)
-            wrong += [f"There is no constraint {key!r}: did you mean {name!r}?" for key, name in near if name]
+            for key in written:
+                if key not in CONSTRAINTS and (near := nearest(key, CONSTRAINTS, like=LIKE)):
+                    wrong.append(f"There is no constraint {key!r}: did you mean {near!r}?")
         if wrong:
             raise CharterRefused(f"The definition of {skill.skill_id!r} is wrong: {' '.join(wrong)}")
         tests = [(1 << (FIRST_CONDITION + number), each.tree) for number, each in enumerate(self.conditions)]

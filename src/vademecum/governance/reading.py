@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import yaml
 from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
 
-from vademecum.governance.check import CONSTRAINTS, SkillCheck, misspelled
+from vademecum.governance.check import CONSTRAINTS, LIKE, SkillCheck
 from vademecum.governance.conditions import strict_differs
 from vademecum.governance.definitions import EVERYBODY, KINDS, Parameter, SkillDefinition
 from vademecum.governance.roles import UNRESTRICTED, Role, RoleEnforcer
+from vademecum.nearest import nearest
 from vademecum.skill.skill import Problem, Severity
 from vademecum.wildcards import matches_exactly
 
@@ -168,7 +169,7 @@ def _keys(
         extra[key] = value
         if key in other:
             draft.wrong("unknown-key", f"{key} belongs under institutional_constraints: move it.", inner)
-        elif near := misspelled(key, (*known, *other)):
+        elif near := nearest(key, (*known, *other), like=LIKE):
             draft.wrong("unknown-key", f"There is no key {key!r}: did you mean {near!r}?", inner)
         else:
             text = f"The key {key!r} is not known: it is kept aside and enforces nothing."

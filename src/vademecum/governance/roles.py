@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from vademecum.governance.check import ROLE
 from vademecum.governance.definitions import (
@@ -106,11 +106,17 @@ class RoleEnforcer:
 
     def check_read(self, agent_type: str, key: str) -> ValidationResult:
         """Check whether a type may read a state key."""
-        return _access(agent_type, key, "read", self.role_of(agent_type).reads)
+        return self._access("read", agent_type, key, self.role_of(agent_type).reads)
 
     def check_write(self, agent_type: str, key: str) -> ValidationResult:
         """Check whether a type may write a state key."""
-        return _access(agent_type, key, "write", self.role_of(agent_type).writes)
+        return self._access("write", agent_type, key, self.role_of(agent_type).writes)
+
+    def _access(self, verb: str, agent_type: str, key: str, patterns: Sequence[str]) -> ValidationResult:
+        if covered(key, patterns):
+            return VALID
+        text = f"Agent type {agent_type!r} may not {verb} {key!r}"
+        return refusal(Reason(f"{verb}-permission", f"roles: {verb}s", key, list(patterns), text))
 
     def view(self, agent: GovernedAgent, *, world: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a copy of what an agent may read: its own keys, and the shared ones under ``world``."""
@@ -127,15 +133,6 @@ class RoleEnforcer:
 
 # Without roles, every type may propose every skill, and read and write all of its own and all shared keys.
 UNRESTRICTED = RoleEnforcer({EVERYBODY: Role(["*"], ["*", f"{SHARED}*"], ["*", f"{SHARED}*"])})
-
-
-def _access(
-    agent_type: str, key: str, verb: Literal["read", "write"], patterns: Sequence[str]
-) -> ValidationResult:
-    if covered(key, patterns):
-        return VALID
-    text = f"Agent type {agent_type!r} may not {verb} {key!r}"
-    return refusal(Reason(f"{verb}-permission", f"roles: {verb}s", key, list(patterns), text))
 
 
 def _part(state: Mapping[str, Any], reads: tuple[str, ...], prefix: str) -> dict[str, Any]:
