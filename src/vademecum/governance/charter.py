@@ -288,7 +288,7 @@ def digest_of(document: Mapping[str, Any]) -> str:
 
 
 class Linted(Struct, frozen=True):
-    """The result of reading a charter: the registry and roles if there is no error, and all problems.
+    """The result of reading a charter: all problems, and without an error the registry and roles.
 
     >>> _ = Path("skill_registry.yaml").write_text("skills: [{skill_id: rest, eligible_agent_types: all}]")
     >>> found = lint_charter("skill_registry.yaml")

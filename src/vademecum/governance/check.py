@@ -266,7 +266,7 @@ class SkillCheck:
         try:
             price, left = self._price(*facts), c.value_of(purse, strict=True)(*facts)
         except c.NotThere as error:
-            text = f"Cost cannot be paid: {str(error.path)!r} is missing"
+            text = f"Cost cannot be paid: {error.args[0]!r} is missing"
             return Reason("missing", "cost", MISSING, cost.text, text)
         except c.FAILURES as error:
             return Reason("cost", "cost", None, cost.text, f"Cost cannot be computed ({error})")
@@ -297,7 +297,7 @@ def _failed(condition: Condition, test: c.Function, facts: Facts, may: MayRead) 
     except c.FAILURES as error:
         absent = [name for name, value in found.items() if value is MISSING]
         if isinstance(error, c.NotThere):
-            absent = [str(error.path)]
+            absent = [error.args[0]]
         if absent:
             code, found = "missing", {absent[0]: MISSING}
             inside = inside if isinstance(bare, c.Path) else f"{absent[0]} is missing"

@@ -278,11 +278,7 @@ COMPUTE: dict[Sign, Callable[[Any, Any], Any]] = {
 
 
 class NotThere(KeyError):
-    """A path leads to nothing."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self.path = path
+    """A path, its argument, leads to nothing."""
 
 
 def test_of(tree: Tree, *, strict: bool) -> Function:
@@ -367,12 +363,12 @@ def read(path: Path, default: Any) -> Function:
 def _path(path: Path, *, strict: bool) -> Function:
     if not strict:
         return read(path, None)
-    value_at = read(path, MISSING)
+    value_at, name = read(path, MISSING), str(path)
 
     def needed(s: State, w: State, p: State) -> Any:
         value = value_at(s, w, p)
         if value is MISSING:
-            raise NotThere(path)
+            raise NotThere(name)
         return value
 
     return needed

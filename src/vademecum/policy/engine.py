@@ -6,8 +6,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from vademecum.config import TOOLS, AgentSettings, PermissionRule, load_config
 from vademecum.context import Context
@@ -220,7 +219,7 @@ class RuleTable:
 
 
 # As in `Policy._layers`; nothing if a layer has no rule for a permission.
-Tables = tuple[RuleTable | None, RuleTable | None, RuleTable | None, RuleTable | None]
+Tables = tuple[RuleTable | None, ...]
 _effect_of = attrgetter("effect")
 
 
@@ -273,8 +272,8 @@ class Policy:
         """Return the policy of this place."""
         context = context or Context.current()
         config = load_config(context)
-        file = config.project_file
-        trusted = bool(config.loosening and file) and Trust(grants_file(context)).holds(cast("Path", file))
+        file = config.project_file if config.loosening else None
+        trusted = file is not None and Trust(grants_file(context)).holds(file)
         return cls(
             default_rules(),
             user=Rules.of(config.user.permissions, config.user.agents, USER),
@@ -343,13 +342,11 @@ class Policy:
 
     def _compiled(self, key: tuple[str, str]) -> Tables:
         permission, agent = key
-        further = _FURTHER.get(permission, ())
-        layers = self._layers(permission, agent)
-        fixed, own, project, run = (RuleTable(rules, further) if rules else None for rules in layers)
+        further, layers = _FURTHER.get(permission, ()), self._layers(permission, agent)
         if len(self._tables) > MAX_TABLES:  # names come from outside
             self._tables.clear()
-        tables = self._tables[key] = (fixed, own, project, run)
-        return tables
+        tables = tuple(RuleTable(rules, further) if rules else None for rules in layers)
+        return self._tables.setdefault(key, tables)
 
     def _effect_on(self, resource: str, tables: Tables) -> tuple[Effect, Rule | None]:
         """Decide about one resource: a deny is final, and each later layer can do less."""
