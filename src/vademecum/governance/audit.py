@@ -54,6 +54,26 @@ AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
 _NUMBERS = frozenset({int, float, bool})
 
 
+class _Row(Struct, omit_defaults=True, gc=False):
+    """One outcome as it is written, without empty values."""
+
+    charter: str
+    step: int
+    agent: str
+    agent_type: str
+    proposed: str
+    approved: bool
+    executed: str | None
+    last: int | None = None
+    charged: str | None = None
+    parameters: Mapping[str, Any] = {}
+    state: Mapping[str, Any] = {}
+    changes: Mapping[str, Any] = {}
+    reasons: list[Any] = []
+    rolled_back: bool = False
+    shadow: bool = False
+
+
 class Audit:
     """Write outcomes into a record, many at a time: at the end of each step, or when enough are waiting.
 
@@ -77,21 +97,22 @@ class Audit:
         self._secrets = secrets
         self._waiting: list[bytes] = []
         self._digest = ""
-        self._recorded: tuple[Charter | None, int] = (None, 0)
+        self._charter: Charter | None = None
+        self._skills = 0
         self._masked: dict[tuple[str, str], str] = {}
 
     def charter(self, charter: Charter) -> None:
         """Record which charter is in force from here on, unless it is recorded already."""
-        if (charter, len(charter.registry)) == self._recorded:
+        skills = len(charter.registry.checks)
+        if charter is self._charter and skills == self._skills:
             return
-        self._recorded = (charter, len(charter.registry))
+        self._charter, self._skills = charter, skills
         self.flush()
         self._digest = charter.digest[:DIGEST_CHARS]
         document = as_json(charter.to_json(), self._mask)
         digest = digest_of(document)
         # A charter that contains a secret is recorded without it, and has two hashes.
         more = {} if digest == charter.digest else {"masked": digest}
-        skills = len(charter.registry)
         self._record.add("charter", digest=charter.digest, charter=document, skills=skills, **more)
 
     def outcome(self, outcome: ActionOutcome, state: Mapping[str, Any], last: int | None) -> None:
@@ -101,31 +122,28 @@ class Audit:
         for key, *pair in outcome.changes:
             values = [None if value is MISSING else value for value in pair]
             changes[mask("", key)] = values if _are_numbers(values) else as_json(values, mask, key)
-        row = {
-            "charter": self._digest,
-            "step": outcome.step,
-            "agent": mask("", str(outcome.agent_id)),
-            "agent_type": mask("", str(outcome.agent_type)),
-            "proposed": mask("", outcome.proposed.skill_id),
-            "approved": outcome.approved,
-            "executed": outcome.executed,
-        }
-        more = {
-            "last": last,
-            "charged": outcome.charged,
-            "parameters": as_json(said, mask) if said else {},
+        row = _Row(
+            self._digest,
+            outcome.step,
+            mask("", str(outcome.agent_id)),
+            mask("", str(outcome.agent_type)),
+            mask("", outcome.proposed.skill_id),
+            outcome.approved,
+            outcome.executed,
+            last,
+            outcome.charged,
+            as_json(said, mask) if said else {},
             # Numbers need no masking.
-            "state": state if _are_numbers(state.values()) else as_json(state, mask),
-            "changes": changes,
-            "reasons": [as_json(reason.to_json(), mask) for reason in outcome.reasons],
-            "rolled_back": outcome.rolled_back,
-            "shadow": outcome.shadow,
-        }
-        row |= {key: value for key, value in more.items() if value or type(value) is int}
+            state if _are_numbers(state.values()) else as_json(state, mask),
+            changes,
+            [as_json(reason.to_json(), mask) for reason in outcome.reasons],
+            outcome.rolled_back,
+            outcome.shadow,
+        )
         try:
             data = msgspec.json.encode(row)
         except UnicodeEncodeError:  # half a character
-            data = json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")
+            data = json.dumps(structs.asdict(row), ensure_ascii=False).encode("utf-8", "replace")
         self._waiting.append(data)
         if len(self._waiting) >= MAX_WAITING:
             self.flush()

@@ -314,7 +314,8 @@ class Broker:
             return outcome
         skill_id = decision.intent.skill_id
         changes, by_engine = (changes, changes) if charge is None else charge.split(changes)
-        after = self.charter.objections(decision.agent_type, skill_id, by_engine).plus(_replaced(replaced))
+        after = self.charter.objections(decision.agent_type, skill_id, by_engine)
+        after = after.plus(_replaced(replaced)) if replaced else after
         committed = after.valid or self.policy.shadow
         if committed:
             self.ledger.add(skill_id, agent_id=decision.agent_id, step=decision.step)
@@ -382,7 +383,7 @@ def _replaced(names: Iterable[str]) -> ValidationResult:
     """Return the result for attributes of an agent that the engine replaced."""
     text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
     found = [Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in names]
-    return refusal(*found, bits=AFTERWARDS) if found else VALID
+    return refusal(*found, bits=AFTERWARDS)
 
 
 def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:

@@ -267,6 +267,8 @@ class Charter:
         wrong = [
             change for change in changes if not (covered(change[0], listed) and covered(change[0], writes))
         ]
+        if not wrong:
+            return VALID
 
         def explain(_bits: int, _observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
             for key, old, new in wrong:
@@ -278,7 +280,7 @@ class Charter:
                     text = f"Agent type {agent_type!r} may not write {key!r} ({what})"
                     yield Reason("write-permission", "roles: writes", key, list(writes), text)
 
-        return ValidationResult(AFTERWARDS, explain) if wrong else VALID
+        return ValidationResult(AFTERWARDS, explain)
 
 
 def digest_of(document: Mapping[str, Any]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from vademecum.errors import CharterRefused, ConditionWrong
@@ -54,16 +53,18 @@ Note = Callable[[str, str, str], None]
 
 
 class Condition(NamedTuple):
-    """One condition or cost: its text and its tree."""
+    """One condition or cost: its text, its tree, and the paths that it reads."""
 
     text: str
     tree: c.Tree
+    paths: list[c.Path]
 
 
 def _conditions(written: Sequence[str], note: Note) -> Iterator[Condition]:
     for number, text in enumerate(written):
         try:
-            yield Condition(text, c.parse(text))
+            tree = c.parse(text)
+            yield Condition(text, tree, c.paths_of(tree))
         except ConditionWrong as error:
             note(f"preconditions[{number}]", error.code, str(error))
     if len(written) > MAX_CONDITIONS:
@@ -79,14 +80,15 @@ def _cost(written: Any, note: Note) -> Condition | None:
         except ConditionWrong as error:
             note(key, error.code, f"The cost cannot be c.read: {error}")
             return None
-        if isinstance(tree, c.Path | c.Compute) and c.paths_of(tree) and written.lower() not in _YES_OR_NO:
-            return Condition(written, tree)
+        paths = c.paths_of(tree)
+        if isinstance(tree, c.Path | c.Compute) and paths and written.lower() not in _YES_OR_NO:
+            return Condition(written, tree, paths)
         number = tree.value if isinstance(tree, c.Constant) else None
     if type(number) not in {int, float} or not 0 <= number <= 2**1000:
         text = f"The cost is {shown(written)}: write a number of at least 0, or an expression."
         note(key, "value", text)
         return None
-    return Condition(f"{number:g}", c.Constant(number)) if number else None
+    return Condition(f"{number:g}", c.Constant(number), []) if number else None
 
 
 def _purse(written: Any, note: Note) -> c.Path:
@@ -170,6 +172,7 @@ class SkillCheck:
         paths = dict.fromkeys(path for _, tree in tests for path in c.paths_of(tree))
         self.reads = tuple(path for path in paths if c.rooted(path)[0] != c.ROOTS["params"])
         self._look = {str(path): c.read(path, MISSING) for path in self.reads}
+        self.check: CheckFunction = self._compiled()
 
     def is_for(self, agent_type: str) -> bool:
         """Return whether the skill is for an agent type."""
@@ -193,9 +196,7 @@ class SkillCheck:
                 found[name] = value if type(value) in FLAT else copied(value)
         return found
 
-    @cached_property
-    def check(self) -> CheckFunction:
-        """Return the check as one function."""
+    def _compiled(self) -> CheckFunction:
         look, explain, skill = [*self._look.values()], self.reasons, self.skill
         tests = [*self._tests.items(), *self._affordable()]
         types = None if EVERYBODY in skill.eligible_agent_types else frozenset(skill.eligible_agent_types)
@@ -270,9 +271,7 @@ class SkillCheck:
             return Reason("missing", "cost", MISSING, cost.text, text)
         except c.FAILURES as error:
             return Reason("cost", "cost", None, cost.text, f"Cost cannot be computed ({error})")
-        known = (
-            f"Cost {shown(price)}" if all(_may(path, may) for path in c.paths_of(cost.tree)) else "The cost"
-        )
+        known = f"Cost {shown(price)}" if all(_may(path, may) for path in cost.paths) else "The cost"
         there = shown(left) if may(str(purse)) else HIDDEN
         if not price >= 0:
             return Reason("cost", "cost", price, cost.text, f"{known} is not a number of at least 0")
@@ -284,7 +283,7 @@ class SkillCheck:
 
 def _failed(condition: Condition, test: c.Function, facts: Facts, may: MayRead) -> Reason:
     """Return why a condition does not hold: a value, a missing field, a wrong type, or arithmetic."""
-    paths = c.paths_of(condition.tree)
+    paths = condition.paths
     found = {str(path): c.read(path, MISSING)(*facts) for path in paths}
     words = {str(path): shown(found[str(path)]) if _may(path, may) else HIDDEN for path in paths}
     bare = condition.tree.value if isinstance(condition.tree, c.Not) else condition.tree

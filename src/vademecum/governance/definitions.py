@@ -298,11 +298,13 @@ class ValidationResult(Struct, frozen=True):
 
     def plus(self, other: ValidationResult) -> ValidationResult:
         """Return both results in one, with the reasons of this one first."""
+        if not other.bits:
+            return self
 
         def explain(bits: int, _observed: tuple[Any, ...], may: MayRead) -> Iterable[Reason]:
             return (*self.only(bits).reasons_for(may), *other.only(bits).reasons_for(may))
 
-        return ValidationResult(self.bits | other.bits, explain) if other.bits else self
+        return ValidationResult(self.bits | other.bits, explain)
 
     @property
     def message(self) -> str:
