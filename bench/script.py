@@ -75,7 +75,7 @@ from vademecum import Context, IndexOptions, Root, build_index
 from vademecum.config import Config, ExecutionSettings
 from vademecum.masking import Secrets
 from vademecum.policy.approval import Consent
-from vademecum.policy.base import AllowAll
+from vademecum.policy.engine import AllowAll
 from vademecum.sandbox.available import choose_sandbox
 from vademecum.session.base import Place
 from vademecum.session.session import Session

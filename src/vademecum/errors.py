@@ -215,7 +215,7 @@ class ConditionWrong(CharterRefused):
     Raised when a condition is parsed by itself. A definition with it is refused as a whole, by its parent,
     and ``lint_charter`` lists it among the problems.
 
-    >>> from vademecum.governance.grammar import parse
+    >>> from vademecum.governance.conditions import parse
     >>> parse("age <")
     Traceback (most recent call last):
     ...

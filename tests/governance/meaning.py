@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple, assert_never
 
-from vademecum.governance import grammar as ex
+from vademecum.governance import conditions as ex
 from vademecum.governance.conditions import FAILURES
 
 OPERATORS: dict[str, Any] = {

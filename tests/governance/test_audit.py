@@ -24,8 +24,7 @@ from vademecum.governance import (
     SkillRegistry,
     replay_outcomes,
 )
-from vademecum.governance.audit import DIGEST_CHARS
-from vademecum.governance.audit_replay import explain_event
+from vademecum.governance.audit import DIGEST_CHARS, explain_event
 from vademecum.masking import Secrets
 from vademecum.runs.record import Record
 from vademecum.runs.stored import PastRun, read_run

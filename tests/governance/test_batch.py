@@ -20,11 +20,11 @@ from vademecum.governance import (
     SkillDefinition,
     SkillRegistry,
 )
-from vademecum.governance import grammar as ex
+from vademecum.governance import conditions as ex
 
 np = pytest.importorskip("numpy", reason="numpy is not installed (the extra `governance`)")
 
-from vademecum.governance.batch import batch  # noqa: E402
+from vademecum.governance.batch import Vectors, batch  # noqa: E402
 
 TYPES = ["farmer", "baker", "居民"]
 small = st.integers(-3, 3)
@@ -267,8 +267,6 @@ def test_many_rows() -> None:
 
 def test_arrays_stay_arrays_where_they_can() -> None:
     """A tree over numbers, flags and texts is computed at once and not row by row."""
-    from vademecum.governance.vector import Vectors
-
     columns = {
         "a": np.arange(4),
         "b": np.array([True, False, True, True]),

@@ -25,7 +25,7 @@ from vademecum.governance import (
 )
 from vademecum.governance.charter import lint_text
 from vademecum.governance.roles import covered
-from vademecum.simulation.intents import parse_intent
+from vademecum.simulation.setting import parse_intent
 
 VILLAGE = """\
 default_skill: rest

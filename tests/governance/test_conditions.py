@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.governance.meaning import Facts, holds
 from tests.governance.support import resident
-from vademecum.errors import ConditionWrong
+from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance import Charter, SkillDefinition, SkillRegistry
-from vademecum.governance import grammar as ex
-from vademecum.governance.check import Condition, SkillCheck, SkillRules
+from vademecum.governance import conditions as ex
+from vademecum.governance.check import CONDITIONS, SkillCheck
 from vademecum.governance.conditions import strict_differs
 
 STATE: dict[str, Any] = {
@@ -203,8 +203,11 @@ def test_compiled_is_what_python_says(
 ) -> None:
     """The closures agree with plain Python on every state, and a denial has one reason."""
     params = {"p": said["w"]} if said else {}
-    found = SkillCheck(SkillRules("act", conditions=(Condition("it", tree),)), strict=strict)
-    result = found.check("t", state, world, params, {}, 0)
+    try:
+        found = SkillCheck(SkillDefinition("act", preconditions=[written(tree)]), strict=strict)
+    except CharterRefused:
+        reject()  # too many brackets
+    result = found.check("t", state, world, params, {}, 0).only(CONDITIONS)
     expected = holds(tree, Facts(state, world, params, strict))
     assert bool(result) is expected
     assert len(result.reasons) == (0 if expected else 1)

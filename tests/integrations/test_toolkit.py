@@ -11,7 +11,8 @@ import pytest
 
 from tests.support import index_of, write_skill
 from vademecum import Toolkit
-from vademecum.policy.base import AllowAll, Decision, Effect, Request
+from vademecum.policy.base import Decision, Effect, Request
+from vademecum.policy.engine import AllowAll
 from vademecum.session.schemas import SKILL_TOOLS, Dialect, schemas
 from vademecum.tools.calls import UseSkill
 

@@ -15,7 +15,7 @@ from tests.support import index_of, write_skill
 from vademecum import ConfigError, Denied, Policy
 from vademecum.policy.approval import Answer, Desk, Nobody, Question
 from vademecum.policy.base import Decision, Effect, Request
-from vademecum.policy.engine import default_rules
+from vademecum.policy.engine import OwnPolicy, default_rules
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
 from vademecum.skill.digest import skill_digest
@@ -233,7 +233,7 @@ def test_a_policy_that_fails_or_hangs_has_not_allowed_it() -> None:  # F1
     said = {}
     for way in ("hangs", "raises", "nothing", "answers"):
         patience = 0.05 if way == "hangs" else 10.0
-        said[way] = Gate(Odd(way), project=PROJECT, patience=patience).policy.decide(REQUEST)
+        said[way] = OwnPolicy(Odd(way), patience).decide(REQUEST)
     released.set()
     assert [decision.effect.name for decision in said.values()] == ["DENY", "DENY", "DENY", "ALLOW"]
     assert [said[way].reason for way in ("hangs", "raises")] == [

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import Place, write_skill
 from vademecum import SkillNotFound, Toolkit
-from vademecum.policy.base import AllowAll
+from vademecum.policy.engine import AllowAll
 
 SCRIPT = "print('{}')\n"
 

@@ -14,7 +14,8 @@ from vademecum import Context
 from vademecum.config import Config, ExecutionSettings, SandboxName
 from vademecum.masking import Secrets
 from vademecum.policy.approval import Approver, Consent
-from vademecum.policy.base import AllowAll, Decider
+from vademecum.policy.base import Decider
+from vademecum.policy.engine import AllowAll
 from vademecum.runs.record import Event
 from vademecum.sandbox.available import choose_sandbox
 from vademecum.session.base import Place, Result

@@ -348,7 +348,7 @@ def test_when_we_die_so_does_the_script(tmp_path: Path, sandbox: Real, number: i
     code = (
         "import sys; from pathlib import Path; from tests.tools.support import Bench\n"
         "place = Path(sys.argv[1])\n"
-        "bench = object.__new__(Bench); from vademecum.config import ExecutionSettings; from vademecum.policy.base import AllowAll\n"
+        "bench = object.__new__(Bench); from vademecum.config import ExecutionSettings; from vademecum.policy.engine import AllowAll\n"
         "bench.place, bench.sandbox, bench.project, bench.approver, bench.env, bench.records = place, sys.argv[2], place / 'project', None, {}, []\n"
         "bench.execution, bench.policy = ExecutionSettings(), AllowAll()\n"
         "bench.run()"

@@ -14,13 +14,12 @@ from typing import Any
 import click
 
 from vademecum.cli.output.completion import complete_runs
-from vademecum.cli.output.groups import Group
-from vademecum.cli.output.printing import counted, json_option, print_json
+from vademecum.cli.output.groups import group
+from vademecum.cli.output.printing import answer, counted, json_option
 from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
 from vademecum.files import read_capped, write_atomic
-from vademecum.governance.audit import Audit
-from vademecum.governance.audit_replay import Stage, explain_event, stages_of
+from vademecum.governance.audit import Audit, Stage, explain_event, stages_of
 from vademecum.governance.charter import Linted, lint_charter, load_charter
 from vademecum.governance.definitions import Actor, shown
 from vademecum.governance.state import Ledger
@@ -69,12 +68,9 @@ def _agent_options(command: Any) -> Any:
     return command
 
 
-@click.group("govern", cls=Group, invoke_without_command=True)
-@click.pass_context
-def govern_command(context: click.Context) -> None:
-    """Work with charters: who may do what, when, at what cost, and changing what."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+govern_command = group(
+    "govern", "Work with charters: who may do what, when, at what cost, and changing what."
+)
 
 
 @govern_command.command("lint")
@@ -86,15 +82,14 @@ def lint_command(*, charters: tuple[str, ...], as_json: bool) -> int:
     Exit code 1: a charter has errors. Exit code 4: a charter does not exist.
     """
     found = {path: _linted(path) for path in charters}
-    if as_json:
-        print_json([{"path": path, **linted.to_json()} for path, linted in found.items()])
-    else:
-        for path, linted in found.items():
-            for problem in linted.problems:
-                where = path if problem.line is None else f"{path}:{problem.line}"
-                click.echo(visible(f"{where}: {problem.severity} {problem.code}: {problem.message}"))
-            verdict = "valid" if linted.valid else "not valid"
-            click.echo(f"{_SIGNS[linted.valid]} {visible(path)} {verdict}, {counted(linted.skills, 'skill')}")
+    lines = []
+    for path, linted in found.items():
+        for problem in linted.problems:
+            where = path if problem.line is None else f"{path}:{problem.line}"
+            lines.append(visible(f"{where}: {problem.severity} {problem.code}: {problem.message}"))
+        verdict = "valid" if linted.valid else "not valid"
+        lines.append(f"{_SIGNS[linted.valid]} {visible(path)} {verdict}, {counted(linted.skills, 'skill')}")
+    answer([{"path": path, **linted.to_json()} for path, linted in found.items()], lines, as_json=as_json)
     codes = {problem.code for linted in found.values() for problem in linted.problems}
     return 4 if "no-charter" in codes else 0 if all(linted.valid for linted in found.values()) else 1
 
@@ -116,15 +111,12 @@ def check_command(*, charter: str, skill: str, as_json: bool, **words: Any) -> i
     """Check whether an agent may do SKILL now. Exit code 3: it may not."""
     held, (actor, said, around) = load_charter(charter), _asked(**words)
     result, possible = held.check(skill, actor, said, **around), held.feasible(actor, **around)
-    if as_json:
-        print_json({"skill_id": skill, **result.to_json(), "feasible": possible})
-    elif result:
-        click.echo(f"✓ {visible(skill)} is allowed for {visible(actor.type)}")
-    else:
-        click.echo(f"✗ {visible(skill)} is denied for {visible(actor.type)}")
-        for reason in result.reasons:
-            click.echo(f"  {reason.code}: {visible(reason.message)}")
-        click.echo(f"  possible now: {visible(', '.join(possible)) or 'nothing'}")
+    verdict = "allowed" if result else "denied"
+    lines = [f"{_SIGNS[result.valid]} {visible(skill)} is {verdict} for {visible(actor.type)}"]
+    if not result:
+        lines += [f"  {reason.code}: {visible(reason.message)}" for reason in result.reasons]
+        lines.append(f"  possible now: {visible(', '.join(possible)) or 'nothing'}")
+    answer({"skill_id": skill, **result.to_json(), "feasible": possible}, lines, as_json=as_json)
     return 0 if result else 3
 
 
@@ -157,25 +149,19 @@ def explain_command(
         actor, said, around = _asked(**words)
         stages = stages_of(held, skill, actor.type, held.check(skill, actor, said, **around))
         about = f"{actor.id} ({actor.type}) wants {skill} at step {around['step']}"
-    return _show_stages(stages, about, as_json=as_json)
+    denied = any(stage.holds is False for stage in stages)
+    lines = [visible(about), *_lines_of(stages), "denied" if denied else "allowed"]
+    answer({"about": about, "allowed": not denied, "stages": stages}, lines, as_json=as_json)
+    return 3 if denied else 0
 
 
-def _show_stages(stages: list[Stage], about: str, *, as_json: bool) -> int:
-    denied = [stage for stage in stages if stage.holds is False]
-    if as_json:
-        print_json({"about": about, "allowed": not denied, "stages": [stage.to_json() for stage in stages]})
-        return 3 if denied else 0
-    click.echo(visible(about))
+def _lines_of(stages: list[Stage]) -> Iterator[str]:
     width = max(len(stage.name) for stage in stages)
     for stage in stages:
-        click.echo(f"  {_SIGNS[stage.holds]} {stage.name:{width}}  {visible(stage.text)}")
+        yield f"  {_SIGNS[stage.holds]} {stage.name:{width}}  {visible(stage.text)}"
         for reason in stage.reasons:
             required = reason.required if isinstance(reason.required, str) else shown(reason.required)
-            click.echo(
-                f"    {' ' * width}  {reason.code}: {visible(reason.message)}; it takes {visible(required)}"
-            )
-    click.echo("denied" if denied else "allowed")
-    return 3 if denied else 0
+            yield f"    {' ' * width}  {reason.code}: {visible(reason.message)}; it takes {visible(required)}"
 
 
 def _asked(  # noqa: PLR0913 - one for each option
@@ -222,13 +208,6 @@ def _pair(typed: str) -> tuple[str, Any]:
         return name, value
 
 
-def check_place_of(file: str) -> None:
-    """Raise an error if a file cannot be written, before anything else is done."""
-    directory = Path(file).absolute().parent
-    if not directory.is_dir() or not os.access(directory, os.W_OK) or Path(file).is_dir():
-        raise click.BadParameter(f"{file!r} cannot be written: name a file in a directory of yours")
-
-
 @govern_command.command("simulate")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option("--agents", type=click.IntRange(10, 1_000_000), default=1000, show_default=True)
@@ -263,9 +242,10 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     DIRECTORY contains a skill_registry.yaml and a simulation.py, whose code is run. The same seed gives
     the same bytes. Every outcome of the enforced run is recorded; vade runs replay checks it.
     """
-    if page is not None:
-        check_place_of(page)
     place = Path(directory)
+    report = Path(page or f"{place.absolute().name}.html")
+    if not os.access(report.absolute().parent, os.W_OK) or report.is_dir():
+        raise click.BadParameter(f"{str(report)!r} cannot be written: name a file in a directory of yours")
     charter, program = load_charter(place), load_simulation(place)
     request = f"simulate {directory} --agents {agents} --steps {steps} --seed {seed}"
     with _progress(steps * 2) as tick:
@@ -278,15 +258,10 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     runs = {"with the charter": enforced, "without": without}
     name = place.absolute().name
     about = f"{agents:,} agents, {steps} steps, seed {seed}, charter {charter.digest[:19]}…"
-    report = Path(page or f"{name}.html")
     write_atomic(report, report_of(f"Simulation: {name}", about, runs).encode("utf-8"))
-    if as_json:
-        whole = {key: run.to_json() for key, run in runs.items()}
-        print_json({"charter": charter.digest, "run_id": run_id, "report": str(report), "runs": whole})
-        return
-    click.echo(about)
-    _print_figures(runs)
-    click.echo(f"report: {report}" + (f"   record: vade runs replay {run_id}" if run_id else ""))
+    whole = {"charter": charter.digest, "run_id": run_id, "report": report, "runs": runs}
+    record = f"   record: vade runs replay {run_id}" if run_id else ""
+    answer(whole, [about, *_table(runs), f"report: {report}{record}"], as_json=as_json)
 
 
 @contextmanager
@@ -325,16 +300,14 @@ def _simulated(program: Simulate, setting: Setting, directory: Path) -> Simulate
     return found
 
 
-def _print_figures(runs: dict[str, Simulated]) -> None:
+def _table(runs: dict[str, Simulated]) -> Iterator[str]:
+    """Yield the lines of a table with the figures of all runs."""
     keys = dict.fromkeys(key for run in runs.values() for key in run.figures)
     rows = [("", *runs)] + [(key, *(figure(run.figures.get(key)) for run in runs.values())) for key in keys]
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     for row in rows:
-        cells = [
-            row[0].ljust(widths[0]),
-            *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)),
-        ]
-        click.echo("  ".join(cells).rstrip())
+        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        yield "  ".join([row[0].ljust(widths[0]), *cells]).rstrip()
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:
     done = replay(run, IndexWords(**words).build(), Policy.load(context, run=allowed))
     compared, found = done.compared, [*done.differences]
     if run.first("charter") is not None:
-        from vademecum.governance.audit_replay import replay_outcomes
+        from vademecum.governance.audit import replay_outcomes
 
         outcomes = replay_outcomes(run)
         compared += outcomes.compared

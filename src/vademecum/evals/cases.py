@@ -20,7 +20,7 @@ from pydantic import (
 
 from vademecum.evals.checks.patterns import regular
 from vademecum.evals.checks.trajectory import Constraint, parse_constraint
-from vademecum.policy.bounds import RISKS
+from vademecum.policy.base import RISKS
 
 MAX_REPEAT = 1000
 MAX_SECONDS = 86_400.0

@@ -8,8 +8,7 @@
 """
 
 from vademecum.errors import CharterRefused, ConditionWrong
-from vademecum.governance.audit import Audit
-from vademecum.governance.audit_replay import replay_outcomes
+from vademecum.governance.audit import Audit, replay_outcomes
 from vademecum.governance.broker import Broker, Engine, Functions
 from vademecum.governance.charter import Charter, Linted, SkillRegistry, lint_charter, load_charter
 from vademecum.governance.definitions import (

@@ -1,30 +1,60 @@
-"""Write outcomes as events of a run: each with the charter's hash, every reason and every change."""
+"""Write outcomes as events of a run, decide recorded intents again, and explain a decision check by check."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import isfinite
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
-from vademecum.governance.charter import Charter, digest_of
-from vademecum.governance.definitions import MISSING, ActionOutcome, shown
-from vademecum.governance.state import MAX_DEPTH
+from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
+from vademecum.files import read_capped
+from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
+from vademecum.governance.check import (
+    CONDITIONS,
+    COOLDOWN,
+    COST,
+    PARAMETERS,
+    ROLE,
+    TYPE,
+    Facts,
+    SkillCheck,
+    facts_of,
+    not_found,
+)
+from vademecum.governance.definitions import (
+    EMPTY,
+    MISSING,
+    ActionOutcome,
+    Reason,
+    SkillDefinition,
+    ValidationResult,
+    shown,
+)
+from vademecum.governance.state import MAX_DEPTH, Change, Charge
 from vademecum.masking import Secrets
-from vademecum.runs.record import Record
+from vademecum.paths import contained
+from vademecum.runs.record import Event, Record
+from vademecum.runs.stored import Difference, PastRun, Replayed
 
 MAX_WAITING = 1000  # outcomes that are kept before they are written
 MAX_REMEMBERED = 100_000
 DIGEST_CHARS = 23  # "sha256:" and sixteen digits; all of it is in the event `charter`
 LARGEST = 2**1000  # a larger number has more digits than Python reads
 
+# What only the engine and the state tell: it failed, was interrupted, replaced the agent's own attributes, or
+# the state was not plain data.
+BY_ENGINE = ("engine", "interrupted", "replaced", "state")
+AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
+
 _NUMBERS = frozenset({int, float, bool})
 
 
-class _Row(msgspec.Struct, omit_defaults=True, gc=False):
+class _Row(Struct, omit_defaults=True, gc=False):
     """One outcome as it is written, without empty values."""
 
     charter: str
@@ -50,9 +80,8 @@ class Audit:
     >>> from pathlib import Path
     >>> from vademecum.governance import Actor, Broker, Functions, SkillDefinition, SkillRegistry
     >>> from vademecum.masking import Secrets
-    >>> from vademecum.runs.record import new_run
+    >>> from vademecum.runs.record import Record, new_run
     >>> from vademecum.runs.stored import read_run
-    >>> from vademecum.runs.record import Record
     >>> record = Record(new_run(Path("runs")), secrets=Secrets({}))
     >>> audit = Audit(record, secrets=Secrets({}))
     >>> skills = SkillRegistry([SkillDefinition("rest", implementation_mapping="rest")])
@@ -68,17 +97,22 @@ class Audit:
         self._secrets = secrets
         self._waiting: list[bytes] = []
         self._digest = ""
+        self._charter: Charter | None = None
+        self._skills = 0
         self._masked: dict[tuple[str, str], str] = {}
 
     def charter(self, charter: Charter) -> None:
-        """Record which charter is in force from here on."""
+        """Record which charter is in force from here on, unless it is recorded already."""
+        skills = len(charter.registry.checks)
+        if charter is self._charter and skills == self._skills:
+            return
+        self._charter, self._skills = charter, skills
         self.flush()
         self._digest = charter.digest[:DIGEST_CHARS]
         document = as_json(charter.to_json(), self._mask)
         digest = digest_of(document)
         # A charter that contains a secret is recorded without it, and has two hashes.
         more = {} if digest == charter.digest else {"masked": digest}
-        skills = len(charter.skills)
         self._record.add("charter", digest=charter.digest, charter=document, skills=skills, **more)
 
     def outcome(self, outcome: ActionOutcome, state: Mapping[str, Any], last: int | None) -> None:
@@ -102,7 +136,7 @@ class Audit:
             # Numbers need no masking.
             state if _are_numbers(state.values()) else as_json(state, mask),
             changes,
-            [as_json(reason.to_json(), mask) for reason in outcome.reasons] if outcome.result.bits else [],
+            [as_json(reason.to_json(), mask) for reason in outcome.reasons],
             outcome.rolled_back,
             outcome.shadow,
         )
@@ -189,3 +223,227 @@ def from_json(value: Any) -> Any:
         case {"$dict": dict(inner)} if len(value) == 1:
             return {key: from_json(item) for key, item in inner.items()}
     return {key: from_json(item) for key, item in value.items()}
+
+
+def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed:
+    """Decide every recorded intent again; with ``charter``, by another charter than the recorded one.
+
+    >>> from pathlib import Path
+    >>> from vademecum.governance import Actor, Audit, Broker, Functions, SkillDefinition, SkillRegistry
+    >>> from vademecum.masking import Secrets
+    >>> from vademecum.runs.record import Record, new_run
+    >>> from vademecum.runs.stored import read_run
+    >>> record = Record(new_run(Path("runs")), secrets=Secrets({}))
+    >>> audit = Audit(record, secrets=Secrets({}))
+    >>> rest = SkillDefinition("rest", implementation_mapping="rest")
+    >>> broker = Broker(SkillRegistry([rest]), None, Functions({"rest": lambda agent: None}), audit=audit)
+    >>> outcome = broker.propose(Actor("a1", "resident"), "rest")
+    >>> audit.flush()
+    >>> run = read_run(Path("runs"), record.run_id)
+    >>> replay_outcomes(run)
+    Replayed(compared=1, differences=())
+    >>> replay_outcomes(run, charter=Charter(SkillRegistry())).differences[0].now
+    'denied: not-found'
+    """
+    recorded: Charter | None = None
+    compared, found = 0, []
+    for event in _complete(run):
+        try:
+            if event.type == "charter":
+                document = from_json(event.data["charter"])
+                recorded = Charter.from_json(document)
+                then, now = event.data.get("masked") or event.data["digest"], digest_of(event.data["charter"])
+                if charter is None and then != now:
+                    found.append(Difference(event.number, "the charter", then, now))
+            elif event.type == "outcome":
+                compared += 1
+                if recorded is None:
+                    raise RecordDamaged("The record has outcomes before its charter.")
+                found += _compared(event, _decided(event.data, charter or recorded, recorded))
+        except (KeyError, TypeError, AttributeError, ValueError, CharterRefused) as error:
+            raise RecordDamaged(f"Event {event.number} of {run.place} is damaged ({error!r}).") from error
+    return Replayed(compared, tuple(found))
+
+
+def _complete(run: PastRun) -> Iterator[Event]:
+    """Yield the events of a run; those of earlier versions get the charter and the steps that they lack.
+
+    Such a record keeps its charter in a file, and does not say when an agent last did a skill.
+    """
+    done: dict[tuple[str, str], int] | None = None
+    for event in run.events:
+        data, lacking = event.data, {}
+        if event.type == "charter" and "kept" in data:
+            done = done or {}
+            lacking = {"charter": _kept(run, str(data["kept"]))}
+        elif event.type == "outcome" and done is not None:
+            who = str(data.get("agent")), str(data.get("proposed"))
+            lacking = {"last": done[who]} if who in done else {}
+            if data.get("executed") == data.get("proposed"):
+                done[who] = data.get("step", 0)
+        yield structs.replace(event, data={**data, **lacking}) if lacking else event
+
+
+def _kept(run: PastRun, name: str) -> Any:
+    file = contained(Path(run.place), name)
+    try:
+        return json.loads(read_capped(file, cap=MAX_CHARTER_BYTES))
+    except (OSError, FileRefused, ValueError, RecursionError) as error:
+        raise RecordDamaged(f"The charter of this run cannot be read ({error}): it was {file}.") from error
+
+
+def _facts(data: Mapping[str, Any], check: SkillCheck) -> Facts:
+    """Return the state, the shared state and the parameters of an event, as far as the record has them."""
+    seen = data.get("state", EMPTY)
+    values = tuple(from_json(seen[str(path)]) if str(path) in seen else MISSING for path in check.reads)
+    return facts_of(check.reads, values, from_json(data.get("parameters", {})))
+
+
+def _checked(data: Mapping[str, Any], charter: Charter) -> ValidationResult:
+    """Return how a charter checks a recorded intent."""
+    skill_id = data["proposed"]
+    check = charter.registry.skill_check(skill_id)
+    if check is None:
+        return not_found(skill_id)
+    last = {skill_id: data["last"]} if "last" in data else {}
+    return charter.decide(skill_id, data["agent_type"], *_facts(data, check), last, data["step"])
+
+
+def _charged(data: Mapping[str, Any], charter: Charter) -> Charge | None:
+    """Return what a charter charges for a recorded intent."""
+    check = charter.registry.skill_check(data["proposed"])
+    return None if check is None or data.get("shadow") else check.charge(*_facts(data, check))
+
+
+class _Verdict(NamedTuple):
+    """An outcome, as far as a charter decides it."""
+
+    codes: tuple[str, ...]
+    approved: bool = False
+    executed: str | None = None
+    rolled_back: bool = False
+    charged: str | None = None
+
+    @property
+    def said(self) -> str:
+        """Return the verdict in words."""
+        return f"denied: {', '.join(self.codes)}" if self.codes else "approved"
+
+
+def _decided(data: Mapping[str, Any], charter: Charter, recorded: Charter) -> _Verdict:
+    """Return the verdict of a charter on a recorded intent."""
+    skill_id, shadow = data["proposed"], bool(data.get("shadow"))
+    codes = _codes(_checked(data, charter))
+    if "not-found" in codes or (codes and not shadow):
+        return _Verdict(codes)
+    charge = _charged(data, charter)
+    by_engine = {*BY_ENGINE} & {*_recorded_codes(data)}
+    failed = bool(by_engine - {"replaced"})
+    changes = () if failed else _by_engine(data, recorded)
+    after = _codes(charter.objections(data["agent_type"], skill_id, changes))
+    undone = failed or (bool(after or by_engine) and not shadow)
+    return _Verdict(
+        (*codes, *after),
+        approved=not codes,
+        executed=None if undone else skill_id,
+        rolled_back=undone,
+        charged=None if undone or charge is None else charge.path,
+    )
+
+
+def _by_engine(data: Mapping[str, Any], recorded: Charter) -> Sequence[Change]:
+    """Return the recorded changes without what the charter of that time charged."""
+    written = data.get("changes", {}).items()
+    found = [(key, from_json(old), from_json(new)) for key, (old, new) in written]
+    charge = _charged(data, recorded)
+    return found if charge is None else charge.split(found)[1]
+
+
+def _compared(event: Event, now: _Verdict) -> list[Difference]:
+    """Return the difference between a recorded outcome and a verdict, if there is one."""
+    data = event.data
+    codes = tuple(code for code in _recorded_codes(data) if code not in BY_ENGINE)
+    undone, charged = data.get("rolled_back", False), data.get("charged")
+    then = _Verdict(codes, data["approved"], data["executed"], undone, charged)
+    what = f"{data['agent']} proposes {data['proposed']} at step {data['step']}"
+    for name, one, other in zip(_Verdict._fields, then, now, strict=True):
+        if one != other:
+            more = ("", "") if name == "codes" else (f", {name} {one}", f", {name} {other}")
+            return [Difference(event.number, what, then.said + more[0], now.said + more[1])]
+    return []
+
+
+def _recorded_codes(data: Mapping[str, Any]) -> list[str]:
+    return [reason["code"] for reason in data.get("reasons", ())]
+
+
+def _codes(result: ValidationResult) -> tuple[str, ...]:
+    return tuple(reason.code for reason in result.reasons)
+
+
+class Stage(Struct, frozen=True):
+    """One check: whether it passed, ``None`` if it requires nothing, and the reasons if it failed."""
+
+    name: str
+    holds: bool | None
+    text: str
+    reasons: tuple[Reason, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stage as ``vade govern explain`` prints it."""
+        reasons = [reason.to_json() for reason in self.reasons]
+        return {"stage": self.name, "holds": self.holds, "text": self.text, "reasons": reasons}
+
+
+def stages_of(charter: Charter, skill_id: str, agent_type: str, result: ValidationResult) -> list[Stage]:
+    """Return the stages behind a result, in the order of the checks."""
+    check = charter.registry.skill_check(skill_id)
+    if check is None:
+        return [Stage("exists", holds=False, text="it is not in the charter", reasons=result.reasons)]
+    skill, bits = check.skill, result.bits
+    parameters = ", ".join(skill.output_schema) or ("none are taken" if bits & PARAMETERS else "")
+    asked: list[tuple[str, int, str]] = [
+        ("role", ROLE, "" if charter.roles is None else "the role may propose it"),
+        ("type", TYPE, f"for {', '.join(skill.eligible_agent_types)}"),
+        ("parameters", PARAMETERS, parameters),
+        ("preconditions", CONDITIONS, "; ".join(skill.preconditions)),
+        ("cost", COST, "" if check.cost is None else f"{check.cost.text} out of {check.purse}"),
+        ("cooldown", COOLDOWN, f"every {check.cooldown} steps" if check.cooldown else ""),
+    ]
+    stages = [Stage("exists", holds=True, text=skill.description or skill_id)]
+    for name, mask, text in asked:
+        holds = not bits & mask if text or bits & mask else None
+        stages.append(Stage(name, holds, text or "nothing asked", result.only(mask).reasons))
+    return [*stages, Stage("may change", holds=None, text=_changes(charter, skill, agent_type))]
+
+
+def _changes(charter: Charter, skill: SkillDefinition, agent_type: str) -> str:
+    listed = ", ".join(skill.allowed_state_changes) or "nothing"
+    if charter.roles is None:
+        return listed
+    return f"{listed}; the role may write {', '.join(charter.roles.role_of(agent_type).writes) or 'nothing'}"
+
+
+def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Stage], str]:
+    """Explain a recorded intent by a charter, from the values in the record."""
+    outcomes = [event for event in _complete(run) if event.type == "outcome"]
+    data = next((event.data for event in outcomes if event.number == number), None)
+    if data is None:
+        known = [event.number for event in outcomes if event.data.get("reasons")]
+        advice = f"the first denial is event {known[0]}" if known else "nothing was denied in it"
+        raise RecordDamaged(f"Event {number} of {run.run_id} is not an outcome: {advice}.", code="no-run")
+    stages = stages_of(charter, data["proposed"], data["agent_type"], _checked(data, charter))
+    then, now = str(data["charter"]), charter.digest
+    if not now.startswith(then):
+        text = f"another one decided then, {then}…; this is {now[: len(then)]}…"
+        stages.insert(0, Stage("charter", holds=None, text=text))
+    after = [reason for reason in data.get("reasons", ()) if reason["code"] in AFTER]
+    if after:
+        reasons = tuple(Reason(**reason) for reason in after)
+        undone = "it was carried out and rolled back"
+        stays = "it was carried out, and stays so: the charter was in shadow mode"
+        text = undone if data.get("rolled_back") else stays
+        stages.append(Stage("changes", holds=False, text=text, reasons=reasons))
+    who = f"{data['agent']} ({data['agent_type']})"
+    about = f"event {number}: {who} wanted {data['proposed']} at step {data['step']}"
+    return stages, about

@@ -3,18 +3,24 @@
 Columns are named as conditions name fields, ``house.floor`` and ``params.amount`` included. ``type`` contains
 the agents' types, and ``last.SKILL`` the step at which each agent last did a skill, negative for never. A
 column that does not exist is missing for all agents; a masked row, and ``MISSING``, for that agent.
+
+Conditions are evaluated over arrays of flags, integers, floats or texts. If a row could fail by itself (a
+missing value, a division by zero, a text where a number is needed), or numpy would give another result than
+Python (large integers, remainders of floats, columns of mixed objects), the rows are checked one by one.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vademecum.governance import grammar as g
+from vademecum.governance import conditions as c
 from vademecum.governance.charter import Charter
 from vademecum.governance.check import (
     COOLDOWN,
@@ -28,11 +34,21 @@ from vademecum.governance.check import (
     not_found,
     put,
 )
-from vademecum.governance.conditions import rooted
 from vademecum.governance.definitions import EMPTY, MISSING, ValidationResult
-from vademecum.governance.vector import Array, Flags, NotVector, Vectors
+
+Array = NDArray[Any]
 
 NEVER = -1
+EXACT = 2**53  # numpy compares larger integers with floats inexactly
+LARGEST = 2**63 - 1
+# The largest result that a computation with integers up to these can have, or more if it is not exact.
+_LARGEST_RESULT: dict[c.Sign, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.add,
+    "*": operator.mul,
+    "%": lambda _, other: other,
+    "/": lambda one, other: 0 if max(one, other) <= EXACT else LARGEST + 1,
+}
 _NUMPY_KEEPS = ({int}, {float}, {bool}, {str})
 
 
@@ -44,7 +60,7 @@ class Batch:
     """
 
     bits: NDArray[np.uint64]
-    allowed: Flags
+    allowed: NDArray[np.bool_]
     result: Callable[[int], ValidationResult]
 
 
@@ -62,7 +78,7 @@ def batch(  # noqa: PLR0913 - what a check depends on
     Each row is checked by itself, against the state before the batch. If the column ``type`` contains
     numbers, which is much faster, ``types`` has their names.
     """
-    check, population = charter.skill_check(skill_id), _Population(agents, types)
+    check, population = charter.registry.skill_check(skill_id), _Population(agents, types)
 
     def result(row: int) -> ValidationResult:
         if check is None:
@@ -86,22 +102,21 @@ def _clauses(
     charter: Charter, check: SkillCheck, population: _Population, step: int, world: Mapping[str, Any]
 ) -> Iterator[tuple[int, Any]]:
     """Yield the bit of each clause, with the rows for which it is true."""
-    rules = check.rules
-    if rules.parameters is not None and population.said:
+    skill, rights = check.skill, charter.rights
+    if population.said:
         raise NotVector  # what each agent says is checked by itself
-    yield PARAMETERS, not any(parameter.required for parameter in (rules.parameters or {}).values())
-    roles = charter.roles
-    yield ROLE, population.are_of(lambda name: roles is None or roles.check_skill(name, rules.skill_id).valid)
-    yield TYPE, population.are_of(rules.is_for)
+    yield PARAMETERS, not any(parameter.required for parameter in skill.output_schema.values())
+    yield ROLE, population.are_of(lambda name: rights.check_skill(name, skill.skill_id).valid)
+    yield TYPE, population.are_of(check.is_for)
     conditions = Vectors(population.column, world, strict=check.strict)
-    for number, condition in enumerate(rules.conditions):
+    for number, condition in enumerate(check.conditions):
         yield 1 << (FIRST_CONDITION + number), conditions.holds(condition.tree)
-    if rules.cost is not None:
+    if check.cost is not None:
         costs = Vectors(population.column, world, strict=True)
-        yield COST, costs.holds(_affordable(rules.cost.tree, rules.purse))
-    last = population.column(f"last.{rules.skill_id}")
-    if rules.cooldown and last is not None:
-        latest = step - rules.cooldown
+        yield COST, costs.holds(_affordable(check.cost.tree, check.purse))
+    last = population.column(f"last.{skill.skill_id}")
+    if check.cooldown and last is not None:
+        latest = step - check.cooldown
         yield COOLDOWN, last <= latest if latest >= NEVER else last < 0
 
 
@@ -119,11 +134,11 @@ def _failing(clauses: Iterator[tuple[int, Any]], size: int) -> NDArray[np.uint64
     return bits
 
 
-def _affordable(cost: g.Tree, purse: g.Path) -> g.Tree:
-    if isinstance(cost, g.Constant):
-        return g.Compare(">=", purse, cost)
-    nothing, left = g.Constant(0), g.Compute("-", purse, cost)
-    return g.Join("and", g.Compare(">=", cost, nothing), g.Compare(">=", left, nothing))
+def _affordable(cost: c.Tree, purse: c.Path) -> c.Tree:
+    if isinstance(cost, c.Constant):
+        return c.Compare(">=", purse, cost)
+    nothing, left = c.Constant(0), c.Compute("-", purse, cost)
+    return c.Join("and", c.Compare(">=", cost, nothing), c.Compare(">=", left, nothing))
 
 
 class _Population:
@@ -163,12 +178,13 @@ class _Population:
         state: dict[str, Any] = {}
         params: dict[str, Any] = {}
         for path in check.reads:
-            if rooted(path)[0] == 0:
+            if c.rooted(path)[0] == 0:
                 self._put(state, path.parts, str(path), row)
         for name in self.said:
             self._put(params, (name,), f"params.{name}", row)
-        steps = self.column(f"last.{check.rules.skill_id}")
-        last = {} if steps is None or steps[row] < 0 else {check.rules.skill_id: int(steps[row])}
+        skill_id = check.skill.skill_id
+        steps = self.column(f"last.{skill_id}")
+        last = {} if steps is None or steps[row] < 0 else {skill_id: int(steps[row])}
         return state, params, last
 
     def _put(self, into: dict[str, Any], parts: tuple[str, ...], name: str, row: int) -> None:
@@ -216,3 +232,115 @@ def _steps(name: str, values: Array) -> Array:
     if values.dtype.kind != "i":
         raise ValueError(f"the column {name!r} has values that are not whole numbers of steps")
     return np.ma.filled(values, NEVER)
+
+
+class NotVector(Exception):
+    """These rows cannot be computed as arrays with the same result."""
+
+
+class Vectors:
+    """Evaluate trees over the columns of some rows; a value for all rows is an array without a dimension."""
+
+    def __init__(
+        self, columns: Callable[[str], Array | None], world: Mapping[str, Any], *, strict: bool
+    ) -> None:
+        self._columns = columns
+        self._world = world
+        self._strict = strict
+
+    def holds(self, tree: c.Tree) -> Array:
+        """Return a tree as flags."""
+        found = self._value(tree)
+        if found.dtype.kind == "b":
+            return found
+        if found.dtype.kind != "U":
+            return np.not_equal(found, 0)
+        if self._strict:
+            raise NotVector
+        return np.not_equal(found, "")
+
+    def _value(self, tree: c.Tree) -> Array:
+        match tree:
+            case c.Constant(value=value):
+                return _constant(value)
+            case c.Path():
+                return self._at(tree)
+            case c.Has(path=path):
+                self._at(path)
+                return np.asarray(True)  # noqa: FBT003
+            case c.Not(value=value):
+                return np.logical_not(self.holds(value))
+            case c.Join(by=by, left=left, right=right):
+                join = np.logical_and if by == "and" else np.logical_or
+                return join(self.holds(left), self.holds(right))
+            case c.Compare(by="in" | "not in" as by, left=left, right=c.Items(values=values)):
+                item = self._value(left)
+                equal = (_compared("==", item, self._value(value)) for value in values)
+                found: Array = reduce(np.logical_or, equal, np.asarray(False))  # noqa: FBT003
+                return found if by == "in" else np.logical_not(found)
+            case c.Compare(by="in" | "not in") | c.Items():
+                raise NotVector
+            case c.Compare(by=by, left=left, right=right):
+                return _compared(by, self._value(left), self._value(right))
+            case c.Compute(by=sign, left=left, right=right):
+                return _computed(sign, self._value(left), self._value(right))
+            case _:
+                assert_never(tree)
+
+    def _at(self, path: c.Path) -> Array:
+        if c.rooted(path)[0] == 1:
+            return _constant(c.read(path, MISSING)(EMPTY, self._world, EMPTY))
+        values = self._columns(str(path))
+        if values is None or isinstance(values, np.ma.MaskedArray):
+            raise NotVector
+        return _usual(values)
+
+
+def _constant(value: Any) -> Array:
+    if type(value) not in {bool, int, float, str} or (type(value) is str and value.endswith("\0")):
+        raise NotVector  # numpy cuts off a NUL at the end of a text
+    return _usual(np.asarray(value))
+
+
+def _usual(values: Array) -> Array:
+    """Return flags and texts as they are, and numbers in their largest type."""
+    kind = values.dtype.kind
+    if kind in "bU":
+        return values
+    if kind == "u" and values.size and int(values.max()) > LARGEST:
+        raise NotVector
+    if kind in "iu":
+        return values.astype(np.int64, copy=False)
+    if kind == "f" and values.dtype.itemsize <= 8:
+        return values.astype(np.float64, copy=False)
+    raise NotVector
+
+
+def _most(values: Array) -> int:
+    """Return the largest absolute value of integers or flags."""
+    if values.size == 0 or values.dtype.kind == "b":
+        return 1
+    return max(abs(int(values.min())), abs(int(values.max())))
+
+
+def _compared(by: c.Comparator, left: Array, right: Array) -> Array:
+    kinds = {left.dtype.kind, right.dtype.kind}
+    if len(kinds) > 1 and "U" in kinds:
+        raise NotVector
+    if kinds == {"i", "f"} and any(_most(side) > EXACT for side in (left, right) if side.dtype.kind == "i"):
+        raise NotVector
+    found: Array = c.COMPARE[by](left, right)
+    return found
+
+
+def _computed(sign: c.Sign, left: Array, right: Array) -> Array:
+    kinds = {left.dtype.kind, right.dtype.kind}
+    if "U" in kinds or (sign in {"/", "%"} and not right.all()):
+        raise NotVector
+    if "f" in kinds:
+        if sign == "%":
+            raise NotVector
+    elif _LARGEST_RESULT[sign](_most(left), _most(right)) > LARGEST:
+        raise NotVector
+    one, other = (side.astype(np.int64) if side.dtype.kind == "b" else side for side in (left, right))
+    return np.asarray(c.COMPUTE[sign](one, other))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct, structs
@@ -20,16 +19,14 @@ from vademecum.governance.definitions import (
     BrokerPolicy,
     GovernedAgent,
     Intent,
-    MayRead,
     Reason,
     ValidationResult,
-    may_read_all,
+    refusal,
     shown,
 )
 from vademecum.governance.roles import RoleEnforcer
 from vademecum.governance.state import (
     NOTHING_DONE,
-    WORLD,
     Change,
     Charge,
     Ledger,
@@ -43,8 +40,6 @@ MAX_ALTERNATIVES = 20
 
 # Gets the feedback on the last intent, and returns the next one.
 Ask = Callable[[str], Intent | str]
-# Makes reasons for a reader.
-Words = Callable[[MayRead], tuple[Reason, ...]]
 
 
 class Engine(Protocol):
@@ -108,16 +103,19 @@ class CheckedIntent(Struct, gc=False):
     last: int | None = None  # the step at which the agent last did this skill
     charge: Charge | None = None
 
+    @property
+    def mapping(self) -> str:
+        """Return what carries the skill out."""
+        return "" if self.check is None else self.check.skill.implementation_mapping
+
     def replaced(self) -> dict[str, Any]:
         """Return the agent's own attributes that the engine replaced, as they were."""
-        agent = self.agent
         found: dict[str, Any] = {}
-        if getattr(agent, "state", None) is not self.state:
+        if getattr(self.agent, "state", None) is not self.state:
             found["state"] = self.state
-        if getattr(agent, "type", None) != self.agent_type:
-            found["type"] = self.agent_type
-        if getattr(agent, "id", None) != self.agent_id:
-            found["id"] = self.agent_id
+        for name, was in (("type", self.agent_type), ("id", self.agent_id)):
+            if getattr(self.agent, name, None) != was:
+                found[name] = was
         return found
 
 
@@ -159,7 +157,9 @@ class Broker:
         self.policy = policy
         self._engine = engine
         self._audit = audit
-        self._hold(Charter(registry, roles))
+        self.charter = Charter(registry, roles)
+        if audit is not None:
+            audit.charter(self.charter)
 
     @property
     def world(self) -> State:
@@ -204,24 +204,17 @@ class Broker:
     def feasible(self, agent: GovernedAgent) -> list[str]:
         """Return the skills that an agent can carry out now."""
         with self.ledger.lock:
-            self._refresh()
             return self.charter.feasible(agent, world=self._world, step=self.step, ledger=self.ledger)
 
     def view(self, agent: GovernedAgent) -> dict[str, Any]:
         """Return a copy of the state that an agent may read; without roles, its own and the shared one."""
-        roles = self.charter.roles
-        if roles is None:
-            return {**copied(agent.state), WORLD: copied(self._world)}
-        return roles.view(agent, world=self._world)
+        return self.charter.rights.view(agent, world=self._world)
 
     def feedback(self, agent: GovernedAgent, skill_id: str, result: ValidationResult) -> str:
         """Return the text that a model gets on a denial, without values that its role may not read."""
-        roles, agent_type = self.charter.roles, agent.type
-        may = may_read_all if roles is None else lambda key: bool(roles.check_read(agent_type, key))
-        lines = [
-            f"'{skill_id}' was not done:",
-            *(f"- {reason.message}" for reason in result.reasons_for(may)),
-        ]
+        rights, agent_type = self.charter.rights, agent.type
+        reasons = result.reasons_for(lambda key: rights.check_read(agent_type, key).valid)
+        lines = [f"'{skill_id}' was not done:", *(f"- {reason.message}" for reason in reasons)]
         possible = [other for other in self.feasible(agent) if other != skill_id]
         more = f" and {len(possible) - MAX_ALTERNATIVES} more" if len(possible) > MAX_ALTERNATIVES else ""
         known = f"Possible now: {', '.join(possible[:MAX_ALTERNATIVES])}{more}."
@@ -260,22 +253,12 @@ class Broker:
                 charge.purse[charge.key] += charge.cost
             name, step = decision.agent_id, decision.step
             self.ledger.take_back(skill_id, agent_id=name, step=step, before=decision.last)
-            return self._close(decision, reasons=partial(_failed, decision, error))
-
-    def _hold(self, charter: Charter) -> None:
-        self.charter = charter
-        if self._audit is not None:
-            self._audit.charter(charter)
-
-    def _refresh(self) -> None:
-        """Put a new charter in force if skills were registered."""
-        held = self.charter
-        if len(held.registry) != len(held.skills):
-            self._hold(Charter(held.registry, held.roles))
+            return self._close(decision, after=_failed(decision, error))
 
     def _decide(self, agent: GovernedAgent, intent: Intent) -> CheckedIntent:
         """Check an intent against the charter as it is now."""
-        self._refresh()
+        if self._audit is not None:
+            self._audit.charter(self.charter)
         skill_id, params = intent.skill_id, intent.parameters
         if params or params is None:
             intent = Intent(skill_id, copied(params or {}))
@@ -284,7 +267,7 @@ class Broker:
         found.result = self.charter.decide(
             skill_id, found.agent_type, found.state, self._world, intent.parameters, past, self.step
         )
-        check = found.check = self.charter.skill_check(skill_id)
+        check = found.check = self.charter.registry.skill_check(skill_id)
         if check is None:
             if type(skill_id) is not str:  # callers may pass anything
                 found.intent = Intent(shown(skill_id), intent.parameters)
@@ -296,16 +279,16 @@ class Broker:
 
     def _propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
         decision = self._decide(agent, intent if isinstance(intent, Intent) else Intent(intent))
-        check, shadow = decision.check, self.policy.shadow
-        if check is None or (decision.result.bits and not shadow):
+        shadow = self.policy.shadow
+        if decision.check is None or (decision.result.bits and not shadow):
             return self._close(decision)
         try:
             before = StateSnapshot(decision.state, self._world)
         except StateRefused as error:
-            return self._close(decision, reasons=partial(_failed, decision, error))
+            return self._close(decision, after=_failed(decision, error))
         if not shadow:
             self._charge(decision)
-        return self._carry_out(decision, check, before)
+        return self._carry_out(decision, before)
 
     def _charge(self, decision: CheckedIntent) -> None:
         assert decision.check is not None
@@ -314,42 +297,42 @@ class Broker:
             charge.purse[charge.key] = charge.left
             decision.charge = charge
 
-    def _carry_out(self, decision: CheckedIntent, check: SkillCheck, before: StateSnapshot) -> ActionOutcome:
+    def _carry_out(self, decision: CheckedIntent, before: StateSnapshot) -> ActionOutcome:
         """Let the engine act, compare the state with what it was before the charge, and commit or undo."""
         charge = decision.charge
         try:
-            output = self._call(check.rules.mapping, decision.agent, copied(decision.intent.parameters))
+            output = self._call(decision)
             changes = before.changes()
             replaced = decision.replaced()
         except BaseException as error:
             _undo(decision, before)
-            outcome = self._close(decision, reasons=partial(_failed, decision, error))
+            outcome = self._close(decision, after=_failed(decision, error))
             if not isinstance(error, Exception):
                 if self._audit is not None:
                     self._audit.flush()
                 raise
             return outcome
-        skill_id, shadow = decision.intent.skill_id, self.policy.shadow
+        skill_id = decision.intent.skill_id
         changes, by_engine = (changes, changes) if charge is None else charge.split(changes)
-        against = partial(self.charter.objections, decision.agent_type, skill_id, by_engine)
-        fine = not replaced and not against()
-        reasons = None if fine else partial(_objections, against, tuple(replaced))
-        committed = fine or shadow
-        if not committed:
-            _undo(decision, before)
+        after = self.charter.objections(decision.agent_type, skill_id, by_engine)
+        after = after.plus(_replaced(replaced)) if replaced else after
+        committed = after.valid or self.policy.shadow
         if committed:
             self.ledger.add(skill_id, agent_id=decision.agent_id, step=decision.step)
-        return self._close(decision, changes, output, executed=committed, reasons=reasons)
+        else:
+            _undo(decision, before)
+        return self._close(decision, changes, output, executed=committed, after=after)
 
-    def _call(self, mapping: str, agent: GovernedAgent, params: Mapping[str, Any]) -> Any:
+    def _call(self, decision: CheckedIntent) -> Any:
+        mapping, params = decision.mapping, decision.intent.parameters
         execute = getattr(self._engine, "execute", None)
         if execute is not None:
-            return execute(mapping, agent, params)
+            return execute(mapping, decision.agent, copied(params))
         if params:
             raise CharterRefused(
                 "The engine takes no parameters: give it execute(func_name, agent, parameters)."
             )
-        return self._engine.call(mapping, agent)
+        return self._engine.call(mapping, decision.agent)
 
     def _close(
         self,
@@ -358,16 +341,14 @@ class Broker:
         output: Any = None,
         *,
         executed: bool = False,
-        reasons: Words | None = None,
+        after: ValidationResult = VALID,
     ) -> ActionOutcome:
-        """Return and record the outcome; ``reasons`` were found after the check."""
-        result, intent, charge = decision.result, decision.intent, decision.charge
-        approved = not result.bits
-        if reasons is not None:
-            result = ValidationResult(result.bits | AFTERWARDS, partial(_together, result, reasons))
+        """Return and record the outcome; ``after`` was found when the engine had acted."""
+        result, intent, charge = decision.result.plus(after), decision.intent, decision.charge
         feedback, correctable = "", False
         if result.bits:
-            correctable = not result.bits & ~(UNKNOWN | self.charter.correctable(intent.skill_id))
+            check = decision.check
+            correctable = not result.bits & ~(UNKNOWN if check is None else check.correctable)
             if self.policy.feedback:
                 feedback = self.feedback(decision.agent, intent.skill_id, result)
         outcome = ActionOutcome(
@@ -375,14 +356,14 @@ class Broker:
             decision.agent_id,
             decision.agent_type,
             intent,
-            approved,
+            decision.result.valid,
             intent.skill_id if executed else None,
             result,
             changes,
             output,
             feedback,
             correctable,
-            rolled_back=reasons is not None and not executed,
+            rolled_back=not after.valid and not executed,
             shadow=self.policy.shadow,
             charged=charge.path if charge is not None and executed else None,
         )
@@ -398,27 +379,25 @@ def _undo(decision: CheckedIntent, before: StateSnapshot) -> None:
             setattr(decision.agent, name, value)
 
 
-def _objections(against: Words, replaced: tuple[str, ...], may: MayRead) -> tuple[Reason, ...]:
+def _replaced(names: Iterable[str]) -> ValidationResult:
+    """Return the result for attributes of an agent that the engine replaced."""
     text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
-    more = (Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in replaced)
-    return (*against(may), *more)
+    found = [Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in names]
+    return refusal(*found, bits=AFTERWARDS)
 
 
-def _failed(decision: CheckedIntent, error: BaseException, may: MayRead) -> tuple[Reason, ...]:  # noqa: ARG001
-    assert decision.check is not None
-    mapping, kind = decision.check.rules.mapping, type(error).__name__
+def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:
+    """Return the result for an act that an error ended."""
+    mapping, kind = decision.mapping, type(error).__name__
     clause = "implementation_mapping"
     if isinstance(error, StateRefused):
         text = f"The state cannot be compared: {error}"
-        return (Reason("state", "allowed_state_changes", None, "plain data", text),)
-    if not isinstance(error, Exception):
+        reason = Reason("state", "allowed_state_changes", None, "plain data", text)
+    elif isinstance(error, Exception):
+        reason = Reason(
+            "engine", clause, kind, mapping, f"The engine failed in {mapping!r} ({kind}: {error})"
+        )
+    else:
         text = f"The engine was interrupted in {mapping!r} ({kind})"
-        return (Reason("interrupted", clause, kind, mapping, text),)
-    text = f"The engine failed in {mapping!r} ({kind}: {error})"
-    return (Reason("engine", clause, kind, mapping, text),)
-
-
-def _together(
-    before: ValidationResult, after: Words, _bits: int, _observed: tuple[Any, ...], may: MayRead
-) -> tuple[Reason, ...]:
-    return (*before.reasons_for(may), *after(may))
+        reason = Reason("interrupted", clause, kind, mapping, text)
+    return refusal(reason, bits=AFTERWARDS)

@@ -5,30 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import CONDITIONS, PARAMETERS, ROLE, TYPE, SkillCheck, not_found, rules_of
+from vademecum.governance.check import AFTERWARDS, CONDITIONS, TYPE, SkillCheck, not_found
 from vademecum.governance.definitions import (
     EMPTY,
     HIDDEN,
+    VALID,
     GovernedAgent,
     MayRead,
     Reason,
     SkillDefinition,
     ValidationResult,
-    may_read_all,
     shown,
 )
-from vademecum.governance.lint import lint
-from vademecum.governance.reading import read_draft
-from vademecum.governance.roles import EVERYTHING, Role, RoleEnforcer, covered
+from vademecum.governance.reading import lint, read_draft
+from vademecum.governance.roles import UNRESTRICTED, Role, RoleEnforcer, covered
 from vademecum.governance.state import NOTHING_DONE, WORLD, Change, Ledger
 from vademecum.skill.skill import Problem
 
@@ -63,12 +60,11 @@ class SkillRegistry:
         strict: bool = False,
     ) -> None:
         self.strict = strict
+        self.checks: dict[str, SkillCheck] = {}
         self._default = default_skill
-        self._skills: dict[str, SkillDefinition] = {}
-        self._checks: dict[str, SkillCheck] = {}
         for skill in skills:
             self.register(skill)
-        if default_skill is not None and default_skill not in self._skills:
+        if default_skill is not None and default_skill not in self.checks:
             raise CharterRefused(
                 f"default_skill names {default_skill!r}, which is not a skill of this charter."
             )
@@ -89,27 +85,26 @@ class SkillRegistry:
     @property
     def skills(self) -> dict[str, SkillDefinition]:
         """Return all definitions by id, in the order of registration."""
-        return dict(self._skills)
+        return {name: check.skill for name, check in self.checks.items()}
 
     def __len__(self) -> int:
         """Return the number of skills."""
-        return len(self._skills)
-
-    @property
-    def checks(self) -> dict[str, SkillCheck]:
-        """Return the compiled rules of all skills by id."""
-        return dict(self._checks)
+        return len(self.checks)
 
     def register(self, skill: SkillDefinition) -> None:
         """Add a skill, or raise ``CharterRefused`` if its id is taken or its definition is wrong."""
-        if skill.skill_id in self._skills:
+        if skill.skill_id in self.checks:
             raise CharterRefused(f"The skill {skill.skill_id!r} is there already: choose another skill_id.")
-        self._checks[skill.skill_id] = SkillCheck(rules_of(skill), strict=self.strict)
-        self._skills[skill.skill_id] = skill
+        self.checks[skill.skill_id] = SkillCheck(skill, strict=self.strict)
 
     def get(self, skill_id: str) -> SkillDefinition | None:
         """Return the definition of a skill, or ``None``."""
-        return self._skills.get(skill_id)
+        found = self.skill_check(skill_id)
+        return None if found is None else found.skill
+
+    def skill_check(self, skill_id: Any) -> SkillCheck | None:
+        """Return the check of a skill, or ``None``; a model may say anything, also what cannot be a key."""
+        return self.checks.get(skill_id) if isinstance(skill_id, str) else None
 
     def check_eligibility(self, skill_id: str, agent_type: str) -> ValidationResult:
         """Check whether a skill exists and is for an agent type."""
@@ -120,7 +115,7 @@ class SkillRegistry:
         return self._check(CONDITIONS, skill_id, "", agent_state)
 
     def _check(self, bits: int, skill_id: str, agent_type: str, state: Mapping[str, Any]) -> ValidationResult:
-        found = _named(self._checks, skill_id)
+        found = self.skill_check(skill_id)
         if found is None:
             return not_found(skill_id)
         world = state.get(WORLD)
@@ -129,7 +124,7 @@ class SkillRegistry:
 
     def get_execution_mapping(self, skill_id: str) -> str | None:
         """Return what carries a skill out: a function of the engine, a script or a tool."""
-        skill = self._skills.get(skill_id)
+        skill = self.get(skill_id)
         return None if skill is None else skill.implementation_mapping
 
     def get_default_skill(self) -> str | None:
@@ -138,9 +133,7 @@ class SkillRegistry:
 
 
 class Charter:
-    """Decide by a registry and roles as they were when the charter was made.
-
-    Without roles, eligibility alone says who may propose a skill.
+    """Decide by a registry and roles. Without roles, eligibility alone says who may propose a skill.
 
     >>> from vademecum.governance import Actor
     >>> move = SkillDefinition("move", preconditions=["age < 70", "savings > 10"])
@@ -154,9 +147,9 @@ class Charter:
     def __init__(self, registry: SkillRegistry, roles: RoleEnforcer | None = None) -> None:
         self.registry = registry
         self.roles = roles
+        self.rights = UNRESTRICTED if roles is None else roles
         self.strict = registry.strict
         self.default_skill = registry.get_default_skill()
-        self.skills: Mapping[str, SkillDefinition] = MappingProxyType(registry.skills)
         self._checks = registry.checks
         self._by_role: dict[tuple[str, str], ValidationResult] = {}
 
@@ -171,7 +164,12 @@ class Charter:
 
         return CharterGuard(self, agent_type, state, name=name)
 
-    @cached_property
+    @property
+    def skills(self) -> dict[str, SkillDefinition]:
+        """Return all definitions by id, in the order of registration."""
+        return self.registry.skills
+
+    @property
     def digest(self) -> str:
         """Return the hash of everything that decides."""
         return digest_of(self.to_json())
@@ -186,9 +184,8 @@ class Charter:
         default = document.get("default_skill")
         strict = bool(document.get("strict", not document.get("compat", False)))
         registry = SkillRegistry(skills, default_skill=default, strict=strict)
-        if roles is None:
-            return cls(registry)
-        return cls(registry, RoleEnforcer({name: Role(**role) for name, role in roles.items()}))
+        found = RoleEnforcer({name: Role(**role) for name, role in (roles or {}).items()})
+        return cls(registry, None if roles is None else found)
 
     def to_json(self) -> dict[str, Any]:
         """Return the charter as a record keeps it."""
@@ -199,10 +196,6 @@ class Charter:
         if self.roles is not None:
             whole["roles"] = self.roles.to_json()
         return whole
-
-    def skill_check(self, skill_id: str) -> SkillCheck | None:
-        """Return the compiled rules of a skill, or ``None`` if there is no such skill."""
-        return _named(self._checks, skill_id)
 
     def decide(  # noqa: PLR0913, PLR0917 - see CheckFunction
         self,
@@ -227,9 +220,7 @@ class Charter:
         role = self._by_role.get((agent_type, skill_id))
         if role is None:
             role = self._by_role[agent_type, skill_id] = self.roles.check_skill(agent_type, skill_id)
-        if not role.bits:
-            return result
-        return ValidationResult(role.bits | result.bits, partial(_with_role, role, result), result.observed)
+        return role.plus(result) if role.bits else result
 
     def check(  # noqa: PLR0913 - what a check depends on
         self,
@@ -266,48 +257,30 @@ class Charter:
     ) -> list[str]:
         """Return the skills that an agent can carry out now, with some parameters."""
         check = self.at(world=world, step=step, ledger=ledger)
-        return [name for name in self.skills if not check(name, agent).bits & ~self.correctable(name)]
+        found = self.registry.checks.items()
+        return [name for name, each in found if not check(name, agent).bits & ~each.correctable]
 
-    def correctable(self, skill_id: str) -> int:
-        """Return the bits of a skill that depend on the intent's parameters."""
-        found = self.skill_check(skill_id)
-        return PARAMETERS if found is None else found.correctable
-
-    def objections(
-        self, agent_type: str, skill_id: str, changes: Sequence[Change], may: MayRead = may_read_all
-    ) -> tuple[Reason, ...]:
+    def objections(self, agent_type: str, skill_id: str, changes: Sequence[Change]) -> ValidationResult:
         """Return a reason for each change that the skill does not list, or that the role may not write."""
-        found = []
-        listed, writes = self.skills[skill_id].allowed_state_changes, self._writes(agent_type)
-        for key, old, new in changes:
-            if not covered(key, listed):
-                code, clause, allowed = "state-change", "allowed_state_changes", listed
-                text = f"State change not allowed: {key!r}"
-            elif not covered(key, writes):
-                code, clause, allowed = "write-permission", "roles: writes", writes
-                text = f"Agent type {agent_type!r} may not write {key!r}"
-            else:
-                continue
-            what = f"{shown(old)} → {shown(new)}" if may(key) else HIDDEN
-            found.append(Reason(code, clause, key, list(allowed), f"{text} ({what})"))
-        return tuple(found)
+        listed = tuple(self._checks[skill_id].skill.allowed_state_changes)
+        writes = tuple(self.rights.role_of(agent_type).writes)
+        wrong = [
+            change for change in changes if not (covered(change[0], listed) and covered(change[0], writes))
+        ]
+        if not wrong:
+            return VALID
 
-    def _writes(self, agent_type: str) -> Sequence[str]:
-        return EVERYTHING if self.roles is None else self.roles.role_of(agent_type).writes
+        def explain(_bits: int, _observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
+            for key, old, new in wrong:
+                what = f"{shown(old)} → {shown(new)}" if may(key) else HIDDEN
+                if not covered(key, listed):
+                    text = f"State change not allowed: {key!r} ({what})"
+                    yield Reason("state-change", "allowed_state_changes", key, list(listed), text)
+                else:
+                    text = f"Agent type {agent_type!r} may not write {key!r} ({what})"
+                    yield Reason("write-permission", "roles: writes", key, list(writes), text)
 
-
-def _named(checks: Mapping[str, SkillCheck], name: Any) -> SkillCheck | None:
-    """Return the rules of a skill; a model may say anything, also what cannot be a key."""
-    return checks.get(name) if isinstance(name, str) else None
-
-
-def _with_role(
-    role: ValidationResult, rest: ValidationResult, bits: int, observed: tuple[Any, ...], may: MayRead
-) -> Iterator[Reason]:
-    if bits & ROLE:
-        yield from role.reasons
-    if rest.explain is not None:
-        yield from rest.explain(bits, observed, may)
+        return ValidationResult(AFTERWARDS, explain)
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
@@ -317,7 +290,7 @@ def digest_of(document: Mapping[str, Any]) -> str:
 
 
 class Linted(Struct, frozen=True):
-    """The result of reading a charter: the registry and roles if there is no error, and all problems.
+    """The result of reading a charter: all problems, and without an error the registry and roles.
 
     >>> _ = Path("skill_registry.yaml").write_text("skills: [{skill_id: rest, eligible_agent_types: all}]")
     >>> found = lint_charter("skill_registry.yaml")
@@ -383,7 +356,7 @@ def lint_text(text: str) -> Linted:
     lint(draft)
     if any(problem.severity == "error" for problem in draft.problems):
         return Linted(None, None, tuple(draft.problems), len(draft.skills))
-    skills = (placed.definition for placed in draft.skills)
+    skills = (placed.check.skill for placed in draft.skills)
     registry = SkillRegistry(skills, default_skill=draft.default_skill, strict=draft.strict)
     roles = None if draft.roles is None else RoleEnforcer(draft.roles)
     return Linted(registry, roles, tuple(draft.problems), len(draft.skills))

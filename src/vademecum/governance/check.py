@@ -1,4 +1,4 @@
-"""Read a definition into rules, check all rules of one skill at once, and put into words what does not hold.
+"""Compile a definition, check all rules of one skill at once, and put into words what does not hold.
 
 A check returns one bit for each clause that does not hold, with what it observed. The words for the reasons
 are found when a caller reads them.
@@ -7,23 +7,11 @@ are found when a caller reads them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from vademecum.errors import CharterRefused, ConditionWrong
-from vademecum.governance import grammar as g
-from vademecum.governance.conditions import (
-    FAILURES,
-    Function,
-    NotThere,
-    number_of,
-    read,
-    reads_parameters,
-    rooted,
-    test_of,
-    value_of,
-)
+from vademecum.governance import conditions as c
 from vademecum.governance.definitions import (
     EMPTY,
     EVERYBODY,
@@ -54,81 +42,32 @@ CONSTRAINTS = ("cost", "pays_with", "cooldown")
 # What YAML 1.1 takes for true or false; here it would be the name of a field.
 _YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
 _PURSE = re.compile(r"(world\.)?[^\W\d]\w*")
-_LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
+LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
 State = Mapping[str, Any]
+Facts = tuple[dict[str, Any], dict[str, Any], State]  # the agent's state, the shared state, the parameters
 # Takes the agent's type and state, the shared state, the parameters, the agent's last steps, the step.
 CheckFunction = Callable[[str, State, State, State, Mapping[str, int], int], ValidationResult]
 # Takes the key that a problem is about, the problem's code and a sentence.
 Note = Callable[[str, str, str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One condition or cost: its text and its tree."""
+class Condition(NamedTuple):
+    """One condition or cost: its text, its tree, and the paths that it reads."""
 
     text: str
-    tree: g.Tree
+    tree: c.Tree
+    paths: list[c.Path]
 
 
-@dataclass(frozen=True, slots=True)
-class SkillRules:
-    """Everything of a definition that is checked before the skill is executed."""
-
-    skill_id: str
-    types: frozenset[str] = frozenset({EVERYBODY})
-    parameters: Mapping[str, Parameter] | None = None
-    conditions: tuple[Condition, ...] = ()
-    cost: Condition | None = None
-    purse: g.Path = g.Path((DEFAULT_PURSE,))
-    cooldown: int = 0
-    mapping: str = ""
-
-    def is_for(self, agent_type: str) -> bool:
-        """Return whether the skill is for an agent type."""
-        return EVERYBODY in self.types or agent_type in self.types
-
-
-def rules_of(definition: SkillDefinition, note: Note | None = None) -> SkillRules:
-    """Return the rules; tell ``note`` what is wrong, or without it raise ``CharterRefused``."""
-    wrong: list[str] = []
-    noted = note or (lambda _key, _code, text: wrong.append(text))
-    written = definition.institutional_constraints
-    rules = SkillRules(
-        definition.skill_id,
-        frozenset(definition.eligible_agent_types),
-        definition.output_schema,
-        tuple(_conditions(definition, noted)),
-        _cost(written.get("cost", 0), noted),
-        _purse(written.get("pays_with", DEFAULT_PURSE), noted),
-        _cooldown(written.get("cooldown", 0), noted),
-        definition.implementation_mapping,
-    )
-    if note is None:
-        near = ((key, misspelled(key, CONSTRAINTS)) for key in written)
-        wrong += [f"There is no constraint {key!r}: did you mean {name!r}?" for key, name in near if name]
-    if wrong:
-        raise CharterRefused(f"The definition of {definition.skill_id!r} is wrong: {' '.join(wrong)}")
-    return rules
-
-
-def misspelled(key: str, known: Iterable[str]) -> str | None:
-    """Return the known key that an unknown one is a misspelling of, if it is one.
-
-    >>> misspelled("costs", CONSTRAINTS), misspelled("season", CONSTRAINTS), misspelled("cost", CONSTRAINTS)
-    ('cost', None, None)
-    """
-    near = nearest(key, known, like=_LIKE)
-    return None if near == key else near
-
-
-def _conditions(definition: SkillDefinition, note: Note) -> Iterator[Condition]:
-    for number, text in enumerate(definition.preconditions):
+def _conditions(written: Sequence[str], note: Note) -> Iterator[Condition]:
+    for number, text in enumerate(written):
         try:
-            yield Condition(text, g.parse(text))
+            tree = c.parse(text)
+            yield Condition(text, tree, c.paths_of(tree))
         except ConditionWrong as error:
             note(f"preconditions[{number}]", error.code, str(error))
-    if len(definition.preconditions) > MAX_CONDITIONS:
+    if len(written) > MAX_CONDITIONS:
         text = f"There are more than {MAX_CONDITIONS} preconditions: join some with and."
         note("preconditions", "value", text)
 
@@ -137,26 +76,27 @@ def _cost(written: Any, note: Note) -> Condition | None:
     key, number = "institutional_constraints.cost", plain(written)
     if isinstance(written, str):
         try:
-            tree = g.parse(written)
+            tree = c.parse(written)
         except ConditionWrong as error:
-            note(key, error.code, f"The cost cannot be read: {error}")
+            note(key, error.code, f"The cost cannot be c.read: {error}")
             return None
-        if isinstance(tree, g.Path | g.Compute) and g.paths_of(tree) and written.lower() not in _YES_OR_NO:
-            return Condition(written, tree)
-        number = tree.value if isinstance(tree, g.Constant) else None
+        paths = c.paths_of(tree)
+        if isinstance(tree, c.Path | c.Compute) and paths and written.lower() not in _YES_OR_NO:
+            return Condition(written, tree, paths)
+        number = tree.value if isinstance(tree, c.Constant) else None
     if type(number) not in {int, float} or not 0 <= number <= 2**1000:
         text = f"The cost is {shown(written)}: write a number of at least 0, or an expression."
         note(key, "value", text)
         return None
-    return Condition(f"{number:g}", g.Constant(number)) if number else None
+    return Condition(f"{number:g}", c.Constant(number), []) if number else None
 
 
-def _purse(written: Any, note: Note) -> g.Path:
+def _purse(written: Any, note: Note) -> c.Path:
     if isinstance(written, str) and _PURSE.fullmatch(written):
-        return g.Path(tuple(written.split(".")))
+        return c.Path(tuple(written.split(".")))
     text = f"pays_with is {shown(written)}: write a field, or world. and a field."
     note("institutional_constraints.pays_with", "value", text)
-    return g.Path((DEFAULT_PURSE,))
+    return c.Path((DEFAULT_PURSE,))
 
 
 def _cooldown(written: Any, note: Note) -> int:
@@ -195,41 +135,60 @@ def wrong_parameters(schema: Mapping[str, Parameter], given: Any) -> Iterator[Re
 
 
 class SkillCheck:
-    """The compiled rules of one skill.
+    """Check a skill by its definition, whose conditions and constraints are compiled once.
 
-    >>> check = SkillCheck(rules_of(SkillDefinition("move", preconditions=["age < 70"])))
+    What is wrong with the definition is told to ``note``; without it, ``CharterRefused`` is raised.
+
+    >>> check = SkillCheck(SkillDefinition("move", preconditions=["age < 70"]))
     >>> check.check("resident", {"age": 71}, {}, {}, {}, 0).message
     "Precondition failed: 'age < 70' (age is 71)"
     """
 
-    def __init__(self, rules: SkillRules, *, strict: bool = False) -> None:
-        self.rules = rules
+    def __init__(self, skill: SkillDefinition, *, strict: bool = False, note: Note | None = None) -> None:
+        wrong: list[str] = []
+        noted = note or (lambda _key, _code, text: wrong.append(text))
+        written = skill.institutional_constraints
+        self.skill = skill
         self.strict = strict
-        tests = [(1 << (FIRST_CONDITION + number), each.tree) for number, each in enumerate(rules.conditions)]
-        self._tests = {bit: test_of(tree, strict=strict) for bit, tree in tests}
-        if rules.cost is not None:
-            tests += [(COST, rules.cost.tree), (COST, rules.purse)]
+        self.conditions = tuple(_conditions(skill.preconditions, noted))
+        self.cost = _cost(written.get("cost", 0), noted)
+        self.purse = _purse(written.get("pays_with", DEFAULT_PURSE), noted)
+        self.cooldown = _cooldown(written.get("cooldown", 0), noted)
+        if note is None:
+            for key in written:
+                if key not in CONSTRAINTS and (near := nearest(key, CONSTRAINTS, like=LIKE)):
+                    wrong.append(f"There is no constraint {key!r}: did you mean {near!r}?")
+        if wrong:
+            raise CharterRefused(f"The definition of {skill.skill_id!r} is wrong: {' '.join(wrong)}")
+        tests = [(1 << (FIRST_CONDITION + number), each.tree) for number, each in enumerate(self.conditions)]
+        self._tests = {bit: c.test_of(tree, strict=strict) for bit, tree in tests}
+        if self.cost is not None:
+            tests += [(COST, self.cost.tree), (COST, self.purse)]
+            self._price = c.number_of(self.cost.tree)
         # The bits of the clauses that another intent with the same skill could satisfy.
         self.correctable = PARAMETERS
         for bit, tree in tests:
-            self.correctable |= bit if reads_parameters(tree) else 0
-        paths = dict.fromkeys(path for _, tree in tests for path in g.paths_of(tree))
-        self.reads = tuple(path for path in paths if rooted(path)[0] != 2)
-        self.cost: Function = (lambda *_: 0) if rules.cost is None else number_of(rules.cost.tree)
-        self._look = {str(path): read(path, MISSING) for path in self.reads}
+            self.correctable |= bit if c.reads_parameters(tree) else 0
+        paths = dict.fromkeys(path for _, tree in tests for path in c.paths_of(tree))
+        self.reads = tuple(path for path in paths if c.rooted(path)[0] != c.ROOTS["params"])
+        self._look = {str(path): c.read(path, MISSING) for path in self.reads}
         self.check: CheckFunction = self._compiled()
+
+    def is_for(self, agent_type: str) -> bool:
+        """Return whether the skill is for an agent type."""
+        return not {EVERYBODY, agent_type}.isdisjoint(self.skill.eligible_agent_types)
 
     def charge(self, state: dict[str, Any], world: dict[str, Any], params: State) -> Charge | None:
         """Return the charge to an agent that can pay, or ``None`` if the skill is free."""
-        if self.rules.cost is None:
+        if self.cost is None:
             return None
-        *shared, key = self.rules.purse.parts
-        purse, cost = (world if shared else state), self.cost(state, world, params)
+        *shared, key = self.purse.parts
+        purse, cost = (world if shared else state), self._price(state, world, params)
         before = purse[key]
-        return Charge(purse, key, str(self.rules.purse), before, before - cost, cost) if cost else None
+        return Charge(purse, key, str(self.purse), before, before - cost, cost) if cost else None
 
     def look(self, state: State, world: State) -> dict[str, Any]:
-        """Return the values that the clauses read, by path, without those that do not exist."""
+        """Return the values that the clauses c.read, by path, without those that do not exist."""
         found = {}
         for name, value_at in self._look.items():
             value = value_at(state, world, EMPTY)
@@ -238,23 +197,23 @@ class SkillCheck:
         return found
 
     def _compiled(self) -> CheckFunction:
-        rules, look, explain = self.rules, [*self._look.values()], self.reasons
+        look, explain, skill = [*self._look.values()], self.reasons, self.skill
         tests = [*self._tests.items(), *self._affordable()]
-        types = None if EVERYBODY in rules.types else rules.types
-        schema, skill_id, cooldown = rules.parameters, rules.skill_id, rules.cooldown
-        required = any(parameter.required for parameter in (schema or {}).values())
+        types = None if EVERYBODY in skill.eligible_agent_types else frozenset(skill.eligible_agent_types)
+        schema, skill_id, cooldown = skill.output_schema, skill.skill_id, self.cooldown
+        required = any(parameter.required for parameter in schema.values())
 
         def check(  # noqa: PLR0913, PLR0917 - see CheckFunction
             agent_type: str, s: State, w: State, p: State, last: Mapping[str, int], step: int
         ) -> ValidationResult:
             bits = 0 if types is None or agent_type in types else TYPE
-            if (p or required) and schema is not None and any(wrong_parameters(schema, p)):
+            if (p or required) and any(wrong_parameters(schema, p)):
                 bits |= PARAMETERS
             for bit, test in tests:
                 try:
                     if not test(s, w, p):
                         bits |= bit
-                except FAILURES:
+                except c.FAILURES:
                     bits |= bit
             if cooldown and step - last.get(skill_id, NEVER) < cooldown:
                 bits |= COOLDOWN
@@ -269,13 +228,12 @@ class SkillCheck:
 
         return check
 
-    def _affordable(self) -> list[tuple[int, Function]]:
-        cost, purse = self.rules.cost, self.rules.purse
-        if cost is None:
+    def _affordable(self) -> list[tuple[int, c.Function]]:
+        if self.cost is None:
             return []
-        price, left = self.cost, value_of(purse, strict=True)
-        if isinstance(cost.tree, g.Constant):
-            number: Any = cost.tree.value
+        price, left = self._price, c.value_of(self.purse, strict=True)
+        if isinstance(self.cost.tree, c.Constant):
+            number: Any = self.cost.tree.value
             return [(COST, lambda s, w, p: left(s, w, p) - number >= 0)]
 
         def payable(s: State, w: State, p: State) -> Any:
@@ -287,35 +245,33 @@ class SkillCheck:
     def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
         """Yield a reason for each bit, without the values that the reader may not see."""
         type_, params, step, last, values = observed
-        rules, name = self.rules, self.rules.skill_id
         if bits & TYPE:
-            text = f"Agent type {type_!r} not eligible for skill {name!r}"
-            yield Reason("type", "eligible_agent_types", type_, sorted(rules.types), text)
+            text = f"Agent type {type_!r} not eligible for skill {self.skill.skill_id!r}"
+            types = sorted({*self.skill.eligible_agent_types})
+            yield Reason("type", "eligible_agent_types", type_, types, text)
         if bits & PARAMETERS:
-            yield from wrong_parameters(rules.parameters or {}, params)
+            yield from wrong_parameters(self.skill.output_schema, params)
         facts = facts_of(self.reads, values, params)
-        for condition, (bit, test) in zip(rules.conditions, self._tests.items(), strict=True):
+        for condition, (bit, test) in zip(self.conditions, self._tests.items(), strict=True):
             if bits & bit:
                 yield _failed(condition, test, facts, may)
-        if bits & COST and rules.cost is not None:
-            yield self._too_expensive(rules.cost, facts, may)
+        if bits & COST and self.cost is not None:
+            yield self._too_expensive(self.cost, facts, may)
         if bits & COOLDOWN:
-            ready = last + rules.cooldown
-            text = f"Cooldown of {rules.cooldown} not over: used at step {last}, ready at {ready}"
+            ready = last + self.cooldown
+            text = f"Cooldown of {self.cooldown} not over: used at step {last}, ready at {ready}"
             yield Reason("cooldown", "cooldown", step, ready, text)
 
-    def _too_expensive(self, cost: Condition, facts: tuple[State, State, State], may: MayRead) -> Reason:
-        purse = self.rules.purse
+    def _too_expensive(self, cost: Condition, facts: Facts, may: MayRead) -> Reason:
+        purse = self.purse
         try:
-            price, left = self.cost(*facts), value_of(purse, strict=True)(*facts)
-        except NotThere as error:
-            text = f"Cost cannot be paid: {str(error.path)!r} is missing"
+            price, left = self._price(*facts), c.value_of(purse, strict=True)(*facts)
+        except c.NotThere as error:
+            text = f"Cost cannot be paid: {error.args[0]!r} is missing"
             return Reason("missing", "cost", MISSING, cost.text, text)
-        except FAILURES as error:
+        except c.FAILURES as error:
             return Reason("cost", "cost", None, cost.text, f"Cost cannot be computed ({error})")
-        known = (
-            f"Cost {shown(price)}" if all(_may(path, may) for path in g.paths_of(cost.tree)) else "The cost"
-        )
+        known = f"Cost {shown(price)}" if all(_may(path, may) for path in cost.paths) else "The cost"
         there = shown(left) if may(str(purse)) else HIDDEN
         if not price >= 0:
             return Reason("cost", "cost", price, cost.text, f"{known} is not a number of at least 0")
@@ -325,25 +281,25 @@ class SkillCheck:
         return Reason("cost", "cost", left, price, f"{known} exceeds {str(purse)!r} ({there})")
 
 
-def _failed(condition: Condition, test: Function, facts: tuple[State, State, State], may: MayRead) -> Reason:
+def _failed(condition: Condition, test: c.Function, facts: Facts, may: MayRead) -> Reason:
     """Return why a condition does not hold: a value, a missing field, a wrong type, or arithmetic."""
-    paths = g.paths_of(condition.tree)
-    found = {str(path): read(path, MISSING)(*facts) for path in paths}
+    paths = condition.paths
+    found = {str(path): c.read(path, MISSING)(*facts) for path in paths}
     words = {str(path): shown(found[str(path)]) if _may(path, may) else HIDDEN for path in paths}
-    bare = condition.tree.value if isinstance(condition.tree, g.Not) else condition.tree
+    bare = condition.tree.value if isinstance(condition.tree, c.Not) else condition.tree
     listed = ", ".join(f"{name} is {text}" for name, text in words.items()) or "it never holds"
-    code, inside = "precondition", f"field is {words[str(bare)]}" if isinstance(bare, g.Path) else listed
+    code, inside = "precondition", f"field is {words[str(bare)]}" if isinstance(bare, c.Path) else listed
     try:
         test(*facts)
     except ArithmeticError as error:
         code, inside = "arithmetic", f"{listed}: {error}"
-    except FAILURES as error:
+    except c.FAILURES as error:
         absent = [name for name, value in found.items() if value is MISSING]
-        if isinstance(error, NotThere):
-            absent = [str(error.path)]
+        if isinstance(error, c.NotThere):
+            absent = [error.args[0]]
         if absent:
             code, found = "missing", {absent[0]: MISSING}
-            inside = inside if isinstance(bare, g.Path) else f"{absent[0]} is missing"
+            inside = inside if isinstance(bare, c.Path) else f"{absent[0]} is missing"
         else:
             code, inside = "wrong-type", f"{inside}, which does not fit"
     observed = next(iter(found.values())) if len(found) == 1 else found
@@ -351,18 +307,18 @@ def _failed(condition: Condition, test: Function, facts: tuple[State, State, Sta
     return Reason(code, condition.text, observed, condition.text, message)
 
 
-def _may(path: g.Path, may: MayRead) -> bool:
+def _may(path: c.Path, may: MayRead) -> bool:
     """Return whether a reader may see a path; parameters are what the agent said itself."""
-    return rooted(path)[0] == 2 or may(str(path))
+    return c.rooted(path)[0] == c.ROOTS["params"] or may(str(path))
 
 
-def facts_of(reads: tuple[g.Path, ...], values: tuple[Any, ...], params: Any) -> tuple[State, State, State]:
-    """Return observed values as the state, the shared state and the parameters that conditions read."""
+def facts_of(reads: tuple[c.Path, ...], values: tuple[Any, ...], params: Any) -> Facts:
+    """Return observed values as the state, the shared state and the parameters that conditions c.read."""
     state: dict[str, Any] = {}
     world: dict[str, Any] = {}
     for path, value in zip(reads, values, strict=True):
         if value is not MISSING:
-            root, parts = rooted(path)
+            root, parts = c.rooted(path)
             put(world if root else state, parts, value)
     return state, world, params or EMPTY
 

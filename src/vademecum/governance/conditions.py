@@ -1,4 +1,10 @@
-"""Turn a condition's tree into a Python function of the agent's state, the shared state and the parameters.
+"""The language of conditions: parse a text into a tree, and turn the tree into a Python function.
+
+Only this grammar is accepted, and nothing is run. Operators and their precedence are Python's: ``or``,
+``and``, ``not``, comparisons, ``+ -``, ``* / %``, and a minus sign. ``||``, ``&&`` and ``!`` are the same,
+except that ``!`` is as close as a minus sign. Values are numbers, texts, ``true``, ``false``, lists,
+``has(path)``, and paths such as ``house.floor``. Names and values are replaced before Python's parser sees
+the text, so that a field may be called ``class`` or ``预算``.
 
 By default a field counts as true or false as in Python, and a missing field is ``None``. In strict mode only
 booleans and numbers are true or false, and a missing field makes the condition fail, also under ``not``.
@@ -7,12 +13,243 @@ A function raises one of ``FAILURES`` if its condition has no value; such a cond
 
 from __future__ import annotations
 
+import ast
+import math
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any, assert_never
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, assert_never, cast
 
-from vademecum.governance import grammar as g
+from msgspec import Struct, structs
+
+from vademecum.errors import ConditionWrong
 from vademecum.governance.definitions import MISSING
+
+MAX_CONDITION_CHARS = 2000
+MAX_OPERATORS = 100  # signs, opening brackets and words such as `and`
+MAX_NUMBER_CHARS = 40
+
+Comparator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
+Sign = Literal["+", "-", "*", "/", "%"]
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"|(?P<text>\"(?:[^\"\\\n]|\\[\"'\\nt])*\"|'(?:[^'\\\n]|\\[\"'\\nt])*')"
+    r"|(?P<name>[^\W\d]\w*)"
+    r"|(?P<sign>&&|\|\||==|!=|<=|>=|[<>!+\-*/%()\[\],.]))"
+)
+_ESCAPES = {"n": "\n", "t": "\t"}
+_PYTHON = {"&&": "and", "||": "or", "!": "~"}
+_WORDS = frozenset({"and", "or", "not", "in"})
+_BOOLEANS = {"true": True, "True": True, "false": False, "False": False}
+_COMPARATORS: dict[type[ast.AST], Comparator] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
+    ast.NotIn: "not in",
+}  # fmt: skip
+_SIGNS: dict[type[ast.AST], Sign] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
+
+
+class Constant(Struct, frozen=True):
+    """Be a number, a text, true or false."""
+
+    value: bool | int | float | str
+
+
+class Path(Struct, frozen=True):
+    """Be a path into the state, from its outermost name inwards."""
+
+    parts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the path as it is written."""
+        return ".".join(self.parts)
+
+
+class Has(Struct, frozen=True):
+    """Ask whether a path leads to a value."""
+
+    path: Path
+
+
+class Items(Struct, frozen=True):
+    """Be a list of values."""
+
+    values: tuple[Tree, ...]
+
+
+class Not(Struct, frozen=True):
+    """Negate a value."""
+
+    value: Tree
+
+
+class Join(Struct, frozen=True):
+    """Join two conditions; the right one is evaluated only if the left one has not decided."""
+
+    by: Literal["and", "or"]
+    left: Tree
+    right: Tree
+
+
+class Compare(Struct, frozen=True):
+    """Compare two values."""
+
+    by: Comparator
+    left: Tree
+    right: Tree
+
+
+class Compute(Struct, frozen=True):
+    """Compute with two numbers; a minus sign before one value is a subtraction from zero."""
+
+    by: Sign
+    left: Tree
+    right: Tree
+
+
+Tree = Constant | Path | Has | Items | Not | Join | Compare | Compute
+
+
+def parse(text: str) -> Tree:
+    """Return the tree of a condition, or raise ``ConditionWrong``.
+
+    >>> parse("not elevated")
+    Not(value=Path(parts=('elevated',)))
+    >>> parse("budget >")
+    Traceback (most recent call last):
+    ...
+    vademecum.errors.ConditionWrong: The condition 'budget >' is not complete.
+    """
+    if len(text) > MAX_CONDITION_CHARS:
+        raise ConditionWrong(f"The condition {text[:40]!r}… has more than {MAX_CONDITION_CHARS} characters.")
+    return _Parser(text).tree
+
+
+def paths_of(tree: Tree) -> list[Path]:
+    """Return every path that a tree reads, once each, in order.
+
+    >>> [str(path) for path in paths_of(parse("a.b > c and not c"))]
+    ['a.b', 'c']
+    """
+    return list(dict.fromkeys(_paths(tree)))
+
+
+def _paths(part: object) -> Iterator[Path]:
+    if isinstance(part, Path):
+        yield part
+    elif isinstance(part, Struct | tuple):
+        for inner in structs.astuple(part) if isinstance(part, Struct) else part:
+            yield from _paths(inner)
+
+
+class _Parser:
+    """Parse one text: split it into words, let Python's parser arrange them, and build the tree."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._words = self._split(text)
+        if not self._words:
+            raise ConditionWrong("The condition is empty: write a field, or an expression.")
+        # Every name and value becomes _N, with N its place among the words.
+        words = enumerate(self._words)
+        source = [f"_{number}" if kind else _PYTHON.get(word, word) for number, (kind, word) in words]
+        operators = sum(not word.startswith("_") and word not in {".", ",", ")", "]"} for word in source)
+        if operators > MAX_OPERATORS:
+            raise self._wrong(f"has more than {MAX_OPERATORS} operators and brackets: split it")
+        try:
+            body = ast.parse(" ".join(source), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError) as error:
+            raise self._wrong(self._where(source, getattr(error, "offset", None) or 0)) from None
+        self.tree = self._read(body)
+
+    def _split(self, text: str) -> list[tuple[str, str]]:
+        """Return the words, each with its kind, which is empty for operators and brackets."""
+        found, position, end = [], 0, len(text.rstrip())
+        while position < end:
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise self._wrong(f"has {text[position:].lstrip()[:1]!r}, which is not part of the language")
+            kind, position = cast("str", match.lastgroup), match.end()
+            word = match[kind]
+            found.append(("" if kind == "sign" or word in _WORDS else kind, word))
+        return found
+
+    def _where(self, source: list[str], offset: int) -> str:
+        """Return which word Python's parser stopped at."""
+        position = 1
+        for (_, word), written in zip(self._words, source, strict=True):
+            position += len(written) + 1
+            if 0 < offset < position:
+                return f"cannot be read at {word!r}"
+        return "is not complete"
+
+    def _wrong(self, what: str) -> ConditionWrong:
+        return ConditionWrong(f"The condition {self._text[:200]!r} {what}.")
+
+    def _read(self, node: ast.expr) -> Tree:
+        match node:
+            case ast.Name() | ast.Attribute():
+                return self._value(node)
+            case ast.BoolOp(op=op, values=[first, *others]):
+                tree = self._read(first)
+                for other in others:
+                    tree = Join("and" if isinstance(op, ast.And) else "or", tree, self._read(other))
+                return tree
+            case ast.UnaryOp(op=ast.Not() | ast.Invert(), operand=operand):
+                return Not(self._read(operand))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                value = self._read(operand)
+                if isinstance(value, Constant) and not isinstance(value.value, bool | str):
+                    return Constant(-value.value)
+                return Compute("-", Constant(0), value)
+            case ast.Compare(left=left, ops=[by], comparators=[right]) if type(by) in _COMPARATORS:
+                return Compare(_COMPARATORS[type(by)], self._read(left), self._read(right))
+            case ast.Compare():
+                raise self._wrong("compares twice in a row: write a < b and b < c")
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _SIGNS:
+                return Compute(_SIGNS[type(op)], self._read(left), self._read(right))
+            case ast.List(elts=values):
+                return Items(tuple(map(self._read, values)))
+            case ast.Call(func=ast.Name() as called, args=[argument], keywords=[]) if self._word(called) == (
+                "name",
+                "has",
+            ):
+                return Has(self._path(argument))
+            case ast.Call():
+                raise self._wrong("has a call: there are no functions besides has(…)")
+        raise self._wrong("is not a condition: write fields, comparisons, and, or, not")
+
+    def _word(self, node: ast.Name) -> tuple[str, str]:
+        return self._words[int(node.id[1:])]
+
+    def _value(self, node: ast.Name | ast.Attribute) -> Constant | Path:
+        kind, word = self._word(node) if isinstance(node, ast.Name) else ("", "")
+        match kind:
+            case "number":
+                return Constant(self._number(word))
+            case "text":
+                return Constant(re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), word[1:-1]))
+        return Constant(_BOOLEANS[word]) if word in _BOOLEANS else self._path(node)
+
+    def _path(self, node: ast.expr) -> Path:
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Name):
+            words = [self._words[int(part[1:])] for part in (node.id, *reversed(parts))]
+            if all(kind == "name" and word not in _BOOLEANS and word != "has" for kind, word in words):
+                return Path(tuple(word for _, word in words))
+        raise self._wrong("has something else where a field's name should be")
+
+    def _number(self, text: str) -> int | float:
+        if len(text) > MAX_NUMBER_CHARS:
+            raise self._wrong(f"has a number of more than {MAX_NUMBER_CHARS} characters")
+        number = int(text) if text.isdecimal() and text.isascii() else float(text)
+        if not math.isfinite(number):
+            raise self._wrong(f"has the number {text}, which is too large")
+        return number
+
 
 State = Mapping[str, Any]
 # Takes the agent's own state, the shared state and the intent's parameters.
@@ -21,7 +258,7 @@ Function = Callable[[State, State, State], Any]
 FAILURES = (KeyError, TypeError, ValueError, ArithmeticError)
 ROOTS = {"world": 1, "params": 2}
 
-COMPARE: dict[g.Comparator, Callable[[Any, Any], Any]] = {
+COMPARE: dict[Comparator, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -31,7 +268,7 @@ COMPARE: dict[g.Comparator, Callable[[Any, Any], Any]] = {
     "in": lambda item, items: _inside(item, items),  # noqa: PLW0108 - defined below
     "not in": lambda item, items: not _inside(item, items),
 }
-COMPUTE: dict[g.Sign, Callable[[Any, Any], Any]] = {
+COMPUTE: dict[Sign, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -41,53 +278,49 @@ COMPUTE: dict[g.Sign, Callable[[Any, Any], Any]] = {
 
 
 class NotThere(KeyError):
-    """A path leads to nothing."""
-
-    def __init__(self, path: g.Path) -> None:
-        super().__init__(str(path))
-        self.path = path
+    """A path, its argument, leads to nothing."""
 
 
-def test_of(tree: g.Tree, *, strict: bool) -> Function:
+def test_of(tree: Tree, *, strict: bool) -> Function:
     """Return a function whose result is true exactly if the condition is.
 
-    >>> test_of(g.parse("budget - 20 >= 100"), strict=False)({"budget": 150}, {}, {})
+    >>> test_of(parse("budget - 20 >= 100"), strict=False)({"budget": 150}, {}, {})
     True
-    >>> bool(test_of(g.parse("not flooded"), strict=False)({}, {}, {}))
+    >>> bool(test_of(parse("not flooded"), strict=False)({}, {}, {}))
     True
     """
     found = value_of(tree, strict=strict)
-    if strict and isinstance(tree, g.Constant | g.Path | g.Items | g.Compute):
+    if strict and isinstance(tree, Constant | Path | Items | Compute):
         return lambda s, w, p: _number(found(s, w, p)) != 0
     return found
 
 
-def value_of(tree: g.Tree, *, strict: bool) -> Function:
+def value_of(tree: Tree, *, strict: bool) -> Function:
     """Return a function whose result is the tree's value."""
     match tree:
-        case g.Constant(value=value):
+        case Constant(value=value):
             return lambda s, w, p: value  # noqa: ARG005 - one signature for all
-        case g.Path():
+        case Path():
             return _path(tree, strict=strict)
-        case g.Has(path=path):
+        case Has(path=path):
             return _has(path, strict=strict)
-        case g.Items(values=values):
+        case Items(values=values):
             items = [value_of(each, strict=strict) for each in values]
             return lambda s, w, p: [item(s, w, p) for item in items]
-        case g.Not(value=value) if _is_field(value) and not strict:
+        case Not(value=value) if _is_field(value) and not strict:
             name = str(value)
             return lambda s, w, p: not s.get(name)  # noqa: ARG005 - without another call
-        case g.Not(value=value):
+        case Not(value=value):
             inner = test_of(value, strict=strict)
             return lambda s, w, p: not inner(s, w, p)
-        case g.Join(by=by, left=left, right=right):
+        case Join(by=by, left=left, right=right):
             one, other = test_of(left, strict=strict), test_of(right, strict=strict)
             if by == "and":
                 return lambda s, w, p: bool(one(s, w, p) and other(s, w, p))
             return lambda s, w, p: bool(one(s, w, p) or other(s, w, p))
-        case g.Compare():
+        case Compare():
             return _compare(tree, strict=strict)
-        case g.Compute(by=sign):
+        case Compute(by=sign):
             compute = COMPUTE[sign]
             first, second = number_of(tree.left, strict=strict), number_of(tree.right, strict=strict)
             return lambda s, w, p: compute(first(s, w, p), second(s, w, p))
@@ -95,18 +328,18 @@ def value_of(tree: g.Tree, *, strict: bool) -> Function:
             assert_never(tree)
 
 
-def rooted(path: g.Path) -> tuple[int, tuple[str, ...]]:
+def rooted(path: Path) -> tuple[int, tuple[str, ...]]:
     """Return which of the three mappings a path begins in, and the parts from there."""
     root = ROOTS.get(path.parts[0], 0) if len(path.parts) > 1 else 0
     return root, path.parts[1:] if root else path.parts
 
 
-def _is_field(tree: g.Tree) -> bool:
+def _is_field(tree: Tree) -> bool:
     """Return whether a tree is a single field of the agent's own."""
-    return isinstance(tree, g.Path) and len(tree.parts) == 1
+    return isinstance(tree, Path) and len(tree.parts) == 1
 
 
-def read(path: g.Path, default: Any) -> Function:
+def read(path: Path, default: Any) -> Function:
     """Return a function with the value at a path, or ``default`` if there is none."""
     root, parts = rooted(path)
     if len(parts) == 1 and root < 2:
@@ -127,28 +360,28 @@ def read(path: g.Path, default: Any) -> Function:
     return value_at
 
 
-def _path(path: g.Path, *, strict: bool) -> Function:
+def _path(path: Path, *, strict: bool) -> Function:
     if not strict:
         return read(path, None)
-    value_at = read(path, MISSING)
+    value_at, name = read(path, MISSING), str(path)
 
     def needed(s: State, w: State, p: State) -> Any:
         value = value_at(s, w, p)
         if value is MISSING:
-            raise NotThere(path)
+            raise NotThere(name)
         return value
 
     return needed
 
 
-def _has(path: g.Path, *, strict: bool) -> Function:
+def _has(path: Path, *, strict: bool) -> Function:
     value_at = read(path, MISSING)
     return lambda s, w, p: value_at(s, w, p) is not MISSING and (strict or value_at(s, w, p) is not None)
 
 
-def _compare(tree: g.Compare, *, strict: bool) -> Function:
+def _compare(tree: Compare, *, strict: bool) -> Function:
     compare, left = COMPARE[tree.by], value_of(tree.left, strict=strict)
-    if isinstance(tree.right, g.Constant):
+    if isinstance(tree.right, Constant):
         constant = tree.right.value
         if _is_field(tree.left) and not strict:
             name = str(tree.left)
@@ -163,7 +396,7 @@ def _inside(item: Any, items: Any) -> bool:
     return item in items and bool(item == item)  # noqa: PLR0124
 
 
-def number_of(tree: g.Tree, *, strict: bool = True) -> Function:
+def number_of(tree: Tree, *, strict: bool = True) -> Function:
     """Return a function with the tree's value, which must be a number."""
     value = value_of(tree, strict=strict)
     return lambda s, w, p: _number(value(s, w, p))
@@ -176,31 +409,31 @@ def _number(value: Any) -> Any:
     raise TypeError("not a number")
 
 
-def reads_parameters(tree: g.Tree) -> bool:
+def reads_parameters(tree: Tree) -> bool:
     """Return whether a tree depends on what the intent says."""
-    return any(rooted(path)[0] == ROOTS["params"] for path in g.paths_of(tree))
+    return any(rooted(path)[0] == ROOTS["params"] for path in paths_of(tree))
 
 
-def strict_differs(tree: g.Tree) -> bool:
+def strict_differs(tree: Tree) -> bool:
     """Return whether strict mode could decide a condition differently; in doubt it could.
 
-    >>> [strict_differs(g.parse(text)) for text in ("age > 3", "insured", "not insured", "kind != 'farm'")]
+    >>> [strict_differs(parse(text)) for text in ("age > 3", "insured", "not insured", "kind != 'farm'")]
     [False, True, True, True]
     """
     match tree:
-        case g.Path() | g.Has() | g.Items():
+        case Path() | Has() | Items():
             return True
-        case g.Constant(value=value):
+        case Constant(value=value):
             return isinstance(value, str)
-        case g.Not(value=value):
+        case Not(value=value):
             return strict_differs(value)
-        case g.Join():
+        case Join():
             return strict_differs(tree.left) or strict_differs(tree.right)
-        case g.Compare(by="==" | "!=" | "in" | "not in") if g.paths_of(tree):
+        case Compare(by="==" | "!=" | "in" | "not in") if paths_of(tree):
             return True
-        case g.Compare() | g.Compute():
+        case Compare() | Compute():
             # A missing operand denies in both modes; a condition inside of one is looked at.
             operands = (tree.left, tree.right)
-            return any(strict_differs(each) for each in operands if not isinstance(each, g.Path | g.Constant))
+            return any(strict_differs(each) for each in operands if not isinstance(each, Path | Constant))
         case _:
             assert_never(tree)

@@ -257,11 +257,6 @@ MayRead = Callable[[str], bool]
 Explain = Callable[[int, tuple[Any, ...], MayRead], Iterable[Reason]]
 
 
-def may_read_all(key: str) -> bool:  # noqa: ARG001 - every key
-    """Return true: the record contains every value."""
-    return True
-
-
 class ValidationResult(Struct, frozen=True):
     """Say whether something is valid, with every reason if it is not. It is true or false in a condition.
 
@@ -290,7 +285,7 @@ class ValidationResult(Struct, frozen=True):
     @property
     def reasons(self) -> tuple[Reason, ...]:
         """Return every reason, in the order of the checks."""
-        return self.reasons_for(may_read_all)
+        return self.reasons_for(lambda _: True)
 
     def reasons_for(self, may: MayRead) -> tuple[Reason, ...]:
         """Return every reason, without the values that the reader may not see."""
@@ -300,6 +295,16 @@ class ValidationResult(Struct, frozen=True):
         """Return the part of the result that is about some clauses."""
         left = self.bits & bits
         return ValidationResult(left, self.explain, self.observed) if left else VALID
+
+    def plus(self, other: ValidationResult) -> ValidationResult:
+        """Return both results in one, with the reasons of this one first."""
+        if not other.bits:
+            return self
+
+        def explain(bits: int, _observed: tuple[Any, ...], may: MayRead) -> Iterable[Reason]:
+            return (*self.only(bits).reasons_for(may), *other.only(bits).reasons_for(may))
+
+        return ValidationResult(self.bits | other.bits, explain)
 
     @property
     def message(self) -> str:

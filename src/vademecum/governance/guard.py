@@ -10,8 +10,8 @@ from vademecum.governance.audit import Audit
 from vademecum.governance.broker import Broker, Functions
 from vademecum.governance.charter import Charter
 from vademecum.governance.check import ROLE, TYPE, not_found
-from vademecum.governance.definitions import ActionOutcome, Actor, Intent, ValidationResult
-from vademecum.governance.lint import SCRIPT, TOOL
+from vademecum.governance.definitions import ActionOutcome, Actor, Intent, SkillDefinition, ValidationResult
+from vademecum.governance.reading import SCRIPT, TOOL
 from vademecum.governance.state import Ledger
 from vademecum.runs.record import Record
 from vademecum.session.base import Kind, Result
@@ -62,7 +62,7 @@ class CharterGuard:
         with self.ledger.lock:
             broker, audit = self._broker(record)
             mapping = f"{'skill' if kind == 'script' else 'tool'}:{name}"
-            skill_id = self._definition(broker, mapping, parameters) or self._unknown(broker, name, mapping)
+            skill_id = self._definition(broker, mapping, parameters) or self._unknown(broker, name)
             decision = broker.approve(self.agent, Intent(skill_id, dict(parameters)))
             if isinstance(decision, ActionOutcome):
                 audit.flush()
@@ -101,18 +101,17 @@ class CharterGuard:
         known.sort(key=lambda name: self._check(broker, name, said).bits & (ROLE | TYPE) != 0)
         return next((name for name in known if self._check(broker, name, said)), known[0] if known else None)
 
-    def _unknown(self, broker: Broker, name: str, mapping: str) -> str:
+    def _unknown(self, broker: Broker, name: str) -> str:
         """Return a name that no definition has: an id alone does not allow what it does not map to."""
-        while name in broker.charter.skills:
-            name = mapping if name != mapping else f"{mapping}?"
-            mapping = f"{mapping}?"
+        while name in broker.charter.registry.checks:
+            name += "?"
         return name
 
     def _select(self, name: str, record: Record) -> None:
         """Let a skill be selected if one of its definitions is feasible, or raise ``Denied``."""
         with self.ledger.lock:
             broker, _ = self._broker(record)
-            own = [skill_id for skill_id in broker.charter.skills if self._is_of(broker, skill_id, name)]
+            own = [skill_id for skill_id, skill in broker.charter.skills.items() if _is_of(skill, name)]
             allowed = not set(broker.feasible(self.agent)).isdisjoint(own)
             result = not_found(name) if not own else self._check(broker, own[0], {})
             reasons = [] if allowed else [reason.to_json() for reason in result.reasons]
@@ -120,13 +119,13 @@ class CharterGuard:
             if not allowed:
                 raise Denied(broker.feedback(self.agent, name, result))
 
-    def _is_of(self, broker: Broker, skill_id: str, name: str) -> bool:
-        """Return whether a definition is of a skill: by its script, or by its id if it maps to no other."""
-        mapping = broker.charter.skills[skill_id].implementation_mapping
-        script = SCRIPT.fullmatch(mapping)
-        if script is not None:
-            return script["skill"] == name
-        return skill_id == name and TOOL.fullmatch(mapping) is None
-
     def _check(self, broker: Broker, skill_id: str, said: Mapping[str, object]) -> ValidationResult:
         return broker.charter.check(skill_id, self.agent, said, step=broker.step, ledger=self.ledger)
+
+
+def _is_of(definition: SkillDefinition, name: str) -> bool:
+    """Return whether a definition is of a skill: by its script, or by its id if it maps to no other."""
+    script = SCRIPT.fullmatch(definition.implementation_mapping)
+    if script is not None:
+        return script["skill"] == name
+    return definition.skill_id == name and TOOL.fullmatch(definition.implementation_mapping) is None

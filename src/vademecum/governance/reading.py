@@ -1,4 +1,4 @@
-"""Read a charter file's text into definitions and roles, with every problem and its line.
+"""Read a charter file's text into definitions and roles, and find every problem, with its line.
 
 The YAML becomes plain data, and a table of the line of every path, such as ``skills[0].preconditions[1]``.
 Anchors, aliases and tags are refused; depth and size are capped.
@@ -10,20 +10,24 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
 
-from vademecum.governance.check import CONSTRAINTS, SkillRules, misspelled, rules_of
+from vademecum.governance.check import CONSTRAINTS, LIKE, SkillCheck
+from vademecum.governance.conditions import strict_differs
 from vademecum.governance.definitions import EVERYBODY, KINDS, Parameter, SkillDefinition
-from vademecum.governance.roles import Role
+from vademecum.governance.roles import UNRESTRICTED, Role, RoleEnforcer
+from vademecum.nearest import nearest
 from vademecum.skill.skill import Problem, Severity
+from vademecum.wildcards import matches_exactly
 
 # Takes a value, its place and the draft; returns what is kept of it.
 _Read = Callable[[Any, str, "Draft"], Any]
 MAX_DEPTH = 16
 MAX_NODES = 2_000_000
+MAX_SHOWN = 12
 _WRONG: Any = object()  # a value that was noted as wrong
 
 # A PyYAML without LibYAML is slower and gives the same nodes.
@@ -32,15 +36,16 @@ _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,39})")
 _FLOAT = re.compile(
     r"[-+]?(?:(?:0|[1-9][0-9]{0,39})(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,3})?"
 )
+SCRIPT = re.compile(r"skill:(?P<skill>[^/\s]+)/(?P<script>scripts/\S.*)")
+TOOL = re.compile(r"tool:(?P<tool>\w+)")
+FUNCTION = re.compile(r"[^\W\d_]\w*(\.[^\W\d_]\w*)*")
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A definition with its rules, and where it is: ``skills[0]``."""
+class Placed(NamedTuple):
+    """A skill, and where it is: ``skills[0]``."""
 
-    definition: SkillDefinition
-    rules: SkillRules
+    check: SkillCheck
     place: str
 
 
@@ -164,19 +169,12 @@ def _keys(
         extra[key] = value
         if key in other:
             draft.wrong("unknown-key", f"{key} belongs under institutional_constraints: move it.", inner)
-        elif near := misspelled(key, (*known, *other)):
+        elif near := nearest(key, (*known, *other), like=LIKE):
             draft.wrong("unknown-key", f"There is no key {key!r}: did you mean {near!r}?", inner)
         else:
             text = f"The key {key!r} is not known: it is kept aside and enforces nothing."
             draft.wrong("unknown-key", text, inner, severity="warning")
     return values, extra
-
-
-def _skills(written: Any, place: str, draft: Draft) -> None:
-    if written == []:
-        draft.wrong("value", "skills is empty: a charter has at least one skill.", place)
-    for number, skill in enumerate(_list(written, place, draft)):
-        _skill(skill, f"{place}[{number}]", draft)
 
 
 def _skill(written: Any, place: str, draft: Draft) -> None:
@@ -201,14 +199,14 @@ def _skill(written: Any, place: str, draft: Draft) -> None:
     if not values["skill_id"]:
         return
     found = SkillDefinition(**values, extra=extra | unknown)
+    mapping = found.implementation_mapping
+    if mapping and not any(form.fullmatch(mapping) for form in (SCRIPT, TOOL, FUNCTION)):
+        forms = "a function's name, skill:NAME/scripts/FILE or tool:NAME"
+        text = f"implementation_mapping is {mapping!r}: write {forms}."
+        draft.wrong("value", text, f"{place}.implementation_mapping")
     # Conditions and constraints are parsed here, so that their problems have lines.
-    rules = rules_of(found, lambda key, code, text: draft.wrong(code, text, f"{place}.{key}"))
-    draft.skills.append(Placed(found, rules, place))
-
-
-def _constraints(written: Any, place: str, draft: Draft) -> dict[str, Any]:
-    values, extra = _keys(written, place, draft, dict.fromkeys(CONSTRAINTS, _scalar))
-    return values | extra
+    check = SkillCheck(found, note=lambda key, code, text: draft.wrong(code, text, f"{place}.{key}"))
+    draft.skills.append(Placed(check, place))
 
 
 def _is_json_schema(written: Any) -> bool:
@@ -217,11 +215,9 @@ def _is_json_schema(written: Any) -> bool:
     )
 
 
-def _schema(written: Any, place: str, draft: Draft) -> dict[str, Parameter]:
-    return {
-        name: _parameter(value, f"{place}.{name}", draft)
-        for name, value in _mapping(written, place, draft).items()
-    }
+def _constraints(written: Any, place: str, draft: Draft) -> dict[str, Any]:
+    values, extra = _keys(written, place, draft, dict.fromkeys(CONSTRAINTS, _scalar))
+    return values | extra
 
 
 def _parameter(written: Any, place: str, draft: Draft) -> Parameter:
@@ -232,52 +228,49 @@ def _parameter(written: Any, place: str, draft: Draft) -> Parameter:
     return Parameter(**values)
 
 
-def _choices(written: Any, place: str, draft: Draft) -> tuple[Any, ...]:
-    if written == []:
-        draft.wrong("value", "enum is empty: write the choices, or leave it out.", place)
-    items = enumerate(_list(written, place, draft))
-    found = (_scalar(value, f"{place}[{number}]", draft) for number, value in items)
-    return tuple(value for value in found if value is not _WRONG)
+def _role(written: Any, place: str, draft: Draft) -> Role:
+    return Role(**_keys(written, place, draft, _ROLE)[0])
 
 
-def _roles(written: Any, place: str, draft: Draft) -> dict[str, Role]:
-    return {
-        name: Role(**_keys(role, f"{place}.{name}", draft, _ROLE)[0])
-        for name, role in _mapping(written, place, draft).items()
+def _list_of(read: _Read, *, empty: str = "") -> _Read:
+    """Return a function that reads a list; ``empty`` is the problem if nothing is in it."""
+
+    def read_all(written: Any, place: str, draft: Draft) -> Any:
+        if not isinstance(written, list):
+            return _wrong("is not a list: write each of its values after a dash", place, draft)
+        if empty and not written:
+            draft.wrong("value", empty, place)
+        found = [read(value, f"{place}[{number}]", draft) for number, value in enumerate(written)]
+        return [each for each in found if each is not _WRONG]
+
+    return read_all
+
+
+def _mapping_of(read: _Read) -> _Read:
+    """Return a function that reads a mapping from names."""
+    return lambda written, place, draft: {
+        name: read(value, f"{place}.{name}", draft) for name, value in _mapping(written, place, draft).items()
     }
 
 
-def _text(value: Any, place: str, draft: Draft) -> Any:
-    if isinstance(value, str | int | float) and str(value).strip():
-        return draft.words.get(place, str(value))
-    return _wrong("is not a text: write one", place, draft)
-
-
-def _texts(written: Any, place: str, draft: Draft) -> Any:
-    items = enumerate(_list(written, place, draft))
-    found = [
-        draft.words.get(f"{place}[{number}]", str(value))
-        if isinstance(value, str | int | float)
-        else _wrong("is not a text: write a list of texts", f"{place}[{number}]", draft)
-        for number, value in items
-    ]
-    return [each for each in found if each is not _WRONG] if isinstance(written, list) else _WRONG
-
-
-def _reader(accepts: Callable[[Any], bool], otherwise: str) -> _Read:
+def _value(accepts: Callable[[Any], bool], otherwise: str) -> _Read:
     """Return a function that returns a value as it is, or notes what it should be."""
     return lambda value, place, draft: value if accepts(value) else _wrong(otherwise, place, draft)
 
 
+def _as_text(accepts: Callable[[str], bool], otherwise: str) -> _Read:
+    """Return a function that returns a text, or a number or boolean as it is written."""
+
+    def read(value: Any, place: str, draft: Draft) -> Any:
+        if isinstance(value, str | int | float) and accepts(str(value)):
+            return draft.words.get(place, str(value))
+        return _wrong(f"is not a text: write {otherwise}", place, draft)
+
+    return read
+
+
 def _kind(value: Any, place: str, draft: Draft) -> Any:
     return value if value in KINDS else _wrong(f"is {value!r}: write one of {', '.join(KINDS)}", place, draft)
-
-
-def _list(written: Any, place: str, draft: Draft) -> list[Any]:
-    if not isinstance(written, list):
-        _wrong("is not a list: write each of its values after a dash", place, draft)
-        return []
-    return written
 
 
 def _mapping(written: Any, place: str, draft: Draft) -> dict[str, Any]:
@@ -292,10 +285,17 @@ def _wrong(what: str, place: str, draft: Draft) -> Any:
     return _WRONG
 
 
-_scalar = _reader(lambda value: not isinstance(value, list | dict), "is a list or a mapping: write one value")
-_flag = _reader(lambda value: isinstance(value, bool), "is not true or false: write one")
-_number = _reader(lambda value: type(value) in {int, float}, "is not a number: write one")
-_TOP: dict[str, _Read] = {"skills": _skills, "default_skill": _text, "strict": _flag, "roles": _roles}
+_text = _as_text(lambda text: bool(text.strip()), "one")
+_texts = _list_of(_as_text(lambda _: True, "a list of texts"))
+_scalar = _value(lambda value: not isinstance(value, list | dict), "is a list or a mapping: write one value")
+_flag = _value(lambda value: isinstance(value, bool), "is not true or false: write one")
+_number = _value(lambda value: type(value) in {int, float}, "is not a number: write one")
+_TOP: dict[str, _Read] = {
+    "skills": _list_of(_skill, empty="skills is empty: a charter has at least one skill."),
+    "default_skill": _text,
+    "strict": _flag,
+    "roles": _mapping_of(_role),
+}
 _SKILL: dict[str, _Read] = {
     "skill_id": _text,
     "description": _text,
@@ -304,13 +304,88 @@ _SKILL: dict[str, _Read] = {
     "institutional_constraints": _constraints,
     "allowed_state_changes": _texts,
     "implementation_mapping": _text,
-    "output_schema": _schema,
+    "output_schema": _mapping_of(_parameter),
 }
 _ROLE: dict[str, _Read] = dict.fromkeys(("skills", "reads", "writes"), _texts)
 _PARAMETER: dict[str, _Read] = {
     "type": _kind,
     "min": _number,
     "max": _number,
-    "enum": _choices,
+    "enum": _list_of(_scalar, empty="enum is empty: write the choices, or leave it out."),
     "required": _flag,
 }
+
+
+def lint(draft: Draft) -> None:
+    """Add to a draft every problem that shows only when its parts are compared."""
+    skills: dict[str, Placed] = {}
+    for placed in draft.skills:
+        name, place = placed.check.skill.skill_id, f"{placed.place}.skill_id"
+        first = skills.setdefault(name, placed)
+        if first is not placed:
+            line = draft.lines[f"{first.place}.skill_id"]
+            text = f"The skill {name!r} is there already, on line {line}: choose another skill_id."
+            draft.wrong("duplicate-id", text, place)
+    _references(skills, draft)
+    _reach(skills, draft)
+    _strictness(draft)
+    draft.problems.sort(key=lambda problem: problem.line or 0)
+
+
+def _references(skills: Mapping[str, Placed], draft: Draft) -> None:
+    """Find names of skills that do not exist."""
+    name = draft.default_skill
+    if name is not None and name not in skills:
+        text = f"default_skill names {name!r}, which is not a skill of this charter."
+        draft.wrong("unknown-reference", text, "default_skill")
+    for name, role in (draft.roles or {}).items():
+        for number, pattern in enumerate(role.skills):
+            if pattern not in skills and not any(matches_exactly(pattern, skill) for skill in skills):
+                text = f"The role {name!r} names the skill {pattern!r}, which does not exist."
+                draft.wrong("unknown-reference", text, f"roles.{name}.skills[{number}]")
+
+
+def _reach(skills: Mapping[str, Placed], draft: Draft) -> None:
+    """Find skills that no type can use, and types that can use no skill."""
+    roles = UNRESTRICTED if draft.roles is None else RoleEnforcer(draft.roles)
+    first: dict[str, str] = {}  # every type that the charter names, with its place
+    for placed in draft.skills:
+        for number, name in enumerate(placed.check.skill.eligible_agent_types):
+            first.setdefault(name, f"{placed.place}.eligible_agent_types[{number}]")
+    first |= {name: f"roles.{name}" for name in draft.roles or ()}
+    used: set[str] = set()
+    for type_, place in first.items():
+        own = {name for name in _proposed(type_, roles, skills) if skills[name].check.is_for(type_)}
+        used |= own
+        if not own and type_ != EVERYBODY and skills:
+            text = f"The agent type {type_!r} has no feasible skill: give it one, such as doing nothing."
+            draft.wrong("no-feasible-skill", text, place)
+    for name in skills.keys() - used:
+        text = f"No agent type can ever use {name!r}: no role that may propose it is eligible for it."
+        draft.wrong("unreachable", text, f"{skills[name].place}.skill_id")
+
+
+def _proposed(agent_type: str, roles: RoleEnforcer, skills: Mapping[str, Placed]) -> Iterator[str]:
+    """Yield the skills that a type may propose."""
+    for pattern in roles.role_of(agent_type).skills:
+        if pattern in skills:
+            yield pattern
+        else:
+            yield from (name for name in skills if matches_exactly(pattern, name))
+
+
+def _strictness(draft: Draft) -> None:
+    """Say which conditions ``strict: true`` could decide differently."""
+    if draft.strict:
+        return
+    places = [
+        f"{placed.place}.preconditions[{number}]"
+        for placed in draft.skills
+        for number, text in enumerate(placed.check.skill.preconditions)
+        if any(each.text == text and strict_differs(each.tree) for each in placed.check.conditions)
+    ]
+    if places:
+        lines = dict.fromkeys(str(draft.lines[place]) for place in places[:MAX_SHOWN])
+        shown = ", ".join(lines) + (" …" if len(places) > MAX_SHOWN else "")
+        text = f"strict: true could deny more, where a field is missing or not a boolean: lines {shown}."
+        draft.wrong("not-strict", text, places[0], severity="warning")

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from vademecum.governance.check import ROLE
 from vademecum.governance.definitions import (
-    EMPTY,
     EVERYBODY,
     VALID,
     GovernedAgent,
@@ -22,8 +21,6 @@ from vademecum.governance.definitions import (
 from vademecum.governance.state import FLAT, SHARED, WORLD, copied
 from vademecum.wildcards import matches_exactly
 
-# All of an agent's own keys and all shared keys.
-EVERYTHING = ("*", f"{SHARED}*")
 MAX_REMEMBERED = 10_000
 
 
@@ -109,17 +106,23 @@ class RoleEnforcer:
 
     def check_read(self, agent_type: str, key: str) -> ValidationResult:
         """Check whether a type may read a state key."""
-        return _access(agent_type, key, "read", self.role_of(agent_type).reads)
+        return self._access("read", agent_type, key, self.role_of(agent_type).reads)
 
     def check_write(self, agent_type: str, key: str) -> ValidationResult:
         """Check whether a type may write a state key."""
-        return _access(agent_type, key, "write", self.role_of(agent_type).writes)
+        return self._access("write", agent_type, key, self.role_of(agent_type).writes)
 
-    def view(self, agent: GovernedAgent, *, world: Mapping[str, Any] = EMPTY) -> dict[str, Any]:
+    def _access(self, verb: str, agent_type: str, key: str, patterns: Sequence[str]) -> ValidationResult:
+        if covered(key, patterns):
+            return VALID
+        text = f"Agent type {agent_type!r} may not {verb} {key!r}"
+        return refusal(Reason(f"{verb}-permission", f"roles: {verb}s", key, list(patterns), text))
+
+    def view(self, agent: GovernedAgent, *, world: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a copy of what an agent may read: its own keys, and the shared ones under ``world``."""
         reads = tuple(self.role_of(agent.type).reads)
         seen = _part(agent.state, reads, "")
-        if world:
+        if world is not None:
             seen[WORLD] = _part(world, reads, SHARED)
         return seen
 
@@ -128,13 +131,8 @@ class RoleEnforcer:
         return {name: role.to_json() for name, role in self.roles.items()}
 
 
-def _access(
-    agent_type: str, key: str, verb: Literal["read", "write"], patterns: Sequence[str]
-) -> ValidationResult:
-    if covered(key, patterns):
-        return VALID
-    text = f"Agent type {agent_type!r} may not {verb} {key!r}"
-    return refusal(Reason(f"{verb}-permission", f"roles: {verb}s", key, list(patterns), text))
+# Without roles, every type may propose every skill, and read and write all of its own and all shared keys.
+UNRESTRICTED = RoleEnforcer({EVERYBODY: Role(["*"], ["*", f"{SHARED}*"], ["*", f"{SHARED}*"])})
 
 
 def _part(state: Mapping[str, Any], reads: tuple[str, ...], prefix: str) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class StateSnapshot:
     def __init__(self, state: State, world: State) -> None:
         self._state, self._world = state, world
         # Each list and dictionary once, with a copy of its own content; what restoring puts back.
-        self._contents: dict[int, tuple[Any, Any]] = {}
+        self._contents: Contents = {}
         self._own = self._copy_of(state, "", "the agent's state")
         self._shared = self._copy_of(world, SHARED, "the shared state")
 
@@ -77,20 +77,24 @@ class StateSnapshot:
     def _copy_of(self, state: State, prefix: str, name: str) -> State:
         if type(state) is not dict:
             raise StateRefused(f"{name} is a {type(state).__name__}: {_ALLOWED}")
-        _check_keys(state, prefix)
-        found = state.copy()
-        self._contents.setdefault(id(state), (state, found))
-        if FLAT.issuperset(map(type, found.values())):
-            return found
-        return {
-            key: value if type(value) in FLAT else _copy(value, f"{prefix}{key}", self._contents)
-            for key, value in found.items()
-        }
+        return _copy_dict(state, prefix, self._contents)
 
 
-def _copy(
-    value: Any, path: str, contents: dict[int, tuple[Any, Any]], left: list[int] | None = None, depth: int = 0
-) -> Any:
+Contents = dict[int, tuple[Any, Any]]
+
+
+def _copy_dict(
+    state: State, prefix: str, contents: Contents, left: list[int] | None = None, depth: int = 0
+) -> State:
+    _check_keys(state, prefix)
+    found = state.copy()
+    contents.setdefault(id(state), (state, found))
+    if FLAT.issuperset(map(type, found.values())):
+        return found
+    return {key: _copy(value, f"{prefix}{key}", contents, left, depth) for key, value in found.items()}
+
+
+def _copy(value: Any, path: str, contents: Contents, left: list[int] | None = None, depth: int = 0) -> Any:
     """Return a copy of plain data without aliases, and note the content of each list and dictionary.
 
     ``left`` counts the values that are still allowed.
@@ -106,11 +110,10 @@ def _copy(
     left[0] -= len(value)
     if left[0] < 0:
         raise StateRefused(f"{path!r} and its neighbours contain more than {MAX_VALUES:,} values")
+    if kind is dict:
+        return _copy_dict(value, f"{path}.", contents, left, depth + 1)
     contents.setdefault(id(value), (value, value.copy()))
-    if kind is list:
-        return [_copy(each, f"{path}[{n}]", contents, left, depth + 1) for n, each in enumerate(value)]
-    _check_keys(value, f"{path}.")
-    return {key: _copy(each, f"{path}.{key}", contents, left, depth + 1) for key, each in value.items()}
+    return [_copy(each, f"{path}[{n}]", contents, left, depth + 1) for n, each in enumerate(value)]
 
 
 def _check_keys(state: State, prefix: str) -> None:
@@ -204,9 +207,9 @@ class Ledger:
             return
         if before is not None:
             last[skill_id] = before
-            return
-        del last[skill_id]
-        if not last:
+        elif len(last) > 1:
+            del last[skill_id]
+        else:
             del self.agents[agent_id]
 
 

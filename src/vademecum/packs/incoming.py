@@ -19,7 +19,7 @@ from vademecum.packs.signing_keys import Trusted
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
 from vademecum.packs.unpacking import Staged, unpack
-from vademecum.policy.bounds import Bounds, Risk, risk_of
+from vademecum.policy.base import Bounds, risk_of
 
 Action = Literal["new", "replace", "same"]
 
@@ -205,7 +205,7 @@ def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
 
 def _refuse_risk(skill: Staged) -> None:
     allowed = Bounds.of(skill.document.controls.allowed_tools or ()).allowed
-    risky = sorted({bound.tool for bound in allowed if risk_of(bound.tool) is Risk.HIGH})
+    risky = sorted({bound.tool for bound in allowed if risk_of(bound.tool) == "high"})
     if risky:
         raise PackRefused(
             f"The skill {skill.name!r} wants tools of high risk ({', '.join(risky)}): inspect it, then "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -11,6 +13,14 @@ from vademecum.policy.base import Decision, Request
 
 Verdict = Literal["once", "always", "reject"]
 Scope = Literal["run", "project", "user"]
+
+# A permission, a resource, the agent and the digest of the skill.
+Key = tuple[str, str, str, str]
+
+
+def keys_of(requests: Iterable[Request], digest: str) -> set[Key]:
+    """Return what an answer to some requests applies to, with the content that the skill has now."""
+    return {(r.permission, resource, r.agent, digest) for r in requests for resource in r.resources}
 
 
 class Question(Struct, frozen=True):
@@ -33,6 +43,11 @@ class Question(Struct, frozen=True):
         """Return the requests in one line."""
         return "; ".join(f"{request.permission} {', '.join(request.resources)}" for request in self.requests)
 
+    @property
+    def keys(self) -> set[Key]:
+        """Return what an answer applies to."""
+        return keys_of(self.requests, self.digest)
+
 
 class Answer(Struct, frozen=True):
     """The answer to a question: "always" says for how long and where; a rejection may have a message.
@@ -48,6 +63,9 @@ class Answer(Struct, frozen=True):
     seen: bool = True
     absent: bool = False
     advice: str = ""
+
+
+_CLOSED = Answer("reject", "nobody answers any more")
 
 
 class Approver(Protocol):
@@ -93,55 +111,42 @@ class Desk:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, Question] = {}
-        self._answers: dict[str, Answer] = {}
-        self._changed = threading.Condition()
+        self._waiting: dict[str, tuple[Question, Future[Answer]]] = {}
+        self._lock = threading.Lock()
         self._closed = False
 
     def ask(self, question: Question) -> Answer:
         """Wait for the answer."""
-        with self._changed:
-            self._waiting[question.id] = question
-            self._changed.notify_all()
-            while question.id not in self._answers and not self._closed:
-                self._changed.wait()
-            self._waiting.pop(question.id, None)
-            return self._answers.pop(question.id, Answer("reject", "nobody answers any more"))
+        with self._lock:
+            if self._closed:
+                return _CLOSED
+            answered: Future[Answer] = Future()
+            self._waiting[question.id] = question, answered
+        return answered.result()
 
     def waiting(self) -> list[Question]:
         """Return the questions that have no answer yet, the oldest first."""
-        with self._changed:
-            return [question for question in self._waiting.values() if question.id not in self._answers]
+        with self._lock:
+            return [question for question, _ in self._waiting.values()]
 
     def answer(self, question_id: str, answer: Answer) -> bool:
         """Answer a question; says whether it was waiting."""
-        with self._changed:
-            question = self._waiting.get(question_id)
-            if question is None or question_id in self._answers:
+        with self._lock:
+            if question_id not in self._waiting:
                 return False
-            self._answers[question_id] = answer
-            if answer.verdict == "always":
-                covered = _wanted(question)
-                for other in self._waiting.values():
-                    here = other.conversation == question.conversation or answer.scope != "run"
-                    if here and _wanted(other) <= covered:
-                        self._answers.setdefault(other.id, answer)
-            self._changed.notify_all()
+            question, answered = self._waiting.pop(question_id)
+            answered.set_result(answer)
+            for other, answered in [*self._waiting.values()] if answer.verdict == "always" else ():
+                here = other.conversation == question.conversation or answer.scope != "run"
+                if here and other.keys <= question.keys:
+                    del self._waiting[other.id]
+                    answered.set_result(answer)
             return True
 
     def close(self) -> None:
         """Reject everything that waits, and whatever still comes."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
-
-
-_Exact = tuple[str, str | None, str, str, str]
-
-
-def _wanted(question: Question) -> set[_Exact]:
-    return {
-        (r.permission, r.skill, r.agent, resource, question.digest)
-        for r in question.requests
-        for resource in r.resources
-    }
+            for _, answered in self._waiting.values():
+                answered.set_result(_CLOSED)
+            self._waiting.clear()

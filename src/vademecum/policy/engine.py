@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from vademecum.config import TOOLS, AgentSettings, PermissionRule, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
 from vademecum.nearest import meant, nearest
-from vademecum.policy.base import Decision, Effect, Request, Rule
+from vademecum.policy.base import Decider, Decision, Effect, Request, Rule
 from vademecum.policy.grants import Trust, grants_file
 from vademecum.wildcards import all_comparable, comparable, matches, matches_exactly
 
@@ -96,12 +96,11 @@ USER = "the user's configuration"
 PROJECT = "the project's configuration"
 RUN = "this run"
 MAX_TABLES = 1000
-
-
-def fixed_rules() -> list[Rule]:
-    """Return the rules that nothing lifts."""
-    remedy = "no rule, flag or answer allows it"
-    return [Rule(*rule, Effect.DENY, FIXED, n, remedy) for n, rule in enumerate(_CLOSED, 1)]
+PATIENCE_SECONDS = 10.0
+_FIXED_RULES = [
+    Rule(*rule, Effect.DENY, FIXED, number, "no rule, flag or answer allows it")
+    for number, rule in enumerate(_CLOSED, 1)
+]
 
 
 def default_rules() -> list[Rule]:
@@ -156,10 +155,6 @@ class _Test(NamedTuple):
     pattern: str | None
 
 
-def _latest(test: _Test) -> int:
-    return -test.place
-
-
 _EDGE = 3  # characters; patterns are told apart by so many of them at either end
 
 
@@ -181,19 +176,27 @@ class RuleTable:
             self._add(pattern, place)
             for form in () if pattern.endswith("*") else further:
                 self._add(form.format(pattern), place)
-        self._short.sort(key=_latest)
         for start, tests in self._by_start.items():
-            others = [test for test in self._short if start.startswith(test.beginning)]
-            self._by_start[start] = sorted([*tests, *others], key=_latest)
-        for tests in self._by_end.values():
-            tests.sort(key=_latest)
+            tests += [test for test in self._short if start.startswith(test.beginning)]
+        for tests in (self._short, *self._by_start.values(), *self._by_end.values()):
+            tests.sort(key=attrgetter("place"), reverse=True)
 
     def last_match(self, resource: str) -> Rule | None:
         """Return the last rule whose pattern matches, if any does."""
-        found = self._plain.get(resource, -1)
-        found = _last_of(self._by_start.get(resource[:_EDGE], self._short), resource, found)
-        if resource[-_EDGE:] in self._by_end:
-            found = _last_of(self._by_end[resource[-_EDGE:]], resource, found)
+        found, length = self._plain.get(resource, -1), len(resource)
+        starting = self._by_start.get(resource[:_EDGE], self._short)
+        for tests in (starting, self._by_end.get(resource[-_EDGE:], ())):
+            for place, beginning, ending, least, pattern in tests:
+                if place < found:
+                    break
+                if (
+                    length >= least
+                    and resource.startswith(beginning)
+                    and resource.endswith(ending)
+                    and (pattern is None or matches_exactly(pattern, resource))
+                ):
+                    found = place
+                    break
         return self._rules[found] if found >= 0 else None
 
     def _add(self, pattern: str, place: int, *, whole: bool = True) -> None:
@@ -215,24 +218,8 @@ class RuleTable:
             self._short.append(test)
 
 
-def _last_of(tests: list[_Test], resource: str, found: int) -> int:
-    """Return the place of the first of these tests that matches, or ``found`` if that comes later."""
-    length = len(resource)
-    for place, beginning, ending, least, pattern in tests:
-        if place < found:
-            break
-        if (
-            length >= least
-            and resource.startswith(beginning)
-            and resource.endswith(ending)
-            and (pattern is None or matches_exactly(pattern, resource))
-        ):
-            return place
-    return found
-
-
 # As in `Policy._layers`; nothing if a layer has no rule for a permission.
-Tables = tuple[RuleTable | None, RuleTable | None, RuleTable | None, RuleTable | None]
+Tables = tuple[RuleTable | None, ...]
 _effect_of = attrgetter("effect")
 
 
@@ -285,8 +272,8 @@ class Policy:
         """Return the policy of this place."""
         context = context or Context.current()
         config = load_config(context)
-        file = config.project_file
-        trusted = bool(config.loosening and file) and Trust(grants_file(context)).holds(cast("Path", file))
+        file = config.project_file if config.loosening else None
+        trusted = file is not None and Trust(grants_file(context)).holds(file)
         return cls(
             default_rules(),
             user=Rules.of(config.user.permissions, config.user.agents, USER),
@@ -346,7 +333,7 @@ class Policy:
         """
         user, project = self._user, self._project
         layers = (
-            fixed_rules(),
+            _FIXED_RULES,
             [*self._defaults, *user.everybody, *user.agents.get(agent, ())],
             [*project.everybody, *project.agents.get(agent, ())],
             self._run,
@@ -355,13 +342,11 @@ class Policy:
 
     def _compiled(self, key: tuple[str, str]) -> Tables:
         permission, agent = key
-        further = _FURTHER.get(permission, ())
-        layers = self._layers(permission, agent)
-        fixed, own, project, run = (RuleTable(rules, further) if rules else None for rules in layers)
+        further, layers = _FURTHER.get(permission, ()), self._layers(permission, agent)
         if len(self._tables) > MAX_TABLES:  # names come from outside
             self._tables.clear()
-        tables = self._tables[key] = (fixed, own, project, run)
-        return tables
+        tables = tuple(RuleTable(rules, further) if rules else None for rules in layers)
+        return self._tables.setdefault(key, tables)
 
     def _effect_on(self, resource: str, tables: Tables) -> tuple[Effect, Rule | None]:
         """Decide about one resource: a deny is final, and each later layer can do less."""
@@ -386,3 +371,60 @@ class Policy:
 def _is_for(rule: Rule, permission: str) -> bool:
     written = rule.permission
     return written == permission or (("*" in written or "?" in written) and matches(written, permission))
+
+
+class AllowAll(Policy):
+    """Allows everything besides what the fixed rules deny: the policy of those who set none.
+
+    >>> from vademecum.policy.base import Request
+    >>> [AllowAll().decide(Request("write", (path,))).effect.name for path in ("a.txt", ".git/config")]
+    ['ALLOW', 'DENY']
+    """
+
+    def __init__(self) -> None:
+        super().__init__([Rule("*", "*", Effect.ALLOW, "the policy", 0)])
+
+
+_FIXED_ALONE = AllowAll()
+
+
+class OwnPolicy:
+    """The policy of a program that uses this library, after the fixed rules and with a deadline.
+
+    If it raises, hangs or returns something else, it has not allowed anything.
+    """
+
+    def __init__(self, policy: Decider, patience: float = PATIENCE_SECONDS) -> None:
+        self._policy = policy
+        self._patience = patience
+
+    def decide(self, request: Request) -> Decision:
+        """Say what may happen."""
+        fixed = _FIXED_ALONE.decide(request)
+        if fixed.effect is Effect.DENY:
+            return fixed
+        answers: list[Decision] = []
+        problems = ["did not answer in time"]
+
+        def answer() -> None:
+            try:
+                answers.append(self._policy.decide(request))
+            except Exception as error:  # noqa: BLE001 - whatever a policy raises, it is not a yes
+                problems[:] = [f"failed ({type(error).__name__})"]
+
+        deciding = threading.Thread(target=answer, daemon=True)
+        deciding.start()
+        deciding.join(self._patience)
+        if answers and isinstance(answers[0], Decision):
+            return answers[0]
+        rule = Rule(request.permission, problems[0], Effect.DENY, "the policy", 0)
+        return Decision(Effect.DENY, rule, request.permission, ", ".join(request.resources))
+
+    def could_restrict(self, *_: object) -> bool:
+        """Return true: nothing is known of it but its decisions."""
+        return True
+
+    def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
+        """Return whether it denies something of these permissions as a whole."""
+        requests = (Request(each, ("*",), agent=agent) for each in permissions)
+        return any(self.decide(each).effect is Effect.DENY for each in requests)

@@ -12,18 +12,12 @@ from msgspec import Struct
 
 from vademecum.config import TOOLS
 from vademecum.errors import Declined, Denied
-from vademecum.policy.approval import Answer, Approver, Nobody, Question
-from vademecum.policy.base import AllowAll, Decider, Decision, Effect, Request, Rule
-from vademecum.policy.engine import FIXED, Policy
+from vademecum.policy.approval import Answer, Approver, Key, Nobody, Question, keys_of
+from vademecum.policy.base import Decider, Decision, Effect, Request
+from vademecum.policy.engine import FIXED, OwnPolicy, Policy
 from vademecum.policy.grants import Grants
 
-PATIENCE_SECONDS = 10.0
-
-# The fixed rules, and nothing else.
-_FIXED_ALONE = Policy([Rule("*", "*", Effect.ALLOW, FIXED, 0)])
-
 By = Literal["rule", "remembered", "once", "always"]
-Key = tuple[str, str, str, str]
 Decided = tuple[Request, Decision]
 
 
@@ -36,51 +30,6 @@ class Passage(Struct, frozen=True):
     decision: Decision
     by: By
     seen: bool = False
-
-
-class OwnPolicy:
-    """The policy of a program that uses this library, after the fixed rules and with a deadline.
-
-    If it raises, hangs or returns something else, it has not allowed anything.
-    """
-
-    def __init__(self, policy: Decider, patience: float) -> None:
-        self._policy = policy
-        self._patience = patience
-        self._allows_all = isinstance(policy, AllowAll)
-
-    def decide(self, request: Request) -> Decision:
-        """Say what may happen."""
-        fixed = _FIXED_ALONE.decide(request)
-        if fixed.effect is Effect.DENY:
-            return fixed
-        if self._allows_all:
-            return self._policy.decide(request)
-        answers: list[Decision] = []
-        problems = ["did not answer in time"]
-
-        def answer() -> None:
-            try:
-                answers.append(self._policy.decide(request))
-            except Exception as error:  # noqa: BLE001 - whatever a policy raises, it is not a yes
-                problems[:] = [f"failed ({type(error).__name__})"]
-
-        deciding = threading.Thread(target=answer, daemon=True)
-        deciding.start()
-        deciding.join(self._patience)
-        if answers and isinstance(answers[0], Decision):
-            return answers[0]
-        rule = Rule(request.permission, problems[0], Effect.DENY, "the policy", 0)
-        return Decision(Effect.DENY, rule, request.permission, ", ".join(request.resources))
-
-    def could_restrict(self, permission: str, agent: str, text: str | None = None) -> bool:
-        """Return whether it could ask about or deny any resource in a text, or any at all."""
-        return not self._allows_all or _FIXED_ALONE.could_restrict(permission, agent, text)
-
-    def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
-        """Return whether it denies something of these permissions as a whole."""
-        requests = (Request(each, ("*",), agent=agent) for each in permissions)
-        return any(self.decide(each).effect is Effect.DENY for each in requests)
 
 
 class Gate:
@@ -98,9 +47,7 @@ class Gate:
         project: Path,
         grants: Grants | None = None,
         approver: Approver | None = None,
-        patience: float = PATIENCE_SECONDS,
     ) -> None:
-        self._patience = patience
         self.follow(policy)
         self._id = uuid.uuid4().hex
         self._project = project
@@ -112,7 +59,7 @@ class Gate:
 
     def follow(self, policy: Decider) -> None:
         """Decide by this policy from now on; the fixed rules hold for a caller's own policy too."""
-        self.policy = policy if isinstance(policy, Policy) else OwnPolicy(policy, self._patience)
+        self.policy = policy if isinstance(policy, Policy) else OwnPolicy(policy)
 
     def begin_run(self) -> None:
         """Forget the answers that were given, and refused, for one run."""
@@ -120,13 +67,9 @@ class Gate:
             self._for_this_run.clear()
             self._declined.clear()
 
-    def require(
-        self, *requests: Request, digest: Callable[[], str], approver: Approver | None = None
-    ) -> Passage:
+    def require(self, *requests: Request, digest: Callable[[], str]) -> Passage:
         """Go on only if all of it is allowed; ``digest`` returns what the skill is now."""
-        return self.settle(
-            [(each, self.policy.decide(each)) for each in requests], digest=digest, approver=approver
-        )
+        return self.settle([(each, self.policy.decide(each)) for each in requests], digest=digest)
 
     def settle(  # noqa: PLR0913 - what is known of an act
         self,
@@ -164,7 +107,7 @@ class Gate:
         if answer.verdict == "reject":
             if answer.absent:
                 remedies = _remedies([decision for _, decision in decided], also)
-                raise refusal(asking, worst, answer.message, answer.advice, remedies)
+                raise refusal(asking, worst, answer, remedies)
             with self._lock:
                 self._declined[_each(asking)] = answer.message or "the answer was no"
             message = f" ({answer.message})" if answer.message else ""
@@ -179,22 +122,21 @@ class Gate:
         What was declined stays so, whatever else is wanted with it and whatever the skill is by now.
         """
         with self._lock:
-            if _keys(asking, digest) <= self._for_this_run:
+            if keys_of(asking, digest) <= self._for_this_run:
                 return True
-            declined = list(self._declined.items())
+            refusals = [told for refused, told in self._declined.items() if refused <= _each(asking)]
         if self._grants is not None and all(
             self._grants.cover(request, digest=digest, project=self._project) for request in asking
         ):
             return True
-        for refused, message in declined:
-            if refused <= _each(asking):
-                raise Declined(f"{_wanted(asking)} was declined before ({message}).")
+        if refusals:
+            raise Declined(f"{_wanted(asking)} was declined before ({refusals[0]}).")
         return False
 
     def _remember(self, asking: Sequence[Request], digest: str, answer: Answer) -> None:
         if answer.scope == "run" or self._grants is None:
             with self._lock:
-                self._for_this_run |= _keys(asking, digest)
+                self._for_this_run |= keys_of(asking, digest)
             return
         for request in asking:
             self._grants.add(
@@ -206,11 +148,8 @@ def _each(requests: Sequence[Request]) -> frozenset[tuple[str, str]]:
     return frozenset((request.permission, each) for request in requests for each in request.resources)
 
 
-def _keys(requests: Sequence[Request], digest: str) -> set[Key]:
-    return {(r.permission, each, digest, r.agent) for r in requests for each in r.resources}
-
-
-def _wanted(requests: Sequence[Request]) -> str:
+def _wanted(requests: Request | Sequence[Request]) -> str:
+    requests = (requests,) if isinstance(requests, Request) else requests
     return "; ".join(f"{r.permission} {', '.join(map(repr, r.resources))}" for r in requests)
 
 
@@ -226,23 +165,23 @@ def _remedies(decided: Sequence[Decision], also: Sequence[Decision]) -> str:
 def refusal(
     requests: Request | Sequence[Request],
     decision: Decision,
-    message: str = "",
-    more: str = "",
+    answer: Answer | None = None,
     remedies: str | None = None,
 ) -> Denied:
     """Return the error for a refusal: for a model what is refused, for a person also why, and what to do."""
-    several = (requests,) if isinstance(requests, Request) else requests
-    text = f"{decision.effect.name.lower()} {_wanted(several)}"
+    text = f"{decision.effect.name.lower()} {_wanted(requests)}"
     if decision.rule is not None and not decision.rule.number:  # a bound of something that the model knows
         text += f", because {decision.reason}"
     advice = said(requests, decision, remedies).removeprefix(text).lstrip(",; ")
-    advice = "; ".join(filter(None, (advice, more)))
-    return Denied(f"{text} ({message})." if message else f"{text}.", advice=advice)
+    if answer is None:
+        return Denied(f"{text}.", advice=advice)
+    advice = "; ".join(filter(None, (advice, answer.advice)))
+    return Denied(f"{text} ({answer.message})." if answer.message else f"{text}.", advice=advice)
 
 
 def said(requests: Request | Sequence[Request], decision: Decision, remedies: str | None = None) -> str:
     """Return a decision as one sentence: what, because of which rule, and what would allow it."""
-    several = (requests,) if isinstance(requests, Request) else requests
     remedy = decision.remedy if remedies is None else remedies
-    remedy = f"; to allow it, {remedy}" if remedy and decision.layer != FIXED else remedy and f"; {remedy}"
-    return f"{decision.effect.name.lower()} {_wanted(several)}, because {decision.reason}{remedy}"
+    if remedy:
+        remedy = f"; {remedy}" if decision.layer == FIXED else f"; to allow it, {remedy}"
+    return f"{decision.effect.name.lower()} {_wanted(requests)}, because {decision.reason}{remedy}"

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
-from vademecum.policy.base import Decision, Effect, Request, Rule
-from vademecum.policy.bounds import bounded, needs_approval
+from vademecum.policy.base import Decision, Effect, Request, Rule, bounded, needs_approval
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS

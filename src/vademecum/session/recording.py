@@ -17,8 +17,7 @@ import msgspec
 from vademecum.errors import FileRefused, ToolRefused, VademecumError
 from vademecum.files import keep_newest, read_own, write_atomic
 from vademecum.policy.approval import Answer, Approver, Question
-from vademecum.policy.base import Decision, Origin
-from vademecum.policy.bounds import risk_of
+from vademecum.policy.base import Decision, Origin, risk_of
 from vademecum.policy.gate import Decided
 from vademecum.runs.record import Record
 from vademecum.session.base import Deferred, Kind
@@ -209,7 +208,7 @@ class CallRecord(ExitStack):
             "tool_called",
             call=number,
             tool=seen.tool,
-            risk=risk_of(seen.tool).name.lower(),
+            risk=risk_of(seen.tool),
             agent=self.session.agent,
             skill=None if skill is None else skill.name,
             skill_id=None if skill is None else skill.skill_id,

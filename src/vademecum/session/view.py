@@ -15,7 +15,8 @@ from vademecum.errors import Declined, Denied, LoadRefused, SkillNotFound
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
 from vademecum.loader.loading import Loaded, LoadReport, load_body, load_resource, no_file
 from vademecum.paths import check_relative
-from vademecum.policy.base import AllowAll, Decider, Decision, Effect, Origin, Request
+from vademecum.policy.base import Decider, Decision, Effect, Origin, Request
+from vademecum.policy.engine import AllowAll
 from vademecum.policy.gate import Decided
 from vademecum.registry.index import SkillIndex
 from vademecum.session.base import Result

@@ -1,6 +1,5 @@
 """Run a simulation under a charter: what ``simulation.py`` gets and returns, a model's intents, a report."""
 
-from vademecum.simulation.intents import ask_model
-from vademecum.simulation.setting import Chart, Setting, Simulated, load_simulation
+from vademecum.simulation.setting import Chart, Setting, Simulated, ask_model, load_simulation
 
 __all__ = ["Chart", "Setting", "Simulated", "ask_model", "load_simulation"]

@@ -91,20 +91,20 @@ def _section(names: Sequence[str], group: Sequence[Chart], words: Mapping[str, s
     top = max((value for one in kept for line in one.values() for value in line), default=0) or 1
     title = group[0].title
     label = (f"{title} by step", f"{words.get(title, title)}（按步）")
-    if len(colours) <= MAX_TOGETHER:
-        drawn = [
-            (colours[key], line, number > 0) for number, one in enumerate(kept) for key, line in one.items()
-        ]
+    together = len(colours) <= MAX_TOGETHER
+    drawn = [
+        [(colours[key], line, together and number > 0) for key, line in one.items()]
+        for number, one in enumerate(kept)
+    ]
+    if together:
+        plots = {"": [line for lines in drawn for line in lines]}
         legend = [
             (colours[key], [key, name] if len(colours) > 1 else [name], number > 0)
             for number, (name, one) in enumerate(zip(names, kept, strict=True))
             for key in one
         ]
-        plots = [("", charts.lines(drawn, top=top, label=label))]
     else:
+        plots = dict(zip(names, drawn, strict=True))
         legend = [(colour, [name], False) for name, colour in colours.items()]
-        plots = [
-            (name, charts.lines([(colours[k], line, False) for k, line in one.items()], top=top, label=label))
-            for name, one in zip(names, kept, strict=True)
-        ]
-    return {"title": group[0].title, "unit": group[0].unit, "legend": legend, "plots": plots}
+    pictures = [(name, charts.lines(lines, top=top, label=label)) for name, lines in plots.items()]
+    return {"title": title, "unit": group[0].unit, "legend": legend, "plots": pictures}

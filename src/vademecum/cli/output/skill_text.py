@@ -133,7 +133,7 @@ def skill_lines(skill: Skill, found: dict[str, Any]) -> Iterator[str]:
 
 
 def _facts(skill: Skill, found: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
-    from vademecum.policy.bounds import Bounds
+    from vademecum.policy.base import Bounds
 
     meta, controls = skill.meta, skill.controls
     tools = "no bound" if controls.allowed_tools is None else " ".join(controls.allowed_tools) or "none"

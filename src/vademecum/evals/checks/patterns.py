@@ -13,7 +13,7 @@ import re2
 
 from vademecum.evals.checks.steps import ACTIONS, KINDS, TakenStep
 from vademecum.nearest import meant, nearest
-from vademecum.policy.bounds import RISKS
+from vademecum.policy.base import RISKS
 from vademecum.wildcards import is_plain, matches_exactly
 
 MAX_PATTERN_CHARS = 2000
