@@ -13,10 +13,9 @@ from pathlib import Path
 
 from bench.measure import best, print_table
 from vademecum.packs.content import files_of
-from vademecum.packs.incoming import Options
-from vademecum.packs.install import install
+from vademecum.packs.install import Options, install
 from vademecum.packs.install_root import InstallRoot, verify
-from vademecum.packs.outgoing import PackedSkill, write_pack
+from vademecum.packs.packing import PackedSkill, pack_of
 from vademecum.packs.sources.fetching import local_source
 
 FILES = 5
@@ -54,8 +53,7 @@ def hash_plainly(root: Path) -> None:
 
 
 def pack_all(skills: list[PackedSkill], pack: Path) -> None:
-    with open(pack, "wb") as out:
-        write_pack(skills, out)
+    pack.write_bytes(pack_of(skills))
 
 
 def install_afresh(pack: Path, root: Path) -> None:

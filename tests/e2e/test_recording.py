@@ -35,7 +35,7 @@ def test_it_shows_what_the_program_does_today(tmp_path: Path) -> None:
 def test_it_shows_the_first_minutes() -> None:
     shown = "\n".join(lines(RECORDED))
     for words in (
-        "$ vade\n",
+        "$ vade validate\n",
         "$ vade list\n",
         "$ vade search 填写申请表格 -n 1\n",
         "$ vade new pdf-forms",

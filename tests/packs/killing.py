@@ -19,8 +19,7 @@ from pathlib import Path
 from tests.packs.support import make
 from vademecum import Context
 from vademecum.packs.content import digest_of, files_of
-from vademecum.packs.incoming import Options
-from vademecum.packs.install import install, uninstall
+from vademecum.packs.install import Options, install, uninstall
 from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import lock_path
 from vademecum.packs.sources.fetching import local_source

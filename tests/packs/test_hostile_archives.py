@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from vademecum.errors import IntegrityFailed, PackRefused
-from vademecum.packs.incoming import Options
-from vademecum.packs.install import install
+from vademecum.packs.install import Options, install
 from vademecum.packs.install_root import InstallRoot
 from vademecum.packs.sources import archive, zips
 from vademecum.packs.sources.fetching import local_source

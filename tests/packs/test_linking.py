@@ -21,7 +21,7 @@ from vademecum import BUILTIN_ROOT
 from vademecum.config import COMPATIBLE
 from vademecum.errors import ConfigError, IntegrityFailed, PackRefused
 from vademecum.packs.links import Base, LinkResult, link, unlink
-from vademecum.packs.records import MAX_BYTES
+from vademecum.packs.lock import MAX_BYTES
 from vademecum.skill.skill import Skill
 
 

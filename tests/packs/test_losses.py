@@ -16,8 +16,7 @@ from tests.packs.test_git import commit, git
 from tests.support import Place, write_skill
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs.content import digest_of, files_of
-from vademecum.packs.incoming import Options
-from vademecum.packs.install import install
+from vademecum.packs.install import Options, install
 from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.sources.fetching import Fetching, local_source
 from vademecum.packs.sources.references import GitSource, SiteSource, reference_to
@@ -188,7 +187,8 @@ def test_compiled_files_are_not_run(place: Place, skills: Path) -> None:
 
 
 def test_a_site_leads_to_no_private_address() -> None:
-    from vademecum.packs.sources.web import hop_of, led_to
+    from vademecum.packs.sources.references import hop_of
+    from vademecum.packs.sources.web import led_to
 
     public = hop_of("https://example.org/")
     for url in ("http://127.0.0.1:8000/admin", "https://127.0.0.1/x", "https://169.254.169.254/latest"):
@@ -314,9 +314,8 @@ def test_only_harmless_files_may_be_unsigned() -> None:
     from tests.packs.test_signatures import FILES, HINT, KEY, oms
     from vademecum.packs.content import SkillFile
     from vademecum.packs.signatures import oms_signer
-    from vademecum.packs.signing_keys import Trusted
 
-    trusted = Trusted((("them", KEY.public_key()),))
+    trusted = (("them", KEY.public_key()),)
     for path in (".github/config", ".gitmodules"):
         with pytest.raises(IntegrityFailed, match="does not match"):
             oms_signer(oms(FILES, KEY, HINT), [*FILES, SkillFile(path, "0", 1)], trusted, place="x")

@@ -16,8 +16,7 @@ from tests.packs.support import make
 from tests.support import Place, write_skill
 from vademecum.errors import ConfigError, PackRefused
 from vademecum.packs.content import SkillFile, digest_of, files_of
-from vademecum.packs.incoming import Options
-from vademecum.packs.install import install
+from vademecum.packs.install import Options, install
 from vademecum.packs.install_root import InstallRoot, verify
 from vademecum.packs.sources.fetching import local_source
 from vademecum.skill.digest import directory_digest
@@ -204,7 +203,7 @@ AT_ONCE = """
 import sys
 from pathlib import Path
 from vademecum.errors import ConfigError, PackRefused
-from vademecum.packs.incoming import Options
+from vademecum.packs.install import Options
 from vademecum.packs.sources.fetching import local_source
 from vademecum.packs.install import install, uninstall
 from vademecum.packs.install_root import InstallRoot

@@ -23,17 +23,15 @@ from vademecum.packs.signatures import (
     OMS_PREDICATE_TYPE,
     PAYLOAD_TYPE,
     STATEMENT_TYPE,
-    encoded,
-    oms_signer,
-    signed,
-    signer_of,
-)
-from vademecum.packs.signing_keys import (
     Trusted,
+    encoded,
     id_of,
     new_key,
+    oms_signer,
     private_key,
     public_text,
+    signed,
+    signer_of,
     trusted_keys,
 )
 
@@ -58,9 +56,9 @@ def test_the_same_signature_every_time_and_what_it_says() -> None:
     statement = json.loads(base64.b64decode(json.loads(data)["payload"]))
     assert statement["_type"] == STATEMENT_TYPE
     assert [subject["name"] for subject in statement["subject"]] == ["SKILL.md", "scripts/run.sh"]
-    signer = signer_of(data, FILES, Trusted((("me", KEY.public_key()),)), place="x")
+    signer = signer_of(data, FILES, (("me", KEY.public_key()),), place="x")
     assert (signer.identity, signer.trusted_as) == (f"key:{id_of(KEY.public_key())}", "me")
-    assert signer_of(data, FILES, Trusted(), place="x").trusted_as is None
+    assert signer_of(data, FILES, (), place="x").trusted_as is None
 
 
 def broken(change: Callable[[dict[str, Any]], None]) -> bytes:
@@ -89,7 +87,7 @@ def broken(change: Callable[[dict[str, Any]], None]) -> bytes:
 )
 def test_what_does_not_match(data: bytes, files: list[SkillFile]) -> None:
     with pytest.raises(IntegrityFailed) as caught:
-        signer_of(data, files, Trusted(), place="x")
+        signer_of(data, files, (), place="x")
     assert caught.value.code == "signature"
 
 
@@ -163,8 +161,8 @@ def test_the_first_signer_is_remembered(place: Place) -> None:
 
 def test_a_file_among_the_trusted_keys_that_is_none(tmp_path: Path) -> None:
     _, public, key_id = new_key(tmp_path / "keys", "a")
-    assert trusted_keys(tmp_path / "nowhere") == Trusted()
-    (found,) = trusted_keys_of(tmp_path, public.read_bytes()).keys
+    assert trusted_keys(tmp_path / "nowhere") == ()
+    (found,) = trusted_keys_of(tmp_path, public.read_bytes())
     assert (found[0], id_of(found[1])) == ("a", key_id)
     with pytest.raises(ConfigError, match="not a public key"):
         trusted_keys_of(tmp_path, b"nonsense")
@@ -214,10 +212,10 @@ HINT = {"publicKey": {"hint": hashlib.sha256(public_text(KEY.public_key())).hexd
 
 
 def test_oms_with_a_key() -> None:
-    trusted = Trusted((("them", KEY.public_key()),))
+    trusted = (("them", KEY.public_key()),)
     found = oms_signer(oms(FILES, KEY, HINT), [*FILES, SkillFile(".gitignore", "0", 1)], trusted, place="x")
     assert found.trusted_as == "them"
-    assert oms_signer(oms(FILES, KEY, HINT), FILES, Trusted(), place="x").trusted_as is None
+    assert oms_signer(oms(FILES, KEY, HINT), FILES, (), place="x").trusted_as is None
     other = ed25519.Ed25519PrivateKey.generate()
     for data, files in (
         (oms(FILES, other, HINT), FILES),
@@ -234,7 +232,7 @@ def test_oms_with_a_key() -> None:
 def test_oms_with_a_certificate() -> None:
     """Certificates are not followed: such a signature is by a key that nobody trusts, but it must match."""
     raw = {"rawBytes": base64.b64encode(b"0" * 9).decode()}
-    trusted = Trusted((("me", KEY.public_key()),))
+    trusted = (("me", KEY.public_key()),)
     for material in ({"certificate": raw}, {"x509CertificateChain": {"certificates": [raw]}}):
         found = oms_signer(oms(FILES, KEY, material), FILES, trusted, place="x")
         assert (found.identity, found.trusted_as) == ("", None)

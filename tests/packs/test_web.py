@@ -11,7 +11,7 @@ import pytest
 from tests.packs.support import Answer, Web, make, serving
 from tests.support import Place
 from vademecum.errors import IntegrityFailed, PackRefused
-from vademecum.packs.outgoing import publish
+from vademecum.packs.packing import publish
 from vademecum.packs.sources.fetching import Fetching
 from vademecum.packs.sources.references import SiteSource
 from vademecum.packs.sources.web import SCHEMA
@@ -67,7 +67,7 @@ def test_a_site_is_published_and_installed_from(place: Place, site: Web) -> None
 
 def test_publishing_again_keeps_what_locks_name(tmp_path: Path) -> None:
     from vademecum.packs.content import files_of
-    from vademecum.packs.outgoing import PackedSkill
+    from vademecum.packs.packing import PackedSkill
 
     def publish_all(*names: str) -> set[str]:
         skills = [

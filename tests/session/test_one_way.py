@@ -12,7 +12,7 @@ GUARDED = (
     "tools.network",
     "tools.proxy",
     "tools.file_reading",
-    "tools.script",
+    "tools.job",
     "tools.writing",
 )
 # Who may import them directly, and why.

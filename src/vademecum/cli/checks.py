@@ -26,6 +26,7 @@ from vademecum.errors import (
 )
 from vademecum.models.base import Message, Model, Tool, wire_of
 from vademecum.models.choose import Service, find_key, kind_and_name, services_of
+from vademecum.models.wire import ServedModel
 from vademecum.registry.index import SkillIndex
 from vademecum.registry.report import Report
 from vademecum.tools.packages.environments import EnvironmentUsage
@@ -192,7 +193,7 @@ def _called(provider: str, context: Context) -> Iterator[HealthCheck]:
     except VademecumError as error:
         yield HealthCheck(name, "problem", str(error), "Correct it, and try again.")
         return
-    if not hasattr(chosen, "context_length"):
+    if not isinstance(chosen, ServedModel):
         yield HealthCheck(name, "ok", f"{provider} calls nobody")
         return
     started = time.monotonic()
@@ -203,7 +204,7 @@ def _called(provider: str, context: Context) -> Iterator[HealthCheck]:
         return
     yield HealthCheck(name, "ok", f"{provider} answers in {time.monotonic() - started:.1f} s")
     yield tools
-    if getattr(chosen, "streamed", False):
+    if chosen.streamed:
         yield HealthCheck("model streaming", "ok", "works")
     else:
         yield HealthCheck("model streaming", "note", "the server does not stream")

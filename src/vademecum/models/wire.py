@@ -133,6 +133,7 @@ class ServedModel:
         known = _remembered(memory).get(self._server, Habits())
         self._habits = known if time.time() - known.seen < REMEMBERED_SECONDS else Habits()
         self._params = params
+        self.streamed = False  # whether the last reply came in pieces
 
     @property
     def _host(self) -> str:
@@ -175,7 +176,8 @@ class ServedModel:
         response = create(**{**sent, **self._params}).http_response
         try:
             lines = _lines(response)
-            if "event-stream" not in response.headers.get("content-type", ""):
+            self.streamed = "event-stream" in response.headers.get("content-type", "")
+            if not self.streamed:
                 body = list(lines)
                 with contextlib.suppress(ValueError):
                     found = json.loads("\n".join(body))

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from vademecum.errors import PackRefused
+from vademecum.errors import FileRefused, PackRefused
+from vademecum.files import read_capped
 
 MAX_FILES = 10_000
 MAX_SKILL_BYTES = 512 * 1024 * 1024
@@ -34,7 +35,10 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class SkillFile(Struct, frozen=True, order=True):
-    """One file of a skill: its path, digest and size, and whether it can be executed."""
+    """One file of a skill: its path, digest and size, and whether it can be executed.
+
+    Files are sorted by their paths, whose characters sort as their bytes in UTF-8 do.
+    """
 
     path: str
     sha256: str
@@ -76,7 +80,7 @@ def files_of(directory: Path, *, every: bool = False) -> tuple[SkillFile, ...]:
     if len(found) > MAX_FILES or sum(file.size for file in found) > MAX_SKILL_BYTES:
         most = f"{MAX_FILES:,} files and {MAX_SKILL_BYTES:,} bytes"
         raise PackRefused(f"{directory} is too large for a skill: at most {most}.")
-    return tuple(sorted(found, key=lambda file: file.path.encode()))
+    return tuple(sorted(found))
 
 
 def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> tuple[str, ...]:
@@ -86,10 +90,12 @@ def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> tuple
     ('added b', 'changed a')
     """
     old, new = ({file.path: file for file in files} for files in (then, now))
-    added = [f"added {path}" for path in new if path not in old]
-    removed = [f"removed {path}" for path in old if path not in new]
-    changed = [f"changed {path}" for path in new if path in old and new[path] != old[path]]
-    return tuple(sorted([*added, *removed, *changed]))
+    both = {
+        "added": new.keys() - old.keys(),
+        "removed": old.keys() - new.keys(),
+        "changed": {path for path in old.keys() & new.keys() if old[path] != new[path]},
+    }
+    return tuple(f"{kind} {path}" for kind, paths in sorted(both.items()) for path in sorted(paths))
 
 
 def diff_of(old: Path, new: Path) -> list[str]:
@@ -98,14 +104,13 @@ def diff_of(old: Path, new: Path) -> list[str]:
     lines: list[str] = []
     for path in sorted({*before, *after}):
         was, now = before.get(path), after.get(path)
-        if was != now:
-            if was and now and path in SIGNATURES:
-                lines.append(f"{path} differs: it was signed again")
-                continue
-            if was is None or now is None or was.sha256 != now.sha256:
-                lines += _file_diff(path, old if was else None, new if now else None)
-            if was and now and was.executable != now.executable:
-                lines.append(f"{path} {'became' if now.executable else 'is no longer'} executable")
+        if was and now and was != now and path in SIGNATURES:
+            lines.append(f"{path} differs: it was signed again")
+            continue
+        if (was and was.sha256) != (now and now.sha256):
+            lines += _file_diff(path, old if was else None, new if now else None)
+        if was and now and was.executable != now.executable:
+            lines.append(f"{path} {'became' if now.executable else 'is no longer'} executable")
         if len(lines) > MAX_DIFF_LINES:
             return [*lines[:MAX_DIFF_LINES], "… and more"]
     return lines
@@ -122,11 +127,9 @@ def _file_diff(path: str, old: Path | None, new: Path | None) -> list[str]:
 
 
 def _lines(file: Path) -> list[str] | None:
-    if file.stat().st_size > MAX_COMPARED_BYTES:
-        return None
     try:
-        return file.read_bytes().decode().splitlines()
-    except UnicodeDecodeError:
+        return read_capped(file, cap=MAX_COMPARED_BYTES).decode().splitlines()
+    except (FileRefused, UnicodeDecodeError):
         return None
 
 
@@ -137,7 +140,7 @@ def digest_of(files: Iterable[SkillFile]) -> str:
     'sha256:0f0567d026db'
     """
     whole = hashlib.sha256()
-    for file in sorted(files, key=lambda file: file.path.encode()):
+    for file in sorted(files):
         whole.update(f"{file.path}\0{file.sha256}\n".encode())
     return f"sha256:{whole.hexdigest()}"
 
@@ -161,11 +164,9 @@ def _described(base: str, relative: str) -> SkillFile:
     except UnicodeEncodeError as error:
         raise PackRefused(f"{relative!r} in {base} has a name that is not text: rename it.") from error
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise PackRefused(
-                f"{relative!r} in {base} is a link: put the file itself in its place."
-            ) from error
-        raise PackRefused(f"{relative!r} in {base} cannot be read ({error.strerror}).") from error
+        link = "is a link: put the file itself in its place"
+        reason = link if error.errno == errno.ELOOP else f"cannot be read ({error.strerror})"
+        raise PackRefused(f"{relative!r} in {base} {reason}.") from error
     with os.fdopen(descriptor, "rb", buffering=0) as opened:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,21 +17,22 @@ from vademecum.nearest import meant, nearest
 from vademecum.packs.content import differences_of, digest_of, files_of, is_cache
 from vademecum.packs.lock import (
     INSTALLED_FILE,
+    LOCAL,
     LOCK_FILE,
     Locked,
     LockFile,
     is_skill_path,
+    json_text,
     lock_path,
     read_installed,
     read_lock,
 )
 from vademecum.packs.npm_lock import NPM_LOCK, folder_hash, npm_lock_path, npm_lock_text, read_npm_lock
-from vademecum.packs.records import json_text
 from vademecum.packs.transaction import TRASH, Ground, Transaction, changing
 from vademecum.registry.scan import Walk
 
 if TYPE_CHECKING:
-    from vademecum.packs.signing_keys import Trusted
+    from vademecum.packs.signatures import Trusted
 
 Status = Literal["ok", "missing", "changed", "not-locked"]
 
@@ -49,12 +50,11 @@ def install_ground(root: Path) -> Ground:
 
 
 class InstallRoot(Struct, frozen=True):
-    """A root, the trusted keys, and the names that other skills and built-in ones have."""
+    """A root, the trusted keys, and the names of all skills with their sources."""
 
     root: Path
-    trusted: Trusted | None = None
-    known: tuple[str, ...] = ()
-    builtin: frozenset[str] = frozenset()
+    trusted: Trusted = ()
+    known: Mapping[str, str] = {}
     scan: ScanSettings = ScanSettings()
 
     @property
@@ -96,7 +96,7 @@ class RootChange:
     def __init__(self, where: InstallRoot, transaction: Transaction) -> None:
         self._root = where.root
         self._transaction = transaction
-        self.lock = read_lock(where.root)
+        self.lock = read_lock(lock_path(where.root))
         self.staging = transaction.staging
         self._came: dict[str, tuple[Locked, Path]] = {}
         self._went: set[str] = set()
@@ -109,7 +109,7 @@ class RootChange:
         os.rename(staged, target)
         edited = verdict_of(name, self._root, self.lock).is_edited
         keep = keep_old or edited or os.path.islink(self._root / name)
-        self._transaction.put(name, keep_old=keep)
+        self._transaction.move(name, staged=True, keep=keep)
         self._note(name, keep=keep)
         self.remember(name, locked, place=target)
 
@@ -125,7 +125,7 @@ class RootChange:
 
     def take_away(self, name: str, *, keep: bool) -> None:
         """Take a skill out of its place and out of the lock."""
-        self._transaction.take_away(name, keep=keep)
+        self._transaction.move(name, staged=False, keep=keep)
         self._note(name, keep=keep)
         self.forget(name)
 
@@ -140,7 +140,7 @@ class RootChange:
         # Without the lock nobody can say any more that a skill which was installed is not wanted.
         before = read_installed(self._root) if os.path.lexists(lock_path(self._root)) else {}
         kept = {name: digest for name, digest in before.items() if name not in self._went}
-        kept |= {name: locked.digest for name, (locked, _) in self._came.items() if not locked.is_local}
+        kept |= {name: locked.digest for name, (locked, _) in self._came.items() if locked.source != LOCAL}
         files: dict[str, str | None] = {
             INSTALLED_FILE: json_text(kept),
             f"../{LOCK_FILE}": json_text(LockFile(self.lock.skills)),
@@ -173,22 +173,22 @@ def verify(where: InstallRoot, names: Iterable[str] = ()) -> tuple[list[Verdict]
     Without a lock of our own, that of the npm tool is compared.
     """
     npm = {} if where.has_lock else read_npm_lock(where.root)
-    lock = read_lock(where.root)
+    lock, there = read_lock(lock_path(where.root)), where.names()
     known = npm or lock.skills
-    wanted = list(names) or sorted({*known, *where.names()})
+    wanted = list(names) or sorted({*known, *there})
     for name in {*wanted}.difference(known):
         where.place(name)
     if npm:
         hashes = {name: entry.folder_hash for name, entry in npm.items()}
         return [_npm_verdict(name, where.root, hashes.get(name)) for name in wanted], ""
-    return [verdict_of(name, where.root, lock) for name in wanted], missing_lock(where)
+    was_used = there or (where.root / INSTALLED_FILE).is_file()
+    verdicts = [verdict_of(name, where.root, lock) for name in wanted]
+    return verdicts, missing_lock(where) if was_used else ""
 
 
 def missing_lock(where: InstallRoot) -> str:
-    """Return what to say about a lock that is missing although skills are, or were, in the root."""
-    if where.has_lock or npm_lock_path(where.root).is_file():
-        return ""
-    if not where.names() and not (where.root / INSTALLED_FILE).is_file():
+    """Return what to say about a lock that is missing, or "" if there is ours or that of the npm tool."""
+    if where.has_lock or read_npm_lock(where.root):
         return ""
     return (
         f"{lock_path(where.root)} is missing: take it from version control, or run vade lock to accept "
@@ -219,7 +219,5 @@ def _npm_verdict(name: str, root: Path, wanted: str | None) -> Verdict:
     if not verdict.digest:
         return structs.replace(verdict, status="changed" if verdict.differences else "missing")
     found = folder_hash(root / name)
-    if found == wanted:
-        return structs.replace(verdict, status="ok")
-    differences = (f"its folder has the hash {found}, not {wanted}",)
-    return structs.replace(verdict, status="changed", differences=differences)
+    differences = () if found == wanted else (f"its folder has the hash {found}, not {wanted}",)
+    return structs.replace(verdict, status="changed" if differences else "ok", differences=differences)

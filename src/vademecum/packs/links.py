@@ -19,19 +19,16 @@ from msgspec import Struct
 
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.errors import IntegrityFailed, PackRefused, PathRefused
-from vademecum.packs.lock import is_skill_path
-from vademecum.packs.records import json_text, read_json
+from vademecum.packs.lock import is_skill_path, json_text, read_json
 from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
 from vademecum.packs.transaction import LOCK, Ground, Transaction, changing
-from vademecum.paths import MAX_PATH_CHARS, contained
+from vademecum.paths import MAX_PATH_CHARS, contained, leads_out
 from vademecum.registry.roots import STAGING, directory_of
 from vademecum.skill.skill import Skill
 
 MAX_NAMED = 5
 _OURS, _LINKS_FILE = ".agent", ".agent/links.json"
 
-# What is at a place: nothing, the link that was made there, or something else.
-State = Literal["free", "ours", "other"]
 Action = Literal["linked", "refreshed", "there", "removed", "gone", "other"]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PATH_CHARS)]
 
@@ -107,10 +104,7 @@ class Base(Struct, frozen=True):
 
     def is_inside(self, relative: str) -> bool:
         """Return whether the directory of a place is in the base once links are followed."""
-        with contextlib.suppress(PackRefused):
-            self.inside(os.path.dirname(relative))
-            return True
-        return False
+        return not leads_out(self.real, os.path.dirname(self.real / relative))
 
     def directory(self, agent: Compatible) -> str:
         """Return the directory of an agent's skills, below the base."""
@@ -128,9 +122,8 @@ class Base(Struct, frozen=True):
     def read(self) -> Links:
         """Return what is recorded."""
         self.inside(_LINKS_FILE)
-        found = read_json(self.file, Links, advice="restore it, or delete it and the links by hand")
-        if found is None:
-            return Links()
+        advice = "restore it, or delete it and the links by hand"
+        found = read_json(self.file, Links, advice=advice) or Links()
         wrong = [
             link.place
             for link in found.links
@@ -143,14 +136,11 @@ class Base(Struct, frozen=True):
             )
         return found
 
-    def look(self, link: Link) -> State:
-        """Return what is at the place of a link."""
+    def has(self, link: Link) -> bool:
+        """Return whether a link is in its place, as it was made."""
         place = self.real / link.place
-        if not self.is_inside(link.place):
-            return "other"
-        if not os.path.lexists(place):
-            return "free"
-        return "ours" if place.is_symlink() and os.readlink(place) == self.target_of(link) else "other"
+        is_link = self.is_inside(link.place) and place.is_symlink()
+        return is_link and os.readlink(place) == self.target_of(link)
 
     def target_of(self, link: Link) -> str:
         """Return what a link says: a relative path inside the base, so that the base can move."""
@@ -205,7 +195,7 @@ def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -
                 if not staged.parent.is_dir():
                     staged.parent.mkdir(parents=True)
                 os.symlink(base.target_of(one), staged, target_is_directory=True)
-                transaction.put(one.place, keep_old=False)
+                transaction.move(one.place, staged=True, keep=False)
         if actions:
             kept = [one for one in links.links if one.place not in actions]
             steps = {step for place in actions for step in _steps_to(os.path.dirname(place))}
@@ -221,7 +211,6 @@ def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatib
     if not os.path.lexists(base.file) and not os.path.lexists(base.path / _OURS / LOCK):
         _refuse_unknown(names or (), base)
         return []
-    outcome: dict[State, Action] = {"free": "gone", "ours": "removed", "other": "other"}
     with _changing(base) as (transaction, links, _):
         chosen = {
             one.place: one
@@ -229,10 +218,12 @@ def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatib
             if (names is None or one.name in names) and (not agents or one.agent in agents)
         }
         _refuse_unknown(sorted({*(names or ())} - {one.name for one in chosen.values()}), base)
-        states = {place: base.look(one) for place, one in chosen.items()}
-        for place, state in states.items():
-            if state == "ours":
-                transaction.take_away(place, keep=False)
+        actions: dict[str, Action] = {}
+        for place, one in chosen.items():
+            actions[place] = "other" if os.path.lexists(base.real / place) else "gone"
+            if base.has(one):
+                actions[place] = "removed"
+                transaction.move(place, staged=False, keep=False)
         left = tuple(one for one in links.links if one.place not in chosen)
         needed = {step for one in left for step in _steps_to(base.directory(one.agent))}
         gone = sorted({*links.directories} - needed - {_OURS}, key=len, reverse=True)
@@ -240,7 +231,7 @@ def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatib
         if links != Links():
             emptied = [directory for directory in gone if base.is_inside(f"{directory}/x")]
             transaction.commit({_LINKS_FILE: record.to_text()}, emptied=emptied)
-    return [base.result(one, outcome[states[place]]) for place, one in chosen.items()]
+    return [base.result(one, actions[place]) for place, one in chosen.items()]
 
 
 def _refuse_unknown(names: Sequence[str], base: Base) -> None:
@@ -267,7 +258,7 @@ def _link(skill: Skill, agent: Compatible, base: Base) -> Link:
 
 def _changes(wanted: Sequence[Link], links: Links, base: Base) -> dict[str, Action]:
     """Return what has to be done at which places; refuse if something is in the way."""
-    ours = {one.place: one for one in links.links if base.look(one) == "ours"}
+    ours = {one.place: one for one in links.links if base.has(one)}
     actions: dict[str, Action] = {}
     foreign = []
     done: set[Path] = set()  # the directories of two agents can be one

@@ -6,19 +6,43 @@ Beside it, a file in the root lists which skills vade put there itself: only tho
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
-from vademecum.errors import IntegrityFailed
+from vademecum.errors import FileRefused, IntegrityFailed
+from vademecum.files import read_capped
 from vademecum.packs.content import SkillFile, digest_of
-from vademecum.packs.records import read_json
 from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
 
 LOCK_FILE = "skills.lock.json"
 LOCK_VERSION = 1
 INSTALLED_FILE = ".installed.json"
 LOCAL = "local"  # the source of skills that a person wrote in the root itself
+MAX_BYTES = 64 * 1024 * 1024
 MAX_STEPS = 8
+
+Kind = TypeVar("Kind")
+
+
+def read_json(file: Path, kind: type[Kind], *, advice: str) -> Kind | None:
+    """Return the content of a file as this type, or None if it is missing."""
+    try:
+        return msgspec.json.decode(read_capped(file, cap=MAX_BYTES), type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, FileRefused, msgspec.DecodeError, RecursionError) as error:
+        raise IntegrityFailed(f"{file} cannot be read ({error}): {advice}.") from error
+
+
+def json_text(value: Any) -> str:
+    r"""Return the content of such a file: the same value gives the same bytes.
+
+    >>> json_text({"b": 1, "a": 2})
+    '{\n  "a": 2,\n  "b": 1\n}\n'
+    """
+    data = msgspec.json.encode(value, order="sorted")
+    return msgspec.json.format(data, indent=2).decode() + "\n"
 
 
 class Locked(msgspec.Struct, frozen=True):
@@ -34,11 +58,6 @@ class Locked(msgspec.Struct, frozen=True):
     version: str | None = None
     signer: str | None = None
     url: str | None = None
-
-    @property
-    def is_local(self) -> bool:
-        """Return whether the skill was written in the root and has no other source."""
-        return self.source == LOCAL
 
 
 def locked_here(files: tuple[SkillFile, ...], before: Locked | None) -> Locked:
@@ -63,19 +82,13 @@ def lock_path(root: Path) -> Path:
     return root.parent / LOCK_FILE
 
 
-def read_lock(root: Path) -> LockFile:
-    """Return the lock of a root, an empty one if there is none."""
-    return read_lock_file(lock_path(root))
-
-
-def read_lock_file(file: Path) -> LockFile:
-    """Return the lock in a file, an empty one if there is none."""
-    found = read_json(file, LockFile, advice="restore it, or remove it and install again")
-    if found is None:
-        return LockFile()
-    wrong = next((name for name, locked in found.skills.items() if not _is_sound(name, locked)), None)
-    if wrong is not None:
-        raise IntegrityFailed(f"{file} has an entry {wrong[:100]!r} that cannot be right: restore it.")
+def read_lock(file: Path) -> LockFile:
+    """Return the lock in a file, an empty one if it is missing."""
+    found = read_json(file, LockFile, advice="restore it, or remove it and install again") or LockFile()
+    for name, locked in found.skills.items():
+        possible = is_skill_path(name) and len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES
+        if not possible or digest_of(locked.files) != locked.digest:
+            raise IntegrityFailed(f"{file} has an entry {name[:100]!r} that cannot be right: restore it.")
     if found.version != LOCK_VERSION:
         raise IntegrityFailed(f"{file} has the unknown version {found.version}: update vademecum.")
     return found
@@ -89,12 +102,6 @@ def is_skill_path(name: str) -> bool:
     """
     steps = name.split("/")
     return len(steps) <= MAX_STEPS and all(step and step[0] != "." and "\0" not in step for step in steps)
-
-
-def _is_sound(name: str, locked: Locked) -> bool:
-    """Return whether a name can be that of a skill, and the digest is that of the files."""
-    short = len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES
-    return is_skill_path(name) and short and digest_of(locked.files) == locked.digest
 
 
 def read_installed(root: Path) -> dict[str, str]:

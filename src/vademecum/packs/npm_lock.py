@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,15 @@ from msgspec import Struct
 
 from vademecum.errors import IntegrityFailed
 from vademecum.packs.content import files_of
-from vademecum.packs.lock import Locked, is_skill_path
-from vademecum.packs.records import read_json
+from vademecum.packs.lock import LOCAL, Locked, is_skill_path, read_json
 from vademecum.packs.sources.references import GITHUB, git_source
 
 NPM_LOCK = "skills-lock.json"
+OURS = "vademecum"  # the kind of a source that the tool does not know
 
 _LEFT_OUT = frozenset({".git", "node_modules"})
 # How that tool sorts paths: punctuation, digits, letters; capitals count only if all else is equal.
 _ORDER = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$0123456789abcdefghijklmnopqrstuvwxyz"
-# Where it looks in a repository, which it searches as a whole only if nothing is there.
-_SEARCHED = re.compile(r"(\.[\w-]+/)?skills(/[^/]+){0,2}")
 _WEIGHTS = {char: number for number, char in enumerate(_ORDER)}
 
 
@@ -62,47 +59,25 @@ def npm_lock_text(
         before = skills.get(name, {})
         if before.get("computedHash") != digest:
             # A skill without a source keeps the one that the other tool knows.
-            source = before if locked.is_local and before else _entry(locked, name)
+            source = before if locked.source == LOCAL and before else _entry(locked, name)
             skills[name] = {**source, "computedHash": digest}
     document["skills"] = dict(sorted(skills.items()))
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
-def not_for_npm(skills: Mapping[str, Locked]) -> dict[str, str]:
-    """Return the skills that the npm tool cannot restore, and why: that tool stops at the first of them."""
-    return {name: why for name, locked in sorted(skills.items()) if (why := _obstacle(name, locked))}
-
-
-def _obstacle(name: str, locked: Locked) -> str:
-    """Return what keeps the npm tool from restoring a skill: it takes repositories, sites and directories."""
-    entry, directory = _entry(locked, name), locked.source.partition("#")[2]
-    kind, source, ref = entry["sourceType"], entry["source"], entry.get("ref", "")
-    never = f"comes from {locked.source}, which npm's skills cannot restore"
-    if "/" in name:
-        return "is in a group, which npm's skills cannot restore"
-    # It clones a branch or a tag, never a commit.
-    if kind == "vademecum" or (ref and locked.resolved.startswith(ref)):
-        return never
-    if kind != "git":
-        return ""
-    known = source.endswith(".git") or urlsplit(source).hostname == "gitlab.com"
-    of_web = source.startswith(("http://", "https://"))
-    # It takes other addresses for sites, and reads a ref in those of repositories alone.
-    if (not known and (of_web or ref)) or (ref and source.startswith("file:")):
-        return never
-    if directory in {"", name} or _SEARCHED.fullmatch(directory):
-        return ""
-    return f"comes from {locked.source}, where npm's skills may not find it"
+def not_for_npm(skills: Mapping[str, Locked]) -> list[str]:
+    """Return the skills that the npm tool cannot restore, in a group or from a source it does not know."""
+    kinds = {name: _entry(locked, name)["sourceType"] for name, locked in sorted(skills.items())}
+    return [name for name, kind in kinds.items() if "/" in name or kind == OURS]
 
 
 def _read(path: Path) -> dict[str, Any]:
     advice = "correct it, or delete it"
     found = read_json(path, dict[str, Any], advice=advice) or {"version": 1, "skills": {}}
     skills = found.get("skills")
-    if found.get("version") != 1 or not isinstance(skills, dict):
-        raise IntegrityFailed(f"{path} cannot be read (its version is unknown): {advice}.")
-    if not all(isinstance(one, dict) for one in skills.values()):
-        raise IntegrityFailed(f"{path} cannot be read (an entry is not a mapping): {advice}.")
+    entries = skills.values() if found.get("version") == 1 and isinstance(skills, dict) else [None]
+    if not all(isinstance(entry, dict) for entry in entries):
+        raise IntegrityFailed(f"{path} is not a lock of version 1: {advice}.")
     return found
 
 
@@ -123,8 +98,8 @@ def _reference(entry: dict[str, Any]) -> str:
 
 
 def _entry(locked: Locked, name: str) -> dict[str, Any]:
-    """Return how that tool describes a source; ``sourceType`` is our own name if it has no such kind."""
-    if locked.is_local:
+    """Return how that tool describes a source."""
+    if locked.source == LOCAL:
         return {"source": f"./.agent/skills/{name}", "sourceType": "local"}
     if locked.source.startswith("git+"):
         git = git_source(locked.source)
@@ -141,7 +116,7 @@ def _entry(locked: Locked, name: str) -> dict[str, Any]:
         return {"source": host, "sourceUrl": source, "sourceType": "well-known", **digest}
     is_directory = not locked.resolved.startswith("sha256:") or locked.resolved == locked.digest
     local = is_directory and source.startswith(("./", "/"))
-    return {"source": locked.source, "sourceType": "local" if local else "vademecum"}
+    return {"source": locked.source, "sourceType": "local" if local else OURS}
 
 
 def folder_hash(place: Path) -> str:

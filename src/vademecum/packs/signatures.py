@@ -1,4 +1,4 @@
-"""Files and a key → a signature; a signature and files → who signed them, or a refusal.
+"""Keys, and signatures of a skill's files: made with a private key, and checked with those the user trusts.
 
 Both forms are a DSSE envelope around an in-toto statement. ``skill.sig`` has one subject for each file, and
 the public key, so that the lock can name a key that is not trusted yet. ``skill.oms.sig`` is the form of
@@ -9,27 +9,35 @@ certificate or a transparency log could prove does not count.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
-from collections.abc import Iterable
-from typing import Any, Literal, TypeVar
+import os
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization as form
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from msgspec import Struct
 
-from vademecum.errors import IntegrityFailed
+from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused
+from vademecum.files import read_capped
 from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SkillFile
-from vademecum.packs.signing_keys import (
-    PrivateKey,
-    PublicKey,
-    Trusted,
-    id_of,
-    is_signed_by,
-    public_key,
-    public_text,
-    signature_by,
-)
+
+PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
+PrivateKey = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
+# The keys in `~/.agent/trusted-keys`, each with its file's name.
+Trusted = tuple[tuple[str, PublicKey], ...]
+
+MAX_KEY_BYTES = 64 * 1024
+MAX_TRUSTED = 1000
+TRUSTED_DIRECTORY = "trusted-keys"
+KEY_DIRECTORY = "keys"
+KEY_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}\Z")
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -70,16 +78,16 @@ def signed_words(signer: Signer | None) -> str:
 class EnvelopeSignature(Struct, frozen=True, rename="camel"):
     """The signature of an envelope, and the key it says to be of."""
 
-    sig: str
+    sig: bytes
     keyid: str = ""
     public_key: str = ""
 
 
 class Envelope(Struct, frozen=True, rename="camel"):
-    """A DSSE envelope."""
+    """A DSSE envelope, without base64."""
 
     payload_type: str
-    payload: str
+    payload: bytes
     signatures: tuple[EnvelopeSignature, ...]
 
 
@@ -90,17 +98,32 @@ class Subject(Struct, frozen=True):
     digest: dict[str, str]
 
 
+class Resource(Struct, frozen=True):
+    """One signed file, as Model Signing lists it."""
+
+    name: str
+    digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    algorithm: Literal["sha256"]
+
+
+class Predicate(Struct, frozen=True):
+    """The part of a statement that its type decides: paths of executable files, or the files themselves."""
+
+    executable: tuple[str, ...] = ()
+    resources: tuple[Resource, ...] = ()
+
+
 class Statement(Struct, frozen=True, rename={"kind": "_type", "predicate_type": "predicateType"}):
     """An in-toto statement about files."""
 
     kind: str
     subject: tuple[Subject, ...]
     predicate_type: str
-    predicate: dict[str, Any] = {}
+    predicate: Predicate = Predicate()
 
 
 class Material(Struct, frozen=True, rename="camel"):
-    """What a bundle says about its key; certificates are not followed."""
+    """The key of a bundle; certificates are not followed."""
 
     public_key: dict[str, str] | None = None
     certificate: Any = None
@@ -114,23 +137,112 @@ class Bundle(Struct, frozen=True, rename="camel"):
     dsse_envelope: Envelope
 
 
-class Resource(Struct, frozen=True):
-    """One signed file, as Model Signing lists it."""
+def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, Path, str]:
+    """Make a key pair, Ed25519 or ECDSA on P-256: ``name.pem`` is private, ``name.pub`` is for others."""
+    if not KEY_NAME.match(name):
+        raise ConfigError(f"{name!r} cannot name a key: use letters, digits, '.', '_' and '-'.")
+    key = ec.generate_private_key(ec.SECP256R1()) if ecdsa else ed25519.Ed25519PrivateKey.generate()
+    secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+    private, public = directory / f"{name}.pem", directory / f"{name}.pub"
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be made ({error.strerror}): set HOME.") from error
+    for path, data, mode in ((private, secret, 0o600), (public, public_text(key.public_key()), 0o644)):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError as error:
+            raise PackRefused(
+                f"{path} exists already: a key is never overwritten. Choose another name."
+            ) from error
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(data)
+    return private, public, id_of(key.public_key())
 
-    name: str
-    digest: str
-    algorithm: Literal["sha256"]
+
+def private_key(path: Path) -> PrivateKey:
+    """Return the private key in a file."""
+    try:
+        found = form.load_pem_private_key(read_capped(path, cap=MAX_KEY_BYTES), None)
+    except FileNotFoundError as error:
+        raise ConfigError(f"There is no key {path}: make one with vade keygen.") from error
+    except (OSError, FileRefused, ValueError, TypeError) as error:
+        raise ConfigError(f"{path} is not a private key that can be used ({error}).") from error
+    if not isinstance(found, PrivateKey):
+        raise ConfigError(f"{path} is neither an Ed25519 nor an ECDSA key: make one with vade keygen.")
+    return found
 
 
-class Predicate(Struct, frozen=True):
-    """What Model Signing says of the files."""
+def signature_by(key: PrivateKey, message: bytes) -> bytes:
+    """Return a key's signature of a message."""
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return key.sign(message)
+    return key.sign(message, _ecdsa(key.curve))
 
-    resources: tuple[Resource, ...]
+
+def trusted_keys(directory: Path) -> Trusted:
+    """Return the keys in a directory, none if it is missing; a file that is not a key is an error."""
+    try:
+        names = sorted(name for name in os.listdir(directory) if not name.startswith("."))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise ConfigError(
+            f"{directory} cannot be listed ({error.strerror}): make it a readable directory."
+        ) from error
+    found = []
+    for name in names[:MAX_TRUSTED]:
+        try:
+            key = public_key(read_capped(directory / name, cap=MAX_KEY_BYTES))
+        except (OSError, FileRefused, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"{directory / name} is not a public key in PEM form ({error}): remove it."
+            ) from error
+        found.append((name.rpartition(".")[0] or name, key))
+    return tuple(found)
+
+
+def public_key(text: bytes) -> PublicKey:
+    """Parse a public key in PEM form; raise ``ValueError`` if it cannot be used."""
+    try:
+        key = form.load_pem_public_key(text)
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from error
+    if isinstance(key, PublicKey):
+        return key
+    raise ValueError("only Ed25519 and elliptic curves are taken")
+
+
+def public_text(key: PublicKey) -> bytes:
+    """Return a public key in PEM form."""
+    return key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+
+
+def id_of(key: PublicKey) -> str:
+    """Return a key's id: the sha256 of its usual binary form."""
+    data = key.public_bytes(form.Encoding.DER, form.PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(data).hexdigest()
+
+
+def is_signed_by(key: PublicKey, signature: bytes, message: bytes) -> bool:
+    """Return whether this key made this signature of this message."""
+    try:
+        if isinstance(key, ed25519.Ed25519PublicKey):
+            key.verify(signature, message)
+        else:
+            key.verify(signature, message, _ecdsa(key.curve))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _ecdsa(curve: ec.EllipticCurve) -> ec.ECDSA:
+    return ec.ECDSA({256: hashes.SHA256(), 384: hashes.SHA384()}.get(curve.key_size, hashes.SHA512()))
 
 
 def signed(files: Iterable[SkillFile], key: PrivateKey) -> bytes:
     """Return the signature of these files."""
-    listed = sorted(files, key=lambda file: file.path.encode())
+    listed = sorted(files)
     statement = {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": file.path, "digest": {"sha256": file.sha256}} for file in listed],
@@ -144,9 +256,7 @@ def signed(files: Iterable[SkillFile], key: PrivateKey) -> bytes:
 
 def oms_signed(files: Iterable[SkillFile], key: PrivateKey, name: str) -> bytes:
     """Return a signature that other tools for OpenSSF Model Signing verify; they need an ECDSA key."""
-    listed = sorted(
-        (file for file in files if file.path.partition("/")[0] not in _IGNORED), key=lambda f: f.path
-    )
+    listed = sorted(file for file in files if file.path.partition("/")[0] not in _IGNORED)
     statement = {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": name, "digest": {"sha256": _whole(file.sha256 for file in listed)}}],
@@ -171,12 +281,12 @@ def oms_signed(files: Iterable[SkillFile], key: PrivateKey, name: str) -> bytes:
     return (json.dumps(bundle, indent=2) + "\n").encode()
 
 
-def signer_of(data: bytes, files: Iterable[SkillFile], trusted: Trusted, *, place: str) -> Signer:
+def signer_of(data: bytes, files: Collection[SkillFile], trusted: Trusted, *, place: str) -> Signer:
     """Return who signed exactly these files; refuse anything else."""
     envelope = _decoded(data, Envelope, place)
     statement, message, signature = _opened(envelope, PREDICATE_TYPE, place)
     named = envelope.signatures[0]
-    known = {id_of(key): (name, key) for name, key in trusted.keys}
+    known = {id_of(key): (name, key) for name, key in trusted}
     try:
         name, key = known.get(named.keyid) or (None, public_key(named.public_key.encode()))
     except ValueError as error:
@@ -185,27 +295,21 @@ def signer_of(data: bytes, files: Iterable[SkillFile], trusted: Trusted, *, plac
         raise _mismatch(place, "brings another key than it names")
     if not is_signed_by(key, signature, message):
         raise _mismatch(place, f"was not made by the key {named.keyid[:16]}…")
-    listed = list(files)
     said = {subject.name: subject.digest.get("sha256", "") for subject in statement.subject}
-    _check_files(said, listed, place)
-    executable = statement.predicate.get("executable")
-    if executable != sorted((file.path for file in listed if file.executable), key=str.encode):
+    _check_files(said, files, place)
+    if [*statement.predicate.executable] != sorted(file.path for file in files if file.executable):
         raise _mismatch(place, "is for other executable files")
     return Signer(f"key:{id_of(key)}", name)
 
 
-def oms_signer(data: bytes, files: Iterable[SkillFile], trusted: Trusted, *, place: str) -> Signer:
+def oms_signer(data: bytes, files: Collection[SkillFile], trusted: Trusted, *, place: str) -> Signer:
     """Return who signed exactly these files, without an identity if the key is not known here."""
     bundle = _decoded(data, Bundle, place)
     statement, message, signature = _opened(bundle.dsse_envelope, OMS_PREDICATE_TYPE, place)
-    try:
-        listed = msgspec.convert(statement.predicate, type=Predicate).resources
-        whole = _whole(resource.digest for resource in listed)
-    except ValueError as error:
-        raise _mismatch(place, f"cannot be understood ({error})") from error
+    said = {resource.name: resource.digest for resource in statement.predicate.resources}
+    whole = _whole(resource.digest for resource in statement.predicate.resources)
     if [subject.digest.get("sha256") for subject in statement.subject] != [whole]:
         raise _mismatch(place, "contradicts itself")
-    said = {resource.name: resource.digest for resource in listed}
     _check_files(said, (f for f in files if f.path in said or f.path not in _HARMLESS), place)
     material = bundle.verification_material
     if material.public_key is None:
@@ -213,11 +317,11 @@ def oms_signer(data: bytes, files: Iterable[SkillFile], trusted: Trusted, *, pla
             raise _mismatch(place, "brings no key and no certificate")
         return Signer("")
     # The hint's form differs between signers, so every key is tried.
-    for name, key in trusted.keys:
+    for name, key in trusted:
         if is_signed_by(key, signature, message):
             return Signer(f"key:{id_of(key)}", name)
     hint = material.public_key.get("hint", "")
-    if any(hint in {id_of(key), _text_hint(key)} for _, key in trusted.keys):
+    if any(hint in {id_of(key), _text_hint(key)} for _, key in trusted):
         raise _mismatch(place, f"was not made by the key {hint[:16]}…")
     return Signer("")
 
@@ -250,15 +354,10 @@ def _opened(envelope: Envelope, predicate_type: str, place: str) -> tuple[Statem
     """Return the statement in an envelope, the signed message, and its signature, not verified yet."""
     if envelope.payload_type != PAYLOAD_TYPE or len(envelope.signatures) != 1:
         raise _mismatch(place, "is not a signature of files")
-    try:
-        payload = base64.b64decode(envelope.payload, validate=True)
-        signature = base64.b64decode(envelope.signatures[0].sig, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise _mismatch(place, f"cannot be understood ({error})") from error
-    statement = _decoded(payload, Statement, place)
+    statement = _decoded(envelope.payload, Statement, place)
     if (statement.kind, statement.predicate_type) != (STATEMENT_TYPE, predicate_type):
         raise _mismatch(place, f"is a statement of another kind ({statement.predicate_type!r})")
-    return statement, encoded(PAYLOAD_TYPE, payload), signature
+    return statement, encoded(PAYLOAD_TYPE, envelope.payload), envelope.signatures[0].sig
 
 
 def _check_files(said: dict[str, str], files: Iterable[SkillFile], place: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Literal
 
@@ -13,15 +13,14 @@ from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.packs.content import digest_of, files_of
-from vademecum.packs.incoming import Inspection, Options, SkillChange
-from vademecum.packs.install import install
+from vademecum.packs.install import Inspection, Options, SkillChange, install
 from vademecum.packs.install_root import InstallRoot, RootChange, Verdict, missing_lock, verdict_of, verify
-from vademecum.packs.lock import LockFile, lock_path, locked_here, read_installed, read_lock
+from vademecum.packs.lock import LOCAL, LockFile, lock_path, locked_here, read_installed, read_lock
 from vademecum.packs.npm_lock import NpmEntry, hash_of_contents, read_npm_lock
 from vademecum.packs.sources.archive import pieces_of
 from vademecum.packs.sources.entry_names import skill_places
 from vademecum.packs.sources.fetching import Fetching, Origin, Source
-from vademecum.packs.sources.references import reference_to
+from vademecum.packs.sources.references import reference_to, remembered
 
 
 class Sources(Struct, frozen=True):
@@ -32,22 +31,23 @@ class Sources(Struct, frozen=True):
     fetching: Fetching = Fetching()
 
     def fetched(
-        self, source: str, only: Collection[str], at: Origin | None = None
+        self, typed: str, only: Collection[str], at: Origin | None = None, *, base: Path | None = None
     ) -> AbstractContextManager[Source]:
-        """Fetch what a source has now, or what one of its skills once was."""
-        base, kinds = self.where.base, self.fetching.kinds
-        reference = reference_to(source, context=self.context, base=base, kinds=kinds)
-        return self.fetching.fetched(reference, source, only=only, at=at)
+        """Fetch what a source has now, or what one of its skills once was; ``base`` is where paths start."""
+        reference = reference_to(typed, context=self.context, base=base, kinds=self.fetching.kinds)
+        name = remembered(reference, base=self.where.base)
+        return self.fetching.fetched(reference, name, only=only, at=at)
 
     def stage_again(self, name: str, lock: LockFile, options: Options, aside: Path) -> Path:
         """Unpack exactly what was locked, from its address then or from its source."""
         locked = lock.skills[name]
-        if locked.is_local:
+        if locked.source == LOCAL:
             raise IntegrityFailed(
                 f"{name!r} was written here, and is gone or changed: take it from version control."
             )
         asked = structs.replace(options, only=(name,), force=True)
-        with self.fetched(locked.source, (name,), Origin(locked.resolved, locked.url or "")) as source:
+        origin = Origin(locked.resolved, locked.url or "")
+        with self.fetched(locked.source, (name,), origin, base=self.where.base) as source:
             (found,), _ = Inspection(self.where, asked, lock.only(name), aside).inspect(source)
         if found.locked.files != locked.files:
             raise IntegrityFailed(
@@ -74,13 +74,10 @@ class Failure(Struct, frozen=True):
 def check_frozen(where: InstallRoot) -> None:
     """Raise unless the root is exactly what the lock says; nothing is changed."""
     verdicts, problem = verify(where)
-    listed = [problem] if problem else []
-    if not listed and not where.has_lock and not read_npm_lock(where.root):
-        listed = [f"{lock_path(where.root)} is missing: run vade lock, and commit it"]
-    for verdict in verdicts:
-        if verdict.status != "ok":
-            status = "not in the lock" if verdict.status == "not-locked" else verdict.status
-            listed.append(f"{verdict.name} is {status}")
+    listed = [text] if (text := problem or missing_lock(where)) else []
+    words = {"not-locked": "not in the lock"}
+    wrong = [verdict for verdict in verdicts if verdict.status != "ok"]
+    listed += [f"{verdict.name} is {words.get(verdict.status, verdict.status)}" for verdict in wrong]
     if listed:
         advice = "vade sync restores skills, vade lock NAME accepts them as they are"
         raise IntegrityFailed(f"{where.root} is not as its lock says: {'; '.join(listed)}. {advice}.")
@@ -96,8 +93,7 @@ def sync(sources: Sources, options: Options) -> tuple[list[SyncStep], list[Failu
     if not where.has_lock:
         npm = read_npm_lock(where.root)
         if not npm:
-            problem = missing_lock(where) or f"{lock_path(where.root)} is missing"
-            raise IntegrityFailed(f"{problem}: nothing was changed.")
+            raise IntegrityFailed(f"{missing_lock(where)}: nothing was changed.")
         return _sync_npm(npm, sources, options)
     steps: list[SyncStep] = []
     failures: list[Failure] = []
@@ -142,7 +138,7 @@ def _sync_npm(
     failures: list[Failure] = []
     for name, entry in npm.items():
         try:
-            with sources.fetched(entry.source, (name,)) as source:
+            with sources.fetched(entry.source, (name,), base=sources.where.base) as source:
                 _check_folder(source, name, entry)
                 install(source, sources.where, structs.replace(options, only=(name,)))
             steps.append(SyncStep(name, "restored"))
@@ -153,16 +149,13 @@ def _sync_npm(
 
 def _check_folder(source: Source, name: str, entry: NpmEntry) -> None:
     """Compare the digest of a skill's folder in its source with that of the npm tool's lock."""
-    opened = source.open()
-    try:
+    with closing(source.open()) as opened:
         for place in skill_places(file.name for file in opened.files):
             below = f"{place}/" if place else ""
             inside = [file for file in opened.files if file.name.startswith(below) and not file.objection]
             contents = [(file.name[len(below) :], b"".join(pieces_of(file))) for file in inside]
             if hash_of_contents(contents) == entry.folder_hash:
                 return
-    finally:
-        opened.close()
     raise IntegrityFailed(
         f"{entry.source} no longer has the {name!r} of skills-lock.json ({entry.folder_hash[:12]}…)."
     )
@@ -179,19 +172,17 @@ def _is_untouched(name: str, root: Path) -> bool:
 def lock_here(where: InstallRoot, names: tuple[str, ...] = (), *, npm: bool = False) -> list[str]:
     """Lock what is in the root as it is now; what was edited or written there is local from then on."""
     with where.changing() as change:
-        there = where.names()
-        changed = []
+        there, changed = where.names(), []
         for name in list(names) or sorted({*there, *change.lock.skills}):
+            before = change.lock.skills.get(name)
             if not names and name not in there:
                 change.forget(name)
-                changed.append(name)
-                continue
-            where.place(name)
-            if verdict_of(name, where.root, change.lock).status == "ok":
-                change.remember(name, change.lock.skills[name])
-                continue
-            files = files_of(where.root / name, every=True)
-            change.remember(name, locked_here(files, change.lock.skills.get(name)))
+            else:
+                where.place(name)
+                if before and verdict_of(name, where.root, change.lock).status == "ok":
+                    change.remember(name, before)
+                    continue
+                change.remember(name, locked_here(files_of(where.root / name, every=True), before))
             changed.append(name)
         change.commit(npm=npm)
     return changed
@@ -201,29 +192,24 @@ def update(
     sources: Sources, options: Options, names: Iterable[str] = ()
 ) -> tuple[list[SkillChange], list[Failure]]:
     """Install what the sources have now; each source all or nothing, whatever comes of others."""
-    lock = read_lock(sources.where.root)
+    lock = read_lock(lock_path(sources.where.root))
     done: list[SkillChange] = []
     failures: list[Failure] = []
-    for source, members in _by_source(lock, names).items():
-        if lock.skills[members[0]].is_local:
+    by_source: dict[str, list[str]] = {}
+    for name in list(names) or sorted(lock.skills):
+        if name not in lock.skills:
+            hint = meant(nearest(name, lock.skills), otherwise="vade install it first.")
+            raise PackRefused(f"{name!r} is not in the lock: {hint}", code="not-installed")
+        by_source.setdefault(lock.skills[name].source, []).append(name)
+    for source, members in by_source.items():
+        if source == LOCAL:
             if names:
                 raise PackRefused(f"{members[0]!r} has no source to update from: it was written here.")
             continue
         try:
-            with sources.fetched(source, members) as fetched:
+            with sources.fetched(source, members, base=sources.where.base) as fetched:
                 asked = structs.replace(options, only=tuple(members))
                 done += install(fetched, sources.where, asked).changes
         except VademecumError as error:
             failures.append(Failure(source, error))
     return sorted(done, key=lambda change: change.name), failures
-
-
-def _by_source(lock: LockFile, names: Iterable[str]) -> dict[str, list[str]]:
-    """Group the skills that are asked for by their source."""
-    found: dict[str, list[str]] = {}
-    for name in list(names) or sorted(lock.skills):
-        if name not in lock.skills:
-            hint = meant(nearest(name, lock.skills), otherwise="vade install it first.")
-            raise PackRefused(f"{name!r} is not in the lock: {hint}", code="not-installed")
-        found.setdefault(lock.skills[name].source, []).append(name)
-    return found

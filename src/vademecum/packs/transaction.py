@@ -12,15 +12,15 @@ import fcntl
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from vademecum.errors import ConfigError, PackRefused
-from vademecum.packs.records import read_json
+from vademecum.packs.lock import read_json
 from vademecum.registry.roots import JOURNAL, STAGING, needs_recovery
 
 TRASH, LOCK = ".trash", ".lock"
@@ -65,8 +65,7 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.root == _inode(ground.control)
             and MOMENT.match(self.moment) is not None
             and all(ground.may_move(move.place) for move in self.moves)
-            and all(ground.may_write(relative) for relative in self.files)
-            and all(ground.may_write(directory) for directory in self.emptied)
+            and all(map(ground.may_write, (*self.files, *self.emptied)))
         )
 
 
@@ -76,24 +75,15 @@ class Transaction:
     def __init__(self, ground: Ground, *, made: bool) -> None:
         self.ground = ground
         self.made_control = made
-        now = time.time()
-        self.moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now * 1e6) % 1_000_000:06}"
+        self.moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self.staging = ground.control / STAGING / self.moment
         self._moves: list[Move] = []
 
-    def put(self, place: str, *, keep_old: bool) -> None:
-        """Put what is staged under this place there; what is there is kept or deleted."""
-        self._add(Move(place, staged=True, kept=keep_old, inode=_inode(self.staging / place)))
-
-    def take_away(self, place: str, *, keep: bool) -> None:
-        """Empty a place; what is there is kept or deleted."""
-        self._add(Move(place, staged=False, kept=keep))
-
-    def _add(self, move: Move) -> None:
-        trash = self.ground.control / TRASH
-        for step in (Path(move.place), *Path(move.place).parents):
-            _refuse_link(trash / step)
-        self._moves.append(move)
+    def move(self, place: str, *, staged: bool, keep: bool) -> None:
+        """Put what is staged under this place there, or empty it; what is there is kept or deleted."""
+        for step in (Path(place), *Path(place).parents):
+            _refuse_link(self.ground.control / TRASH / step)
+        self._moves.append(Move(place, staged, keep, _inode(self.staging / place)))
 
     def kept(self, place: str) -> Path:
         """Return where what is at a place would be kept."""
@@ -233,10 +223,9 @@ def _locked(control: Path, how: int) -> tuple[int, bool]:
     made = False
     try:
         while True:
-            if not os.path.isdir(control):
-                control.parent.mkdir(parents=True, exist_ok=True)
+            if not control.is_dir():
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(control)
+                    control.mkdir(parents=True)
                     made = True
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             try:

@@ -21,15 +21,12 @@ from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.packs.content import diff_of
-from vademecum.packs.incoming import Options, SkillChange
-from vademecum.packs.install import install, restore, uninstall
+from vademecum.packs.install import Options, SkillChange, install, restore, uninstall
 from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.npm_lock import not_for_npm, npm_lock_path
-from vademecum.packs.signing_keys import TRUSTED_DIRECTORY, trusted_keys
-from vademecum.packs.sources.fetching import Fetching
-from vademecum.packs.sources.references import reference_to, remembered
-from vademecum.packs.sources.run_outputs import fetch_from_run
+from vademecum.packs.signatures import TRUSTED_DIRECTORY, trusted_keys
+from vademecum.packs.sources.fetching import Fetching, fetch_from_run
 from vademecum.packs.syncing import Failure, Sources, SyncStep, check_frozen, lock_here, sync, update
 from vademecum.packs.transaction import tidied
 from vademecum.skill.text import escaped, visible
@@ -45,19 +42,11 @@ def scope_of(words: str, *, names: tuple[str, ...] = ("--scope",)) -> Callable[[
 
 _ROOTS = "The .agent/skills of the project, or of the home directory."
 scope_option = scope_of(_ROOTS)
+_unsafe = click.option("--allow-unsafe", is_flag=True, help="Take skills that want tools of high risk.")
+_signature = click.option("--require-signature", is_flag=True, help="Refuse what no trusted key signed.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 _force = click.option("--force", is_flag=True, help="Replace what was edited by hand; it is kept in .trash.")
 _names = click.argument("names", nargs=-1, shell_complete=complete_installed)
-
-
-def _incoming(command: Command) -> Command:
-    """Give a command the options of one that installs skills."""
-    for name, words in (
-        ("--allow-unsafe", "Take skills that want tools of high risk."),
-        ("--dry-run", "Show what would change, and change nothing."),
-        ("--require-signature", "Refuse what no trusted key signed."),
-    ):
-        command = click.option(name, is_flag=True, help=words)(command)
-    return _force(command)
 
 
 class InstallContext:
@@ -70,12 +59,10 @@ class InstallContext:
         self.scope = scope
         self.bar = ProgressBar("fetching", bytes_=True)
         kinds = {"run": partial(fetch_from_run, self.context), "mcp": partial(_from_server, self.context)}
-        known, builtin = _known_names() if incoming else ((), frozenset())
         self.where = InstallRoot(
             scope_root(scope, self.context),
-            trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY) if incoming else None,
-            known,
-            builtin,
+            trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY) if incoming else (),
+            _known_names() if incoming else {},
             scan=self.settings.scan,
         )
         self.sources = Sources(self.where, self.context, Fetching(self.bar, kinds))
@@ -95,22 +82,23 @@ def _from_server(context: Context, name: str, aside: Path) -> str:
     return fetch_from_source(context, name, aside)
 
 
-def _known_names() -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the names of all skills here, and of the built-in ones."""
+def _known_names() -> dict[str, str]:
+    """Return the names of all skills here, each with its source; a hidden one's counts last."""
     try:
         index = IndexWords().build()
     except VademecumError:
-        return (), frozenset()
-    everyone = (*index.skills, *index.shadowed)
-    builtin = frozenset(skill.name for skill in everyone if skill.source == "builtin")
-    return tuple(skill.name for skill in index.skills), builtin
+        return {}
+    return {skill.name: skill.source for skill in (*index.skills, *index.shadowed)}
 
 
 @click.command("install")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @scope_option
 @click.option("--only", "--skill", "only", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
-@_incoming
+@_force
+@_signature
+@_dry_run
+@_unsafe
 @json_option
 def install_command(
     *, sources: tuple[str, ...], scope: str, only: tuple[str, ...], as_json: bool, **allowed: bool
@@ -124,10 +112,8 @@ def install_command(
     here = InstallContext(scope, incoming=True)
     options = here.options(only=only, **allowed)
     with ExitStack() as stack:
-        fetching = here.sources.fetching
-        found = [reference_to(typed, context=here.context, kinds=fetching.kinds) for typed in sources]
-        named = [(reference, remembered(reference, base=here.where.base)) for reference in found]
-        fetched = [stack.enter_context(fetching.fetched(*each, only=only)) for each in named]
+        asked = [here.sources.fetched(typed, only) for typed in sources]
+        fetched = [stack.enter_context(each) for each in asked]
         here.bar.done()
         unpacking = ProgressBar("unpacking")
         done = install(fetched, here.where, options, progress=unpacking)
@@ -213,7 +199,7 @@ def verify_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
 def diff_command(*, name: str, scope: str, as_json: bool) -> int:
     """Show what was edited in a skill since it was installed. Exit code 1: something was."""
     here = InstallContext(scope)
-    skills = read_lock(here.where.root).skills
+    skills = read_lock(lock_path(here.where.root)).skills
     if name not in skills:
         hint = meant(nearest(name, skills), otherwise="vade list shows what is.")
         raise PackRefused(f"{name!r} was not installed here: {hint}", code="not-installed")
@@ -246,10 +232,11 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool
     """Adopt what is in the root as it is now, edits and skills of your own, with the source "local"."""
     here = InstallContext(scope)
     changed = lock_here(here.where, names, npm=npm)
-    file, locked = lock_path(here.where.root), read_lock(here.where.root).skills
+    file, locked = lock_path(here.where.root), read_lock(lock_path(here.where.root)).skills
     if npm_lock_path(here.where.root).is_file():
-        for name, why in not_for_npm(locked).items():
-            click.echo(f"vade: {visible(f'{name} {why}')}: vade sync can.", err=True)
+        for name in not_for_npm(locked):
+            words = f"{name} comes from {locked[name].source}, which npm's skills cannot restore"
+            click.echo(f"vade: {visible(words)}: vade sync can.", err=True)
     lines = [
         f"Adopted: {name} (source: local)" if name in locked else f"No longer locked: {name} (it is gone)"
         for name in changed
@@ -264,8 +251,8 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool
 @click.option(
     "--frozen", is_flag=True, help="Change nothing: exit code 5 if anything differs or is not in the lock."
 )
-@click.option("--allow-unsafe", is_flag=True, help="Take skills that want tools of high risk.")
-@click.option("--require-signature", is_flag=True, help="Refuse what no trusted key signed.")
+@_unsafe
+@_signature
 @_force
 @json_option
 def sync_command(*, scope: str, frozen: bool, as_json: bool, **allowed: bool) -> int:
@@ -291,10 +278,7 @@ def sync_command(*, scope: str, frozen: bool, as_json: bool, **allowed: bool) ->
 
 def _finish(document: dict[str, Any], lines: Iterable[str], failures: list[Failure], *, as_json: bool) -> int:
     """Print what was done and what was not, and return the exit code."""
-    problems = [
-        {"source": failure.name, "code": failure.error.code, "message": str(failure.error)}
-        for failure in failures
-    ]
+    problems = [{"source": one.name, "code": one.error.code, "message": str(one.error)} for one in failures]
     answer(document | {"problems": problems}, lines, as_json=as_json)
     for failure in () if as_json else failures:
         click.echo(f"vade: {visible(str(failure.error))}", err=True)
@@ -306,7 +290,10 @@ def _finish(document: dict[str, Any], lines: Iterable[str], failures: list[Failu
 @click.command("update")
 @_names
 @scope_option
-@_incoming
+@_force
+@_signature
+@_dry_run
+@_unsafe
 @json_option
 def update_command(*, names: tuple[str, ...], scope: str, as_json: bool, **allowed: bool) -> int:
     """Install what the sources have now, and show what differs."""

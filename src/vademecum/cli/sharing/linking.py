@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import click
 
 from vademecum.cli.approving import approver_for
-from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options, scope_root
+from vademecum.cli.indexing import IndexWords, as_reference, index_options, scope_root
 from vademecum.cli.output.completion import complete_names
 from vademecum.cli.output.printing import answer, json_option, yes_option
 from vademecum.cli.sharing.installing import scope_of
@@ -42,16 +41,13 @@ _SAID = {
 _scope = scope_of("The agents' directories in the project, or in the home directory.")
 
 
-def _to(*, required: bool) -> Callable[[Command], Command]:
-    words = "For this agent; repeatable."
-    return click.option(
-        "--to", "agents", multiple=True, required=required, type=click.Choice(COMPATIBLE), help=words
-    )
+_AGENT = click.Choice(COMPATIBLE)
+_FOR_AGENT = "For this agent; repeatable."
 
 
 @click.command("link")
 @click.argument("names", nargs=-1, shell_complete=complete_names)
-@_to(required=True)
+@click.option("--to", "agents", multiple=True, required=True, type=_AGENT, help=_FOR_AGENT)
 @click.option("--all", "everything", is_flag=True, help="All skills that a person may call by name.")
 @_scope
 @yes_option
@@ -87,17 +83,12 @@ def link_command(  # noqa: PLR0913 - one for each option
 
 @click.command("unlink")
 @click.argument("names", nargs=-1)
-@_to(required=False)
+@click.option("--to", "agents", multiple=True, type=_AGENT, help=_FOR_AGENT)
 @click.option("--all", "everything", is_flag=True, help="Everything that vade link made here.")
 @_scope
 @json_option
 def unlink_command(
-    *,
-    names: tuple[str, ...],
-    agents: tuple[Compatible, ...],
-    everything: bool,
-    scope: str,
-    as_json: bool,
+    *, names: tuple[str, ...], agents: tuple[Compatible, ...], everything: bool, scope: str, as_json: bool
 ) -> None:
     """Take away what vade link made, and nothing else."""
     _check_names(names, everything=everything)

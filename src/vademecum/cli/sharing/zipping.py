@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import hashlib
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,21 @@ from vademecum.cli.output.printing import answer, counted, json_option
 from vademecum.cli.output.progress import ProgressBar
 from vademecum.context import Context
 from vademecum.errors import PackRefused
-from vademecum.files import sha256_of, write_atomic
+from vademecum.files import write_atomic
 from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SIGNATURES, SkillFile, digest_of
-from vademecum.packs.incoming import signers_of
-from vademecum.packs.outgoing import PackedSkill, packed, publish, write_pack
-from vademecum.packs.signatures import oms_signed, signed, signed_words
-from vademecum.packs.signing_keys import KEY_DIRECTORY, TRUSTED_DIRECTORY, new_key, private_key, trusted_keys
-from vademecum.packs.sources.archive import open_path
+from vademecum.packs.install import signers_of
+from vademecum.packs.packing import PackedSkill, pack_of, packed, publish, unpack
+from vademecum.packs.signatures import (
+    KEY_DIRECTORY,
+    TRUSTED_DIRECTORY,
+    new_key,
+    oms_signed,
+    private_key,
+    signed,
+    signed_words,
+    trusted_keys,
+)
 from vademecum.packs.sources.fetching import SIGNATURE_SUFFIX, local_source
-from vademecum.packs.unpacking import unpack
 from vademecum.skill.document import parse_document
 from vademecum.skill.frontmatter import read_opening
 from vademecum.skill.skill import MANIFEST
@@ -102,19 +107,17 @@ def _check_once(skills: list[PackedSkill]) -> None:
 
 def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
     _check_once(skills)
+    if not out.parent.is_dir():
+        raise PackRefused(f"{out} cannot be written ({out.parent} is not a directory): name another file.")
     bar = ProgressBar("packing", bytes_=True)
-    temporary = out.with_name(f".{out.name}.{os.urandom(4).hex()}")
     try:
-        with open(temporary, "xb") as file:
-            write_pack(skills, file, bar)
-        digest = sha256_of(temporary)
-        os.replace(temporary, out)
+        data = pack_of(skills, bar)
+        write_atomic(out, data)
     except OSError as error:
         raise PackRefused(f"{out} cannot be written ({error.strerror}): name another file.") from error
     finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         bar.done()
+    digest = hashlib.sha256(data).hexdigest()
     rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
     line = f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest})"
     answer({"file": out, "sha256": digest, "skills": rows}, [line], as_json=as_json)
@@ -165,7 +168,7 @@ def sign_command(*, target: str, key: str, oms: bool, as_json: bool) -> None:
     else:
         out = path.with_name(path.name + SIGNATURE_SUFFIX)
         with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-            skills, _ = unpack(open_path(path), Path(aside, "pack"), label=target)
+            skills, _ = unpack(local_source(path), Path(aside, "pack"))
         files = tuple(file for each in skills for file in each.files_in_source)
         data = signed(files, secret)
     try:
@@ -184,16 +187,14 @@ def verify_pack_command(*, pack: str, as_json: bool) -> None:
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
     source = local_source(Path(pack))
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-        staged, _ = unpack(source.open(), Path(aside, "pack"), label=pack)
+        staged, _ = unpack(source, Path(aside, "pack"))
         signers = signers_of(staged, source.signature, Path(aside, "pack"), trusted)
     skills, lines = [], []
     for skill in staged:
         signer, digest, count = signers[skill.name], digest_of(skill.files), len(skill.files)
-        signed_by = {
-            "signer": (signer.identity or "unknown") if signer else None,
-            "trusted_as": signer.trusted_as if signer else None,
-        }
-        skills.append({"name": skill.name, "digest": digest, "files": count, **signed_by})
+        identity = (signer.identity or "unknown") if signer else None
+        row = {"name": skill.name, "digest": digest, "files": count, "signer": identity}
+        skills.append(row | {"trusted_as": signer.trusted_as if signer else None})
         lines.append(f"{skill.name}: {counted(count, 'file')}, {digest[:19]}…, {signed_words(signer)}")
     document = {"pack": pack, "sha256": source.origin.resolved.removeprefix("sha256:"), "skills": skills}
     answer(document, map(visible, lines), as_json=as_json)

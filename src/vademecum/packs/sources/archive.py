@@ -90,12 +90,10 @@ def open_archive(path: Path) -> Opened:
             opened = _open_zip(path, size)
         else:
             opened = _open_tar(path, head)
-    except (*_UNREADABLE, struct.error) as error:
+    except (*_UNREADABLE, struct.error, ValueError) as error:
         raise PackRefused(
             f"{path} is not an archive that can be read ({str(error)[:200]}): nothing was installed."
         ) from error
-    except ValueError as error:  # of decoding, too
-        raise PackRefused(f"{path} cannot be installed ({error}): nothing was changed.") from error
     total = sum(file.size for file in opened.files)
     if total > MAX_UNPACKED_BYTES or (total > _RATIO_FROM and total > size * MAX_RATIO):
         opened.close()

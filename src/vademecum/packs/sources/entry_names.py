@@ -17,9 +17,6 @@ MAX_DIRECTORIES = 20_000
 # What macOS adds to a zip; nobody means it as a skill.
 _ADDED_BY_SYSTEMS = frozenset({"__MACOSX"})
 _DRIVE = re.compile(r"[A-Za-z]:")
-# Nearly all names match this and need no closer look.
-_PLAIN = re.compile(r"[A-Za-z0-9_-](?:[\w-]|[./][\w-])*/?\Z", re.ASCII)
-_MAYBE_RESERVED = re.compile(r"(?:\A|/)(?:con|prn|aux|nul|com|lpt)", re.IGNORECASE)
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[\d¹²³]) *(?:\..*)?\Z", re.IGNORECASE)
 
 
@@ -95,8 +92,6 @@ def objection(name: str) -> str | None:
     """Return why a path cannot be that of a file in a pack, or None."""
     if name.count("/") > MAX_STEPS:
         return f"is more than {MAX_STEPS} directories deep"
-    if len(name) < MAX_NAME_BYTES and _PLAIN.match(name) and not _MAYBE_RESERVED.search(name):
-        return None
     if not name or name == "/":
         return "has no name"
     if "\\" in name:
@@ -138,7 +133,7 @@ def skill_places(paths: Iterable[str]) -> list[str]:
     >>> skill_places(["SKILL.md", "sub/SKILL.md"])
     ['']
     """
-    found = {_parent(path) for path in paths if document_in([path.rpartition("/")[2]])}
+    found = {path.rpartition("/")[0] for path in paths if document_in([path.rpartition("/")[2]])}
     tops: set[str] = set()
     for place in sorted(found, key=lambda place: place.count("/") if place else -1):
         if place_of(place, tops) is None:
@@ -156,7 +151,7 @@ def place_of(path: str, places: set[str]) -> str | None:
     while path:
         if path in places:
             return path
-        path = _parent(path)
+        path = path.rpartition("/")[0]
     return "" if "" in places else None
 
 
@@ -176,10 +171,6 @@ def left_out(directories: Iterable[str], places: Sequence[str]) -> list[str]:
 def _steps(path: str) -> list[str]:
     steps = path.split("/")
     return ["/".join(steps[: number + 1]) for number in range(len(steps))]
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 def _is_hidden(place: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import assert_never
 from urllib.parse import urlsplit, urlunsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from vademecum.errors import IntegrityFailed, PackRefused
+from vademecum.context import Context
+from vademecum.errors import FileRefused, IntegrityFailed, PackRefused
 from vademecum.files import read_capped, sha256_of
 from vademecum.packs.content import MAX_SIGNATURE_BYTES
 from vademecum.packs.sources.archive import Opened, Progress, open_directory, open_path, silently
+from vademecum.packs.sources.entry_names import NameCheck, skill_places
 from vademecum.packs.sources.git import Repository
 from vademecum.packs.sources.references import (
     ArchiveSource,
@@ -25,7 +28,10 @@ from vademecum.packs.sources.references import (
     Reference,
     SiteSource,
 )
-from vademecum.packs.sources.web import Web, fetch_artifact, fetch_site, find_site, hop_of, open_fetched
+from vademecum.packs.sources.web import ARCHIVE, Web, fetch_files, fetch_site, find_site, open_fetched
+from vademecum.runs.record import runs_directory
+from vademecum.runs.stored import RunOutput, outputs_of, read_run
+from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 SIGNATURE_SUFFIX = ".sig"
 
@@ -42,14 +48,14 @@ class Origin(Struct, frozen=True):
 
 
 class Source(Struct, frozen=True):
-    """A fetched source: its name for the lock, where its skills came from, and its files.
+    """A fetched source: where its skills came from, its files, and its name for the lock.
 
     ``each`` has the origin of single skills if it differs; ``signature`` is the one beside an archive.
     """
 
-    name: str
     origin: Origin
     open: Callable[[], Opened]
+    name: str = ""
     each: dict[str, Origin] = {}
     signature: bytes | None = None
 
@@ -65,75 +71,63 @@ class Fetching(Struct, frozen=True):
         self, reference: Reference, name: str, *, only: Collection[str] = (), at: Origin | None = None
     ) -> Iterator[Source]:
         """Fetch a source; ``at`` is what one skill of it once resolved to, and it must be had like that."""
-        with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-            errand = _Errand(name, Web(self.progress), Path(aside))
-            match reference:
-                case LocalSource(path, sha256):
-                    yield local_source(path, name, sha256=sha256)
-                case ArchiveSource(url, sha256):
-                    yield errand.archive(url, sha256)
-                case GitSource():
-                    yield errand.git(reference, at or Origin())
-                case SiteSource(url):
-                    yield errand.site(url, only, at or Origin())
-                case KindSource(kind, rest):
-                    files = Path(aside, kind)
-                    origin = Origin(self.kinds[kind](rest, files))
-                    yield Source(name, origin, partial(open_directory, files))
-                case _:
-                    assert_never(reference)
+        with tempfile.TemporaryDirectory(prefix="vade-") as directory:
+            source = self._found(reference, Path(directory, "fetched"), only, at or Origin())
+            yield structs.replace(source, name=name)
+
+    def _found(self, reference: Reference, aside: Path, only: Collection[str], at: Origin) -> Source:
+        web = Web(self.progress)
+        match reference:
+            case LocalSource(path, sha256):
+                return local_source(path, sha256=sha256)
+            case ArchiveSource():
+                return _archive(reference, web, aside)
+            case GitSource():
+                return _git(reference, aside, at)
+            case SiteSource(url):
+                return _site(url, only, web, aside, at)
+            case KindSource(kind, rest):
+                return Source(Origin(self.kinds[kind](rest, aside)), partial(open_directory, aside))
+        assert_never(reference)
 
 
-class _Errand(Struct, frozen=True):
-    """One source being fetched over the network, into a directory of its own."""
+def _archive(source: ArchiveSource, web: Web, file: Path) -> Source:
+    parts = urlsplit(source.url)
+    beside = urlunsplit(parts._replace(path=parts.path + SIGNATURE_SUFFIX))
+    digest = web.download(source.url, file, sha256=source.sha256)
+    # Some servers forbid what does not exist.
+    signature = web.read(beside, cap=MAX_SIGNATURE_BYTES, absent={"missing", "forbidden"})
+    return Source(Origin(f"sha256:{digest}"), partial(open_path, file), signature=signature)
 
-    name: str
-    web: Web
-    aside: Path
 
-    def archive(self, url: str, sha256: str | None) -> Source:
-        parts = urlsplit(url)
-        beside = urlunsplit(parts._replace(path=parts.path + SIGNATURE_SUFFIX))
-        file = self.aside / "archive"
-        digest = self.web.download(url, file, sha256=sha256)
-        try:
-            signature = self.web.read(beside, cap=MAX_SIGNATURE_BYTES)
-        except PackRefused as error:
-            if error.code != "forbidden":  # as some servers say of what does not exist
-                raise
-            signature = None
-        origin = Origin(f"sha256:{digest}")
-        return Source(self.name, origin, partial(open_path, file), signature=signature)
+def _git(source: GitSource, aside: Path, at: Origin) -> Source:
+    repository = Repository(aside)
+    wanted = "" if at.resolved.startswith("sha256:") else at.resolved
+    commit = repository.fetch(source, commit=wanted or None)
+    if wanted and commit != wanted:
+        raise IntegrityFailed(f"{source.url} no longer has the commit {wanted}: nothing was installed.")
+    return Source(Origin(commit), partial(repository.open, commit, source.directory))
 
-    def git(self, source: GitSource, at: Origin) -> Source:
-        if source.url.startswith(("http://", "https://")):
-            hop_of(source.url)
-        repository = Repository(self.aside / "git")
-        wanted = "" if at.resolved.startswith("sha256:") else at.resolved
-        commit = repository.fetch(source, commit=wanted or None)
-        if wanted and commit != wanted:
-            raise IntegrityFailed(f"{source.url} no longer has the commit {wanted}: nothing was installed.")
-        return Source(self.name, Origin(commit), partial(repository.open, commit, source.directory))
 
-    def site(self, url: str, only: Collection[str], at: Origin) -> Source:
-        if at.url:
-            # If the very bytes are gone, the list shows what there is now.
-            with contextlib.suppress(PackRefused, IntegrityFailed):
-                (skill,) = only
-                place, is_document = self.aside / "at", at.url.endswith(".md")
-                place = fetch_artifact(at.url, at.resolved, self.web, place, is_document=is_document)
-                return Source(self.name, at, partial(open_fetched, {skill: place}))
-        site = find_site(url, self.web)
-        offers = site.wanted(only)
-        places = fetch_site(site, offers, self.web, self.aside)
-        each = {offer.name: Origin(offer.digest, site.address(offer)) for offer in offers if site.has_digests}
-        return Source(self.name, Origin(), partial(open_fetched, places), each=each)
+def _site(url: str, only: Collection[str], web: Web, aside: Path, at: Origin) -> Source:
+    if at.url:
+        # If the very bytes are gone, the list shows what there is now.
+        with contextlib.suppress(PackRefused, IntegrityFailed):
+            (skill,) = only
+            file = SKILL_FILE if at.url.endswith(".md") else ARCHIVE
+            place = fetch_files({file: at.url}, at.resolved, web, aside / "at")
+            return Source(at, partial(open_fetched, {skill: place}))
+    site = find_site(url, web)
+    offers = site.wanted(only)
+    places = fetch_site(site, offers, web, aside)
+    each = {offer.name: Origin(offer.digest, site.address(offer)) for offer in offers if site.has_digests}
+    return Source(Origin(), partial(open_fetched, places), each=each)
 
 
 def local_source(path: Path, name: str = "", *, sha256: str | None = None) -> Source:
     """Return a directory or an archive on this machine as a source, with the signature beside it."""
     if path.is_dir():
-        return Source(name or str(path), Origin(), partial(open_directory, path))
+        return Source(Origin(), partial(open_directory, path), name or str(path))
     if not path.is_file():
         raise PackRefused(f"{path} is neither a file nor a directory: name an archive or a directory.")
     digest = sha256_of(path)
@@ -144,4 +138,37 @@ def local_source(path: Path, name: str = "", *, sha256: str | None = None) -> So
     except FileNotFoundError:
         signature = None
     origin = Origin(f"sha256:{digest}")
-    return Source(name or str(path), origin, partial(open_path, path), signature=signature)
+    return Source(origin, partial(open_path, path), name or str(path), signature=signature)
+
+
+def fetch_from_run(context: Context, name: str, aside: Path) -> str:
+    """Copy the skill ``RUN_ID/NAME`` below ``aside``: the outputs of the run in a directory of that name."""
+    run_id, _, wanted = name.partition("/")
+    run = read_run(runs_directory(context), run_id)
+    # A file that a later call changed counts as it was at the end.
+    outputs = {each.path: each for event in run.events for each in outputs_of(event, run.place)}
+    places = skill_places(outputs)
+    found = [place for place in places if wanted and wanted in {place, place.rpartition("/")[2]}]
+    if len(found) != 1:
+        listed = ", ".join(f"run:{run_id}/{place}" for place in places) or "it has none"
+        raise PackRefused(
+            f"The run {run_id} has no skill {wanted!r} among its outputs: {listed}.", code="missing"
+        )
+    names = NameCheck()
+    for path, output in outputs.items():
+        if path.startswith(f"{found[0]}/"):
+            _copy(output, aside / wanted / names.file(path)[len(found[0]) + 1 :])
+    return ""
+
+
+def _copy(output: RunOutput, target: Path) -> None:
+    if output.secret:
+        raise PackRefused(f"{output.path!r} contains the value of a secret: nothing was installed.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        shutil.copyfile(output.file, target, follow_symlinks=False)
+        same = sha256_of(target) == output.sha256
+    except (OSError, FileRefused) as error:
+        raise PackRefused(f"{output.path!r} cannot be read ({error}): nothing was installed.") from error
+    if not same:
+        raise IntegrityFailed(f"{output.path!r} was changed since the run: nothing was installed.")

@@ -57,7 +57,6 @@ class Repository:
         self._place = place
         self._seconds = seconds
         self._words = [git, *(word for setting in _SETTINGS for word in ("-c", setting)), "-C", str(place)]
-        self._reader: subprocess.Popen[bytes] | None = None
         self._run("init", "--quiet", "--bare", "--template=", ".")
 
     def fetch(self, source: GitSource, *, commit: str | None = None) -> str:
@@ -80,6 +79,13 @@ class Repository:
         listed = self._run(
             "ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{directory}", most=MAX_LISTED_BYTES
         )
+        reader = subprocess.Popen(  # noqa: S603 - git, told object names only
+            [*self._words, "cat-file", "--batch"],
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         found = []
         for line in filter(None, listed.split("\0")):
             about, _, name = line.partition("\t")
@@ -89,38 +95,9 @@ class Repository:
             if mode not in _FILES:
                 objection = "is a link or another repository"
             found.append(
-                SourceFile(name, size, mode == _EXECUTABLE, partial(self._read, name, blob), objection)
+                SourceFile(name, size, mode == _EXECUTABLE, partial(_read, reader, name, blob), objection)
             )
-        return Opened(tuple(found), close=self.close)
-
-    def _read(self, name: str, blob: str) -> IO[bytes]:
-        """Return an object's content, byte for byte as it was committed."""
-        if self._reader is None:
-            self._reader = subprocess.Popen(  # noqa: S603 - git, told object names only
-                [*self._words, "cat-file", "--batch"],
-                env=_environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-        asked, answered = self._reader.stdin, self._reader.stdout
-        assert asked is not None
-        assert answered is not None
-        asked.write(f"{blob}\n".encode())
-        asked.flush()
-        head = answered.readline().split()
-        if len(head) != 3 or head[1] != b"blob":
-            raise PackRefused(f"{name!r} cannot be read from the repository: nothing was installed.")
-        data = answered.read(int(head[2]))
-        answered.read(1)
-        return io.BytesIO(data)
-
-    def close(self) -> None:
-        """End the process that reads objects."""
-        if self._reader is not None:
-            with self._reader:
-                self._reader.kill()
-            self._reader = None
+        return Opened(tuple(found), close=partial(_end, reader))
 
     def _fetch(self, url: str, wanted: str) -> None:
         self._run("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", url, wanted)
@@ -160,14 +137,32 @@ class Repository:
             return os.fsdecode(out.read())
 
 
+def _read(reader: subprocess.Popen[bytes], name: str, blob: str) -> IO[bytes]:
+    """Return an object's content, byte for byte as it was committed."""
+    assert reader.stdin is not None
+    assert reader.stdout is not None
+    reader.stdin.write(f"{blob}\n".encode())
+    reader.stdin.flush()
+    head = reader.stdout.readline().split()
+    if len(head) != 3 or head[1] != b"blob":
+        raise PackRefused(f"{name!r} cannot be read from the repository: nothing was installed.")
+    data = reader.stdout.read(int(head[2]))
+    reader.stdout.read(1)
+    return io.BytesIO(data)
+
+
+def _end(reader: subprocess.Popen[bytes]) -> None:
+    with reader:
+        reader.kill()
+
+
 def _size_of(place: Path) -> int:
+    """Return the size of all files below a directory; those that git removes meanwhile do not count."""
     total = 0
     for directory, _, names in os.walk(place):
         for name in names:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 total += os.lstat(f"{directory}/{name}").st_size
-            except FileNotFoundError:
-                continue
     return total
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import assert_never
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
 from vademecum.context import Context
-from vademecum.errors import PackRefused
+from vademecum.errors import PackRefused, ToolRefused
+from vademecum.tools.hosts import Hop, hop_to
 
 GITHUB = "https://github.com"
 
@@ -105,20 +106,17 @@ def remembered(reference: Reference, *, base: Path) -> str:
     """Return a source as a lock stores it, which does not depend on where the project is."""
     match reference:
         case LocalSource(path, sha256):
-            near = path.is_relative_to(base)
-            text = os.path.relpath(path, base) if near else str(path)
             # A name alone could also mean a repository.
-            text = f"./{text}" if near else text
-            return text + (f"#sha256={sha256}" if sha256 else "")
-        case ArchiveSource(url, sha256):
-            return url + (f"#sha256={sha256}" if sha256 else "")
+            address = f"./{os.path.relpath(path, base)}" if path.is_relative_to(base) else str(path)
+        case ArchiveSource(address, sha256):
+            pass
         case GitSource(url, ref, directory):
             return f"git+{url}" + (f"@{ref}" if ref else "") + (f"#{directory}" if directory else "")
         case SiteSource(url):
             return url
         case KindSource(kind, name):
             return f"{kind}:{name}"
-    assert_never(reference)
+    return address + (f"#sha256={sha256}" if sha256 else "")
 
 
 def git_source(typed: str) -> GitSource:
@@ -133,11 +131,10 @@ def git_source(typed: str) -> GitSource:
 
 def checked(source: GitSource) -> GitSource:
     """Return the source, or refuse one with a part that git could take for something else."""
-    try:
-        secret = urlsplit(source.url).password
-    except ValueError as error:
-        raise PackRefused(f"The address {source.url[:200]!r} is wrong ({error}): correct it.") from error
-    if secret is not None:
+    scheme, _, rest = source.url.partition("://")
+    if scheme.lower() in {"http", "https"}:
+        hop_of(source.url)
+    elif ":" in rest.partition("/")[0].rpartition("@")[0]:
         raise PackRefused("An address must not contain a password: leave it to git's own credentials.")
     for word in (source.url, source.ref or "", source.directory):
         if word.startswith("-") or any(char.isspace() or ord(char) < 32 for char in word):
@@ -149,20 +146,14 @@ def checked(source: GitSource) -> GitSource:
 
 def _web(typed: str) -> Reference:
     url, wanted = _with_digest(typed)
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError as error:
-        raise PackRefused(f"The address {typed[:200]!r} is wrong ({error}): correct it.") from error
-    if not host or parts.username or parts.password:
-        raise PackRefused(f"The address {typed[:200]!r} has no host, or a password in it: correct it.")
-    on_github = _ON_GITHUB.match(parts.path) if host == "github.com" else None
+    host, path = hop_of(url).host, urlsplit(url).path
+    on_github = _ON_GITHUB.match(path) if host == "github.com" else None
     if on_github:
         return checked(GitSource(f"{GITHUB}/{on_github['repo']}", on_github["ref"], on_github["dir"] or ""))
-    if parts.path.endswith(".git"):
+    if path.endswith(".git"):
         return checked(GitSource(url))
-    if wanted is None and (parts.path in {"", "/"} or parts.path.endswith(("/", "/index.json"))):
-        return SiteSource(url if parts.path else f"{url}/")
+    if wanted is None and (path in {"", "/"} or path.endswith(("/", "/index.json"))):
+        return SiteSource(url if path else f"{url}/")
     return ArchiveSource(url, wanted)
 
 
@@ -171,3 +162,24 @@ def _with_digest(typed: str) -> tuple[str, str | None]:
     if mark and not _SHA256.match(wanted.lower()):
         raise PackRefused(f"{wanted[:100]!r} is not a sha256: it has 64 hexadecimal digits.")
     return name, wanted.lower() if mark else None
+
+
+def hop_of(url: str) -> Hop:
+    """Parse an address, which must be https, or http on this machine."""
+    try:
+        hop = hop_to(url)
+    except ToolRefused as error:
+        raise PackRefused(f"{error} Nothing was installed.") from error
+    if hop.scheme != "https" and not is_here(hop.host):
+        raise PackRefused(f"{url[:200]} is not encrypted: use https. Nothing was installed.")
+    return hop
+
+
+def is_here(host: str) -> bool:
+    """Return whether a host name means this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

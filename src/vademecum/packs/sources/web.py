@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import ipaddress
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -23,9 +22,10 @@ from msgspec import Struct, structs
 from vademecum.errors import IntegrityFailed, PackRefused, ToolRefused
 from vademecum.packs.sources.archive import MAX_PACKED_BYTES, Opened, Progress, SourceFile, open_path
 from vademecum.packs.sources.entry_names import NameCheck, document_in
+from vademecum.packs.sources.references import hop_of, is_here
 from vademecum.skill.names import check
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
-from vademecum.tools.hosts import Hop, hop_to, is_private, resolved
+from vademecum.tools.hosts import Hop, is_private, resolved
 
 if TYPE_CHECKING:
     import httpx
@@ -43,6 +43,7 @@ WELL_KNOWN_BEFORE = ".well-known/skills/index.json"
 MAX_LISTED = 5000
 MAX_FILES_EACH = 1000
 MAX_DOCUMENT_BYTES = 10 * 1024 * 1024
+ARCHIVE = "archive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,15 @@ class Web:
             raise IntegrityFailed(f"{url} has sha256 {digest}, not {sha256}: nothing was installed.")
         return digest
 
-    def read(self, url: str, *, cap: int = MAX_SMALL_BYTES) -> bytes | None:
-        """Return the content of a small file, or None if there is none."""
+    def read(
+        self, url: str, *, cap: int = MAX_SMALL_BYTES, absent: Collection[str] = ("missing",)
+    ) -> bytes | None:
+        """Return the content of a small file, or None if it fails with one of these codes."""
         out = io.BytesIO()
         try:
             self._fetched(url, out, cap)
         except PackRefused as error:
-            if error.code == "missing":
+            if error.code in absent:
                 return None
             raise
         return out.getvalue()
@@ -122,21 +125,10 @@ class Web:
         return digest.hexdigest()
 
 
-def hop_of(url: str) -> Hop:
-    """Parse an address, which must be https, or http on this machine."""
-    try:
-        hop = hop_to(url)
-    except ToolRefused as error:
-        raise PackRefused(f"{error} Nothing was installed.") from error
-    if hop.scheme != "https" and not _is_here(hop.host):
-        raise PackRefused(f"{url[:200]} is not encrypted: use https. Nothing was installed.")
-    return hop
-
-
 def led_to(url: str, first: Hop) -> str:
     """Return an address that a host led to; one on the web must not lead to a private network."""
     hop = hop_of(url)
-    if _is_here(first.host) or hop.host == first.host:
+    if is_here(first.host) or hop.host == first.host:
         return url
     try:
         inside = any(map(is_private, resolved(hop.host, hop.port)))
@@ -147,22 +139,12 @@ def led_to(url: str, first: Hop) -> str:
     return url
 
 
-def _is_here(host: str) -> bool:
-    """Return whether a host name means this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-class Offer(Struct, frozen=True):
-    """One skill of a list, in either version."""
+class Offer(Struct, frozen=True, omit_defaults=True):
+    """One skill of a site's list, in either version."""
 
     name: str
-    description: str = ""
     type: str = ""
+    description: str = ""
     url: str = ""
     digest: str = ""
     files: tuple[str, ...] = ()
@@ -207,21 +189,25 @@ def find_site(url: str, web: Web) -> Site:
 
 
 def fetch_site(site: Site, offers: Sequence[Offer], web: Web, aside: Path) -> dict[str, Path]:
-    """Fetch skills of a site; every name is checked before anything is fetched."""
-    for offer in offers:
-        _check(offer, site)
-    return {offer.name: _fetched(offer, site, web, aside / str(n)) for n, offer in enumerate(offers)}
+    """Fetch skills of a site; every offer is checked before anything is fetched."""
+    listed = {offer.name: _files_of(offer, site) for offer in offers}
+    digests = {offer.name: offer.digest for offer in offers if site.has_digests}
+    return {
+        name: fetch_files(files, digests.get(name, ""), web, aside / str(number))
+        for number, (name, files) in enumerate(listed.items())
+    }
 
 
-def fetch_artifact(url: str, digest: str, web: Web, aside: Path, *, is_document: bool) -> Path:
-    """Fetch an archive with the skill at its top, or a document alone, by its digest."""
-    aside.mkdir(parents=True, exist_ok=True)
+def fetch_files(files: dict[str, str], digest: str, web: Web, aside: Path) -> Path:
+    """Fetch the files of one skill, or its archive, from their addresses; a single one has a digest."""
+    is_archive = [*files] == [ARCHIVE]
+    cap = MAX_PACKED_BYTES if is_archive else MAX_DOCUMENT_BYTES
     sha256 = digest.removeprefix("sha256:").lower()
-    if is_document:
-        web.download(url, aside / SKILL_FILE, cap=MAX_DOCUMENT_BYTES, sha256=sha256)
-        return aside
-    web.download(url, aside / "archive", sha256=sha256)
-    return aside / "archive"
+    for name, url in files.items():
+        target = aside / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        web.download(url, target, cap=cap, sha256=sha256 or None)
+    return aside / ARCHIVE if is_archive else aside
 
 
 def open_fetched(places: dict[str, Path]) -> Opened:
@@ -253,26 +239,14 @@ def _listing(data: bytes, url: str) -> Site:
     return structs.replace(found, url=url)
 
 
-def _check(offer: Offer, site: Site) -> None:
+def _files_of(offer: Offer, site: Site) -> dict[str, str]:
+    """Return the files to fetch for a skill with their addresses; refuse an offer that cannot be right."""
     if site.has_digests:
         scheme, _, digest = offer.digest.partition(":")
         if scheme != "sha256" or len(digest) != 64:
             raise IntegrityFailed(f"{site.url} has no sha256 for {offer.name!r}: nothing was installed.")
-        site.address(offer)
-        return
+        return {SKILL_FILE if offer.type == "skill-md" else ARCHIVE: site.address(offer)}
     if document_in(offer.files) is None or len(offer.files) > MAX_FILES_EACH:
         raise PackRefused(f"{site.url} lists no {SKILL_FILE} for {offer.name!r}, or too many files.")
     names = NameCheck()
-    for name in offer.files:
-        names.file(name)
-
-
-def _fetched(offer: Offer, site: Site, web: Web, aside: Path) -> Path:
-    if site.has_digests:
-        is_document = offer.type == "skill-md"
-        return fetch_artifact(site.address(offer), offer.digest, web, aside, is_document=is_document)
-    for name in offer.files:
-        target = aside / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        web.download(urljoin(site.url, quote(f"{offer.name}/{name}")), target, cap=MAX_DOCUMENT_BYTES)
-    return aside
+    return {names.file(name): urljoin(site.url, quote(f"{offer.name}/{name}")) for name in offer.files}

@@ -1,10 +1,16 @@
-"""The files of a source → skills in a directory aside, each unpacked, checked and named."""
+"""Skills → a pack, the same bytes on any machine, or a folder for the web; a source → skills aside.
+
+What is unpacked is checked and named as strictly as the index does it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
+import json
 import os
+import zipfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -12,24 +18,126 @@ import msgspec
 from msgspec import Struct, structs
 
 from vademecum.errors import IntegrityFailed, PackRefused
-from vademecum.packs.content import MAX_FILES, MAX_SKILL_BYTES, SkillFile, is_junk
-from vademecum.packs.outgoing import FORMAT_VERSION, MANIFEST
+from vademecum.files import write_atomic
+from vademecum.packs.content import MAX_FILES, MAX_SKILL_BYTES, SkillFile, digest_of, files_of, is_junk
+from vademecum.packs.lock import json_text
 from vademecum.packs.sources.archive import Opened, Progress, SourceFile, pieces_of, silently
 from vademecum.packs.sources.entry_names import (
     NameCheck,
     check_name,
     document_in,
     left_out,
+    objection,
     place_of,
     refused,
     skill_places,
 )
-from vademecum.packs.sources.web import MAX_DOCUMENT_BYTES
+from vademecum.packs.sources.fetching import Source
+from vademecum.packs.sources.web import MAX_DOCUMENT_BYTES, SCHEMA, WELL_KNOWN, Offer
 from vademecum.skill.document import parse_document
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
-from vademecum.skill.skill import Document
+from vademecum.skill.skill import Document, Skill
 
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+class ListedSkill(Struct, frozen=True):
+    """One skill of a manifest; what unpacking does not need may be left out."""
+
+    directory: str
+    files: tuple[SkillFile, ...]
+    name: str = ""
+    version: str | None = None
+    digest: str = ""
+
+
+class Manifest(Struct, frozen=True):
+    """The description of a pack in the pack itself. A file of that name with neither field is not one."""
+
+    skills: tuple[ListedSkill, ...] | None = None
+    format_version: int | None = None
+
+
+class PackedSkill(Struct, frozen=True):
+    """A skill that is packed: its name and version, its directory, its files and its description."""
+
+    name: str
+    version: str | None
+    place: Path
+    files: tuple[SkillFile, ...]
+    description: str = ""
+
+
+def packed(directory: Path, about: Document | Skill) -> PackedSkill:
+    """Return a directory as a skill; refuse files that could not be installed elsewhere."""
+    files = files_of(directory)
+    for file in files:
+        reason = objection(file.path)
+        if reason is not None:
+            raise PackRefused(f"{file.path!r} in {directory} {reason}: rename it.")
+    return PackedSkill(about.name, about.meta.version, directory, files, about.description)
+
+
+def pack_of(skills: Iterable[PackedSkill], progress: Progress = silently) -> bytes:
+    """Return a zip of skills, each in a folder of its name, with a manifest of all files."""
+    ordered = sorted(skills, key=lambda skill: skill.name)
+    listed = [
+        ListedSkill(skill.name, skill.files, skill.name, skill.version, digest_of(skill.files))
+        for skill in ordered
+    ]
+    manifest = json_text(Manifest(tuple(listed), FORMAT_VERSION))
+    return _zipped({f"{skill.name}/": skill for skill in ordered}, progress, manifest=manifest)
+
+
+def _zipped(skills: dict[str, PackedSkill], progress: Progress = silently, *, manifest: str = "") -> bytes:
+    """Return a zip of skills, the files of each below its key."""
+    out = io.BytesIO()
+    total, done = sum(file.size for skill in skills.values() for file in skill.files), 0
+    with zipfile.ZipFile(out, "w") as archive:
+        if manifest:
+            _add(archive, MANIFEST, manifest.encode())
+        for prefix, skill in skills.items():
+            for file in skill.files:
+                data = (skill.place / file.path).read_bytes()
+                _add(archive, f"{prefix}{file.path}", data, executable=file.executable)
+                done += file.size
+                progress(done, total)
+    return out.getvalue()
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes, *, executable: bool = False) -> None:
+    info = zipfile.ZipInfo(name, _EPOCH)
+    info.create_system = 3
+    info.external_attr = (0o100755 if executable else 0o100644) << 16
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(info, data, compresslevel=6)
+
+
+def publish(skills: Iterable[PackedSkill], folder: Path) -> list[Offer]:
+    """Write skills, and then the list, which so is never ahead of the files."""
+    listing = folder / WELL_KNOWN
+    ordered = sorted(skills, key=lambda skill: skill.name)
+    published = [_published(skill, listing.parent) for skill in ordered]
+    document = {"$schema": SCHEMA, "skills": msgspec.to_builtins(published)}
+    write_atomic(listing, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
+    return published
+
+
+def _published(skill: PackedSkill, place: Path) -> Offer:
+    if [file.path for file in skill.files] == [SKILL_FILE]:
+        data, kind, suffix = (skill.place / SKILL_FILE).read_bytes(), "skill-md", "md"
+    else:
+        # Its document is at the top.
+        data, kind, suffix = _zipped({"": skill}), "archive", "zip"
+    digest = hashlib.sha256(data).hexdigest()
+    # Named by its content: readers of older lists, and locks, still find what they say.
+    url = f"{skill.name}-{digest[:12]}.{suffix}"
+    write_atomic(place / url, data)
+    return Offer(skill.name, kind, skill.description, url, f"sha256:{digest}")
 
 
 class Staged(Struct, frozen=True):
@@ -43,41 +151,26 @@ class Staged(Struct, frozen=True):
     @property
     def files_in_source(self) -> list[SkillFile]:
         """Return the files with their paths in the source."""
-        prefix = f"{self.inside}/" if self.inside else ""
-        return [structs.replace(file, path=f"{prefix}{file.path}") for file in self.files]
-
-
-class ListedSkill(Struct, frozen=True):
-    """One skill of a manifest."""
-
-    directory: str
-    files: tuple[SkillFile, ...]
-
-
-class Manifest(Struct, frozen=True):
-    """What a pack says about itself; a skill may have a file of that name for itself, with neither field."""
-
-    skills: tuple[ListedSkill, ...] | None = None
-    format_version: int | None = None
+        return [structs.replace(file, path=os.path.join(self.inside, file.path)) for file in self.files]
 
 
 def unpack(
-    opened: Opened, staging: Path, *, label: str, only: Collection[str] = (), progress: Progress = silently
+    source: Source, staging: Path, *, only: Collection[str] = (), progress: Progress = silently
 ) -> tuple[list[Staged], list[str]]:
-    """Unpack every skill of an opened source into a directory of its name, and close the source.
+    """Unpack every skill of a source into a directory of its name.
 
     Return the skills, and the directories in which there is none. A pack, which has skills right at its top,
     is refused if one of its directories is not a skill, unless the wanted skills are named in ``only``.
     """
-    with contextlib.closing(opened):
+    with contextlib.closing(source.open()) as opened:
         places = skill_places(file.name for file in opened.files)
         if not places:
-            raise PackRefused(f"{label} contains no {SKILL_FILE}, so there is no skill in it.")
+            raise PackRefused(f"{source.name} contains no {SKILL_FILE}, so there is no skill in it.")
         parents = {file.name.rpartition("/")[0] for file in opened.files}
         without = left_out({*opened.directories, *parents}, places)
         if without and opened.packed and not only and all(place and "/" not in place for place in places):
             raise PackRefused(
-                f"{label} has a directory without {SKILL_FILE} ({', '.join(without[:5])}): nothing was "
+                f"{source.name} has a directory without {SKILL_FILE} ({', '.join(without[:5])}): nothing was "
                 "installed. Correct the pack, or name the skills to install with --only."
             )
         staging.mkdir(parents=True, exist_ok=True)
@@ -89,7 +182,9 @@ def unpack(
             target = f"{staging}/.{number}"
             skill = _named(staging, target, _write_all(files, target, place), place)
             if skill.name in staged:
-                raise PackRefused(f"{label} has two skills called {skill.name!r}: nothing was installed.")
+                raise PackRefused(
+                    f"{source.name} has two skills called {skill.name!r}: nothing was installed."
+                )
             staged[skill.name] = skill
             done += len(files)
             progress(done, total)
@@ -121,14 +216,10 @@ def _files_by_place(opened: Opened, places: list[str], *, manifest: bool) -> dic
 
 
 def _write_all(files: list[SourceFile], target: str, place: str) -> tuple[SkillFile, ...]:
-    made: set[str] = set()
     written = []
     for file in files:
         relative = file.name.removeprefix(f"{place}/")
-        parent = relative.rpartition("/")[0]
-        if parent not in made:
-            os.makedirs(f"{target}/{parent}", exist_ok=True)
-            made.add(parent)
+        os.makedirs(os.path.dirname(f"{target}/{relative}"), exist_ok=True)
         digest = hashlib.sha256()
         mode = 0o755 if file.executable else 0o644
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -137,7 +228,7 @@ def _write_all(files: list[SourceFile], target: str, place: str) -> tuple[SkillF
                 digest.update(piece)
                 out.write(piece)
         written.append(SkillFile(relative, digest.hexdigest(), file.size, file.executable))
-    return tuple(sorted(written, key=lambda found: found.path.encode()))
+    return tuple(sorted(written))
 
 
 def _named(staging: Path, target: str, files: tuple[SkillFile, ...], place: str) -> Staged:
