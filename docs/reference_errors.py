@@ -98,7 +98,7 @@ _FINER = {
     "too-many-files": ("FileRefused", "a skill has more files than are looked at", "move what is not the skill out of its directory"),
     "unreachable": ("ToolRefused", "a host cannot be found, or did not answer", "check the address and the network"),
     "unusable": ("ToolRefused", "a path cannot be used, such as one without permission", "check the permissions, or name another"),
-    "url": ("ToolRefused", "an address is wrong, not http or https, or holds a password", "correct it; use a header for secrets"),
+    "url": ("ToolRefused", "an address is wrong, not http or https, or contains a password", "correct it; use a header for secrets"),
     "wrong-value": ("VademecumError", "a number that makes no sense", "correct it as the sentence says"),
     "stopped-cancelled": ("ToolRefused, (observation)", "the caller cancelled a script, or the installation of its packages", "run it again"),
     "stopped-time": ("(observation)", "a script was ended: its time was over", "raise `execution.seconds`, or give it less"),

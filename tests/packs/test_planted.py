@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.packs.support import make, serving
 from tests.support import Place, write_skill
+from vademecum import Policy, Toolkit
 from vademecum.files import sha256_of
 from vademecum.packs.lock import Locked
 from vademecum.packs.npm_lock import folder_hash, not_for_npm, npm_lock_text, read_npm_lock
+from vademecum.policy.engine import allowing
 
 
 @pytest.fixture
@@ -218,22 +221,30 @@ COMMIT = "0123456789" * 4
 
 
 @pytest.mark.parametrize(
-    ("name", "source", "restores"),
+    ("name", "source", "why"),
     [
-        ("a", "local", True),
-        ("a", "./src/a", True),
-        ("a", "https://example.org/", True),
-        ("a", "git+file:///r", True),
-        ("a", "git+https://github.com/o/r.git@v1#deep/down/a", True),
-        ("a", "git+ssh://git@example.org/r.git@v1#skills/group/a", True),
-        ("team/a", "local", False),
-        ("a", "run:1/a", False),
-        ("a", "https://example.org/x.zip", False),
+        ("a", "local", ""),
+        ("a", "./src/a", ""),
+        ("a", "https://example.org/", ""),
+        ("a", "git+file:///r", ""),
+        ("a", "git+https://github.com/o/r.git@v1#deep/down/a", ""),
+        ("a", "git+https://gitlab.com/o/r@v1#a", ""),
+        ("a", "git+https://example.org/r.git@v1#.claude/skills/a", ""),
+        ("a", "git+ssh://git@example.org/r.git@v1#skills/group/a", ""),
+        ("team/a", "local", "is in a group"),
+        ("a", "run:1/a", "cannot restore"),
+        ("a", "git+https://example.org/r", "cannot restore"),
+        ("a", f"git+https://github.com/o/r@{COMMIT}#a", "cannot restore"),
+        ("a", "git+file:///r.git@v1", "cannot restore"),
+        ("a", "git+ssh://git@example.org/r@v1", "cannot restore"),
+        ("a", "git+https://example.org/r.git#deep/down/a", "may not find it"),
+        ("a", "git+https://example.org/r.git#tools", "may not find it"),
     ],
 )
-def test_what_the_npm_tool_can_restore(name: str, source: str, restores: bool) -> None:
+def test_what_the_npm_tool_can_restore(name: str, source: str, why: str) -> None:
     locked = Locked(source, COMMIT, "", ())
-    assert not_for_npm({name: locked}) == ([] if restores else [name])
+    found = not_for_npm({name: locked}).get(name, "")
+    assert (why in found, bool(found)) == (True, bool(why)), found
 
 
 def test_what_the_npm_tool_stores_is_understood(tmp_path: Path) -> None:
@@ -295,6 +306,49 @@ def test_a_skill_that_an_agent_wrote(place: Place) -> None:
     assert "--allow-unsafe" in place.vade("install", f"run:{run.name}/risky").err
 
 
+def test_a_skill_that_an_agent_wrote_into_the_project(place: Place) -> None:
+    cwd = place.cwd / "below"
+    cwd.mkdir()
+    context = replace(place.context, cwd=cwd)
+    policy = Policy.load(context, run=allowing(["write_file", "edit_file", "delete_file"]))
+    kit = Toolkit(context=context, policy=policy, tools=["write_file", "edit_file", "delete_file"])
+    document = "---\nname: own\ndescription: What it does.\n---\n"
+    for tool, path, words in (
+        ("write_file", "./drafts/own/SKILL.md", {"content": document}),
+        ("edit_file", "drafts/own/SKILL.md", {"old": "does", "new": "did"}),
+        ("write_file", "drafts/own/scripts/x.py", {"content": "print()\n"}),
+        ("write_file", "drafts/own/gone.md", {"content": "x"}),
+        ("delete_file", "drafts/own/gone.md", {}),
+    ):
+        assert kit.call(tool, {"path": path, **words}).ok
+    kit.close()
+    (run,) = (place.cwd / ".agent/runs").glob("2*")
+    source = f"run:{run.name}/own"
+    done = place.vade("install", source)
+    assert (done.code, done.out) == (0, "Installed: own\n  it brings scripts: scripts/x.py\n"), done.err
+    assert "What it did." in (skills(place) / "own/SKILL.md").read_text()
+    assert (skills(place) / "own/gone.md").exists() is False
+    stray = cwd / "drafts/own/notes.md"
+    stray.write_text("mine")
+    done = place.vade("install", source, "--force")
+    assert (done.code, "'notes.md'" in done.err, "vade install below/drafts/own" in done.err) == (
+        1,
+        True,
+        True,
+    )
+    stray.unlink()
+    script = cwd / "drafts/own/scripts/x.py"
+    for change in (
+        lambda: script.write_text("print(1)\n"),
+        script.unlink,
+        lambda: script.symlink_to(place.home / "x.py"),
+    ):
+        change()
+        done = place.vade("install", source, "--force")
+        assert (done.code in {1, 5}, "x.py'" in done.err, "nothing was installed" in done.err) == (True,) * 3
+    assert (skills(place) / "own/scripts/x.py").read_text() == "print()\n"
+
+
 def test_wrong_places_are_sentences(place: Place) -> None:
     make(place.cwd / "src", "a")
     place.vade("install", "src")
@@ -318,3 +372,31 @@ def test_wrong_places_are_sentences(place: Place) -> None:
         assert done.code in {1, 2, 4}, (words, done)
         assert "restore it" not in done.err, (words, done)
         assert (done.err.count("\n"), done.err[:6]) == (1, "vade: "), (words, done)
+
+
+def test_a_signing_key_that_others_can_read_is_refused(place: Place) -> None:
+    make(place.cwd / "src", "a")
+    assert place.vade("keygen").code == 0
+    (key,) = (place.home / ".agent/keys").glob("*.pem")
+    key.chmod(0o640)
+    done = place.vade("sign", "src/a")
+    assert (done.code, f"run chmod 600 {key}" in done.err) == (2, True), done.err
+    key.chmod(0o600)
+    assert place.vade("sign", "src/a").code == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("https://ada:secret@example.org/x.zip", "must not contain a user name or a password"),
+        ("git+https://ada@example.org/r", "must not contain a user name or a password"),
+        ("https:///x.zip", "has no host"),
+        ("http://example.org/x.zip", "is not encrypted"),
+        ("plugins/marketplace.json", "is a list, not an archive"),
+    ],
+)
+def test_sources_that_cannot_be_are_told_why(place: Place, source: str, words: str) -> None:
+    (place.cwd / "plugins").mkdir()
+    (place.cwd / "plugins/marketplace.json").write_text('{"plugins": []}')
+    done = place.vade("install", source)
+    assert (done.code, words in done.err, "secret" in done.err) == (1, True, False), done.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ OURS = "vademecum"  # the kind of a source that the tool does not know
 _LEFT_OUT = frozenset({".git", "node_modules"})
 # How that tool sorts paths: punctuation, digits, letters; capitals count only if all else is equal.
 _ORDER = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$0123456789abcdefghijklmnopqrstuvwxyz"
+# Where it looks in a repository, which it searches as a whole only if nothing is there.
+_SEARCHED = re.compile(r"(\.[\w-]+/)?skills(/[^/]+){0,2}")
 _WEIGHTS = {char: number for number, char in enumerate(_ORDER)}
 
 
@@ -65,10 +68,32 @@ def npm_lock_text(
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
-def not_for_npm(skills: Mapping[str, Locked]) -> list[str]:
-    """Return the skills that the npm tool cannot restore, in a group or from a source it does not know."""
-    kinds = {name: _entry(locked, name)["sourceType"] for name, locked in sorted(skills.items())}
-    return [name for name, kind in kinds.items() if "/" in name or kind == OURS]
+def not_for_npm(skills: Mapping[str, Locked]) -> dict[str, str]:
+    """Return the skills that the npm tool cannot restore, and why: that tool stops at the first of them."""
+    found = {name: _obstacle(name, locked) for name, locked in sorted(skills.items())}
+    return {name: why for name, why in found.items() if why}
+
+
+def _obstacle(name: str, locked: Locked) -> str:
+    """Return what keeps the npm tool from restoring a skill: it takes repositories, sites and directories."""
+    entry, directory = _entry(locked, name), locked.source.partition("#")[2]
+    kind, source, ref = entry["sourceType"], entry["source"], entry.get("ref", "")
+    never = f"comes from {locked.source}, which npm's skills cannot restore"
+    if "/" in name:
+        return "is in a group, which npm's skills cannot restore"
+    # It clones a branch or a tag, never a commit.
+    if kind == OURS or (ref and locked.resolved.startswith(ref)):
+        return never
+    if kind != "git":
+        return ""
+    known = source.endswith(".git") or urlsplit(source).hostname == "gitlab.com"
+    of_web = source.startswith(("http://", "https://"))
+    # It takes other addresses for sites, and reads a ref in those of repositories alone.
+    if (not known and (of_web or ref)) or (ref and source.startswith("file:")):
+        return never
+    if directory in {"", name} or _SEARCHED.fullmatch(directory):
+        return ""
+    return f"comes from {locked.source}, where npm's skills may not find it"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from msgspec import Struct
 
 from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused
-from vademecum.files import read_capped
+from vademecum.files import read_capped, read_own
 from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SkillFile
 
 PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
@@ -163,11 +163,11 @@ def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, P
 def private_key(path: Path) -> PrivateKey:
     """Return the private key in a file."""
     try:
-        found = form.load_pem_private_key(read_capped(path, cap=MAX_KEY_BYTES), None)
+        found = form.load_pem_private_key(read_own(path, cap=MAX_KEY_BYTES, private=True), None)
     except FileNotFoundError as error:
         raise ConfigError(f"There is no key {path}: make one with vade keygen.") from error
     except (OSError, FileRefused, ValueError, TypeError) as error:
-        raise ConfigError(f"{path} is not a private key that can be used ({error}).") from error
+        raise ConfigError(f"{path} is not a private key that can be used: {error}.") from error
     if not isinstance(found, PrivateKey):
         raise ConfigError(f"{path} is neither an Ed25519 nor an ECDSA key: make one with vade keygen.")
     return found

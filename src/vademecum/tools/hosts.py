@@ -53,10 +53,13 @@ def hop_to(url: str) -> Hop:
     ('example.org', 'localhost:8000')
     """
     parts, host, port = _split(url, "address", url)
-    if parts.scheme not in _PORTS or not _HOST.fullmatch(host):
+    if parts.scheme not in _PORTS:
         raise ToolRefused(f"The address {url[:200]!r} is not http or https: name one that is.", code="url")
+    if not _HOST.fullmatch(host):
+        raise ToolRefused(f"The address {url[:200]!r} has no host, or a wrong one: correct it.", code="url")
     if parts.username or parts.password:
-        raise ToolRefused("An address must not contain a password: use a header.", code="url")
+        text = "An address must not contain a user name or a password: send them in a header."
+        raise ToolRefused(text, code="url")
     return Hop(url, parts.scheme, host, port or _PORTS[parts.scheme])
 
 

@@ -234,9 +234,8 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool
     changed = lock_here(here.where, names, npm=npm)
     file, locked = lock_path(here.where.root), read_lock(lock_path(here.where.root)).skills
     if npm_lock_path(here.where.root).is_file():
-        for name in not_for_npm(locked):
-            words = f"{name} comes from {locked[name].source}, which npm's skills cannot restore"
-            click.echo(f"vade: {visible(words)}: vade sync can.", err=True)
+        for name, why in not_for_npm(locked).items():
+            click.echo(f"vade: {visible(f'{name} {why}')}: vade sync can.", err=True)
     lines = [
         f"Adopted: {name} (source: local)" if name in locked else f"No longer locked: {name} (it is gone)"
         for name in changed

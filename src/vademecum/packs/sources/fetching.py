@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import assert_never
 from urllib.parse import urlsplit, urlunsplit
 
-from msgspec import Struct, structs
+from msgspec import Struct, ValidationError, convert, structs
 
 from vademecum.context import Context
 from vademecum.errors import FileRefused, IntegrityFailed, PackRefused
 from vademecum.files import read_capped, sha256_of
-from vademecum.packs.content import MAX_SIGNATURE_BYTES
+from vademecum.packs.content import MAX_SIGNATURE_BYTES, files_of, is_cache
 from vademecum.packs.sources.archive import Opened, Progress, open_directory, open_path, silently
 from vademecum.packs.sources.entry_names import NameCheck, skill_places
 from vademecum.packs.sources.git import Repository
@@ -29,7 +30,7 @@ from vademecum.packs.sources.references import (
     SiteSource,
 )
 from vademecum.packs.sources.web import ARCHIVE, Web, fetch_files, fetch_site, find_site, open_fetched
-from vademecum.runs.record import runs_directory
+from vademecum.runs.record import Event, runs_directory
 from vademecum.runs.stored import RunOutput, outputs_of, read_run
 from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
@@ -141,24 +142,71 @@ def local_source(path: Path, name: str = "", *, sha256: str | None = None) -> So
     return Source(origin, partial(open_path, path), name or str(path), signature=signature)
 
 
+class _Asked(Struct):
+    permission: str
+    resources: tuple[str, ...]
+
+
+class _Change(Struct):
+    """A recorded call, as far as it says which file was written or deleted, and what it contains now."""
+
+    ok: bool = False
+    asked: tuple[_Asked, ...] = ()
+    hashes: dict[str, str] = {}
+
+
 def fetch_from_run(context: Context, name: str, aside: Path) -> str:
-    """Copy the skill ``RUN_ID/NAME`` below ``aside``: the outputs of the run in a directory of that name."""
+    """Copy the skill ``RUN_ID/NAME`` below ``aside``: the files of a directory of that name.
+
+    It is looked for among the outputs of the run, then among the files that the run wrote in the project.
+    """
     run_id, _, wanted = name.partition("/")
     run = read_run(runs_directory(context), run_id)
+    project = (context.project_directories() or [context.cwd])[-1]
     # A file that a later call changed counts as it was at the end.
     outputs = {each.path: each for event in run.events for each in outputs_of(event, run.place)}
-    places = skill_places(outputs)
-    found = [place for place in places if wanted and wanted in {place, place.rpartition("/")[2]}]
-    if len(found) != 1:
-        listed = ", ".join(f"run:{run_id}/{place}" for place in places) or "it has none"
+    listed = []
+    for files, base in ((outputs, None), (_written(run.events, project), project)):
+        places = skill_places(files)
+        found = [place for place in places if wanted and wanted in {place, place.rpartition("/")[2]}]
+        if len(found) == 1:
+            names = NameCheck()
+            inside = {path: each for path, each in files.items() if path.startswith(f"{found[0]}/")}
+            for path, output in inside.items():
+                _copy(output, aside / wanted / names.file(path)[len(found[0]) + 1 :])
+            if base is not None:
+                _refuse_others(base / found[0], aside / wanted, context)
+            return ""
+        listed += [f"run:{run_id}/{place}" for place in places]
+    made = ", ".join(listed) or "it made none"
+    raise PackRefused(f"The run {run_id} made no skill {wanted!r}: {made}.", code="missing")
+
+
+def _written(events: Iterable[Event], project: Path) -> dict[str, RunOutput]:
+    """Return the files that a run wrote in the project, by the names that rules have for them."""
+    found: dict[str, RunOutput] = {}
+    for event in events:
+        with contextlib.suppress(ValidationError):
+            call = convert(event.data, type=_Change)
+            digest = call.hashes.get("sha256")
+            changed = [each for each in call.asked if call.ok and each.permission in {"write", "delete"}]
+            for path in (path for each in changed for path in each.resources[:1]):
+                found.pop(path, None)
+                if digest and not path.startswith("/"):
+                    found[path] = RunOutput(path, str(project / path), 0, digest)
+    return found
+
+
+def _refuse_others(place: Path, copied: Path, context: Context) -> None:
+    """Raise if the directory in the project contains a file that the run did not write."""
+    known = {file.path for file in files_of(copied, every=True)}
+    other = [file.path for file in files_of(place, every=True) if file.path not in known]
+    other = [path for path in other if not is_cache(path)]
+    if other:
         raise PackRefused(
-            f"The run {run_id} has no skill {wanted!r} among its outputs: {listed}.", code="missing"
+            f"{other[0]!r} in {place} was not written by the run: nothing was installed. "
+            f"To take the whole directory: vade install {os.path.relpath(place, context.cwd)}"
         )
-    names = NameCheck()
-    for path, output in outputs.items():
-        if path.startswith(f"{found[0]}/"):
-            _copy(output, aside / wanted / names.file(path)[len(found[0]) + 1 :])
-    return ""
 
 
 def _copy(output: RunOutput, target: Path) -> None:
