@@ -14,7 +14,6 @@ from typing import Literal
 
 from vademecum.errors import SandboxFailed
 from vademecum.sandbox.base import Jail
-from vademecum.sandbox.supervise import descendants
 
 Exceeded = Literal["memory", "processes", "disk"]
 
@@ -48,6 +47,8 @@ class JobUsage:
 
     def exceeded(self, pid: int) -> Exceeded | None:
         """Return the limit that the processes below ``pid`` exceed now."""
+        from vademecum.sandbox.supervise import descendants  # noqa: PLC0415 - for commands that take longer
+
         most = self.limits.processes + OWN_PROCESSES
         processes = descendants(pid, most + 1)
         if len(processes) > most:
