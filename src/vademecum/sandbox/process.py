@@ -107,7 +107,8 @@ def run_command(  # noqa: PLR0913 - what a command depends on
     usage = JobUsage(jail)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
-        stack.callback(remove_mount_points, jail)
+        if jail.mounted:
+            stack.callback(remove_mount_points, jail)
         # Root is exempt from the limit of processes, but not from that of a control group.
         group = new_group(jail.limits.processes + OWN_PROCESSES) if os.geteuid() == 0 else None
         if group is not None:

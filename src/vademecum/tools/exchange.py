@@ -164,14 +164,15 @@ def listed_below(base: str | Path) -> tuple[list[str], list[str]]:
     return found, special
 
 
-def shown_below(base: str | Path, hidden: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield what lies below a directory and is not hidden, parents before children, each with its mode."""
-    gone = set(hidden)
+def shown_below(base: str | Path, hidden: Iterable[str]) -> list[tuple[str, int]]:
+    """Return what lies below a directory and is not hidden, parents before children, each with its mode."""
+    gone, shown = set(hidden), []
     for name in sorted(listed_below(base)[0]):
         if name in gone or name.rpartition("/")[0] in gone:
             gone.add(name)
         else:
-            yield name, os.lstat(f"{base}/{name}").st_mode
+            shown.append((name, os.lstat(f"{base}/{name}").st_mode))
+    return shown
 
 
 def hidden_below(base: str, names: Iterable[str], may_show: Callable[[str, Inode | None], bool]) -> list[str]:
@@ -234,11 +235,12 @@ def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: 
             mounted.append(Mount(real, real))
             names[given.typed] = str(real)
     # The directories of files that it is told to write, such as ``out`` for ``out/chart.png``.
-    for part in (part for word in words[:MAX_WORDS_WITH_PARENTS] for _, part in parts_of(word)):
+    parts = (part for word in words[:MAX_WORDS_WITH_PARENTS] for _, part in parts_of(word))
+    for part in (part for part in parts if "/" in part and "://" not in part):
         with contextlib.suppress(PathRefused, OSError):
             check_relative(work, part)
             parent = (work / part).parent
-            if "://" not in part and not any(parent.is_relative_to(each.name) for each in mounted):
+            if not any(parent.is_relative_to(each.name) for each in mounted):
                 parent.mkdir(parents=True, exist_ok=True)
     left_out = sum(len(given.hidden) for given in inputs)
     return Furnished(renamed(words, names), tuple(mounted), tuple(hidden), copies, left_out)
