@@ -17,7 +17,7 @@ import socket
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from types import CodeType
@@ -86,8 +86,8 @@ _OPTIONS = ("--unshare-all", "--die-with-parent", "--hostname", "sandbox", "--ca
 
 # For Landlock: a path, the rights below it, and whether it may be a link.
 _Rule = tuple[str, int, bool]
-# bwrap's option, a path of the machine, and where the command finds it.
-_Shown = tuple[str, str, str]
+# A part of a directory with hidden paths: shown whole, passed on the way to a hidden path, or a link.
+_Part = tuple[str, Literal["whole", "passed", "link"]]
 
 
 class Unconfined:
@@ -168,7 +168,7 @@ def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> l
                 found.append((path, rights, True))
                 continue
             at = {"whole": rights, "passed": _LIST}
-            found += [(part.path, at[part.kind], False) for part in parts if part.kind in at]
+            found += [(part, at[kind], False) for part, kind in parts if kind in at]
     return [*found, *((path, _WRITE, True) for path in writable)]
 
 
@@ -310,14 +310,14 @@ def _binds_of(jail: Jail) -> list[str] | None:
             continue
         real = os.path.realpath(source)
         count += len(parts)
-        for part in parts if count <= MAX_PARTS else ():
-            at = place + part.path[len(real) :]
-            match part.kind:
+        for part, kind in parts if count <= MAX_PARTS else ():
+            at = place + part[len(real) :]
+            match kind:
                 case "whole":
-                    words += [option, part.path, at]
+                    words += [option, part, at]
                 case "link":
-                    words += ["--symlink", os.readlink(part.path), at]
-                case "passed" if part.path == real:
+                    words += ["--symlink", os.readlink(part), at]
+                case "passed" if part == real:
                     words += ["--tmpfs", at]
                     last += ["--remount-ro", at]
                 case "passed":
@@ -325,8 +325,8 @@ def _binds_of(jail: Jail) -> list[str] | None:
     return None if count > MAX_PARTS else [*words, *last]
 
 
-def _places(jail: Jail) -> Iterator[_Shown]:
-    """Return what is shown where."""
+def _places(jail: Jail) -> Iterator[tuple[str, str, str]]:
+    """Yield what is shown: bwrap's option, a path of the machine, and where the command finds it."""
     for system in _system_paths(jail.network):
         if system not in SYSTEM_DIRECTORIES or not os.path.islink(system):
             yield "--ro-bind-try", system, system
@@ -366,14 +366,6 @@ def _check_fifos(jail: Jail) -> None:
 # Both
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A part of a directory with hidden paths: shown whole, passed on the way to a hidden path, or a link."""
-
-    path: str
-    kind: Literal["whole", "passed", "link"]
-
-
 def _real_hidden(jail: Jail) -> frozenset[str]:
     """Return the real paths of what is hidden."""
     return frozenset(map(os.path.realpath, jail.hidden))
@@ -396,18 +388,19 @@ def _parts_of(directory: str, hidden: frozenset[str]) -> list[_Part] | None:
     if real in hidden:
         return []
     on_the_way = {str(parent) for path in inside for parent in Path(path).parents}
-    found, todo = [_Part(real, "passed")], [real]
+    found: list[_Part] = [(real, "passed")]
+    todo = [real]
     while todo:
         for entry in os.scandir(todo.pop()):
             if entry.path in hidden:
                 continue
             if entry.is_symlink():
-                found.append(_Part(entry.path, "link"))
+                found.append((entry.path, "link"))
             elif entry.path in on_the_way and entry.is_dir(follow_symlinks=False):
-                found.append(_Part(entry.path, "passed"))
+                found.append((entry.path, "passed"))
                 todo.append(entry.path)
             elif entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
-                found.append(_Part(entry.path, "whole"))
+                found.append((entry.path, "whole"))
     return found
 
 

@@ -140,8 +140,9 @@ def run_command(  # noqa: PLR0913 - what a command depends on
 class _Pump:
     """Two pipes and the files that their content is appended to, with a cap.
 
-    ``writers`` are the ends for the command. The command cannot change what it printed: it has the pipes,
-    not the files. ``stopped`` says why no more is taken: the cap, or a file that cannot be written.
+    ``writers`` are the ends for the command; ``files`` has the file for each end to read from. The command
+    cannot change what it printed: it has the pipes, not the files. ``stopped`` says why no more is taken: the
+    cap, or a file that cannot be written.
 
     The listener runs in a thread of its own and reads from the files, so that a slow one delays neither the
     command nor its limits; what it is given is complete and in order for each stream.
@@ -151,7 +152,7 @@ class _Pump:
         self._left = cap
         self.stopped: Literal["output", "disk"] | None = None
         self._buffer = memoryview(bytearray(_CHUNK_BYTES))
-        self._files: dict[int, BinaryIO] = {}
+        self.files: dict[int, BinaryIO] = {}
         self.writers: list[int] = []
         for path in (streams.out, streams.err):
             reader, writer = os.pipe()
@@ -159,7 +160,7 @@ class _Pump:
             with contextlib.suppress(OSError):  # more than a user may have
                 fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
             self.writers.append(writer)
-            self._files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
+            self.files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
         self._grown = threading.Event()
         self._complete = self._abandoned = False
         self._listener: threading.Thread | None = None
@@ -167,11 +168,6 @@ class _Pump:
             listening = partial(self._tell, streams, on_output)
             self._listener = threading.Thread(target=listening, name="vademecum-output", daemon=True)
             self._listener.start()
-
-    @property
-    def readers(self) -> list[int]:
-        """The ends from which something is to be passed on."""
-        return list(self._files)
 
     def close_writers(self) -> None:
         """Close the ends that were for the command, once it has them."""
@@ -184,7 +180,7 @@ class _Pump:
         Pipes at their end are taken out of ``poll``.
         """
         moved = False
-        for reader in list(self._files):
+        for reader in list(self.files):
             try:
                 size = os.readv(reader, [self._buffer])
             except BlockingIOError:
@@ -200,7 +196,7 @@ class _Pump:
             data = self._buffer[:kept]
             try:
                 while data:
-                    data = data[self._files[reader].write(data) :]
+                    data = data[self.files[reader].write(data) :]
             except OSError:
                 self.stopped = "disk"
         if moved:
@@ -216,14 +212,14 @@ class _Pump:
     def close(self) -> None:
         """Close everything; a listener that has not caught up gets no more."""
         self.close_writers()
-        for reader in list(self._files):
+        for reader in list(self.files):
             self._close(reader, None)
         self._end_listening(0)
 
     def _close(self, reader: int, poll: select.poll | None) -> None:
         if poll is not None:
             poll.unregister(reader)
-        self._files.pop(reader).close()
+        self.files.pop(reader).close()
         os.close(reader)
 
     def _end_listening(self, seconds: float) -> None:
@@ -304,7 +300,7 @@ class _Running:
         with open(os.pidfd_open(self._process.pid), "rb", buffering=0) as process:
             begins = () if launch.release is None else (launch.status,)
             hands = () if launch.doorway is None else (launch.doorway,)
-            for descriptor in (process.fileno(), *self._pump.readers, *begins, *hands):
+            for descriptor in (process.fileno(), *self._pump.files, *begins, *hands):
                 poll.register(descriptor, select.POLLIN)
             while True:
                 left = deadline - time.monotonic()

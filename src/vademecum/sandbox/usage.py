@@ -32,7 +32,7 @@ class JobUsage:
     """Watches the limits of one jail; what its writable paths contain at the beginning does not count."""
 
     def __init__(self, jail: Jail) -> None:
-        self.limits = jail.limits
+        self._limits = jail.limits
         self._directory = jail.directory
         self._places = [*jail.writable, *([] if jail.shared is None else [jail.shared])]
         left = [MAX_EARLIER_ENTRIES]
@@ -49,12 +49,12 @@ class JobUsage:
         """Return the limit that the processes below ``pid`` exceed now."""
         from vademecum.sandbox.supervise import descendants  # noqa: PLC0415 - for commands that take longer
 
-        most = self.limits.processes + OWN_PROCESSES
+        most = self._limits.processes + OWN_PROCESSES
         processes = descendants(pid, most + 1)
         if len(processes) > most:
             return "processes"
         deleted, sockets = _open_files(processes)
-        if sum(map(_memory_of, processes)) + sockets * _socket_bytes() > self.limits.memory_bytes:
+        if sum(map(_memory_of, processes)) + sockets * _socket_bytes() > self._limits.memory_bytes:
             return "memory"
         try:
             disk = os.statvfs(self._directory)
@@ -64,7 +64,7 @@ class JobUsage:
         except _NotWatchable:
             return "disk"
         nearly_full = disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES
-        return "disk" if nearly_full or deleted + written - self._earlier > self.limits.disk_bytes else None
+        return "disk" if nearly_full or deleted + written - self._earlier > self._limits.disk_bytes else None
 
     def _written(self, left: list[int]) -> int:
         """Return the bytes in all places; a place below another one counts once for each."""

@@ -107,9 +107,10 @@ class Workspace:
 
     def names(self, located: Located) -> tuple[str, ...]:
         """Return the names a path has in rules: its own, and where it is a link, that of what it leads to."""
+        names = self.rule_names(located.path)
         if leads_out(located.root, located.path):
             raise PathRefused(f"The path {located.name!r} follows a link that leads out: name another.")
-        return self.rule_names(located.path)
+        return names
 
     def rule_names(self, path: Path) -> tuple[str, ...]:
         """Return the names that rules have for an absolute path."""
