@@ -17,8 +17,9 @@ from tests.tools.package_index import package_index
 from bench.measure import best, print_table
 from vademecum.context import Context
 from vademecum.errors import ToolRefused
+from vademecum.sandbox.available import choose_sandbox
 from vademecum.sandbox.base import Jail, Sandbox, own_python
-from vademecum.sandbox.process import Streams, choose_sandbox, run_command
+from vademecum.sandbox.process import Streams, run_command
 from vademecum.tools.job import Requirements
 from vademecum.tools.packages.environments import Environments
 

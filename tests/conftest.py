@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import Place
-from vademecum.sandbox.process import Real, probe
+from vademecum.sandbox.available import Real, probe
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and whatever they start inherits that.
 for _number in (signal.SIGINT, signal.SIGQUIT):

@@ -9,7 +9,7 @@ import subprocess
 
 from tests.e2e.documents import TOP
 from tests.support import VADE, Place
-from vademecum.sandbox.process import Real
+from vademecum.sandbox.available import Real
 
 DEMO = TOP / "examples" / "demo.sh"
 # Everything the demo runs besides vade; bubblewrap is what makes the difference.

@@ -25,7 +25,7 @@ from mcp_types import ElicitResult
 
 from tests.support import UNDER_TEST, VADE, Place
 from tests.tools.package_index import package_index, wheel
-from vademecum.sandbox.process import network_by_host_problem, probe
+from vademecum.sandbox.available import network_by_host_problem, probe
 
 SKILLS = Path(__file__).parents[2] / "examples" / "skills"
 TOKEN = "tracker-token-0123456789"

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from vademecum.config import SandboxName
+from vademecum.sandbox.available import choose_sandbox
 from vademecum.sandbox.base import Jail, Limits, own_python
-from vademecum.sandbox.process import Ended, Streams, choose_sandbox, run_command
+from vademecum.sandbox.process import Ended, Streams, run_command
 
 
 @dataclass

@@ -15,8 +15,8 @@ import pytest
 
 from tests.sandbox.support import Cell
 from vademecum.errors import SandboxFailed
+from vademecum.sandbox.available import choose_sandbox
 from vademecum.sandbox.base import Mount
-from vademecum.sandbox.process import choose_sandbox
 
 READS = """
     import os, sys

@@ -14,8 +14,9 @@ import pytest
 
 from tests.sandbox.support import Cell
 from vademecum.errors import ToolRefused
+from vademecum.sandbox.available import Real
 from vademecum.sandbox.base import Limits
-from vademecum.sandbox.process import MAX_STDIN_BYTES, Real, Streams
+from vademecum.sandbox.process import MAX_STDIN_BYTES, Streams
 
 
 def test_what_was_printed_stays(cell: Cell) -> None:

@@ -24,7 +24,7 @@ from vademecum.errors import Declined
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer, Question
 from vademecum.runs.stored import read_run
-from vademecum.sandbox.process import probe
+from vademecum.sandbox.available import probe
 from vademecum.session.base import Place as SessionPlace
 from vademecum.session.schemas import ALL_TOOLS
 from vademecum.session.session import Session

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.support import Bench
-from vademecum.sandbox.process import Real
+from vademecum.sandbox.available import Real
 
 
 @pytest.fixture

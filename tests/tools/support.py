@@ -17,7 +17,7 @@ from vademecum.policy.approval import Approver, Consent
 from vademecum.policy.base import Decider
 from vademecum.policy.engine import AllowAll
 from vademecum.runs.record import Event
-from vademecum.sandbox.process import choose_sandbox
+from vademecum.sandbox.available import choose_sandbox
 from vademecum.session.base import Place, Result
 from vademecum.session.session import Session
 from vademecum.tools.workspace import Workspace

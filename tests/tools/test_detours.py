@@ -19,7 +19,7 @@ from vademecum.errors import Declined
 from vademecum.policy.approval import Answer, Question
 from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import USER, Policy, Rules, allowing, default_rules, reaching
-from vademecum.sandbox.process import Real
+from vademecum.sandbox.available import Real
 
 
 class Meanwhile:

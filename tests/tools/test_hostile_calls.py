@@ -22,7 +22,7 @@ from vademecum.policy.engine import RuleTable, default_rules
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
 from vademecum.runs.record import new_run
-from vademecum.sandbox.process import Real
+from vademecum.sandbox.available import Real
 from vademecum.session.session import Session
 from vademecum.tools.hosts import hop_to, is_private
 

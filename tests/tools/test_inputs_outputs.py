@@ -16,7 +16,8 @@ from tests.support import VADE, Place, write_skill
 from tests.tools.support import Bench
 from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import USER, Policy, Rules, default_rules
-from vademecum.sandbox.process import CATCH_UP_SECONDS, Real, probe
+from vademecum.sandbox.available import Real, probe
+from vademecum.sandbox.process import CATCH_UP_SECONDS
 from vademecum.tools.calls import RunScript
 
 SHOWS = """

@@ -20,8 +20,9 @@ import pytest
 from tests.tools.package_index import Index, package_index, wheel
 from vademecum import Context
 from vademecum.errors import ToolRefused
+from vademecum.sandbox.available import Real, choose_sandbox
 from vademecum.sandbox.base import Jail
-from vademecum.sandbox.process import Real, Streams, choose_sandbox, run_command
+from vademecum.sandbox.process import Streams, run_command
 from vademecum.tools.job import Requirements
 from vademecum.tools.packages.environments import Environment, Environments, EnvironmentUsage
 

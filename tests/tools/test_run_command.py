@@ -14,7 +14,7 @@ from tests.tools.test_inputs_outputs import denying, write
 from vademecum.policy.approval import Answer, Question
 from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import USER, Policy, Rules, default_rules
-from vademecum.sandbox.process import Real
+from vademecum.sandbox.available import Real
 
 
 class Reader:

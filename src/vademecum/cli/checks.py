@@ -87,7 +87,7 @@ def _rules(config: LoadedConfig) -> HealthCheck:
 
 def _sandbox(wanted: SandboxName) -> HealthCheck:
     """Run something in each sandbox, and return the one that scripts run in."""
-    from vademecum.sandbox.process import Real, choose_sandbox, network_by_host_problem, probe
+    from vademecum.sandbox.available import Real, choose_sandbox, network_by_host_problem, probe
 
     if wanted == "none":
         fix = f"Remove execution.sandbox from {_CONFIG}."

@@ -1,7 +1,4 @@
-"""Choose a sandbox that works here; a command in it → how it ended, with nothing left that it started.
-
-Whether a sandbox works is found out by running something in it.
-"""
+"""A command in a sandbox → how it ended; nothing that it started is left afterwards."""
 
 from __future__ import annotations
 
@@ -14,19 +11,17 @@ import select
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from vademecum.config import SandboxName
-from vademecum.errors import SandboxFailed, ToolRefused, VademecumError
-from vademecum.sandbox.base import ByProxy, Jail, Limits, Network, Sandbox
-from vademecum.sandbox.confinement import Bubblewrap, Landlock, Unconfined, nameless, remove_mount_points
+from vademecum.errors import SandboxFailed, ToolRefused
+from vademecum.sandbox.base import ByProxy, Jail, Sandbox
+from vademecum.sandbox.confinement import nameless, remove_mount_points
 from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage, new_group
 
 Stream = Literal["out", "err"]
@@ -45,15 +40,6 @@ _LOOK_SECONDS = 0.05
 _PATIENCE_SECONDS = 10.0
 _NICE = 10
 _WORD_OVERHEAD = 9
-
-Real = Literal["bubblewrap", "landlock"]
-# Opening for appending changes nothing; whoever may do that to the last file owns the machine.
-_PROBE = """
-if cat "$1" 2>/dev/null; then exit 7; fi
-if (echo x >"$1") 2>/dev/null; then exit 8; fi
-if (: >>/proc/sys/kernel/core_pattern) 2>/dev/null; then exit 9; fi
-"""
-_REACHED = (7, 8, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,73 +379,3 @@ class _Running:
             with contextlib.suppress(ValueError):
                 found = json.loads(line).get(key, found)
         return found
-
-
-_KINDS: dict[Real, Callable[[], Sandbox]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """The result of trying a sandbox; it works if ``problem`` is empty."""
-
-    name: Real
-    sandbox: Sandbox | None
-    problem: str
-
-
-@cache
-def probe(name: Real) -> Probe:
-    """Try a sandbox: a command must run in it, and must not get at a file it was not given."""
-    try:
-        sandbox = _KINDS[name]()
-        ended = _tried(sandbox)
-    except (VademecumError, OSError) as error:
-        return Probe(name, None, str(error))
-    if ended.exit_code == 0:
-        return Probe(name, sandbox, "")
-    problem = f"{name} does not work: a first command ended with {ended.exit_code} ({ended.reason})."
-    if ended.exit_code in _REACHED:
-        problem = f"{name} does not keep a command from files it was not given."
-    return Probe(name, None, problem)
-
-
-@cache
-def network_by_host_problem(name: Real) -> str:
-    """Return why a sandbox that works cannot give a command a network by host; nothing if it can."""
-    found = probe(name)
-    if found.sandbox is None:
-        return found.problem
-    served: list[socket.socket] = []
-    try:
-        _tried(found.sandbox, ByProxy(served.append))
-    except VademecumError as error:
-        return str(error)
-    for listener in served:
-        listener.close()
-    return "" if served else f"{name} handed out no listening socket."
-
-
-def _tried(sandbox: Sandbox, network: Network = "none") -> Ended:
-    """Run a command that ends with 0 if the sandbox keeps it from what it must not do."""
-    with tempfile.TemporaryDirectory(prefix="vade-probe-") as name:
-        place = Path(name)
-        work, canary = place / "work", place / "canary"
-        work.mkdir()
-        canary.write_text("secret")
-        jail = Jail(work, {"PATH": "/usr/bin:/bin"}, (), (work,), network=network, limits=Limits(seconds=10))
-        streams = Streams(place / "out", place / "err")
-        return run_command(sandbox, ["/bin/sh", "-c", _PROBE, "sh", str(canary)], jail, streams=streams)
-
-
-def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
-    """Return the sandbox that was asked for, or the best that works; ``none`` only if asked for by name."""
-    if wanted == "none":
-        return Unconfined()
-    problems = []
-    for name in _KINDS if wanted == "auto" else (wanted,):
-        found = probe(name)
-        if found.sandbox is not None:
-            return found.sandbox
-        problems.append(found.problem)
-    advice = "install bubblewrap, or set execution.sandbox to 'none' in ~/.agent/config.json to do without"
-    raise SandboxFailed(f"Scripts cannot be run safely here. {' '.join(problems)} To go on, {advice}.")

@@ -352,7 +352,7 @@ class Session:
     def sandbox(self) -> Sandbox:
         """Return the sandbox of this session, chosen when the first script needs it."""
         if self._sandbox is None:
-            from vademecum.sandbox.process import choose_sandbox  # noqa: PLC0415 - for processes alone
+            from vademecum.sandbox.available import choose_sandbox  # noqa: PLC0415 - for processes alone
 
             choose = self._choose_sandbox or choose_sandbox
             self._sandbox = choose(self.place.config.execution.sandbox)
