@@ -16,9 +16,8 @@ from pathlib import Path
 from bench.measure import best, in_process, print_table
 from vademecum import Context, IndexOptions, Root, build_index
 from vademecum.policy.approval import Consent
-from vademecum.sandbox.available import probe
+from vademecum.sandbox.available import Unconfined, probe
 from vademecum.sandbox.base import ByProxy, Jail, Mount, Network, Sandbox, own_python
-from vademecum.sandbox.confinement import Unconfined
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.session.base import Place
 from vademecum.session.session import Session

@@ -14,8 +14,7 @@ import pytest
 from tests.sandbox.support import Cell
 from vademecum.errors import Denied
 from vademecum.sandbox.available import network_by_host_problem
-from vademecum.sandbox.base import ByProxy
-from vademecum.sandbox.confinement import PROXY_PORT
+from vademecum.sandbox.base import PROXY_PORT, ByProxy
 from vademecum.tools.hosts import Hop
 from vademecum.tools.proxy import Proxy, Traffic
 

@@ -22,9 +22,8 @@ from vademecum.errors import SandboxFailed
 from vademecum.policy.approval import Answer, Question
 from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import Policy
-from vademecum.sandbox.available import Real, choose_sandbox
+from vademecum.sandbox.available import Landlock, Real, choose_sandbox
 from vademecum.sandbox.base import Jail
-from vademecum.sandbox.confinement import Landlock
 from vademecum.sandbox.process import Streams, run_command
 
 READS = """

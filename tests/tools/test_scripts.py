@@ -10,9 +10,8 @@ import pytest
 from tests.support import index_of
 from tests.tools.support import Bench
 from vademecum.sandbox import seccomp
-from vademecum.sandbox.available import probe
+from vademecum.sandbox.available import Landlock, probe
 from vademecum.sandbox.base import Jail, own_python
-from vademecum.sandbox.confinement import Landlock
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.skill.digest import directory_digest, skill_digest
 from vademecum.tools.job import take_snapshot

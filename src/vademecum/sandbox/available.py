@@ -1,20 +1,47 @@
-"""Find out which sandbox works here, by running something in it."""
+"""The ways to confine a command: bubblewrap, Landlock, and not at all; and which of them works here.
+
+Landlock and no confinement start the command through a supervisor of ours. bubblewrap gives it namespaces of
+its own, so that what it may not see is not there. Whether one works is found out by running something in it.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
+import os
+import shutil
 import socket
+import stat
+import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Literal
+from types import CodeType
+from typing import Any, Literal
 
 from vademecum.config import SandboxName
 from vademecum.errors import SandboxFailed, VademecumError
-from vademecum.sandbox.base import ByProxy, Jail, Limits, Network, Sandbox
-from vademecum.sandbox.confinement import Bubblewrap, Landlock, Unconfined
+from vademecum.sandbox.base import (
+    BASE_PYTHON,
+    NETWORK_FILES,
+    PROXY_PORT,
+    SYSTEM_DIRECTORIES,
+    SYSTEM_FILES,
+    ByProxy,
+    Jail,
+    Launch,
+    Limits,
+    Network,
+    Sandbox,
+    make_mount_points,
+    nameless,
+    own_python,
+    resource_limits,
+)
 from vademecum.sandbox.process import Ended, Streams, run_command
+from vademecum.sandbox.seccomp import Sockets, filter_of
 
 Real = Literal["bubblewrap", "landlock"]
 # Opening for appending changes nothing; whoever may do that to the last file owns the machine.
@@ -24,6 +51,377 @@ if (echo x >"$1") 2>/dev/null; then exit 8; fi
 if (: >>/proc/sys/kernel/core_pattern) 2>/dev/null; then exit 9; fi
 """
 _REACHED = (7, 8, 9)
+
+_PROXY = f"http://127.0.0.1:{PROXY_PORT}"
+_PROXY_VARIABLES = {
+    **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), _PROXY),
+    "NODE_USE_ENV_PROXY": "1",
+}
+
+MIN_LANDLOCK = 3  # before that, files could be emptied anywhere
+
+# Landlock's rights: list a directory; read and execute; everything but making devices.
+_LIST, _READ, _WRITE = 0b1000, 0b1101, 0xFFFF & ~((1 << 6) | (1 << 11))
+
+_PROC_FILES = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")
+_PROC_SYS = ("kernel/osrelease", "kernel/ostype", "kernel/version", "kernel/random", "vm/overcommit_memory")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+# The start of the interpreter is most of the cost: no `site`, and compiled modules are looked for first.
+_PROGRAM = """
+import marshal, sys
+sys.path.reverse()
+with open(int(sys.argv[1]), "rb") as told:
+    code, job = marshal.load(told)
+program = {"__name__": "program"}
+exec(code, program)
+program["main"](job)
+"""
+
+# It needs a time for binds that grows with the square of their number: 25 ms for 100, a second for 1,000.
+MAX_PARTS = 150
+MAX_WORDS = 8000  # bwrap itself takes no more than 9,000
+# bwrap's own way to die with its parent leaves a moment in which one half of it outlives the other. So a
+# guard beside it, in the same process group, reads from our lifeline and ends the group when that does; so
+# does the end of either half.
+_GUARDED = """
+exec {n}<&0 </dev/null
+(read -r word <&{n}; kill -9 0) &
+guard=$!
+"$@" {n}<&- <{stdin}
+kill $guard 2>/dev/null
+wait $guard 2>/dev/null
+kill -9 0
+"""
+_OPTIONS = ("--unshare-all", "--die-with-parent", "--hostname", "sandbox", "--cap-drop", "ALL")
+
+# For Landlock: a path, the rights below it, and whether it may be a link.
+_Rule = tuple[str, int, bool]
+# A part of a directory with hidden paths: shown whole, passed on the way to a hidden path, or a link.
+_Part = tuple[str, Literal["whole", "passed", "link"]]
+
+
+class Unconfined:
+    """Limits and a supervisor only, for users who choose it by name."""
+
+    name = "none"
+    hides = False
+
+    def launch(
+        self, argv: list[str], jail: Jail, *, doors: tuple[str, ...] = (), stdin: int | None = None
+    ) -> Launch:
+        """Prepare the supervisor, which is told what to do through a file without a name."""
+        if jail.hidden and not self.hides:
+            raise SandboxFailed(f"{self.name} cannot hide files: copy what the command may read.")
+        job = self._job(argv, jail) | {"doors": doors}
+        make_mount_points(jail, links=True)
+        status, speak = os.pipe()
+        lifeline, hold = os.pipe()
+        words, passed, doorway = _program(job, jail, speak, lifeline)
+        return Launch(words, {}, (speak, lifeline, *passed), status, hold, stdin=stdin, doorway=doorway)
+
+    def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
+        return {
+            "argv": argv,
+            "directory": str(jail.directory),
+            "environment": _environment_of(jail),
+            "limits": resource_limits(jail.limits),
+            "alone": True,
+            "filter": None,
+            "rules": [],
+        }
+
+
+class Landlock(Unconfined):
+    """The kernel's own rules on files, with a filter on system calls for what they do not cover."""
+
+    name = "landlock"
+    hides = True
+
+    def __init__(self, version: int | None = None) -> None:
+        """Use what the kernel has, or do as an older kernel would need it."""
+        found = _landlock_found()
+        self._version = found if version is None else min(version, found)
+        if self._version < MIN_LANDLOCK:
+            raise SandboxFailed(
+                f"Landlock is not usable here: the kernel has {self._version}, {MIN_LANDLOCK} is needed."
+            )
+
+    def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
+        proc = [*(f"/proc/{name}" for name in _PROC_FILES), *(f"/proc/sys/{name}" for name in _PROC_SYS)]
+        readable = [*_system_paths(jail.network), *proc, "/proc/self"]
+        return super()._job(argv, jail) | {
+            "rules": _rules_of(jail, readable, _DEVICES),
+            "filter": filter_of(_sockets(jail.network), landlock=self._version),
+        }
+
+
+def _landlock_found() -> int:
+    """Return the version of Landlock that the kernel has; 0 for none."""
+    from vademecum.sandbox.supervise import landlock_version  # noqa: PLC0415 - bubblewrap rarely needs it
+
+    return landlock_version() if sys.platform == "linux" else 0
+
+
+def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> list[_Rule]:
+    """Return Landlock's rules for a jail, and for more paths of the sandbox's own.
+
+    Landlock cannot take a right away below a path, so a directory on the way to a hidden path can only be
+    listed, and everything beside that way is allowed by itself.
+    """
+    hidden = _real_hidden(jail)
+    found: list[_Rule] = []
+    read = (*readable, *map(str, jail.readable), *(str(mount.source) for mount in jail.mounted))
+    for paths, rights in ((read, _READ), (map(str, jail.writable), _WRITE)):
+        for path in paths:
+            parts = _parts_of(path, hidden)
+            if parts is None:
+                found.append((path, rights, True))
+                continue
+            at = {"whole": rights, "passed": _LIST}
+            found += [(part, at[kind], False) for part, kind in parts if kind in at]
+    return [*found, *((path, _WRITE, True) for path in writable)]
+
+
+def _program(
+    job: dict[str, object], jail: Jail, *descriptors: int
+) -> tuple[list[str], list[int], int | None]:
+    """Return words that run our program with a job and these descriptors, and the ones to pass on besides.
+
+    The last is a socket from which the listening one comes, if the jail has a proxy.
+    """
+    outer = inner = None
+    if isinstance(jail.network, ByProxy):
+        outer, inner = (end.detach() for end in socket.socketpair())
+    job = job | {"network": jail.network != "none", "doorway": inner, "port": PROXY_PORT}
+    told = nameless(marshal.dumps((_supervisor(), job)))
+    words = [BASE_PYTHON, "-I", "-S", "-c", _PROGRAM, *map(str, (told, *descriptors))]
+    return words, [told] if inner is None else [told, inner], outer
+
+
+@cache
+def _supervisor() -> CodeType:
+    """Return our program, compiled; it is not imported here."""
+    spec: Any = importlib.util.find_spec("vademecum.sandbox.supervise")
+    code: CodeType = spec.loader.get_code(spec.name)
+    return code
+
+
+class Bubblewrap:
+    """The command sees its own files, processes and (no) network; the rest of the machine does not exist."""
+
+    name = "bubblewrap"
+    hides = True
+
+    def __init__(self) -> None:
+        found = shutil.which("bwrap")
+        if found is None:
+            raise SandboxFailed("bubblewrap is not usable here: bwrap is not installed.")
+        self._bwrap = found
+
+    def launch(
+        self,
+        argv: list[str],
+        jail: Jail,
+        *,
+        doors: tuple[str, ...] = (),  # noqa: ARG002
+        stdin: int | None = None,
+    ) -> Launch:
+        """Prepare bwrap, which waits inside until its limits are set, with a filter on system calls.
+
+        For a proxy, for rules of Landlock and for very many words, a program of ours becomes the command
+        inside. It opens its own libraries before it confines itself, so they need no rules.
+        """
+        program = filter_of(_sockets(jail.network), landlock=None)
+        ours = isinstance(jail.network, ByProxy) or len(argv) > MAX_WORDS
+        shown = replace(jail, readable=(*own_python().readable, *jail.readable)) if ours else jail
+        binds, rules = _binds_of(shown), []
+        if binds is None:  # then mounted directories are shown where they are, with a link at their names
+            ours, rules = True, _rules(jail)
+            readable = (*own_python().readable, *jail.readable, *(mount.source for mount in jail.mounted))
+            binds = _binds_of(replace(jail, readable=readable, mounted=(), hidden=()))
+        assert binds is not None
+        make_mount_points(jail, links=bool(rules))
+        limits = resource_limits(jail.limits)
+        status, speak = os.pipe()
+        wait, release = os.pipe()
+        lifeline, hold = os.pipe()
+        passed = [speak, wait, *([] if stdin is None else [stdin])]
+        doorway = None
+        if ours:
+            own = os.dup(speak)
+            job = {"argv": argv, "filter": program, "rules": rules, "alone": False}
+            words, more, doorway = _program(job, jail, own)
+            passed += [own, *more]
+        else:
+            passed.append(nameless(program))
+            words = ["--seccomp", str(passed[-1]), "--", *argv]
+        return Launch(
+            [
+                *_guard(passed, stdin),
+                *(self._bwrap, *_OPTIONS),
+                *(("--share-net",) if jail.network == "all" else ()),
+                *("--json-status-fd", str(speak), "--block-fd", str(wait)),
+                *("--proc", "/proc", "--dev", "/dev"),
+                *binds,
+                *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
+                *("--chdir", str(jail.directory), *words),
+            ],
+            _environment_of(jail),
+            tuple(passed),
+            status,
+            hold,
+            release,
+            lifeline,
+            doorway,
+            limits,
+            partial(_check_fifos, jail) if jail.mounted and not rules else None,
+        )
+
+
+def _rules(jail: Jail) -> list[_Rule]:
+    """Return Landlock's rules, if these must hide files."""
+    if _landlock_found() < MIN_LANDLOCK:
+        raise SandboxFailed(
+            f"bubblewrap alone can show no more than {MAX_PARTS} files and directories beside hidden ones: "
+            "copy what the command may read."
+        )
+    # A rule for a directory is also one for what is shown below it, and these two are one directory.
+    shared = ("/tmp", "/dev/shm")  # noqa: S108
+    below = any(path.startswith(("/tmp/", "/dev/shm/")) for path in _real_hidden(jail))  # noqa: S108
+    writable = ["/dev", *(() if jail.shared is None or below else shared)]
+    return _rules_of(jail, [*_system_paths(jail.network), "/proc"], writable)
+
+
+def _guard(passed: list[int], stdin: int | None) -> list[str]:
+    """Return the words before bwrap's that put a guard beside it.
+
+    A shell can name only descriptors of one digit, so the standard input is opened by its path.
+    """
+    free = next(number for number in range(3, 10) if number not in passed)
+    source = "/dev/null" if stdin is None else f"/proc/self/fd/{stdin}"
+    return ["/bin/sh", "-c", _GUARDED.format(n=free, stdin=source), "guard"]
+
+
+def _binds_of(jail: Jail) -> list[str] | None:
+    """Return the options; ``None`` if too many files lie beside hidden ones to show each by itself.
+
+    A directory with hidden paths is shown as an empty one that cannot be written to, in which everything is
+    put that is not hidden. So a hidden path does not exist, whatever happens to it outside.
+    """
+    hidden = _real_hidden(jail)
+    links = (path for path in SYSTEM_DIRECTORIES if os.path.islink(path))
+    words, last, count = [word for path in links for word in ("--symlink", os.readlink(path), path)], [], 0
+    if jail.shared is not None:
+        words += ["--bind", str(jail.shared), "/tmp", "--bind", str(jail.shared), "/dev/shm"]  # noqa: S108
+    # What lies below another path comes after it, on top.
+    for option, source, place in sorted(_places(jail), key=lambda shown: shown[2].count("/")):
+        parts = _parts_of(source, hidden) if hidden else None
+        if parts is None:
+            words += [option, source, place]
+            continue
+        real = os.path.realpath(source)
+        count += len(parts)
+        for part, kind in parts if count <= MAX_PARTS else ():
+            at = place + part[len(real) :]
+            match kind:
+                case "whole":
+                    words += [option, part, at]
+                case "link":
+                    words += ["--symlink", os.readlink(part), at]
+                case "passed" if part == real:
+                    words += ["--tmpfs", at]
+                    last += ["--remount-ro", at]
+                case "passed":
+                    words += ["--dir", at]
+    return None if count > MAX_PARTS else [*words, *last]
+
+
+def _places(jail: Jail) -> Iterator[tuple[str, str, str]]:
+    """Yield what is shown: bwrap's option, a path of the machine, and where the command finds it."""
+    for system in _system_paths(jail.network):
+        if system not in SYSTEM_DIRECTORIES or not os.path.islink(system):
+            yield "--ro-bind-try", system, system
+    for path in jail.readable:
+        yield "--ro-bind", str(path), str(path)
+    for path in jail.writable:
+        yield "--bind", str(path), str(path)
+    for mount in jail.mounted:
+        yield "--ro-bind", str(mount.source), str(mount.name)
+        source = os.path.realpath(mount.source)
+        for path in jail.writable:
+            real = Path(os.path.realpath(path))
+            if real.is_relative_to(source):
+                yield "--bind", str(path), str(mount.name / real.relative_to(source))
+
+
+def _check_fifos(jail: Jail) -> None:
+    """Refuse mounted directories with a FIFO, to which a command could write although they are read-only."""
+    hidden = _real_hidden(jail)
+    todo = [os.path.realpath(mount.source) for mount in jail.mounted]
+    while todo:
+        try:
+            with os.scandir(todo.pop()) as listing:
+                for entry in listing:
+                    if entry.is_file(follow_symlinks=False) or entry.path in hidden:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+                    elif stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode):
+                        raise SandboxFailed(
+                            f"{entry.path} is a FIFO in a directory to show: hide it, or copy the directory."
+                        )
+        except OSError:
+            continue  # what we cannot read, the command cannot read either
+
+
+def _real_hidden(jail: Jail) -> frozenset[str]:
+    """Return the real paths of what is hidden."""
+    return frozenset(map(os.path.realpath, jail.hidden))
+
+
+def _sockets(network: Network) -> Sockets:
+    """Return which sockets a command may have."""
+    return "proxy" if isinstance(network, ByProxy) else network
+
+
+def _parts_of(directory: str, hidden: frozenset[str]) -> list[_Part] | None:
+    """Return the parts of a directory that are not hidden, or ``None`` if nothing in it is hidden.
+
+    Their paths are real ones. What is not a file, directory or link, such as a FIFO, is left out.
+    """
+    real = os.path.realpath(directory)
+    inside = [path for path in hidden if path == real or path.startswith(f"{real.rstrip('/')}/")]
+    if not inside:
+        return None
+    if real in hidden:
+        return []
+    on_the_way = {str(parent) for path in inside for parent in Path(path).parents}
+    found: list[_Part] = [(real, "passed")]
+    todo = [real]
+    while todo:
+        for entry in os.scandir(todo.pop()):
+            if entry.path in hidden:
+                continue
+            if entry.is_symlink():
+                found.append((entry.path, "link"))
+            elif entry.path in on_the_way and entry.is_dir(follow_symlinks=False):
+                found.append((entry.path, "passed"))
+                todo.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
+                found.append((entry.path, "whole"))
+    return found
+
+
+def _system_paths(network: Network) -> list[str]:
+    """Return the paths of the system that a command may need."""
+    return [*SYSTEM_DIRECTORIES, *SYSTEM_FILES, *(NETWORK_FILES if network != "none" else ())]
+
+
+def _environment_of(jail: Jail) -> dict[str, str]:
+    """Return the variables of a command, with those that name its proxy."""
+    return jail.environment | (_PROXY_VARIABLES if isinstance(jail.network, ByProxy) else {})
+
 
 _KINDS: dict[Real, Callable[[], Sandbox]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import resource
 import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
+
+from vademecum.errors import SandboxFailed
 
 # The interpreter behind a virtual environment; it runs none of its packages, and starts a little faster.
 BASE_PYTHON: str = getattr(sys, "_base_executable", "") or sys.executable
@@ -44,6 +49,8 @@ NETWORK_FILES = (
     "/etc/pki/ca-trust",
     "/etc/ca-certificates",
 )
+PROXY_PORT = 3128
+_ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,3 +198,56 @@ def home_of(program: str) -> tuple[Path, ...]:
 def search_path(env_path: str) -> str:
     """Return where programs are looked for: the system's places, then the user's own, relative ones aside."""
     return ":".join([SYSTEM_PATH, *(place for place in env_path.split(":") if place.startswith("/"))])
+
+
+def _moved(jail: Jail) -> list[Mount]:
+    """Return the mounts that are not shown where they are."""
+    return [mount for mount in jail.mounted if mount.name != mount.source]
+
+
+def make_mount_points(jail: Jail, *, links: bool) -> None:
+    """Make a link or an empty directory at the name of each mount."""
+    for mount in _moved(jail):
+        if not mount.name.is_relative_to(jail.directory) or mount.name == jail.directory:
+            raise SandboxFailed(f"{mount.name} is not below the working directory: nothing ran.")
+        mount.name.parent.mkdir(parents=True, exist_ok=True)
+        if links:
+            mount.name.symlink_to(os.path.realpath(mount.source))
+        else:
+            mount.name.mkdir()
+
+
+def remove_mount_points(jail: Jail) -> None:
+    """Remove what was made for the mounts; what a command put there instead stays."""
+    for mount in _moved(jail):
+        with contextlib.suppress(OSError):
+            if mount.name.is_symlink():
+                mount.name.unlink()
+            else:
+                mount.name.rmdir()
+
+
+def resource_limits(limits: Limits) -> tuple[tuple[int, int], ...]:
+    """Return the limits of each process as pairs of an ``RLIMIT_`` number and a value."""
+    found = [
+        (resource.RLIMIT_DATA, limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
+    ]
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        # The limit counts everything the user runs; there is never more than all that runs here.
+        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+        found.append((resource.RLIMIT_NPROC, running + limits.processes))
+    ours = ((number, most, resource.getrlimit(number)[1]) for number, most in found)  # cannot be raised
+    return tuple((n, most if own == resource.RLIM_INFINITY else min(most, own)) for n, most, own in ours)
+
+
+def nameless(content: bytes) -> int:
+    """Return a descriptor to read this content from: a file without a name, which cannot be changed."""
+    descriptor = os.memfd_create("vademecum", os.MFD_ALLOW_SEALING)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _ALL_SEALS)
+    return descriptor

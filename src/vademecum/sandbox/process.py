@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from vademecum.errors import SandboxFailed, ToolRefused
-from vademecum.sandbox.base import ByProxy, Jail, Sandbox
-from vademecum.sandbox.confinement import nameless, remove_mount_points
+from vademecum.sandbox.base import ByProxy, Jail, Sandbox, nameless, remove_mount_points
 from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage, new_group
 
 Stream = Literal["out", "err"]
@@ -37,6 +36,7 @@ CATCH_UP_SECONDS = 1.0
 
 _CHUNK_BYTES, _SHOWN_BYTES = 1024 * 1024, 64 * 1024
 _LOOK_SECONDS = 0.05
+_GATHER_SECONDS = 0.02  # what is printed within this time is passed on together
 _PATIENCE_SECONDS = 10.0
 _NICE = 10
 _WORD_OVERHEAD = 9
@@ -147,8 +147,8 @@ class _Pump:
                 fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
             self.writers.append(writer)
             self.files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
-        self._grown = threading.Event()
-        self._complete = self._abandoned = False
+        self._grown, self._complete = threading.Event(), threading.Event()
+        self._abandoned = False
         self._listener: threading.Thread | None = None
         if on_output is not None:
             listening = partial(self._tell, streams, on_output)
@@ -211,7 +211,7 @@ class _Pump:
     def _end_listening(self, seconds: float) -> None:
         """Wait until the listener has everything, or for so many seconds."""
         if self._listener is not None:
-            self._complete = True
+            self._complete.set()
             self._grown.set()
             self._listener.join(seconds)
             self._abandoned, self._listener = True, None
@@ -223,7 +223,7 @@ class _Pump:
             while not complete:
                 self._grown.wait()
                 self._grown.clear()
-                complete = self._complete
+                complete = self._complete.wait(_GATHER_SECONDS)
                 files: tuple[tuple[Stream, BinaryIO], ...] = (("out", out), ("err", err))
                 for stream, file in files:
                     while chunk := file.read(_SHOWN_BYTES):

@@ -15,6 +15,7 @@ from vademecum.paths import check_relative, leads_out, open_contained, open_cont
 
 MAX_MATCHES = 1000
 
+_PASSED_OVER = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -177,9 +178,7 @@ def _unusable(located: Located, error: OSError) -> ToolRefused:
     return ToolRefused(text, code="unusable")
 
 
-def files_below(
-    located: Located, *, may_read: Callable[[Path], bool], passed_over: frozenset[str]
-) -> Iterator[tuple[str, int]]:
+def files_below(located: Located, may_read: Callable[[Path], bool]) -> Iterator[tuple[str, int]]:
     """Yield the plain files below a directory, each with a descriptor that is open meanwhile.
 
     No link is followed, and what may not be read is not there.
@@ -189,7 +188,7 @@ def files_below(
     top = open_directory(located)
     try:
         for place, directories, files, descriptor in os.fwalk(".", dir_fd=top):
-            directories[:] = sorted(name for name in directories if name not in passed_over)
+            directories[:] = sorted(name for name in directories if name not in _PASSED_OVER)
             for file in sorted(files):
                 inside = os.path.normpath(f"{place}/{file}")
                 if not may_read(base / inside):

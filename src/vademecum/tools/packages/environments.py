@@ -32,8 +32,8 @@ import msgspec
 from vademecum.context import Context
 from vademecum.errors import FileRefused, ToolRefused
 from vademecum.files import read_capped, read_own, write_atomic
+from vademecum.sandbox.available import Unconfined
 from vademecum.sandbox.base import BASE_PYTHON, SYSTEM_PATH, Jail, Limits, Sandbox, own_python
-from vademecum.sandbox.confinement import Unconfined
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.tools.job import Requirements
 from vademecum.tools.packages.uv import DISK_FULL, explained, failed, find_uv, uv_environment
