@@ -20,35 +20,25 @@ BASE_PYTHON: str = getattr(sys, "_base_executable", "") or sys.executable
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What a script may need of the system to run at all, and what it needs for a network.
 SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-SYSTEM_FILES = (
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/alternatives",
-    "/etc/localtime",
-    "/etc/timezone",
-    "/etc/locale.alias",
-    "/etc/fonts",
-    "/etc/magic",
-    "/etc/mime.types",
-    "/etc/ssl/openssl.cnf",
-    "/etc/pki/tls/openssl.cnf",
-    "/etc/crypto-policies",
+
+
+def _in_etc(names: str) -> tuple[str, ...]:
+    return tuple(f"/etc/{name}" for name in names.split())
+
+
+SYSTEM_FILES = _in_etc(
+    """
+    ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime timezone locale.alias fonts magic mime.types
+    ssl/openssl.cnf pki/tls/openssl.cnf crypto-policies
+    """
 )
-NETWORK_FILES = (
-    "/etc/resolv.conf",
-    "/etc/hosts",
-    "/etc/nsswitch.conf",
-    "/etc/host.conf",
-    "/etc/gai.conf",
-    "/etc/services",
-    "/etc/protocols",
-    "/etc/ssl/certs",
-    "/etc/ssl/cert.pem",
-    "/etc/pki/tls/certs",
-    "/etc/pki/ca-trust",
-    "/etc/ca-certificates",
+NETWORK_FILES = _in_etc(
+    """
+    resolv.conf hosts nsswitch.conf host.conf gai.conf services protocols
+    ssl/certs ssl/cert.pem pki/tls/certs pki/ca-trust ca-certificates
+    """
 )
+
 PROXY_PORT = 3128
 _ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 

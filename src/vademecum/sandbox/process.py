@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Literal
 
 from vademecum.errors import SandboxFailed, ToolRefused
 from vademecum.sandbox.base import ByProxy, Jail, Sandbox, nameless, remove_mount_points
-from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage, new_group
+from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage
 
 Stream = Literal["out", "err"]
 OnOutput = Callable[[Stream, bytes], None]
@@ -95,10 +95,8 @@ def run_command(  # noqa: PLR0913 - what a command depends on
     with contextlib.ExitStack() as stack:
         if jail.mounted:
             stack.callback(remove_mount_points, jail)
-        # Root is exempt from the limit of processes, but not from that of a control group.
-        group = new_group(jail.limits.processes + OWN_PROCESSES) if os.geteuid() == 0 else None
-        if group is not None:
-            stack.callback(group.remove)
+        group = ControlGroup(jail.limits.processes + OWN_PROCESSES)
+        stack.callback(group.remove)
         pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes, on_output)))
         running = _Running(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
         stack.callback(running.close)
@@ -119,7 +117,7 @@ def run_command(  # noqa: PLR0913 - what a command depends on
             raise SandboxFailed(f"{sandbox.name} could not start the command ({why}): nothing ran.")
         if pump.stopped is not None:
             return Ended(pump.stopped, None, seconds)
-        full = code and group is not None and group.was_full()
+        full = code and group.was_full()
         return Ended("processes" if full else "exited", code, seconds)
 
 
@@ -243,7 +241,7 @@ class _Running:
         *,
         pump: _Pump,
         stdin: bytes | int | None,
-        group: ControlGroup | None,
+        group: ControlGroup,
     ) -> None:
         """Start the sandbox; all descriptors that it gets are closed here."""
         self._pump, self._group, self._words = pump, group, b""
@@ -251,7 +249,7 @@ class _Running:
         given = os.dup(stdin) if isinstance(stdin, int) else None if stdin is None else nameless(stdin)
         passed = [given]
         try:
-            launch = sandbox.launch(argv, jail, doors=() if group is None else (group.door,), stdin=given)
+            launch = sandbox.launch(argv, jail, doors=group.doors, stdin=given)
             passed = [launch.stdin, *launch.pass_on]
             kept = (launch.status, launch.lifeline, launch.release, launch.doorway)
             self._launch = launch
@@ -327,8 +325,8 @@ class _Running:
             os.setpriority(os.PRIO_PROCESS, inside, _NICE)
             for number, most in self._launch.limits:
                 resource.prlimit(inside, number, (most, most))
-            if self._group is not None:
-                Path(self._group.door).write_text(str(inside))
+            for door in self._group.doors:
+                Path(door).write_text(str(inside))
         self._close(self._launch.release)
 
     def _serve(self, doorway: int, jail: Jail) -> None:
@@ -341,7 +339,7 @@ class _Running:
 
     def end(self, *, forced: bool) -> None:
         """Make sure that it is gone, with everything that it started."""
-        if self._group is not None and forced:
+        if forced:
             self._group.shut()
         inside = self.said("child-pid")
         if forced and inside is not None and self._process.poll() is None:

@@ -146,11 +146,16 @@ def _socket_bytes() -> int:
 
 
 class ControlGroup:
-    """One group, made for one command; ``door`` is the file that a process enters by writing its number."""
+    """A group for one command of root; ``doors`` is the file that a process enters by writing its number.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.door = str(path / "cgroup.procs")
+    For other users, and where there can be no group, there are no doors, and nothing happens.
+    """
+
+    def __init__(self, processes: int) -> None:
+        """Make a group for so many processes."""
+        path = _new_group(processes) if os.geteuid() == 0 else None
+        self._path = path or Path("/nonexistent")
+        self.doors = () if path is None else (str(path / "cgroup.procs"),)
 
     def was_full(self) -> bool:
         """Return whether the cap stopped a process from being started."""
@@ -168,7 +173,7 @@ class ControlGroup:
         """End whatever may still be inside and remove the group; the kernel may need a moment for it."""
         self.shut()
         with contextlib.suppress(OSError):
-            for process in Path(self.door).read_text().split():
+            for process in (self._path / "cgroup.procs").read_text().split():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(process), signal.SIGKILL)
         for _ in range(_ATTEMPTS):
@@ -179,8 +184,7 @@ class ControlGroup:
             time.sleep(_ATTEMPT_SECONDS)
 
 
-def new_group(processes: int) -> ControlGroup | None:
-    """Return a new group for so many processes, or none where there can be none."""
+def _new_group(processes: int) -> Path | None:
     for parent in _parents():
         path = parent / f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
         with contextlib.suppress(OSError):
@@ -194,7 +198,7 @@ def new_group(processes: int) -> ControlGroup | None:
             except OSError:
                 path.rmdir()
                 raise
-            return ControlGroup(path)
+            return path
     return None
 
 
