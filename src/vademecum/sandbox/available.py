@@ -256,27 +256,19 @@ class Bubblewrap:
         else:
             passed.append(nameless(program))
             words = ["--seccomp", str(passed[-1]), "--", *argv]
-        return Launch(
-            [
-                *_guard(passed, stdin),
-                *(self._bwrap, *_OPTIONS),
-                *(("--share-net",) if jail.network == "all" else ()),
-                *("--json-status-fd", str(speak), "--block-fd", str(wait)),
-                *("--proc", "/proc", "--dev", "/dev"),
-                *binds,
-                *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
-                *("--chdir", str(jail.directory), *words),
-            ],
-            _environment_of(jail),
-            tuple(passed),
-            status,
-            hold,
-            release,
-            lifeline,
-            doorway,
-            limits,
-            partial(_check_fifos, jail) if jail.mounted and not rules else None,
-        )
+        words = [
+            *_guard(passed, stdin),
+            *(self._bwrap, *_OPTIONS),
+            *(("--share-net",) if jail.network == "all" else ()),
+            *("--json-status-fd", str(speak), "--block-fd", str(wait)),
+            *("--proc", "/proc", "--dev", "/dev"),
+            *binds,
+            *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
+            *("--chdir", str(jail.directory), *words),
+        ]
+        environment, given = _environment_of(jail), tuple(passed)
+        check = partial(_check_fifos, jail) if jail.mounted and not rules else None
+        return Launch(words, environment, given, status, hold, release, lifeline, doorway, limits, check)
 
 
 def _rules(jail: Jail) -> list[_Rule]:
