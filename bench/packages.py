@@ -20,8 +20,8 @@ from vademecum.errors import ToolRefused
 from vademecum.sandbox.available import choose_sandbox
 from vademecum.sandbox.base import Jail, Sandbox, own_python
 from vademecum.sandbox.process import Streams, run_command
+from vademecum.tools.job import Requirements
 from vademecum.tools.packages.environments import Environments
-from vademecum.tools.packages.requirements import Requirements
 
 REPEAT = 20
 AT_MOST_MS = 50

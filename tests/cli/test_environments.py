@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.support import Place
 from tests.tools.package_index import package_index, wheel
 from vademecum import Context
+from vademecum.tools.job import Requirements
 from vademecum.tools.packages.environments import Environments
-from vademecum.tools.packages.requirements import Requirements
 
 
 def build(place: Place) -> Path:

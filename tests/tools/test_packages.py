@@ -23,8 +23,8 @@ from vademecum.errors import ToolRefused
 from vademecum.sandbox.available import Real, choose_sandbox
 from vademecum.sandbox.base import Jail
 from vademecum.sandbox.process import Streams, run_command
+from vademecum.tools.job import Requirements
 from vademecum.tools.packages.environments import Environment, Environments, EnvironmentUsage
-from vademecum.tools.packages.requirements import Requirements
 
 
 @dataclass
@@ -426,7 +426,7 @@ def test_uv_is_missing(shop: Shop) -> None:
     paths = os.pathsep.join(path for path in sys.path if path)
     code = (
         "import sys; from pathlib import Path; from vademecum import Context\n"
-        "from vademecum.tools.packages.environments import Environments; from vademecum.tools.packages.requirements import Requirements\n"
+        "from vademecum.tools.packages.environments import Environments; from vademecum.tools.job import Requirements\n"
         "place = Path(sys.argv[1])\n"
         "try: Environments(Context(place, place, {})).get(Requirements(('tiny',)))\n"
         "except Exception as error: print(error)\n"
@@ -491,7 +491,7 @@ def test_the_disk_is_full(shop: Shop) -> None:
     shop.index.add("bomb", bomb)
     code = (
         "import sys, os; from pathlib import Path; from vademecum import Context\n"
-        "from vademecum.tools.packages.environments import Environments; from vademecum.tools.packages.requirements import Requirements\n"
+        "from vademecum.tools.packages.environments import Environments; from vademecum.tools.job import Requirements\n"
         "place = Path(sys.argv[1])\n"
         "try: Environments(Context(place, place, dict(os.environ))).get(Requirements(('bomb',)))\n"
         "except Exception as error: print(error)\n"
@@ -572,7 +572,7 @@ import os, sys
 from pathlib import Path
 from vademecum import Context
 from vademecum.tools.packages.environments import Environments
-from vademecum.tools.packages.requirements import Requirements
+from vademecum.tools.job import Requirements
 place = Path(sys.argv[1])
 steps = []
 found = Environments(Context(place, place, dict(os.environ))).get(Requirements(("tiny",)), progress=steps.append)

@@ -11,8 +11,8 @@ import pytest
 
 from tests.tools.package_index import Index, package_index
 from vademecum import Context
+from vademecum.tools.job import Requirements
 from vademecum.tools.packages.environments import Environments
-from vademecum.tools.packages.requirements import Requirements
 from vademecum.tools.packages.uv import uv_environment
 
 

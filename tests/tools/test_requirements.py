@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from vademecum.errors import PathRefused, ToolRefused
-from vademecum.tools.packages.requirements import MAX_REQUIREMENTS_BYTES, Requirements, requirements_of
+from vademecum.tools.packages.requirements import MAX_REQUIREMENTS_BYTES, are_installed, requirements_of
 
 SCRIPT = "scripts/x.py"
 
 
-def of_block(*lines: str, place: Path = Path("/nonexistent")) -> Requirements:
+def of_block(*lines: str, place: Path = Path("/nonexistent")) -> tuple[str, ...]:
     text = "\n".join(["import os", "# /// script", *(f"# {line}" for line in lines), "# ///", "print(1)"])
     return requirements_of(text, place, SCRIPT)
 
 
-def of_file(place: Path, text: str | bytes, name: str = "requirements.txt") -> Requirements:
+def of_file(place: Path, text: str | bytes, name: str = "requirements.txt") -> tuple[str, ...]:
     (place / name).parent.mkdir(exist_ok=True)
     (place / name).write_bytes(text.encode() if isinstance(text, str) else text)
     return requirements_of("print(1)\n", place, SCRIPT)
@@ -46,7 +46,7 @@ def of_file(place: Path, text: str | bytes, name: str = "requirements.txt") -> R
     ],
 )
 def test_a_block_in_the_script(tmp_path: Path, text: str, wanted: tuple[str, ...]) -> None:
-    assert requirements_of(text, tmp_path, SCRIPT).wanted == wanted
+    assert requirements_of(text, tmp_path, SCRIPT) == wanted
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_a_block_in_the_script(tmp_path: Path, text: str, wanted: tuple[str, ...
 )
 @pytest.mark.parametrize("name", ["requirements.txt", "scripts/requirements.txt"])
 def test_a_file_of_the_skill(tmp_path: Path, text: str, wanted: tuple[str, ...], name: str) -> None:
-    assert of_file(tmp_path, text, name) == Requirements(wanted)
+    assert of_file(tmp_path, text, name) == wanted
 
 
 def test_the_nearest_declaration_counts(tmp_path: Path) -> None:
-    assert of_file(tmp_path, "far").wanted == ("far",)
-    assert of_file(tmp_path, "near", "scripts/requirements.txt").wanted == ("near",)
-    assert of_block("dependencies = ['own']", place=tmp_path).wanted == ("own",)
-    assert of_block("dependencies = []", place=tmp_path).wanted == ()
+    assert of_file(tmp_path, "far") == ("far",)
+    assert of_file(tmp_path, "near", "scripts/requirements.txt") == ("near",)
+    assert of_block("dependencies = ['own']", place=tmp_path) == ("own",)
+    assert of_block("dependencies = []", place=tmp_path) == ()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_second_block_is_refused() -> None:
 
 
 def test_another_python_is_required() -> None:
-    assert of_block(f"requires-python = '>={platform.python_version()}'") == Requirements(())
+    assert of_block(f"requires-python = '>={platform.python_version()}'") == ()
     with pytest.raises(ToolRefused) as refused:
         of_block("requires-python = '>=3.99'")
     assert str(refused.value) == (
@@ -180,7 +180,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_what_is_installed_already_needs_no_environment() -> None:
-    assert of_block("dependencies = ['click', 'packaging>=20']").are_installed()
-    assert of_block("dependencies = []").are_installed()
+    assert are_installed(of_block("dependencies = ['click', 'packaging>=20']"))
+    assert are_installed(of_block("dependencies = []"))
     for missing in ("click>999", "no-such-package", "click[extra]"):
-        assert not of_block(f"dependencies = ['click', '{missing}']").are_installed()
+        assert not are_installed(of_block(f"dependencies = ['click', '{missing}']"))

@@ -11,7 +11,7 @@ from tests.support import index_of
 from tests.tools.support import Bench
 from vademecum.sandbox import seccomp
 from vademecum.sandbox.available import Landlock, probe
-from vademecum.sandbox.base import ByProxy, Jail, Network, own_python
+from vademecum.sandbox.base import Jail, own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.skill.digest import directory_digest, skill_digest
 from vademecum.tools.job import take_snapshot
@@ -79,10 +79,10 @@ def test_filters_hold_together() -> None:
     for column in (0, 1):
         numbers = [call[column] for call in calls if call[column] >= 0]
         assert len(numbers) == len(set(numbers))
-    networks: tuple[Network, ...] = ("none", "all", ByProxy(lambda listener: None))
-    for network in networks:
+    kinds: tuple[seccomp.Sockets, ...] = ("none", "all", "proxy")
+    for sockets in kinds:
         for landlock in (None, 5, 6):
-            program = seccomp.filter_of(network, landlock=landlock)
+            program = seccomp.filter_of(sockets, landlock=landlock)
             assert len(program) % 8 == 0
             assert len(program) // 8 < 4096
 

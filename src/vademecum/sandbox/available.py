@@ -6,6 +6,7 @@ its own, so that what it may not see is not there. Whether one works is found ou
 
 from __future__ import annotations
 
+import importlib.util
 import marshal
 import os
 import shutil
@@ -22,26 +23,25 @@ from typing import Any, Literal
 
 from vademecum.config import SandboxName
 from vademecum.errors import SandboxFailed, VademecumError
-from vademecum.sandbox import seccomp, supervise
 from vademecum.sandbox.base import (
     BASE_PYTHON,
+    NETWORK_FILES,
     PROXY_PORT,
     SYSTEM_DIRECTORIES,
+    SYSTEM_FILES,
     ByProxy,
     Jail,
     Launch,
     Limits,
     Network,
     Sandbox,
-    environment_of,
     make_mount_points,
     nameless,
     own_python,
-    parts_of,
     resource_limits,
-    system_paths,
 )
 from vademecum.sandbox.process import Ended, Streams, run_command
+from vademecum.sandbox.seccomp import Sockets, filter_of
 
 Real = Literal["bubblewrap", "landlock"]
 # Opening for appending changes nothing; whoever may do that to the last file owns the machine.
@@ -51,6 +51,12 @@ if (echo x >"$1") 2>/dev/null; then exit 8; fi
 if (: >>/proc/sys/kernel/core_pattern) 2>/dev/null; then exit 9; fi
 """
 _REACHED = (7, 8, 9)
+
+_PROXY = f"http://127.0.0.1:{PROXY_PORT}"
+_PROXY_VARIABLES = {
+    **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), _PROXY),
+    "NODE_USE_ENV_PROXY": "1",
+}
 
 MIN_LANDLOCK = 3  # before that, files could be emptied anywhere
 
@@ -91,8 +97,8 @@ _OPTIONS = ("--unshare-all", "--die-with-parent", "--hostname", "sandbox", "--ca
 
 # For Landlock: a path, the rights below it, and whether it may be a link.
 _Rule = tuple[str, int, bool]
-# bwrap's option, a path of the machine, and where the command finds it.
-_Shown = tuple[str, str, str]
+# A part of a directory with hidden paths: shown whole, passed on the way to a hidden path, or a link.
+_Part = tuple[str, Literal["whole", "passed", "link"]]
 
 
 class Unconfined:
@@ -107,10 +113,10 @@ class Unconfined:
         """Prepare the supervisor, which is told what to do through a file without a name."""
         if jail.hidden and not self.hides:
             raise SandboxFailed(f"{self.name} cannot hide files: copy what the command may read.")
+        job = self._job(argv, jail) | {"doors": doors}
         make_mount_points(jail, links=True)
         status, speak = os.pipe()
         lifeline, hold = os.pipe()
-        job = self._job(argv, jail) | {"doors": doors}
         words, passed, doorway = _program(job, jail, speak, lifeline)
         return Launch(words, {}, (speak, lifeline, *passed), status, hold, stdin=stdin, doorway=doorway)
 
@@ -118,7 +124,7 @@ class Unconfined:
         return {
             "argv": argv,
             "directory": str(jail.directory),
-            "environment": environment_of(jail),
+            "environment": _environment_of(jail),
             "limits": resource_limits(jail.limits),
             "alone": True,
             "filter": None,
@@ -136,23 +142,25 @@ class Landlock(Unconfined):
         """Use what the kernel has, or do as an older kernel would need it."""
         found = _landlock_found()
         self._version = found if version is None else min(version, found)
-        if self._version < MIN_LANDLOCK or not seccomp.supported():
+        if self._version < MIN_LANDLOCK:
             raise SandboxFailed(
                 f"Landlock is not usable here: the kernel has {self._version}, {MIN_LANDLOCK} is needed."
             )
 
     def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
         proc = [*(f"/proc/{name}" for name in _PROC_FILES), *(f"/proc/sys/{name}" for name in _PROC_SYS)]
-        readable = [*system_paths(jail.network), *proc, "/proc/self"]
+        readable = [*_system_paths(jail.network), *proc, "/proc/self"]
         return super()._job(argv, jail) | {
             "rules": _rules_of(jail, readable, _DEVICES),
-            "filter": seccomp.filter_of(jail.network, landlock=self._version),
+            "filter": filter_of(_sockets(jail.network), landlock=self._version),
         }
 
 
 def _landlock_found() -> int:
     """Return the version of Landlock that the kernel has; 0 for none."""
-    return supervise.landlock_version() if sys.platform == "linux" else 0
+    from vademecum.sandbox.supervise import landlock_version  # noqa: PLC0415 - bubblewrap rarely needs it
+
+    return landlock_version() if sys.platform == "linux" else 0
 
 
 def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> list[_Rule]:
@@ -161,17 +169,17 @@ def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> l
     Landlock cannot take a right away below a path, so a directory on the way to a hidden path can only be
     listed, and everything beside that way is allowed by itself.
     """
-    hidden = jail.real_hidden
+    hidden = _real_hidden(jail)
     found: list[_Rule] = []
     read = (*readable, *map(str, jail.readable), *(str(mount.source) for mount in jail.mounted))
     for paths, rights in ((read, _READ), (map(str, jail.writable), _WRITE)):
         for path in paths:
-            parts = parts_of(path, hidden)
+            parts = _parts_of(path, hidden)
             if parts is None:
                 found.append((path, rights, True))
                 continue
             at = {"whole": rights, "passed": _LIST}
-            found += [(part.path, at[part.kind], False) for part in parts if part.kind in at]
+            found += [(part, at[kind], False) for part, kind in parts if kind in at]
     return [*found, *((path, _WRITE, True) for path in writable)]
 
 
@@ -186,16 +194,16 @@ def _program(
     if isinstance(jail.network, ByProxy):
         outer, inner = (end.detach() for end in socket.socketpair())
     job = job | {"network": jail.network != "none", "doorway": inner, "port": PROXY_PORT}
-    told = nameless(marshal.dumps((_code(), job)))
+    told = nameless(marshal.dumps((_supervisor(), job)))
     words = [BASE_PYTHON, "-I", "-S", "-c", _PROGRAM, *map(str, (told, *descriptors))]
     return words, [told] if inner is None else [told, inner], outer
 
 
 @cache
-def _code() -> CodeType:
-    """Return the compiled supervisor."""
-    loader: Any = supervise.__spec__.loader
-    code: CodeType = loader.get_code(supervise.__name__)
+def _supervisor() -> CodeType:
+    """Return our program, compiled; it is not imported here."""
+    spec: Any = importlib.util.find_spec("vademecum.sandbox.supervise")
+    code: CodeType = spec.loader.get_code(spec.name)
     return code
 
 
@@ -207,9 +215,8 @@ class Bubblewrap:
 
     def __init__(self) -> None:
         found = shutil.which("bwrap")
-        if found is None or not seccomp.supported():
-            reason = "bwrap is not installed" if found is None else "this processor is not supported"
-            raise SandboxFailed(f"bubblewrap is not usable here: {reason}.")
+        if found is None:
+            raise SandboxFailed("bubblewrap is not usable here: bwrap is not installed.")
         self._bwrap = found
 
     def launch(
@@ -225,7 +232,7 @@ class Bubblewrap:
         For a proxy, for rules of Landlock and for very many words, a program of ours becomes the command
         inside. It opens its own libraries before it confines itself, so they need no rules.
         """
-        program = seccomp.filter_of(jail.network, landlock=None)
+        program = filter_of(_sockets(jail.network), landlock=None)
         ours = isinstance(jail.network, ByProxy) or len(argv) > MAX_WORDS
         shown = replace(jail, readable=(*own_python().readable, *jail.readable)) if ours else jail
         binds, rules = _binds_of(shown), []
@@ -235,6 +242,7 @@ class Bubblewrap:
             binds = _binds_of(replace(jail, readable=readable, mounted=(), hidden=()))
         assert binds is not None
         make_mount_points(jail, links=bool(rules))
+        limits = resource_limits(jail.limits)
         status, speak = os.pipe()
         wait, release = os.pipe()
         lifeline, hold = os.pipe()
@@ -248,26 +256,19 @@ class Bubblewrap:
         else:
             passed.append(nameless(program))
             words = ["--seccomp", str(passed[-1]), "--", *argv]
-        return Launch(
-            [
-                *_guard(passed, stdin),
-                *(self._bwrap, *_OPTIONS),
-                *(("--share-net",) if jail.network == "all" else ()),
-                *("--json-status-fd", str(speak), "--block-fd", str(wait)),
-                *("--proc", "/proc", "--dev", "/dev"),
-                *binds,
-                *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
-                *("--chdir", str(jail.directory), *words),
-            ],
-            environment_of(jail),
-            tuple(passed),
-            status,
-            hold,
-            release,
-            lifeline,
-            doorway,
-            partial(_check_fifos, jail) if jail.mounted and not rules else None,
-        )
+        words = [
+            *_guard(passed, stdin),
+            *(self._bwrap, *_OPTIONS),
+            *(("--share-net",) if jail.network == "all" else ()),
+            *("--json-status-fd", str(speak), "--block-fd", str(wait)),
+            *("--proc", "/proc", "--dev", "/dev"),
+            *binds,
+            *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
+            *("--chdir", str(jail.directory), *words),
+        ]
+        environment, given = _environment_of(jail), tuple(passed)
+        check = partial(_check_fifos, jail) if jail.mounted and not rules else None
+        return Launch(words, environment, given, status, hold, release, lifeline, doorway, limits, check)
 
 
 def _rules(jail: Jail) -> list[_Rule]:
@@ -279,9 +280,9 @@ def _rules(jail: Jail) -> list[_Rule]:
         )
     # A rule for a directory is also one for what is shown below it, and these two are one directory.
     shared = ("/tmp", "/dev/shm")  # noqa: S108
-    below = any(path.startswith(("/tmp/", "/dev/shm/")) for path in jail.real_hidden)  # noqa: S108
+    below = any(path.startswith(("/tmp/", "/dev/shm/")) for path in _real_hidden(jail))  # noqa: S108
     writable = ["/dev", *(() if jail.shared is None or below else shared)]
-    return _rules_of(jail, [*system_paths(jail.network), "/proc"], writable)
+    return _rules_of(jail, [*_system_paths(jail.network), "/proc"], writable)
 
 
 def _guard(passed: list[int], stdin: int | None) -> list[str]:
@@ -300,27 +301,27 @@ def _binds_of(jail: Jail) -> list[str] | None:
     A directory with hidden paths is shown as an empty one that cannot be written to, in which everything is
     put that is not hidden. So a hidden path does not exist, whatever happens to it outside.
     """
-    hidden = jail.real_hidden
+    hidden = _real_hidden(jail)
     links = (path for path in SYSTEM_DIRECTORIES if os.path.islink(path))
     words, last, count = [word for path in links for word in ("--symlink", os.readlink(path), path)], [], 0
     if jail.shared is not None:
         words += ["--bind", str(jail.shared), "/tmp", "--bind", str(jail.shared), "/dev/shm"]  # noqa: S108
     # What lies below another path comes after it, on top.
     for option, source, place in sorted(_places(jail), key=lambda shown: shown[2].count("/")):
-        parts = parts_of(source, hidden) if hidden else None
+        parts = _parts_of(source, hidden) if hidden else None
         if parts is None:
             words += [option, source, place]
             continue
         real = os.path.realpath(source)
         count += len(parts)
-        for part in parts if count <= MAX_PARTS else ():
-            at = place + part.path[len(real) :]
-            match part.kind:
+        for part, kind in parts if count <= MAX_PARTS else ():
+            at = place + part[len(real) :]
+            match kind:
                 case "whole":
-                    words += [option, part.path, at]
+                    words += [option, part, at]
                 case "link":
-                    words += ["--symlink", os.readlink(part.path), at]
-                case "passed" if part.path == real:
+                    words += ["--symlink", os.readlink(part), at]
+                case "passed" if part == real:
                     words += ["--tmpfs", at]
                     last += ["--remount-ro", at]
                 case "passed":
@@ -328,9 +329,9 @@ def _binds_of(jail: Jail) -> list[str] | None:
     return None if count > MAX_PARTS else [*words, *last]
 
 
-def _places(jail: Jail) -> Iterator[_Shown]:
-    """Return what is shown where."""
-    for system in system_paths(jail.network):
+def _places(jail: Jail) -> Iterator[tuple[str, str, str]]:
+    """Yield what is shown: bwrap's option, a path of the machine, and where the command finds it."""
+    for system in _system_paths(jail.network):
         if system not in SYSTEM_DIRECTORIES or not os.path.islink(system):
             yield "--ro-bind-try", system, system
     for path in jail.readable:
@@ -348,7 +349,7 @@ def _places(jail: Jail) -> Iterator[_Shown]:
 
 def _check_fifos(jail: Jail) -> None:
     """Refuse mounted directories with a FIFO, to which a command could write although they are read-only."""
-    hidden = jail.real_hidden
+    hidden = _real_hidden(jail)
     todo = [os.path.realpath(mount.source) for mount in jail.mounted]
     while todo:
         try:
@@ -364,6 +365,54 @@ def _check_fifos(jail: Jail) -> None:
                         )
         except OSError:
             continue  # what we cannot read, the command cannot read either
+
+
+def _real_hidden(jail: Jail) -> frozenset[str]:
+    """Return the real paths of what is hidden."""
+    return frozenset(map(os.path.realpath, jail.hidden))
+
+
+def _sockets(network: Network) -> Sockets:
+    """Return which sockets a command may have."""
+    return "proxy" if isinstance(network, ByProxy) else network
+
+
+def _parts_of(directory: str, hidden: frozenset[str]) -> list[_Part] | None:
+    """Return the parts of a directory that are not hidden, or ``None`` if nothing in it is hidden.
+
+    Their paths are real ones. What is not a file, directory or link, such as a FIFO, is left out.
+    """
+    real = os.path.realpath(directory)
+    inside = [path for path in hidden if path == real or path.startswith(f"{real.rstrip('/')}/")]
+    if not inside:
+        return None
+    if real in hidden:
+        return []
+    on_the_way = {str(parent) for path in inside for parent in Path(path).parents}
+    found: list[_Part] = [(real, "passed")]
+    todo = [real]
+    while todo:
+        for entry in os.scandir(todo.pop()):
+            if entry.path in hidden:
+                continue
+            if entry.is_symlink():
+                found.append((entry.path, "link"))
+            elif entry.path in on_the_way and entry.is_dir(follow_symlinks=False):
+                found.append((entry.path, "passed"))
+                todo.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
+                found.append((entry.path, "whole"))
+    return found
+
+
+def _system_paths(network: Network) -> list[str]:
+    """Return the paths of the system that a command may need."""
+    return [*SYSTEM_DIRECTORIES, *SYSTEM_FILES, *(NETWORK_FILES if network != "none" else ())]
+
+
+def _environment_of(jail: Jail) -> dict[str, str]:
+    """Return the variables of a command, with those that name its proxy."""
+    return jail.environment | (_PROXY_VARIABLES if isinstance(jail.network, ByProxy) else {})
 
 
 _KINDS: dict[Real, Callable[[], Sandbox]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}

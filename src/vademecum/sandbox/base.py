@@ -20,42 +20,26 @@ BASE_PYTHON: str = getattr(sys, "_base_executable", "") or sys.executable
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What a script may need of the system to run at all, and what it needs for a network.
 SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_SYSTEM_FILES = (
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/alternatives",
-    "/etc/localtime",
-    "/etc/timezone",
-    "/etc/locale.alias",
-    "/etc/fonts",
-    "/etc/magic",
-    "/etc/mime.types",
-    "/etc/ssl/openssl.cnf",
-    "/etc/pki/tls/openssl.cnf",
-    "/etc/crypto-policies",
+
+
+def _in_etc(names: str) -> tuple[str, ...]:
+    return tuple(f"/etc/{name}" for name in names.split())
+
+
+SYSTEM_FILES = _in_etc(
+    """
+    ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime timezone locale.alias fonts magic mime.types
+    ssl/openssl.cnf pki/tls/openssl.cnf crypto-policies
+    """
 )
-_NETWORK_FILES = (
-    "/etc/resolv.conf",
-    "/etc/hosts",
-    "/etc/nsswitch.conf",
-    "/etc/host.conf",
-    "/etc/gai.conf",
-    "/etc/services",
-    "/etc/protocols",
-    "/etc/ssl/certs",
-    "/etc/ssl/cert.pem",
-    "/etc/pki/tls/certs",
-    "/etc/pki/ca-trust",
-    "/etc/ca-certificates",
+NETWORK_FILES = _in_etc(
+    """
+    resolv.conf hosts nsswitch.conf host.conf gai.conf services protocols
+    ssl/certs ssl/cert.pem pki/tls/certs pki/ca-trust ca-certificates
+    """
 )
 
 PROXY_PORT = 3128
-_PROXY = f"http://127.0.0.1:{PROXY_PORT}"
-_PROXY_VARIABLES = {
-    **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), _PROXY),
-    "NODE_USE_ENV_PROXY": "1",
-}
 _ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
@@ -136,16 +120,6 @@ class Jail:
     network: Network = "none"
     limits: Limits = Limits()
 
-    @property
-    def moved(self) -> list[Mount]:
-        """The mounts that are not shown where they are."""
-        return [mount for mount in self.mounted if mount.name != mount.source]
-
-    @property
-    def real_hidden(self) -> frozenset[str]:
-        """The real paths of what is hidden."""
-        return frozenset(map(os.path.realpath, self.hidden))
-
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -155,9 +129,9 @@ class Launch:
     started. ``status`` is the end of a pipe from which the sandbox's own words come: whether
     the command was started, and its exit code. They never mix with the command's output. ``lifeline`` is held
     open as long as the command may live, so that everything ends when we do. ``release`` is closed to let the
-    sandbox go on, once the limits of its first process are set. ``doorway`` is a socket that brings the
-    listening socket of a ``ByProxy``. ``check`` is called while the sandbox starts; if it raises, nothing
-    runs.
+    sandbox go on, once ``limits`` are set for its first process: pairs of an ``RLIMIT_`` number and a value.
+    ``doorway`` is a socket that brings the listening socket of a ``ByProxy``. ``check`` is called while the
+    sandbox starts; if it raises, nothing runs.
     """
 
     words: list[str]
@@ -168,6 +142,7 @@ class Launch:
     release: int | None = None
     stdin: int | None = None
     doorway: int | None = None
+    limits: tuple[tuple[int, int], ...] = ()
     check: Callable[[], None] | None = None
 
 
@@ -190,68 +165,6 @@ class Sandbox(Protocol):
         command's standard input, which becomes part of the launch.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a directory with hidden paths: shown whole, passed on the way to a hidden path, or a link."""
-
-    path: str
-    kind: Literal["whole", "passed", "link"]
-
-
-def parts_of(directory: str, hidden: frozenset[str]) -> list[Part] | None:
-    """Return the parts of a directory that are not hidden, or ``None`` if nothing in it is hidden.
-
-    Their paths are real ones. What is not a file, directory or link, such as a FIFO, is left out.
-    """
-    real = os.path.realpath(directory)
-    inside = [path for path in hidden if path == real or path.startswith(f"{real.rstrip('/')}/")]
-    if not inside:
-        return None
-    if real in hidden:
-        return []
-    on_the_way = {str(parent) for path in inside for parent in Path(path).parents}
-    found, todo = [Part(real, "passed")], [real]
-    while todo:
-        for entry in os.scandir(todo.pop()):
-            if entry.path in hidden:
-                continue
-            if entry.is_symlink():
-                found.append(Part(entry.path, "link"))
-            elif entry.path in on_the_way and entry.is_dir(follow_symlinks=False):
-                found.append(Part(entry.path, "passed"))
-                todo.append(entry.path)
-            elif entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
-                found.append(Part(entry.path, "whole"))
-    return found
-
-
-def make_mount_points(jail: Jail, *, links: bool) -> None:
-    """Make a link or an empty directory at the name of each mount."""
-    for mount in jail.moved:
-        if not mount.name.is_relative_to(jail.directory) or mount.name == jail.directory:
-            raise SandboxFailed(f"{mount.name} is not below the working directory: nothing ran.")
-        mount.name.parent.mkdir(parents=True, exist_ok=True)
-        if links:
-            mount.name.symlink_to(os.path.realpath(mount.source))
-        else:
-            mount.name.mkdir()
-
-
-def remove_mount_points(jail: Jail) -> None:
-    """Remove what was made for the mounts; what a command put there instead stays."""
-    for mount in jail.moved:
-        with contextlib.suppress(OSError):
-            if mount.name.is_symlink():
-                mount.name.unlink()
-            else:
-                mount.name.rmdir()
-
-
-def system_paths(network: Network) -> list[str]:
-    """Return the paths of the system that a command may need."""
-    return [*SYSTEM_DIRECTORIES, *_SYSTEM_FILES, *(_NETWORK_FILES if network != "none" else ())]
 
 
 def own_python(*words: str) -> Interpreter:
@@ -277,12 +190,34 @@ def search_path(env_path: str) -> str:
     return ":".join([SYSTEM_PATH, *(place for place in env_path.split(":") if place.startswith("/"))])
 
 
-def environment_of(jail: Jail) -> dict[str, str]:
-    """Return the variables of a command, with those that name its proxy."""
-    return jail.environment | (_PROXY_VARIABLES if isinstance(jail.network, ByProxy) else {})
+def _moved(jail: Jail) -> list[Mount]:
+    """Return the mounts that are not shown where they are."""
+    return [mount for mount in jail.mounted if mount.name != mount.source]
 
 
-def resource_limits(limits: Limits) -> list[tuple[int, int]]:
+def make_mount_points(jail: Jail, *, links: bool) -> None:
+    """Make a link or an empty directory at the name of each mount."""
+    for mount in _moved(jail):
+        if not mount.name.is_relative_to(jail.directory) or mount.name == jail.directory:
+            raise SandboxFailed(f"{mount.name} is not below the working directory: nothing ran.")
+        mount.name.parent.mkdir(parents=True, exist_ok=True)
+        if links:
+            mount.name.symlink_to(os.path.realpath(mount.source))
+        else:
+            mount.name.mkdir()
+
+
+def remove_mount_points(jail: Jail) -> None:
+    """Remove what was made for the mounts; what a command put there instead stays."""
+    for mount in _moved(jail):
+        with contextlib.suppress(OSError):
+            if mount.name.is_symlink():
+                mount.name.unlink()
+            else:
+                mount.name.rmdir()
+
+
+def resource_limits(limits: Limits) -> tuple[tuple[int, int], ...]:
     """Return the limits of each process as pairs of an ``RLIMIT_`` number and a value."""
     found = [
         (resource.RLIMIT_DATA, limits.memory_bytes),
@@ -295,7 +230,7 @@ def resource_limits(limits: Limits) -> list[tuple[int, int]]:
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
         found.append((resource.RLIMIT_NPROC, running + limits.processes))
     ours = ((number, most, resource.getrlimit(number)[1]) for number, most in found)  # cannot be raised
-    return [(number, most if own == resource.RLIM_INFINITY else min(most, own)) for number, most, own in ours]
+    return tuple((n, most if own == resource.RLIM_INFINITY else min(most, own)) for n, most, own in ours)
 
 
 def nameless(content: bytes) -> int:

@@ -20,15 +20,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from vademecum.errors import SandboxFailed, ToolRefused
-from vademecum.sandbox.base import (
-    ByProxy,
-    Jail,
-    Sandbox,
-    nameless,
-    remove_mount_points,
-    resource_limits,
-)
-from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage, new_group
+from vademecum.sandbox.base import ByProxy, Jail, Sandbox, nameless, remove_mount_points
+from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage
 
 Stream = Literal["out", "err"]
 OnOutput = Callable[[Stream, bytes], None]
@@ -43,6 +36,7 @@ CATCH_UP_SECONDS = 1.0
 
 _CHUNK_BYTES, _SHOWN_BYTES = 1024 * 1024, 64 * 1024
 _LOOK_SECONDS = 0.05
+_GATHER_SECONDS = 0.02  # what is printed within this time is passed on together
 _PATIENCE_SECONDS = 10.0
 _NICE = 10
 _WORD_OVERHEAD = 9
@@ -99,11 +93,10 @@ def run_command(  # noqa: PLR0913 - what a command depends on
     usage = JobUsage(jail)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
-        stack.callback(remove_mount_points, jail)
-        # Root is exempt from the limit of processes, but not from that of a control group.
-        group = new_group(jail.limits.processes + OWN_PROCESSES) if os.geteuid() == 0 else None
-        if group is not None:
-            stack.callback(group.remove)
+        if jail.mounted:
+            stack.callback(remove_mount_points, jail)
+        group = ControlGroup(jail.limits.processes + OWN_PROCESSES)
+        stack.callback(group.remove)
         pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes, on_output)))
         running = _Running(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
         stack.callback(running.close)
@@ -124,15 +117,16 @@ def run_command(  # noqa: PLR0913 - what a command depends on
             raise SandboxFailed(f"{sandbox.name} could not start the command ({why}): nothing ran.")
         if pump.stopped is not None:
             return Ended(pump.stopped, None, seconds)
-        full = code and group is not None and group.was_full()
+        full = code and group.was_full()
         return Ended("processes" if full else "exited", code, seconds)
 
 
 class _Pump:
     """Two pipes and the files that their content is appended to, with a cap.
 
-    ``writers`` are the ends for the command. The command cannot change what it printed: it has the pipes,
-    not the files. ``stopped`` says why no more is taken: the cap, or a file that cannot be written.
+    ``writers`` are the ends for the command; ``files`` has the file for each end to read from. The command
+    cannot change what it printed: it has the pipes, not the files. ``stopped`` says why no more is taken: the
+    cap, or a file that cannot be written.
 
     The listener runs in a thread of its own and reads from the files, so that a slow one delays neither the
     command nor its limits; what it is given is complete and in order for each stream.
@@ -142,7 +136,7 @@ class _Pump:
         self._left = cap
         self.stopped: Literal["output", "disk"] | None = None
         self._buffer = memoryview(bytearray(_CHUNK_BYTES))
-        self._files: dict[int, BinaryIO] = {}
+        self.files: dict[int, BinaryIO] = {}
         self.writers: list[int] = []
         for path in (streams.out, streams.err):
             reader, writer = os.pipe()
@@ -150,19 +144,14 @@ class _Pump:
             with contextlib.suppress(OSError):  # more than a user may have
                 fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
             self.writers.append(writer)
-            self._files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
-        self._grown = threading.Event()
-        self._complete = self._abandoned = False
+            self.files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
+        self._grown, self._complete = threading.Event(), threading.Event()
+        self._abandoned = False
         self._listener: threading.Thread | None = None
         if on_output is not None:
             listening = partial(self._tell, streams, on_output)
             self._listener = threading.Thread(target=listening, name="vademecum-output", daemon=True)
             self._listener.start()
-
-    @property
-    def readers(self) -> list[int]:
-        """The ends from which something is to be passed on."""
-        return list(self._files)
 
     def close_writers(self) -> None:
         """Close the ends that were for the command, once it has them."""
@@ -175,7 +164,7 @@ class _Pump:
         Pipes at their end are taken out of ``poll``.
         """
         moved = False
-        for reader in list(self._files):
+        for reader in list(self.files):
             try:
                 size = os.readv(reader, [self._buffer])
             except BlockingIOError:
@@ -191,7 +180,7 @@ class _Pump:
             data = self._buffer[:kept]
             try:
                 while data:
-                    data = data[self._files[reader].write(data) :]
+                    data = data[self.files[reader].write(data) :]
             except OSError:
                 self.stopped = "disk"
         if moved:
@@ -207,20 +196,20 @@ class _Pump:
     def close(self) -> None:
         """Close everything; a listener that has not caught up gets no more."""
         self.close_writers()
-        for reader in list(self._files):
+        for reader in list(self.files):
             self._close(reader, None)
         self._end_listening(0)
 
     def _close(self, reader: int, poll: select.poll | None) -> None:
         if poll is not None:
             poll.unregister(reader)
-        self._files.pop(reader).close()
+        self.files.pop(reader).close()
         os.close(reader)
 
     def _end_listening(self, seconds: float) -> None:
         """Wait until the listener has everything, or for so many seconds."""
         if self._listener is not None:
-            self._complete = True
+            self._complete.set()
             self._grown.set()
             self._listener.join(seconds)
             self._abandoned, self._listener = True, None
@@ -232,7 +221,7 @@ class _Pump:
             while not complete:
                 self._grown.wait()
                 self._grown.clear()
-                complete = self._complete
+                complete = self._complete.wait(_GATHER_SECONDS)
                 files: tuple[tuple[Stream, BinaryIO], ...] = (("out", out), ("err", err))
                 for stream, file in files:
                     while chunk := file.read(_SHOWN_BYTES):
@@ -252,7 +241,7 @@ class _Running:
         *,
         pump: _Pump,
         stdin: bytes | int | None,
-        group: ControlGroup | None,
+        group: ControlGroup,
     ) -> None:
         """Start the sandbox; all descriptors that it gets are closed here."""
         self._pump, self._group, self._words = pump, group, b""
@@ -260,7 +249,7 @@ class _Running:
         given = os.dup(stdin) if isinstance(stdin, int) else None if stdin is None else nameless(stdin)
         passed = [given]
         try:
-            launch = sandbox.launch(argv, jail, doors=() if group is None else (group.door,), stdin=given)
+            launch = sandbox.launch(argv, jail, doors=group.doors, stdin=given)
             passed = [launch.stdin, *launch.pass_on]
             kept = (launch.status, launch.lifeline, launch.release, launch.doorway)
             self._launch = launch
@@ -295,7 +284,7 @@ class _Running:
         with open(os.pidfd_open(self._process.pid), "rb", buffering=0) as process:
             begins = () if launch.release is None else (launch.status,)
             hands = () if launch.doorway is None else (launch.doorway,)
-            for descriptor in (process.fileno(), *self._pump.readers, *begins, *hands):
+            for descriptor in (process.fileno(), *self._pump.files, *begins, *hands):
                 poll.register(descriptor, select.POLLIN)
             while True:
                 left = deadline - time.monotonic()
@@ -325,19 +314,19 @@ class _Running:
         self._pump.pass_on(poll)
         if self._launch.status in ready and (inside := self.said("child-pid")) is not None:
             poll.unregister(self._launch.status)
-            self._admit(inside, jail)
+            self._admit(inside)
         if self._launch.doorway in ready:
             poll.unregister(self._launch.doorway)
             self._serve(self._launch.doorway, jail)
 
-    def _admit(self, inside: int, jail: Jail) -> None:
+    def _admit(self, inside: int) -> None:
         """Set the limits of the first process inside, which waits for that, and let it begin."""
         with contextlib.suppress(ProcessLookupError):  # it may be gone by now, which its status will say
             os.setpriority(os.PRIO_PROCESS, inside, _NICE)
-            for number, most in resource_limits(jail.limits):
+            for number, most in self._launch.limits:
                 resource.prlimit(inside, number, (most, most))
-            if self._group is not None:
-                Path(self._group.door).write_text(str(inside))
+            for door in self._group.doors:
+                Path(door).write_text(str(inside))
         self._close(self._launch.release)
 
     def _serve(self, doorway: int, jail: Jail) -> None:
@@ -350,7 +339,7 @@ class _Running:
 
     def end(self, *, forced: bool) -> None:
         """Make sure that it is gone, with everything that it started."""
-        if self._group is not None and forced:
+        if forced:
             self._group.shut()
         inside = self.said("child-pid")
         if forced and inside is not None and self._process.poll() is None:
@@ -367,8 +356,9 @@ class _Running:
             self._process.wait()
 
     def close(self) -> None:
-        """End it, and let go of everything."""
-        self.end(forced=True)
+        """End it if it still runs, and let go of everything."""
+        if self._process.returncode is None:
+            self.end(forced=True)
         for descriptor in list(self._open):
             self._close(descriptor)
 

@@ -10,8 +10,10 @@ import errno
 import platform
 import struct
 from dataclasses import dataclass
+from functools import cache
+from typing import Literal
 
-from vademecum.sandbox.base import ByProxy, Network
+from vademecum.errors import SandboxFailed
 
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _JUMP_EQUAL, _JUMP_GREATER = 0x15, 0x25
@@ -26,6 +28,8 @@ _KIND_OF_SOCKET, _STREAM, _TCP = 0xF, 1, 6
 
 SIGNALS_SCOPED = 6  # the first Landlock that keeps signals inside
 
+# The sockets that a command may have: none, those of the internet, or one to its proxy.
+Sockets = Literal["none", "all", "proxy"]
 # The numbers of system calls on x86_64 and on aarch64, by name; -1 where there is none.
 Calls = dict[str, tuple[int, int]]
 
@@ -129,31 +133,29 @@ _SCHEDULING = (
 )
 # fcntl with F_SETOWN, F_SETSIG, F_SETOWN_EX: ways to have the kernel send a signal.
 _OWNERSHIP = Check((72, 25), (ArgBound(1, (8, 10, 15)),), _REFUSE, _ALLOW)
-# The arguments that ``socket`` may have: for no network, for all of it, and for a proxy.
-_NO_SOCKETS = (ArgBound(0, ()),)
-_INTERNET = (ArgBound(0, (_AF_INET, _AF_INET6, _AF_NETLINK)),)
-_TCP_ONLY = (ArgBound(0, (_AF_INET, _AF_INET6)), _STREAMS_ONLY, ArgBound(2, (0, _TCP)))
+# The arguments that ``socket`` may have.
+_SOCKETS: dict[Sockets, tuple[ArgBound, ...]] = {
+    "none": (ArgBound(0, ()),),
+    "all": (ArgBound(0, (_AF_INET, _AF_INET6, _AF_NETLINK)),),
+    "proxy": (ArgBound(0, (_AF_INET, _AF_INET6)), _STREAMS_ONLY, ArgBound(2, (0, _TCP))),
+}
 _SOCKET, _CLONE3 = (41, 198), (435, 435)
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
-def supported() -> bool:
-    """Return whether there is a filter for this machine."""
-    return platform.machine() in _ARCHITECTURES
-
-
-def filter_of(network: Network, *, landlock: int | None) -> bytes:
+@cache
+def filter_of(sockets: Sockets, *, landlock: int | None) -> bytes:
     """Return the filter for a command.
 
     ``landlock`` is the version of Landlock if that is all that confines it; ``None`` is for namespaces.
     """
+    if platform.machine() not in _ARCHITECTURES:
+        raise SandboxFailed(f"System calls cannot be filtered on this processor ({platform.machine()}).")
     column, architecture = _ARCHITECTURES[platform.machine()]
     answers = [(ADMINISTRATION, _REFUSE), (SHARED_MEMORY, _REFUSE)]
-    if isinstance(network, ByProxy):
+    if sockets == "proxy":
         answers.append((SERVING, _REFUSE))
-        checks = [*_ALWAYS, Check(_SOCKET, _TCP_ONLY)]
-    else:
-        checks = [*_ALWAYS, Check(_SOCKET, _NO_SOCKETS if network == "none" else _INTERNET)]
+    checks = [*_ALWAYS, Check(_SOCKET, _SOCKETS[sockets])]
     if landlock is not None:
         answers += [(WATCHING, _REFUSE), (METADATA, _PRETEND), (ATTRIBUTES, _LACK)]
         checks += _SCHEDULING

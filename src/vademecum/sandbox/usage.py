@@ -14,7 +14,6 @@ from typing import Literal
 
 from vademecum.errors import SandboxFailed
 from vademecum.sandbox.base import Jail
-from vademecum.sandbox.supervise import descendants
 
 Exceeded = Literal["memory", "processes", "disk"]
 
@@ -33,7 +32,7 @@ class JobUsage:
     """Watches the limits of one jail; what its writable paths contain at the beginning does not count."""
 
     def __init__(self, jail: Jail) -> None:
-        self.limits = jail.limits
+        self._limits = jail.limits
         self._directory = jail.directory
         self._places = [*jail.writable, *([] if jail.shared is None else [jail.shared])]
         left = [MAX_EARLIER_ENTRIES]
@@ -48,12 +47,14 @@ class JobUsage:
 
     def exceeded(self, pid: int) -> Exceeded | None:
         """Return the limit that the processes below ``pid`` exceed now."""
-        most = self.limits.processes + OWN_PROCESSES
+        from vademecum.sandbox.supervise import descendants  # noqa: PLC0415 - for commands that take longer
+
+        most = self._limits.processes + OWN_PROCESSES
         processes = descendants(pid, most + 1)
         if len(processes) > most:
             return "processes"
         deleted, sockets = _open_files(processes)
-        if sum(map(_memory_of, processes)) + sockets * _socket_bytes() > self.limits.memory_bytes:
+        if sum(map(_memory_of, processes)) + sockets * _socket_bytes() > self._limits.memory_bytes:
             return "memory"
         try:
             disk = os.statvfs(self._directory)
@@ -63,7 +64,7 @@ class JobUsage:
         except _NotWatchable:
             return "disk"
         nearly_full = disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES
-        return "disk" if nearly_full or deleted + written - self._earlier > self.limits.disk_bytes else None
+        return "disk" if nearly_full or deleted + written - self._earlier > self._limits.disk_bytes else None
 
     def _written(self, left: list[int]) -> int:
         """Return the bytes in all places; a place below another one counts once for each."""
@@ -145,11 +146,16 @@ def _socket_bytes() -> int:
 
 
 class ControlGroup:
-    """One group, made for one command; ``door`` is the file that a process enters by writing its number."""
+    """A group for one command of root; ``doors`` is the file that a process enters by writing its number.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.door = str(path / "cgroup.procs")
+    For other users, and where there can be no group, there are no doors, and nothing happens.
+    """
+
+    def __init__(self, processes: int) -> None:
+        """Make a group for so many processes."""
+        path = _new_group(processes) if os.geteuid() == 0 else None
+        self._path = path or Path("/nonexistent")
+        self.doors = () if path is None else (str(path / "cgroup.procs"),)
 
     def was_full(self) -> bool:
         """Return whether the cap stopped a process from being started."""
@@ -167,7 +173,7 @@ class ControlGroup:
         """End whatever may still be inside and remove the group; the kernel may need a moment for it."""
         self.shut()
         with contextlib.suppress(OSError):
-            for process in Path(self.door).read_text().split():
+            for process in (self._path / "cgroup.procs").read_text().split():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(process), signal.SIGKILL)
         for _ in range(_ATTEMPTS):
@@ -178,8 +184,7 @@ class ControlGroup:
             time.sleep(_ATTEMPT_SECONDS)
 
 
-def new_group(processes: int) -> ControlGroup | None:
-    """Return a new group for so many processes, or none where there can be none."""
+def _new_group(processes: int) -> Path | None:
     for parent in _parents():
         path = parent / f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
         with contextlib.suppress(OSError):
@@ -193,7 +198,7 @@ def new_group(processes: int) -> ControlGroup | None:
             except OSError:
                 path.rmdir()
                 raise
-            return ControlGroup(path)
+            return path
     return None
 
 

@@ -97,7 +97,7 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
         found.setdefault(typed, replace(_input(typed, locate(typed)), kind="copy"))
     for pattern in files:
         matched = [pattern] if pattern.startswith(PREFIX) else workspace.named(pattern)
-        shown = matched if matched == [pattern] else [name for name in matched if known(locate(name))]
+        shown = [name for name in matched if name == pattern or known(locate(name))]
         if not shown:
             raise ToolRefused(f"No file matches {pattern!r} here.", code="missing")
         for typed in shown:
@@ -117,12 +117,10 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
             f"{len(found):,} files are named, at most {MAX_INPUTS:,} can be: name a directory.",
             code="too-many",
         )
-    above = [f"{given.located.path}/" for given in found.values() if given.kind != "file"]
+    above = tuple(f"{given.located.path}/" for given in found.values() if given.kind != "file")
     # What lies below a directory that is named as well comes with it.
     kept = [
-        given
-        for given in found.values()
-        if given.typed == "." or not any(str(given.located.path).startswith(each) for each in above)
+        each for each in found.values() if each.typed == "." or not str(each.located.path).startswith(above)
     ]
     return kept, outside
 
@@ -164,14 +162,15 @@ def listed_below(base: str | Path) -> tuple[list[str], list[str]]:
     return found, special
 
 
-def shown_below(base: str | Path, hidden: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield what lies below a directory and is not hidden, parents before children, each with its mode."""
-    gone = set(hidden)
+def shown_below(base: str | Path, hidden: Iterable[str]) -> list[tuple[str, int]]:
+    """Return what lies below a directory and is not hidden, parents before children, each with its mode."""
+    gone, shown = set(hidden), []
     for name in sorted(listed_below(base)[0]):
         if name in gone or name.rpartition("/")[0] in gone:
             gone.add(name)
         else:
-            yield name, os.lstat(f"{base}/{name}").st_mode
+            shown.append((name, os.lstat(f"{base}/{name}").st_mode))
+    return shown
 
 
 def hidden_below(base: str, names: Iterable[str], may_show: Callable[[str, Inode | None], bool]) -> list[str]:
@@ -180,9 +179,8 @@ def hidden_below(base: str, names: Iterable[str], may_show: Callable[[str, Inode
     ``may_show`` gets the path, and the device and inode of a file with several names (hard links): if one
     of its names is hidden, all of them are.
     """
-    hidden: list[str] = []
-    linked: dict[Inode, list[str]] = {}
-    secret: set[Inode] = set()
+    inodes: dict[str, Inode | None] = {}
+    hidden: set[str] = set()
     gone: set[str] = set()  # what is hidden, and what lies below it
     for name in names:
         if name.rpartition("/")[0] in gone:
@@ -190,14 +188,12 @@ def hidden_below(base: str, names: Iterable[str], may_show: Callable[[str, Inode
             continue
         about = os.lstat(f"{base}/{name}")
         several = about.st_nlink > 1 and not stat.S_ISDIR(about.st_mode)
-        inode = (about.st_dev, about.st_ino) if several else None
+        inodes[name] = inode = (about.st_dev, about.st_ino) if several else None
         if not may_show(name, inode):
-            hidden.append(name)
+            hidden.add(name)
             gone.add(name)
-            secret |= {inode} if inode else set()
-        if inode:
-            linked.setdefault(inode, []).append(name)
-    return sorted({*hidden, *(name for inode in secret for name in linked[inode])})
+    secret = {inodes[name] for name in hidden} - {None}
+    return sorted(hidden | {name for name, inode in inodes.items() if inode in secret})
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +230,12 @@ def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: 
             mounted.append(Mount(real, real))
             names[given.typed] = str(real)
     # The directories of files that it is told to write, such as ``out`` for ``out/chart.png``.
-    for part in (part for word in words[:MAX_WORDS_WITH_PARENTS] for _, part in parts_of(word)):
+    parts = (part for word in words[:MAX_WORDS_WITH_PARENTS] for _, part in parts_of(word))
+    for part in (part for part in parts if "/" in part and "://" not in part):
         with contextlib.suppress(PathRefused, OSError):
             check_relative(work, part)
             parent = (work / part).parent
-            if "://" not in part and not any(parent.is_relative_to(each.name) for each in mounted):
+            if not any(parent.is_relative_to(each.name) for each in mounted):
                 parent.mkdir(parents=True, exist_ok=True)
     left_out = sum(len(given.hidden) for given in inputs)
     return Furnished(renamed(words, names), tuple(mounted), tuple(hidden), copies, left_out)

@@ -26,8 +26,6 @@ MAX_SEARCHED_BYTES = 2 * 1024 * 1024
 MAX_SEARCH_SECONDS = 10.0
 MAX_PATTERN_MEMORY = 8 * 1024 * 1024
 
-_PASSED_OVER = frozenset({".git", "node_modules", "__pycache__", ".venv"})
-
 MayRead = Callable[[Path], bool]
 
 
@@ -78,7 +76,7 @@ def grep(call: Grep, located: Located, may_read: MayRead) -> Observation:
         with os.fdopen(open_file(located), "rb") as file:
             matches, searched = _matching(located.name, file.fileno(), expression), 1
     else:
-        for name, descriptor in files_below(located, may_read=may_read, passed_over=_PASSED_OVER):
+        for name, descriptor in files_below(located, may_read):
             searched += 1
             matches += _matching(name, descriptor, expression)
             if len(matches) >= MAX_MATCHES:

@@ -39,7 +39,7 @@ from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped, visible, without_hidden
 from vademecum.tools.calls import Observation, RunScript
 from vademecum.tools.exchange import Furnished, Input, Output, shown_below
-from vademecum.tools.packages.requirements import Requirements, requirements_of
+from vademecum.tools.packages import BLOCK_OPENS, REQUIREMENT_FILES
 
 MAX_SHOWN_WORDS, MAX_WORD_CHARS, MAX_SHOWN_CHARS = 50, 200, 1500
 MAX_HEAD_CHARS, MAX_TAIL_CHARS = 12_000, 4_000
@@ -247,7 +247,7 @@ def _remove(directory: Path) -> None:
 
 def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -> Path:
     """Copy a skill as it is now below a directory, without the files that are hidden from its scripts."""
-    place = directory / skill.path.name
+    place = directory / os.path.basename(skill.location)
     place.mkdir(parents=True)
     left, files = MAX_SNAPSHOT_BYTES, 0
     for name, mode in shown_below(skill.location, hidden):
@@ -271,6 +271,21 @@ def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -
 
 
 @dataclass(frozen=True, slots=True)
+class Requirements:
+    """The packages to install for a script, normalized and sorted."""
+
+    wanted: tuple[str, ...] = ()
+
+    def resources(self, skill: str) -> tuple[str, ...]:
+        """Return what the rules for ``packages`` are asked about.
+
+        >>> Requirements(("numpy>=2", "rich")).resources("report")
+        ('report/numpy>=2', 'report/rich')
+        """
+        return tuple(f"{skill}/{each}" for each in self.wanted)
+
+
+@dataclass(frozen=True, slots=True)
 class ScriptPlan:
     """A script in a snapshot of its skill, and how it will be started.
 
@@ -283,15 +298,11 @@ class ScriptPlan:
     relative: str
     resource: str
     snapshot: Path
+    file: Path
     digest: str
     interpreter: Interpreter
     text: str
     packages: Requirements
-
-    @property
-    def file(self) -> Path:
-        """The script in the snapshot."""
-        return self.snapshot / self.relative
 
     @property
     def files(self) -> dict[str, str]:
@@ -309,18 +320,30 @@ def plan_script(
     text = head.decode("utf-8", "replace")
     if b"\0" in head:
         text = f"[not text: {len(head):,} bytes, sha256 {hashlib.sha256(head).hexdigest()}]"
-    packages = requirements_of(text, snapshot, relative) if relative.endswith(".py") else Requirements()
+    script = snapshot / relative
     return ScriptPlan(
         call,
         skill,
         relative,
         f"{skill.name}/{relative}",
         snapshot,
+        script,
         directory_digest(str(snapshot)),
-        _interpreter_of(snapshot / relative, head, path),
+        _interpreter_of(script, head, path),
         text,
-        Requirements() if packages.are_installed() else packages,
+        _packages_for(text, snapshot, relative),
     )
+
+
+def _packages_for(text: str, snapshot: Path, relative: str) -> Requirements:
+    """Return the packages that a script requires, unless the interpreter that runs us has all of them."""
+    in_file = any(os.path.lexists(snapshot / name) for name in REQUIREMENT_FILES)
+    if not relative.endswith(".py") or not (in_file or BLOCK_OPENS in text):
+        return Requirements()
+    from vademecum.tools.packages import requirements  # noqa: PLC0415 - 10 ms, for these scripts alone
+
+    wanted = requirements.requirements_of(text, snapshot, relative)
+    return Requirements() if requirements.are_installed(wanted) else Requirements(wanted)
 
 
 def _interpreter_of(script: Path, head: bytes, path: str) -> Interpreter:

@@ -15,6 +15,7 @@ from vademecum.paths import check_relative, leads_out, open_contained, open_cont
 
 MAX_MATCHES = 1000
 
+_PASSED_OVER = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -60,9 +61,11 @@ class Workspace:
                 continue
             if relative == "." and root.is_file():
                 return Located(root.parent, root.name, str(root), self._rule(root))
-            check_relative(root, relative)
             plain = "/".join(step for step in relative.split("/") if step not in {"", "."}) or "."
-            return Located(root, plain, str(root / plain) if number else plain, self._rule(root / plain))
+            name = str(root / plain) if number else plain
+            found = Located(root, plain, name, self._rule(root / plain))
+            check_relative(root, relative)
+            return found
         here = self._roots[0] if self._roots else "nowhere"
         raise ToolRefused(f"There is no {path[:200]!r} here: name a path relative to {here}.", code="missing")
 
@@ -105,9 +108,10 @@ class Workspace:
 
     def names(self, located: Located) -> tuple[str, ...]:
         """Return the names a path has in rules: its own, and where it is a link, that of what it leads to."""
+        names = self.rule_names(located.path)
         if leads_out(located.root, located.path):
             raise PathRefused(f"The path {located.name!r} follows a link that leads out: name another.")
-        return self.rule_names(located.path)
+        return names
 
     def rule_names(self, path: Path) -> tuple[str, ...]:
         """Return the names that rules have for an absolute path."""
@@ -125,14 +129,21 @@ class Workspace:
 
 def open_file(located: Located) -> int:
     """Open a file for reading."""
-    with _said(located):
-        return open_contained(located.root, located.relative)
+    return _opened(open_contained, located)
 
 
 def open_directory(located: Located) -> int:
     """Open a directory for listing."""
-    with _said(located):
-        return open_contained_directory(located.root, located.relative)
+    return _opened(open_contained_directory, located)
+
+
+def _opened(opener: Callable[[Path, str], int], located: Located) -> int:
+    try:
+        return opener(located.root, located.relative)
+    except FileRefused as error:
+        raise ToolRefused(str(error), code=error.code) from error
+    except OSError as error:
+        raise _unusable(located, error) from error
 
 
 @contextlib.contextmanager
@@ -142,7 +153,7 @@ def open_parent(located: Located, *, make: bool = False) -> Iterator[tuple[int, 
     With ``make``, directories that are missing are made.
     """
     *parents, name = located.relative.split("/")
-    with _said(located):
+    try:
         directory = os.open(located.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for step in parents:
@@ -155,11 +166,19 @@ def open_parent(located: Located, *, make: bool = False) -> Iterator[tuple[int, 
             yield directory, name
         finally:
             os.close(directory)
+    except OSError as error:
+        raise _unusable(located, error) from error
 
 
-def files_below(
-    located: Located, *, may_read: Callable[[Path], bool], passed_over: frozenset[str]
-) -> Iterator[tuple[str, int]]:
+def _unusable(located: Located, error: OSError) -> ToolRefused:
+    """Return in one sentence what the system has against a path."""
+    if isinstance(error, FileNotFoundError):
+        return ToolRefused(f"There is no {located.name!r} here.", code="missing")
+    text = f"{located.name!r} cannot be used ({error.strerror}): name another path."
+    return ToolRefused(text, code="unusable")
+
+
+def files_below(located: Located, may_read: Callable[[Path], bool]) -> Iterator[tuple[str, int]]:
     """Yield the plain files below a directory, each with a descriptor that is open meanwhile.
 
     No link is followed, and what may not be read is not there.
@@ -169,7 +188,7 @@ def files_below(
     top = open_directory(located)
     try:
         for place, directories, files, descriptor in os.fwalk(".", dir_fd=top):
-            directories[:] = sorted(name for name in directories if name not in passed_over)
+            directories[:] = sorted(name for name in directories if name not in _PASSED_OVER)
             for file in sorted(files):
                 inside = os.path.normpath(f"{place}/{file}")
                 if not may_read(base / inside):
@@ -185,17 +204,3 @@ def files_below(
                     os.close(opened)
     finally:
         os.close(top)
-
-
-@contextlib.contextmanager
-def _said(located: Located) -> Iterator[None]:
-    """Say in one sentence what the system has against a path."""
-    try:
-        yield
-    except FileRefused as error:
-        raise ToolRefused(str(error), code=error.code) from error
-    except FileNotFoundError as error:
-        raise ToolRefused(f"There is no {located.name!r} here.", code="missing") from error
-    except OSError as error:
-        reason = f"{located.name!r} cannot be used ({error.strerror}): name another path."
-        raise ToolRefused(reason, code="unusable") from error

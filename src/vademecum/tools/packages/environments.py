@@ -35,7 +35,7 @@ from vademecum.files import read_capped, read_own, write_atomic
 from vademecum.sandbox.available import Unconfined
 from vademecum.sandbox.base import BASE_PYTHON, SYSTEM_PATH, Jail, Limits, Sandbox, own_python
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.tools.packages.requirements import Requirements
+from vademecum.tools.job import Requirements
 from vademecum.tools.packages.uv import DISK_FULL, explained, failed, find_uv, uv_environment
 
 BUILD_SECONDS = 900.0

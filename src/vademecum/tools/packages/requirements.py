@@ -11,7 +11,6 @@ import platform
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from itertools import takewhile
 from pathlib import Path
@@ -19,15 +18,14 @@ from pathlib import Path
 from vademecum.errors import ToolRefused
 from vademecum.paths import read_contained
 from vademecum.skill.text import visible
+from vademecum.tools.packages import BLOCK_OPENS, REQUIREMENT_FILES
 
 MAX_REQUIREMENTS = 200
 MAX_REQUIREMENTS_BYTES = 64 * 1024
 MAX_SHOWN_CHARS = 120
 MAX_SHOWN_PROBLEMS = 5
-# The nearest file decides; the others are not read.
-FILES = ("scripts/requirements.txt", "requirements.txt")
 
-_OPENS, _CLOSES = "# /// script", "# ///"
+_CLOSES = "# ///"
 _COMMENT = re.compile(r"(?:^|\s+)#.*$")
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
 _PLAIN = "write a name and its versions, such as 'name>=1.2'"
@@ -42,43 +40,30 @@ _REFUSED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Requirements:
-    """The packages that a script requires, normalized and sorted."""
+def requirements_of(text: str, skill: Path, relative: str) -> tuple[str, ...]:
+    r"""Return what the script at ``relative`` with this text requires, normalized and sorted.
 
-    wanted: tuple[str, ...] = ()
-
-    def resources(self, skill: str) -> tuple[str, ...]:
-        """Return what the rules for ``packages`` are asked about.
-
-        >>> Requirements(("numpy>=2", "rich")).resources("report")
-        ('report/numpy>=2', 'report/rich')
-        """
-        return tuple(f"{skill}/{each}" for each in self.wanted)
-
-    def are_installed(self) -> bool:
-        """Return whether the interpreter that runs us has all of them, so that nothing has to be built."""
-        return all(map(_is_installed, self.wanted))
-
-
-def requirements_of(text: str, skill: Path, relative: str) -> Requirements:
-    r"""Return what the script at ``relative`` with this text requires; ``skill`` is the skill's directory.
-
-    Raise ``ToolRefused``, with every problem and its line, if the declaration cannot be used.
+    ``skill`` is the skill's directory. Raise ``ToolRefused``, with every problem and its line, if the
+    declaration cannot be used.
 
     >>> script = '# /// script\n# dependencies = ["Rich >= 13", "tomli; python_version < \'3\'"]\n# ///\n'
-    >>> requirements_of(script, Path("/nonexistent"), "scripts/report.py").wanted
+    >>> requirements_of(script, Path("/nonexistent"), "scripts/report.py")
     ('rich>=13',)
     """
     blocks = list(_blocks(text))
     if blocks:
         return _of_block(blocks, relative)
-    for name in FILES:
+    for name in REQUIREMENT_FILES:
         found = _read(skill, name)
         if found is not None:
             lines = enumerate(found.split("\n"), start=1)
             return _checked(((number, _COMMENT.sub("", line).strip()) for number, line in lines), name)
-    return Requirements()
+    return ()
+
+
+def are_installed(wanted: Iterable[str]) -> bool:
+    """Return whether the interpreter that runs us has all of them, so that nothing has to be built."""
+    return all(map(_is_installed, wanted))
 
 
 def without_credentials(text: str) -> str:
@@ -94,7 +79,7 @@ def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield each block as its first line's number and its lines without the comment signs."""
     lines = enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
     for number, line in lines:
-        if line != _OPENS:
+        if line != BLOCK_OPENS:
             continue
         comments = takewhile(lambda each: each[1] == "#" or each[1].startswith("# "), lines)
         block = [line for _, line in comments]
@@ -103,7 +88,7 @@ def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
             yield number + 1, [line[2:] for line in block[:end]]
 
 
-def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> Requirements:
+def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> tuple[str, ...]:
     """Return what a block requires; it is given with the number of its first line."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - for these alone
 
@@ -152,7 +137,7 @@ def _read(skill: Path, name: str) -> str | None:
         raise _refused([f"{name} is not UTF-8: save it as UTF-8"]) from error
 
 
-def _checked(lines: Iterable[tuple[int, str]], source: str) -> Requirements:
+def _checked(lines: Iterable[tuple[int, str]], source: str) -> tuple[str, ...]:
     """Check every requirement and return those that apply to this interpreter."""
     wanted: set[str] = set()
     problems: list[str] = []
@@ -169,7 +154,7 @@ def _checked(lines: Iterable[tuple[int, str]], source: str) -> Requirements:
         raise _refused(
             [f"{source} requires {len(wanted):,} packages: at most {MAX_REQUIREMENTS} are provided"]
         )
-    return Requirements(tuple(sorted(wanted)))
+    return tuple(sorted(wanted))
 
 
 def _normalized(line: str) -> set[str]:
