@@ -17,8 +17,8 @@ from tests.evals.support import final, select, write
 from tests.support import VADE, Place, write_skill
 from tests.support import Result as Done
 from vademecum import BUILTIN_ROOT
+from vademecum.cli.eval.tables import EvalProgress
 from vademecum.cli.main import run
-from vademecum.cli.output.progress import EvalProgress
 from vademecum.evals.results import CaseResult
 
 Vade = Callable[..., Done]

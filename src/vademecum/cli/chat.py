@@ -15,10 +15,10 @@ import click
 
 from vademecum.agent.agent import Conversation
 from vademecum.cli.indexing import index_options
-from vademecum.cli.output.printing import print_text
-from vademecum.cli.output.progress import RunProgress
+from vademecum.cli.output.printing import RunProgress, print_text
 from vademecum.cli.output.saving import Saved, tell
 from vademecum.cli.running import agent_for, agent_options, model_for
+from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.nearest import nearest
@@ -78,7 +78,7 @@ class Chat:
                     click.echo("There are no outputs yet.")
             case "/model":
                 if rest:
-                    self.conversation.model = model_for(self.context, rest)
+                    self.conversation.model = model_for(rest, load_config(self.context), self.context)
                 click.echo(f"The model is {self.conversation.model.name}.")
             case "/clear":
                 self.conversation.clear()
@@ -215,9 +215,8 @@ def whole_blocks(text: str) -> tuple[str, str]:
 @index_options
 def chat_command(**words: Any) -> int:
     """Have a conversation; Ctrl-C stops a turn, Ctrl-D or /quit ends it, Alt-Enter begins a new line."""
-    context = Context.current()
-    agent = agent_for(context, words)
-    chat = Chat(agent.conversation(), context)
+    agent, _ = agent_for(words)
+    chat = Chat(agent.conversation(), Context.current())
     click.echo(
         f"{chat.conversation.model.name} · {len(agent.index):,} skills · /help lists the commands", err=True
     )

@@ -10,8 +10,17 @@ import click
 
 from vademecum.cli.checks import HealthCheck, checks_of_files, checks_of_place
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.printing import BOLD, DIM, MARKS, RED, answer, counted, json_option, paint
-from vademecum.cli.output.progress import ProgressBar
+from vademecum.cli.output.printing import (
+    BOLD,
+    DIM,
+    MARKS,
+    RED,
+    ProgressBar,
+    answer,
+    counted,
+    json_option,
+    paint,
+)
 from vademecum.cli.output.skill_text import problem_line, remark
 from vademecum.context import Context
 from vademecum.errors import VademecumError

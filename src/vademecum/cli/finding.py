@@ -6,10 +6,15 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, as_reference, index_options, source_option
-from vademecum.cli.output.completion import complete_assets, complete_names
-from vademecum.cli.output.printing import answer, json_option, print_json, raised, yes_option
-from vademecum.cli.output.progress import ProgressBar
+from vademecum.cli.indexing import (
+    IndexWords,
+    as_reference,
+    complete_assets,
+    complete_names,
+    index_options,
+    source_option,
+)
+from vademecum.cli.output.printing import ProgressBar, answer, json_option, print_json, raised, yes_option
 from vademecum.skill.text import escaped_lines, visible
 
 

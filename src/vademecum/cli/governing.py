@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from vademecum.cli.output.completion import complete_runs
-from vademecum.cli.output.groups import group
+from vademecum.cli.indexing import complete_runs
+from vademecum.cli.main import group
 from vademecum.cli.output.printing import answer, counted, json_option
 from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
@@ -27,7 +27,6 @@ from vademecum.masking import Secrets
 from vademecum.models.choose import choose_model
 from vademecum.runs.record import Record, new_run, runs_directory
 from vademecum.runs.stored import read_run, run_ids
-from vademecum.simulation.figures import figure, report_of
 from vademecum.simulation.setting import PROGRAM, Setting, Simulate, Simulated, load_simulation
 from vademecum.skill.skill import Problem
 from vademecum.skill.text import visible

@@ -15,8 +15,9 @@ import click
 
 from vademecum.cli.approving import known_agent
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.groups import group
+from vademecum.cli.main import group
 from vademecum.cli.output.printing import answer, counted, json_option, print_json
+from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
 from vademecum.integrations.mcp.source import McpSource, sources
@@ -69,7 +70,7 @@ def mcp_command(  # noqa: PLR0913 - one for each option
         os.chdir(project)  # the index, the rules and the scripts all begin there
     context = replace(Context.current(), cwd=Path.cwd())
     if agent is not None:
-        known_agent(context, agent)
+        known_agent(load_config(context), agent)
     clients = Clients(IndexWords(**words).build, context=context)
     server = SkillServer(clients, agent=agent, tools=ALL_TOOLS if direct_tools else SKILL_TOOLS)
 

@@ -9,7 +9,7 @@ import click
 
 from vademecum.cli.approving import agent_option, known_agent
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.groups import group
+from vademecum.cli.main import group
 from vademecum.cli.output.printing import answer, counted, json_option
 from vademecum.config import PERMISSIONS, load_config
 from vademecum.context import Context
@@ -50,9 +50,12 @@ def explain_command(
     if permission not in PERMISSIONS:
         hint = meant(nearest(permission, PERMISSIONS), otherwise=f"there are {', '.join(PERMISSIONS)}.")
         raise ConfigError(f"There is no permission {permission!r}: {hint}")
-    known_agent(context, agent)
+    config = load_config(context)
+    known_agent(config, agent)
     request = Request(permission, resources, origin=origin, agent=agent)
-    session = Session(IndexWords(**words).build(), place=Place.at(context), agent=agent, recording=False)
+    session = Session(
+        IndexWords(**words).build(context, config), place=Place.at(context), agent=agent, recording=False
+    )
     decision = explain(session, permission, resources)
     grants = [
         grant

@@ -16,10 +16,25 @@ from vademecum.agent.agent import Agent
 from vademecum.agent.loop import Outcome
 from vademecum.agent.plan import LIMITS, Budget
 from vademecum.cli.approving import agent_option, allow_option, approver_for, known_agent
-from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options, repeatable, source_option
-from vademecum.cli.output.completion import complete_names, complete_scripts
-from vademecum.cli.output.printing import counted, json_option, print_json, print_text, raised, yes_option
-from vademecum.cli.output.progress import RunProgress
+from vademecum.cli.indexing import (
+    Command,
+    IndexWords,
+    as_reference,
+    complete_names,
+    complete_scripts,
+    index_options,
+    repeatable,
+    source_option,
+)
+from vademecum.cli.output.printing import (
+    RunProgress,
+    counted,
+    json_option,
+    print_json,
+    print_text,
+    raised,
+    yes_option,
+)
 from vademecum.cli.output.saving import (
     elsewhere,
     network_option,
@@ -28,7 +43,7 @@ from vademecum.cli.output.saving import (
     save_outputs,
     tell,
 )
-from vademecum.config import load_config
+from vademecum.config import LoadedConfig, PriceSettings, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.models.base import Model
@@ -66,25 +81,26 @@ def agent_options(command: Command) -> Command:
 
 
 def agent_for(
-    context: Context,
     words: dict[str, Any],
     *,
     network: Sequence[str] = (),
     reachable: tuple[Path, ...] = (),
     listener: Callable[[Event], None] | None = None,
-) -> Agent:
-    """Return the agent that the ``agent_options`` among the words of a command describe.
+) -> tuple[Agent, LoadedConfig]:
+    """Return the agent that the ``agent_options`` among the words describe, and the configuration.
 
     The other words are those of an index. Limits that are not given come from the configuration.
     """
+    context = Context.current()
+    config = load_config(context)
     model, name, allow, yes = (words.pop(option) for option in ("model", "agent", "allow", "yes"))
-    known_agent(context, name)
-    chosen = model_for(context, model)
+    known_agent(config, name)
+    chosen = model_for(model, config, context)
     given = {field: words.pop(option) for option, (field, _) in LIMITS.items()}
-    configured = asdict(load_config(context).settings.budget)
-    return Agent(
+    configured = asdict(config.settings.budget)
+    agent = Agent(
         model=chosen,
-        index=IndexWords(**words).build(),
+        index=IndexWords(**words).build(context, config),
         policy=Policy.load(context, run=[*allowing(allow), *reaching(list(map(host_resource, network)))]),
         approver=approver_for(yes=yes),
         reachable=reachable,
@@ -93,6 +109,7 @@ def agent_for(
         context=context,
         listener=listener,
     )
+    return agent, config
 
 
 @click.command("run")
@@ -122,10 +139,8 @@ def run_command(  # noqa: PLR0913 - one for each option
     """
     if not request.strip():
         raise click.UsageError("The request is empty: say what is to be done.")
-    context = Context.current()
     progress = RunProgress()
-    agent = agent_for(
-        context,
+    agent, config = agent_for(
         words,
         network=network,
         reachable=(*elsewhere(files), *reachable_for(out)),
@@ -140,7 +155,8 @@ def run_command(  # noqa: PLR0913 - one for each option
     if as_json:
         print_json({**outcome.to_json(), "outputs": saved})
     else:
-        _show(outcome, progress, cost_of(outcome.stats, conversation.model.name, context), quiet=quiet)
+        price = config.settings.model.prices.get(conversation.model.name)
+        _show(outcome, progress, price, quiet=quiet)
         if not quiet or out is not None:
             tell(saved)
     if outcome.advice:
@@ -148,16 +164,15 @@ def run_command(  # noqa: PLR0913 - one for each option
     return _EXIT_REASONS.get(outcome.stop_reason) or _EXIT[outcome.status]
 
 
-def model_for(context: Context, wanted: str | None) -> Model:
+def model_for(wanted: str | None, config: LoadedConfig, context: Context) -> Model:
     """Return the model that was asked for, or the one of the configuration."""
-    settings = load_config(context).settings.model
+    settings = config.settings.model
     same = wanted is None or wanted.partition(":")[0] == settings.provider.partition(":")[0]
     return choose_model(wanted or settings.provider, settings.params if same else {}, context=context)
 
 
-def cost_of(stats: Mapping[str, Any], model: str, context: Context) -> str:
+def _cost(stats: Mapping[str, Any], price: PriceSettings | None) -> str:
     """Return what a run cost, if the configuration has a price for its model, else nothing."""
-    price = load_config(context).settings.model.prices.get(model)
     if price is None:
         return ""
     cached = stats.get("cached_tokens", 0)
@@ -167,7 +182,7 @@ def cost_of(stats: Mapping[str, Any], model: str, context: Context) -> str:
     return f"{total / 1_000_000:.4f} {price.currency}"
 
 
-def _show(outcome: Outcome, progress: RunProgress, price: str, *, quiet: bool) -> None:
+def _show(outcome: Outcome, progress: RunProgress, price: PriceSettings | None, *, quiet: bool) -> None:
     if progress.printed != outcome.answer:
         print_text(outcome.answer)
     if quiet:
@@ -175,7 +190,7 @@ def _show(outcome: Outcome, progress: RunProgress, price: str, *, quiet: bool) -
     stats = outcome.stats
     tokens = stats["input_tokens"] + stats["output_tokens"]
     cost = [counted(stats["turns"], "turn"), counted(stats["tool_calls"], "tool call")]
-    cost += [f"{stats['seconds']:.1f} s", f"{tokens:,} tokens" if tokens else "", price]
+    cost += [f"{stats['seconds']:.1f} s", f"{tokens:,} tokens" if tokens else "", _cost(stats, price)]
     told = ", ".join(filter(None, cost))
     click.echo(f"vade: {outcome.status} · {told} · vade runs show {outcome.run_id}", err=True)
 

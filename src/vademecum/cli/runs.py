@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.completion import complete_runs
-from vademecum.cli.output.groups import group
+from vademecum.cli.indexing import IndexWords, complete_runs, index_options
+from vademecum.cli.main import group
 from vademecum.cli.output.printing import (
     BLUE,
     BOLD,

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from vademecum.cli.output.groups import group
+from vademecum.cli.main import group
 from vademecum.cli.output.printing import answer, counted, json_option
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound

@@ -7,8 +7,14 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options, source_option
-from vademecum.cli.output.completion import complete_names
+from vademecum.cli.indexing import (
+    SOURCES,
+    IndexWords,
+    as_reference,
+    complete_names,
+    index_options,
+    source_option,
+)
 from vademecum.cli.output.printing import MAX_LISTED_FILES, answer, json_option, print_json
 from vademecum.cli.output.skill_text import print_list, skill_lines
 from vademecum.errors import FileRefused, VademecumError

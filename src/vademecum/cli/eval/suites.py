@@ -20,11 +20,10 @@ from vademecum.cli.eval.comparing import (
     results_home,
     suites_home,
 )
-from vademecum.cli.indexing import IndexWords, as_reference, index_options
-from vademecum.cli.output.completion import complete_names
-from vademecum.cli.output.groups import Group
+from vademecum.cli.eval.tables import EvalProgress
+from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
+from vademecum.cli.main import Group
 from vademecum.cli.output.printing import answer, counted, json_option, yes_option
-from vademecum.cli.output.progress import EvalProgress
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
 from vademecum.evals import units as ways

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import click
 from rich.cells import cell_len
 
-from vademecum.cli.output.printing import BOLD, DIM, GREEN, MAGENTA, RED, YELLOW, paint
+from vademecum.cli.output.printing import BAR_CHARS, BOLD, DIM, GREEN, MAGENTA, RED, YELLOW, StatusLine, paint
 from vademecum.cli.output.skill_text import terminal_width
 from vademecum.evals.reports.summary import CaseRow, Comparison, Story, Summary
 from vademecum.evals.reports.texts import MAX_TABLE_NAMES, confusion, figures, notes, why_of
 from vademecum.evals.reports.triggers import Triggers, is_right
+from vademecum.evals.results import CaseResult
 from vademecum.skill.text import visible
 
 MAX_LISTED = 40
@@ -151,3 +153,33 @@ def _print_table(lines: Sequence[Sequence[Cell]]) -> None:
         first, *others = (paint(text, style) for text, style in line)
         shown = [f"{blank}{cell}" for blank, cell in zip(blanks[1:], others, strict=True)]
         click.echo("  ".join([f"{first}{blanks[0]}", *shown]))
+
+
+class EvalProgress(StatusLine):
+    """Show a bar on a terminal, with the pass rate so far and the time that is left."""
+
+    def __init__(self, *, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock=clock)
+        self._quiet = quiet
+        self._ran = self._passed = self._judged = 0
+        self.finished, self.total = 0, 0
+
+    def __call__(self, *, done: int, total: int, result: CaseResult | None) -> None:
+        """Count a result and draw the bar."""
+        self.finished, self.total = done, total
+        if result is not None:
+            self._ran += 1
+            self._judged += result.outcome in {"pass", "fail"}
+            self._passed += result.outcome == "pass"
+        if not self._quiet and self.is_due():
+            self.show(self.line(self._drawn))
+
+    def line(self, now: float) -> str:
+        """Return the bar with the rate and the time left."""
+        filled = round(BAR_CHARS * self.finished / self.total) if self.total else BAR_CHARS
+        bar = f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {self.finished:,} of {self.total:,}"
+        rate = f", {self._passed / self._judged:.0%} pass" if self._judged else ""
+        if not self._ran:
+            return bar + rate
+        left = (self.total - self.finished) * (now - self._started) / self._ran
+        return f"{bar}{rate}, {int(left) // 60}:{int(left) % 60:02} left"

@@ -12,16 +12,14 @@ from typing import Any
 import click
 from msgspec import structs
 
-from vademecum.cli.indexing import Command, IndexWords, scope_root
-from vademecum.cli.output.completion import complete_installed, complete_kept
-from vademecum.cli.output.printing import answer, counted, json_option
-from vademecum.cli.output.progress import ProgressBar
+from vademecum.cli.indexing import Command, IndexWords, completer, scope_root
+from vademecum.cli.output.printing import ProgressBar, answer, counted, json_option
 from vademecum.config import Config, load_config
 from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.packs.content import diff_of
-from vademecum.packs.install import Options, SkillChange, install, restore, uninstall
+from vademecum.packs.install import Options, SkillChange, install, kept_names, restore, uninstall
 from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.npm_lock import not_for_npm, npm_lock_path
@@ -38,6 +36,18 @@ def scope_of(words: str, *, names: tuple[str, ...] = ("--scope",)) -> Callable[[
     """Return the option that chooses between the project and the home directory."""
     choice = click.Choice(["project", "user"])
     return click.option(*names, "scope", type=choice, default="project", show_default=True, help=words)
+
+
+@completer
+def complete_installed(context: click.Context, _start: str) -> Iterable[str]:
+    """Complete a skill in the root that ``--scope`` names."""
+    return InstallRoot(scope_root(context.params["scope"], Context.current())).names()
+
+
+@completer
+def complete_kept(context: click.Context, _start: str) -> Iterable[str]:
+    """Complete a skill in the trash of the root that ``--scope`` names."""
+    return kept_names(scope_root(context.params["scope"], Context.current()))
 
 
 _ROOTS = "The .agent/skills of the project, or of the home directory."

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from vademecum.cli.approving import approver_for
-from vademecum.cli.indexing import IndexWords, as_reference, index_options, scope_root
-from vademecum.cli.output.completion import complete_names
+from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options, scope_root
 from vademecum.cli.output.printing import answer, json_option, yes_option
 from vademecum.cli.sharing.installing import scope_of
 from vademecum.config import COMPATIBLE, Compatible

@@ -9,10 +9,8 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, as_reference, index_options
-from vademecum.cli.output.completion import complete_names
-from vademecum.cli.output.printing import answer, counted, json_option
-from vademecum.cli.output.progress import ProgressBar
+from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
+from vademecum.cli.output.printing import ProgressBar, answer, counted, json_option
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import write_atomic
