@@ -14,7 +14,15 @@ from vademecum.cli.indexing import (
     index_options,
     source_option,
 )
-from vademecum.cli.output.printing import ProgressBar, answer, json_option, print_json, raised, yes_option
+from vademecum.cli.output.printing import (
+    Answer,
+    ProgressBar,
+    json_option,
+    json_or_lines,
+    print_json,
+    raised,
+    yes_option,
+)
 from vademecum.skill.text import escaped_lines, visible
 
 
@@ -25,9 +33,10 @@ from vademecum.skill.text import escaped_lines, visible
 )
 @click.option("--explain", is_flag=True, help="Show the words that matched, where, and through what.")
 @index_options
-@json_option
-def search_command(*, query: str, number: int, explain: bool, as_json: bool, **words: Any) -> None:
+@json_or_lines
+def search_command(*, query: str, number: int, explain: bool, **words: Any) -> Answer:
     """Find the skills that fit a request, best first."""
+    from vademecum.cli.output.skill_text import finding_lines
     from vademecum.search.finder import Finder
 
     index = IndexWords(**words).build()
@@ -40,15 +49,13 @@ def search_command(*, query: str, number: int, explain: bool, as_json: bool, **w
         raise click.UsageError("The query has no words to search for: say what you are looking for.")
     found = finder.find(query, number)
     matches = [finder.explain(query, hit) for hit in found.hits] if explain else []
-    if as_json:
-        printed = found.to_json()
-        for result, each in zip(printed["results"], matches, strict=False):
-            result["matches"] = each
-        print_json(printed)
-        return
-    from vademecum.cli.output.skill_text import print_findings
-
-    print_findings(found, matches)
+    printed = found.to_json()
+    for result, each in zip(printed["results"], matches, strict=False):
+        result["matches"] = each
+    note = "No skill clearly fits; these are the nearest. Try other words."
+    unsure = found.hits and not found.fits
+    told = [f"{note} ({found.confidence:.0%} sure of the first)"] if unsure else []
+    return Answer(printed, finding_lines(found, matches), told=told)
 
 
 @click.command("show")
@@ -64,7 +71,7 @@ def search_command(*, query: str, number: int, explain: bool, as_json: bool, **w
 @yes_option
 @click.option("--truncate", is_flag=True, help="Cut a text that is too long instead of refusing it.")
 @index_options
-@json_option
+@json_or_lines
 def show_command(  # noqa: PLR0913 - one for each option
     *,
     name: str,
@@ -73,9 +80,8 @@ def show_command(  # noqa: PLR0913 - one for each option
     section: str,
     truncate: bool,
     yes: bool,
-    as_json: bool,
     **words: Any,
-) -> None:
+) -> Answer:
     """Show what a model gets: the body of a skill, or one of its files."""
     from vademecum.cli.approving import approver_for
     from vademecum.session.base import BodyLimits
@@ -95,7 +101,7 @@ def show_command(  # noqa: PLR0913 - one for each option
         loaded = session.show(name, source=source or "", section=section)
     else:
         loaded = raised(session.call(LoadSkillAsset(name, asset, section, source or "")))
-    answer({"text": loaded.text, "report": loaded.report}, [escaped_lines(loaded.text)], as_json=as_json)
+    return Answer({"text": loaded.text, "report": loaded.report}, [escaped_lines(loaded.text)])
 
 
 @click.command("schema")

@@ -15,7 +15,7 @@ import click
 
 from vademecum.cli.indexing import complete_runs
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import answer, counted, json_option
+from vademecum.cli.output.printing import Answer, counted, json_or_lines
 from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
 from vademecum.files import read_capped, write_atomic
@@ -74,8 +74,8 @@ govern_command = group(
 
 @govern_command.command("lint")
 @click.argument("charters", nargs=-1, required=True, type=click.Path())
-@json_option
-def lint_command(*, charters: tuple[str, ...], as_json: bool) -> int:
+@json_or_lines
+def lint_command(*, charters: tuple[str, ...]) -> Answer:
     """Read charters and list every problem with its line.
 
     Exit code 1: a charter has errors. Exit code 4: a charter does not exist.
@@ -88,9 +88,9 @@ def lint_command(*, charters: tuple[str, ...], as_json: bool) -> int:
             lines.append(visible(f"{where}: {problem.severity} {problem.code}: {problem.message}"))
         verdict = "valid" if linted.valid else "not valid"
         lines.append(f"{_SIGNS[linted.valid]} {visible(path)} {verdict}, {counted(linted.skills, 'skill')}")
-    answer([{"path": path, **linted.to_json()} for path, linted in found.items()], lines, as_json=as_json)
     codes = {problem.code for linted in found.values() for problem in linted.problems}
-    return 4 if "no-charter" in codes else 0 if all(linted.valid for linted in found.values()) else 1
+    code = 4 if "no-charter" in codes else 0 if all(linted.valid for linted in found.values()) else 1
+    return Answer([{"path": path, **linted.to_json()} for path, linted in found.items()], lines, code)
 
 
 def _linted(path: str) -> Linted:
@@ -105,8 +105,8 @@ def _linted(path: str) -> Linted:
 @_CHARTER
 @click.argument("skill")
 @_agent_options
-@json_option
-def check_command(*, charter: str, skill: str, as_json: bool, **words: Any) -> int:
+@json_or_lines
+def check_command(*, charter: str, skill: str, **words: Any) -> Answer:
     """Check whether an agent may do SKILL now. Exit code 3: it may not."""
     held, (actor, said, around) = load_charter(charter), _asked(**words)
     result, possible = held.check(skill, actor, said, **around), held.feasible(actor, **around)
@@ -115,8 +115,7 @@ def check_command(*, charter: str, skill: str, as_json: bool, **words: Any) -> i
     if not result:
         lines += [f"  {reason.code}: {visible(reason.message)}" for reason in result.reasons]
         lines.append(f"  possible now: {visible(', '.join(possible)) or 'nothing'}")
-    answer({"skill_id": skill, **result.to_json(), "feasible": possible}, lines, as_json=as_json)
-    return 0 if result else 3
+    return Answer({"skill_id": skill, **result.to_json(), "feasible": possible}, lines, 0 if result else 3)
 
 
 @govern_command.command("explain")
@@ -127,10 +126,10 @@ def check_command(*, charter: str, skill: str, as_json: bool, **words: Any) -> i
 @click.option(
     "--run", "run_id", metavar="RUN_ID", shell_complete=complete_runs, help="Which run; else the latest."
 )
-@json_option
+@json_or_lines
 def explain_command(
-    *, charter: str, skill: str | None, event: int | None, run_id: str | None, as_json: bool, **words: Any
-) -> int:
+    *, charter: str, skill: str | None, event: int | None, run_id: str | None, **words: Any
+) -> Answer:
     """Explain each check: what was found, and what is required. Exit code 3: the intent is denied.
 
     With --event, explain a recorded intent from the values in the record.
@@ -150,8 +149,7 @@ def explain_command(
         about = f"{actor.id} ({actor.type}) wants {skill} at step {around['step']}"
     denied = any(stage.holds is False for stage in stages)
     lines = [visible(about), *_lines_of(stages), "denied" if denied else "allowed"]
-    answer({"about": about, "allowed": not denied, "stages": stages}, lines, as_json=as_json)
-    return 3 if denied else 0
+    return Answer({"about": about, "allowed": not denied, "stages": stages}, lines, 3 if denied else 0)
 
 
 def _lines_of(stages: list[Stage]) -> Iterator[str]:
@@ -224,7 +222,7 @@ def _pair(typed: str) -> tuple[str, Any]:
     help="Page to write (default NAME.html).",
 )
 @click.option("--no-record", is_flag=True, help="Do not record the outcomes.")
-@json_option
+@json_or_lines
 def simulate_command(  # noqa: PLR0913 - one for each option
     *,
     directory: str,
@@ -234,13 +232,14 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     model: str | None,
     page: str | None,
     no_record: bool,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Run a simulation twice: with its charter enforced, and in shadow mode.
 
     DIRECTORY contains a skill_registry.yaml and a simulation.py, whose code is run. The same seed gives
     the same bytes. Every outcome of the enforced run is recorded; vade runs replay checks it.
     """
+    from vademecum.simulation.figures import figure, report_of  # which takes 35 ms, for this alone
+
     place = Path(directory)
     report = Path(page or f"{place.absolute().name}.html")
     if not os.access(report.absolute().parent, os.W_OK) or report.is_dir():
@@ -260,7 +259,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     write_atomic(report, report_of(f"Simulation: {name}", about, runs).encode("utf-8"))
     whole = {"charter": charter.digest, "run_id": run_id, "report": report, "runs": runs}
     record = f"   record: vade runs replay {run_id}" if run_id else ""
-    answer(whole, [about, *_table(runs), f"report: {report}{record}"], as_json=as_json)
+    return Answer(whole, [about, *_table(runs, figure), f"report: {report}{record}"])
 
 
 @contextmanager
@@ -299,10 +298,10 @@ def _simulated(program: Simulate, setting: Setting, directory: Path) -> Simulate
     return found
 
 
-def _table(runs: dict[str, Simulated]) -> Iterator[str]:
+def _table(runs: dict[str, Simulated], shown_as: Callable[[Any], str]) -> Iterator[str]:
     """Yield the lines of a table with the figures of all runs."""
     keys = dict.fromkeys(key for run in runs.values() for key in run.figures)
-    rows = [("", *runs)] + [(key, *(figure(run.figures.get(key)) for run in runs.values())) for key in keys]
+    rows = [("", *runs)] + [(key, *(shown_as(run.figures.get(key)) for run in runs.values())) for key in keys]
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     for row in rows:
         cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import click
 
-from vademecum.cli.output.printing import answer, json_option
+from vademecum.cli.output.printing import Answer, json_option, json_or_lines
 from vademecum.errors import (
     CharterRefused,
     ConfigError,
@@ -174,15 +174,15 @@ def vade(context: click.Context, *, debug: bool, as_json: bool) -> None:  # noqa
     """
     command = context.invoked_subcommand
     if command is None:
-        answer({"help": context.get_help()}, [context.get_help()], as_json=as_json)
+        Answer({"help": context.get_help()}, [context.get_help()]).print(as_json=as_json)
     elif as_json:
         raise click.UsageError(f"--json goes behind the command: vade {command} … --json", context)
 
 
 @click.command("help")
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
-@json_option
-def help_command(*, words: tuple[str, ...], as_json: bool) -> None:
+@json_or_lines
+def help_command(*, words: tuple[str, ...]) -> Answer:
     """Print the help of a command, such as: vade help run."""
     context = click.Context(vade, info_name="vade", **vade.context_settings)
     for word in words:
@@ -192,7 +192,7 @@ def help_command(*, words: tuple[str, ...], as_json: bool) -> None:
         name, command, _ = group.resolve_command(context, [word])
         assert command is not None  # an unknown word raised a usage error
         context = click.Context(command, info_name=name, parent=context)
-    answer({"help": context.get_help()}, [context.get_help()], as_json=as_json)
+    return Answer({"help": context.get_help()}, [context.get_help()])
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import click
 from vademecum.cli.approving import known_agent
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import answer, counted, json_option, print_json
+from vademecum.cli.output.printing import Answer, counted, json_option, json_or_lines, print_json
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
@@ -109,8 +109,8 @@ source_command = group("source", "Use the skills of MCP servers.")
     "--mcp", "address", required=True, metavar="COMMAND|URL", help="How to start or reach the server."
 )
 @click.option("--token", "has_token", is_flag=True, help="Ask for a bearer token and keep it as a secret.")
-@json_option
-def add_command(*, name: str, address: str, has_token: bool, as_json: bool) -> None:
+@json_or_lines
+def add_command(*, name: str, address: str, has_token: bool) -> Answer:
     """Add an MCP server under a name, and list its skills. Nothing else is read from it.
 
     Its skills have the source mcp:NAME. A skill of your own with the same name goes first.
@@ -122,17 +122,17 @@ def add_command(*, name: str, address: str, has_token: bool, as_json: bool) -> N
         token = sys.stdin.read().strip()
     source = McpSource(name, Context.current())
     source.add(address, token=token)
-    answer(source, _lines(source), as_json=as_json)
+    return Answer(source, _lines(source))
 
 
 @source_command.command("list")
-@json_option
-def list_command(*, as_json: bool) -> None:
+@json_or_lines
+def list_command() -> Answer:
     """List the servers and the number of their skills; vade refresh asks them again."""
     found = sources(Context.current())
     lines = [line for source in found for line in _lines(source)]
     none = ["No sources. Add one: vade source add NAME --mcp 'COMMAND or URL'"]
-    answer({"sources": found}, lines or none, as_json=as_json)
+    return Answer({"sources": found}, lines or none)
 
 
 def _lines(source: McpSource) -> Iterator[str]:
@@ -143,8 +143,8 @@ def _lines(source: McpSource) -> Iterator[str]:
 
 @source_command.command("remove")
 @click.argument("name")
-@json_option
-def remove_command(*, name: str, as_json: bool) -> None:
+@json_or_lines
+def remove_command(*, name: str) -> Answer:
     """Remove a server and its token. Installed copies of its skills stay."""
     McpSource(name, Context.current()).remove()
-    answer({"removed": name}, [f"Removed mcp:{name}"], as_json=as_json)
+    return Answer({"removed": name}, [f"Removed mcp:{name}"])

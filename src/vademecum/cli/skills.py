@@ -15,8 +15,8 @@ from vademecum.cli.indexing import (
     index_options,
     source_option,
 )
-from vademecum.cli.output.printing import MAX_LISTED_FILES, answer, json_option, print_json
-from vademecum.cli.output.skill_text import print_list, skill_lines
+from vademecum.cli.output.printing import MAX_LISTED_FILES, Answer, json_or_lines
+from vademecum.cli.output.skill_text import list_lines, skill_lines
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_capped
 from vademecum.skill.frontmatter import body_start
@@ -29,18 +29,16 @@ MAX_BODY_BYTES = 10 * 1024 * 1024
 @click.option("--source", type=SOURCES, help="Only skills of this source, including overridden ones.")
 @click.option("--all", "hidden_too", is_flag=True, help="Include skills that are not meant for people.")
 @index_options
-@json_option
-def list_command(*, source: Any, hidden_too: bool, as_json: bool, **words: Any) -> None:
+@json_or_lines
+def list_command(*, source: Any, hidden_too: bool, **words: Any) -> Answer:
     """List the skills that you can use here."""
     asked = IndexWords(**words)
     index = asked.build()
     chosen = index.select(source=source) if source else index.skills
     shown = [skill for skill in chosen if hidden_too or skill.controls.user_invocable]
-    if as_json:
-        print_json({"skills": shown, "report": index.report, "hash": index.hash})
-        return
     doctor = f"vade doctor{asked.repeated()}"
-    print_list(shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor)
+    lines = list_lines(shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor)
+    return Answer({"skills": shown, "report": index.report, "hash": index.hash}, lines)
 
 
 @click.command("inspect")
@@ -48,8 +46,8 @@ def list_command(*, source: Any, hidden_too: bool, as_json: bool, **words: Any) 
 @source_option
 @click.option("--show-body", is_flag=True, help="Also print the instructions.")
 @index_options
-@json_option
-def inspect_command(*, name: str, source: str | None, show_body: bool, as_json: bool, **words: Any) -> None:
+@json_or_lines
+def inspect_command(*, name: str, source: str | None, show_body: bool, **words: Any) -> Answer:
     """Print the metadata, files and problems of a skill.
 
     NAME may also be group/name, or the path of a directory. `vade show` prints the instructions.
@@ -67,7 +65,7 @@ def inspect_command(*, name: str, source: str | None, show_body: bool, as_json: 
     }
     if show_body:
         found["body"] = _body(skill)
-    answer(found, skill_lines(skill, found), as_json=as_json)
+    return Answer(found, skill_lines(skill, found))
 
 
 def _files(skill: Skill) -> list[dict[str, Any]]:

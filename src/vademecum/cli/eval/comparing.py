@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from vademecum.cli.eval.tables import print_comparison, print_summary
-from vademecum.cli.output.printing import counted, json_option, print_json
+from vademecum.cli.eval.tables import comparison_lines, summary_lines
+from vademecum.cli.output.printing import Answer, counted, json_or_lines
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
-from vademecum.evals.reports.summary import Comparison, Summary, compare, side_by_side, summarise
+from vademecum.evals.reports.summary import Comparison, compare, side_by_side, summarise
 from vademecum.evals.reports.texts import document, summary_document
 from vademecum.evals.results import HEADER, Evaluation, read_evaluation, writable
 from vademecum.runs.record import check_place, runs_directory
@@ -24,23 +24,22 @@ _FILE = click.Path(dir_okay=False)
 @click.option(
     "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
 )
-@json_option
-def report_command(*, results: str | None, against: str | None, page: str | None, as_json: bool) -> None:
+@json_or_lines
+def report_command(*, results: str | None, against: str | None, page: str | None) -> Answer:
     """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
     context = Context.current()
     evaluation = _evaluation(results, context)
     if against is not None:
         evaluation = side_by_side(evaluation, _evaluation(against, context))
     summary = summarise(evaluation)
+    lines = summary_lines(summary)
     if page:
         from vademecum.evals.reports.page import write_pages
 
         with writable(Path(page)):
             runs = write_pages(evaluation, summary, Path(page).absolute())
-    if as_json or not page:
-        print_evaluation(evaluation, summary, as_json=as_json)
-    else:
-        click.echo(f"Wrote {page} and {counted(runs, 'page')} of runs")
+        lines = iter([f"Wrote {page} and {counted(runs, 'page')} of runs"])
+    return Answer(summary_document(evaluation, summary), lines)
 
 
 @click.command("compare")
@@ -51,8 +50,8 @@ def report_command(*, results: str | None, against: str | None, page: str | None
     type=click.Choice(["regression", "inconclusive"]),
     help="Exit code 1 when it got worse, or also when nothing is settled.",
 )
-@json_option
-def compare_command(*, old: str, new: str, fail_on: str | None, as_json: bool) -> int:
+@json_or_lines
+def compare_command(*, old: str, new: str, fail_on: str | None) -> Answer:
     """Compare two evaluations, OLD and NEW, case by case: directories of results, or names of suites.
 
     A regression is a difference whose interval is below zero, a case that passed every time and now fails
@@ -61,12 +60,10 @@ def compare_command(*, old: str, new: str, fail_on: str | None, as_json: bool) -
     context = Context.current()
     found = _comparisons(_evaluation(old, context), _evaluation(new, context))
     worse = any(one.regression for one in found)
-    if as_json:
-        print_json({"comparisons": [document(one) for one in found], "regression": worse})
-    else:
-        print_comparison(found)
     is_open = any(one.verdict == "inconclusive" for one in found)
-    return 1 if (fail_on and worse) or (fail_on == "inconclusive" and is_open) else 0
+    code = 1 if (fail_on and worse) or (fail_on == "inconclusive" and is_open) else 0
+    comparisons = {"comparisons": [document(one) for one in found], "regression": worse}
+    return Answer(comparisons, comparison_lines(found), code)
 
 
 def suites_home(context: Context) -> Path:
@@ -89,14 +86,6 @@ def _evaluation(wanted: str | None, context: Context) -> Evaluation:
     if not known:
         raise CaseRefused("There are no results yet: vade eval run SUITE makes some.", code="no-suite")
     return read_evaluation(known[-1].parent)
-
-
-def print_evaluation(evaluation: Evaluation, summary: Summary, *, as_json: bool) -> None:
-    """Print the evaluation as text, or as one JSON document."""
-    if as_json:
-        print_json(summary_document(evaluation, summary))
-    else:
-        print_summary(summary)
 
 
 def _comparisons(old: Evaluation, new: Evaluation) -> list[Comparison]:

@@ -15,21 +15,21 @@ from msgspec import structs
 from vademecum.cli.approving import allow_option
 from vademecum.cli.eval.comparing import (
     compare_command,
-    print_evaluation,
     report_command,
     results_home,
     suites_home,
 )
-from vademecum.cli.eval.tables import EvalProgress
+from vademecum.cli.eval.tables import EvalProgress, summary_lines
 from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
 from vademecum.cli.main import Group
-from vademecum.cli.output.printing import answer, counted, json_option, yes_option
+from vademecum.cli.output.printing import Answer, counted, json_or_lines, yes_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
 from vademecum.evals import units as ways
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import EvalEngine, Processes
 from vademecum.evals.reports.summary import summarise
+from vademecum.evals.reports.texts import summary_document
 from vademecum.evals.suite import Suite, read_suite
 from vademecum.evals.units import SECONDS, Configuration, EvalSettings
 from vademecum.files import read_capped
@@ -112,7 +112,7 @@ eval_command.add_command(compare_command)
 @allow_option
 @yes_option
 @index_options
-@json_option
+@json_or_lines
 def run_command(  # noqa: PLR0913 - one for each option
     *,
     suite: str,
@@ -131,9 +131,8 @@ def run_command(  # noqa: PLR0913 - one for each option
     out: str | None,
     allow: tuple[str, ...],
     yes: bool,
-    as_json: bool,
     **words: Any,
-) -> int:
+) -> Answer:
     """Run the cases of SUITE, a file, a directory or the name of a skill that has some.
 
     Each run has its own copy of the project and its own home. What has a result already is not run again: the
@@ -157,7 +156,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     workshop = EvalSettings(index, place, copied, dict(os.environ))
     for name in {*models, judge} - {"", "case", "mock"}:
         choose_model(name)  # a name that is wrong is said before anything runs
-    progress = EvalProgress(quiet=as_json)
+    progress = EvalProgress()
     runs_on: EvalEngine = Processes(workers)
     if engine == "ray":
         from vademecum.evals.on_ray import OnRay
@@ -175,19 +174,18 @@ def run_command(  # noqa: PLR0913 - one for each option
     finally:
         progress.done()
     summary = summarise(evaluation)
-    print_evaluation(evaluation, summary, as_json=as_json)
     refused = sum(one.outcome == "fail" and one.status == "refused" for one in evaluation.results)
-    if refused and not yes and not as_json:
-        told = f"{counted(refused, 'run')} failed because nobody was there to approve something"
-        click.echo(f"vade: {told}: --yes approves it", err=True)
-    return 0 if summary.is_clean else 1
+    said = f"vade: {counted(refused, 'run')} failed because nobody was there to approve something"
+    told = [f"{said}: --yes approves it"] if refused and not yes else []
+    code = 0 if summary.is_clean else 1
+    return Answer(summary_document(evaluation, summary), summary_lines(summary), code, told)
 
 
 @eval_command.command("init")
 @click.argument("name", shell_complete=complete_names)
 @index_options
-@json_option
-def init_command(*, name: str, as_json: bool, **words: Any) -> None:
+@json_or_lines
+def init_command(*, name: str, **words: Any) -> Answer:
     """Write a draft suite for the skill NAME, to be edited: .agent/evals/NAME.
 
     Its requests come from the description of the skill, its near-misses from the skills that search finds
@@ -202,7 +200,7 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
     own = Path(skill.location) / "evals"
     if own.is_dir():
         lines.append(f"It is run in place of the skill's own cases in {visible(str(own))}")
-    answer({"written": [str(written)]}, lines, as_json=as_json)
+    return Answer({"written": [str(written)]}, lines)
 
 
 @eval_command.command("improve")
@@ -225,7 +223,7 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
 @_workers_option
 @click.option("--write", is_flag=True, help="Write a description that is better into SKILL.md.")
 @index_options
-@json_option
+@json_or_lines
 def improve_command(  # noqa: PLR0913 - one for each option
     *,
     name: str,
@@ -234,9 +232,8 @@ def improve_command(  # noqa: PLR0913 - one for each option
     run_model: str,
     workers: int,
     write: bool,
-    as_json: bool,
     **words: Any,
-) -> int:
+) -> Answer:
     """Try other descriptions of the skill NAME on its cases.
 
     One half of the cases chooses among the candidates; the best is kept only if it wins on the other half
@@ -275,8 +272,9 @@ def improve_command(  # noqa: PLR0913 - one for each option
     if found.is_better:
         lines.append(f"Wrote {os.path.relpath(written)}" if written else "Not written: --write does it.")
     better = {"old": found.old, "new": found.new, "better": found.is_better}
-    answer({"skill": skill.name, **better, "said": told, "written": written}, lines, as_json=as_json)
-    return 0 if found.is_better else 1
+    return Answer(
+        {"skill": skill.name, **better, "said": told, "written": written}, lines, 0 if found.is_better else 1
+    )
 
 
 def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:

@@ -7,7 +7,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
@@ -36,8 +37,11 @@ _LINES = {
     "reply_wrong": "{problem}",
 }
 
-BOLD, DIM, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN = "1", "2", "31", "32", "33", "34", "35", "36"
-MARKS = {"ok": ("✓", GREEN), "note": ("!", YELLOW), "problem": ("✗", RED)}
+STYLES = {
+    "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35",
+    "cyan": "36", "bold cyan": "1;36",
+}  # fmt: skip
+MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 yes_option = click.option(
@@ -45,13 +49,38 @@ yes_option = click.option(
 )
 
 
-def answer(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
-    """Print what a command found or did: the document as JSON, or the lines for people."""
-    if as_json:
-        print_json(document)
-        return
-    for line in lines:
-        click.echo(line)
+class Answer(NamedTuple):
+    """What a command found or did: a document for ``--json``, or lines for people, and the exit code.
+
+    ``told`` is what people read on standard error.
+    """
+
+    document: Any
+    lines: Iterable[str] = ()
+    code: int = 0
+    told: Iterable[str] = ()
+
+    def print(self, *, as_json: bool) -> None:
+        """Print the document or the lines."""
+        if as_json:
+            print_json(self.document)
+            return
+        sys.stdout.writelines(f"{line}\n" for line in self.lines)
+        sys.stdout.flush()
+        for sentence in self.told:
+            click.echo(sentence, err=True)
+
+
+def json_or_lines(command: Callable[..., Answer]) -> Callable[..., int]:
+    """Give a command ``--json``, and print the answer that it returns."""
+
+    @wraps(command)
+    def printed(*arguments: Any, as_json: bool, **options: Any) -> int:
+        found = command(*arguments, **options)
+        found.print(as_json=as_json)
+        return found.code
+
+    return json_option(printed)
 
 
 def print_json(document: Any) -> None:
@@ -102,9 +131,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def paint(text: str, style: str) -> str:
-    """Return the text in an ANSI style such as ``1;36`` if standard output shows colour."""
+    """Return the text in one of the ``STYLES`` if standard output shows colour."""
+    code = STYLES[style] if style else ""
     shown = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return f"\x1b[{style}m{text}\x1b[0m" if shown and style and text else text
+    return f"\x1b[{code}m{text}\x1b[0m" if shown and code and text else text
 
 
 class StatusLine:

@@ -78,14 +78,19 @@ def save_outputs(session: Session, outputs: Sequence[Output], out: str | None) -
     return saved
 
 
+def told_of(saved: Saved) -> str:
+    """Return where an output is, as people read it on standard error."""
+    name, size = saved.output.name, f"{saved.output.bytes:,} bytes"
+    if saved.problem:
+        said = f"{name} was not saved: {saved.problem}"
+    elif saved.path:
+        said = f"saved {saved.path} ({size})"
+    else:
+        said = f"made {name} ({size}): {saved.output.file}"
+    return f"vade: {visible(said)}"
+
+
 def tell(saved: Iterable[Saved]) -> None:
-    """Say where each output is, on standard error."""
+    """Say where each output is."""
     for each in saved:
-        name, size = each.output.name, f"{each.output.bytes:,} bytes"
-        if each.problem:
-            said = f"{name} was not saved: {each.problem}"
-        elif each.path:
-            said = f"saved {each.path} ({size})"
-        else:
-            said = f"made {name} ({size}): {each.output.file}"
-        click.echo(f"vade: {visible(said)}", err=True)
+        click.echo(told_of(each), err=True)

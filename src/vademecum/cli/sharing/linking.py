@@ -10,7 +10,7 @@ import click
 
 from vademecum.cli.approving import approver_for
 from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options, scope_root
-from vademecum.cli.output.printing import answer, json_option, yes_option
+from vademecum.cli.output.printing import Answer, json_or_lines, yes_option
 from vademecum.cli.sharing.installing import scope_of
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.context import Context
@@ -51,17 +51,16 @@ _FOR_AGENT = "For this agent; repeatable."
 @_scope
 @yes_option
 @index_options
-@json_option
-def link_command(  # noqa: PLR0913 - one for each option
+@json_or_lines
+def link_command(
     *,
     names: tuple[str, ...],
     agents: tuple[Compatible, ...],
     everything: bool,
     scope: str,
     yes: bool,
-    as_json: bool,
     **words: Any,
-) -> None:
+) -> Answer:
     """Put links to skills where another agent looks for them."""
     _check_names(names, everything=everything)
     context = Context.current()
@@ -77,7 +76,7 @@ def link_command(  # noqa: PLR0913 - one for each option
     done = link(skills, base, agents=agents)
     lines = [*_shown(done, context), *(f"Left out: {one['name']} ({one['reason']})" for one in left_out)]
     document = {"scope": scope, "links": done, "left_out": left_out}
-    answer(document, map(visible, lines), as_json=as_json)
+    return Answer(document, map(visible, lines))
 
 
 @click.command("unlink")
@@ -85,17 +84,17 @@ def link_command(  # noqa: PLR0913 - one for each option
 @click.option("--to", "agents", multiple=True, type=_AGENT, help=_FOR_AGENT)
 @click.option("--all", "everything", is_flag=True, help="Everything that vade link made here.")
 @_scope
-@json_option
+@json_or_lines
 def unlink_command(
-    *, names: tuple[str, ...], agents: tuple[Compatible, ...], everything: bool, scope: str, as_json: bool
-) -> None:
+    *, names: tuple[str, ...], agents: tuple[Compatible, ...], everything: bool, scope: str
+) -> Answer:
     """Take away what vade link made, and nothing else."""
     _check_names(names, everything=everything)
     context = Context.current()
     chosen = None if everything else [comparable(name) for name in names]
     done = unlink(chosen, _base(scope, context), agents=agents)
     lines = _shown(done, context) or ["Nothing is linked here"]
-    answer({"scope": scope, "links": done}, map(visible, lines), as_json=as_json)
+    return Answer({"scope": scope, "links": done}, map(visible, lines))
 
 
 def _check_names(names: tuple[str, ...], *, everything: bool) -> None:
