@@ -17,7 +17,7 @@ from tests.evals.support import final, select, write
 from tests.support import VADE, Place, write_skill
 from tests.support import Result as Done
 from vademecum import BUILTIN_ROOT
-from vademecum.cli.eval.tables import EvalProgress
+from vademecum.cli.eval.reporting import EvalProgress
 from vademecum.cli.main import run
 from vademecum.evals.results import CaseResult
 

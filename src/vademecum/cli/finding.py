@@ -6,23 +6,8 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import (
-    IndexWords,
-    as_reference,
-    complete_assets,
-    complete_names,
-    index_options,
-    source_option,
-)
-from vademecum.cli.output.printing import (
-    Answer,
-    ProgressBar,
-    json_option,
-    json_or_lines,
-    print_json,
-    raised,
-    yes_option,
-)
+from vademecum.cli.indexing import IndexWords, complete_assets, index_options, name_argument, source_option
+from vademecum.cli.output.printing import Answer, ProgressBar, json_or_lines, raised, yes_option
 from vademecum.skill.text import escaped_lines, visible
 
 
@@ -59,7 +44,7 @@ def search_command(*, query: str, number: int, explain: bool, **words: Any) -> A
 
 
 @click.command("show")
-@click.argument("name", shell_complete=complete_names)
+@name_argument()
 @source_option
 @click.option(
     "--asset",
@@ -96,7 +81,6 @@ def show_command(  # noqa: PLR0913 - one for each option
         limits=BodyLimits(index.options.body_lines, excess="truncate" if truncate else "refuse"),
         recording=False,
     )
-    name = as_reference(name)
     if asset is None:
         loaded = session.show(name, source=source or "", section=section)
     else:
@@ -106,9 +90,9 @@ def show_command(  # noqa: PLR0913 - one for each option
 
 @click.command("schema")
 @click.argument("dialect", type=click.Choice(["openai", "anthropic", "mcp"]))
-@json_option
-def schema_command(*, dialect: Any, as_json: bool) -> None:  # noqa: ARG001 - it is JSON with or without
+@json_or_lines
+def schema_command(*, dialect: Any) -> Answer:
     """Print the tools that give skills to a model, as that API wants them."""
     from vademecum.session.schemas import schemas
 
-    print_json(schemas(dialect))
+    return Answer(schemas(dialect))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import click
 
-from vademecum.cli.indexing import complete_runs
+from vademecum.cli.indexing import complete_runs, repeatable
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, counted, json_or_lines
+from vademecum.cli.output.printing import Answer, ProgressBar, counted, json_or_lines
 from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
 from vademecum.files import read_capped, write_atomic
@@ -44,20 +44,9 @@ _AGENT_OPTIONS = (
         metavar="JSON",
         help="The agent's state, or @FILE; its key world is the shared state.",
     ),
-    click.option(
-        "--param",
-        "params",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="A parameter of the intent; repeatable.",
-    ),
+    repeatable("--param", "NAME=VALUE", "A parameter of the intent", name="params"),
     click.option("--step", type=int, default=0, show_default=True, help="The present step."),
-    click.option(
-        "--last",
-        multiple=True,
-        metavar="SKILL=STEP",
-        help="The step at which the agent last did a skill; repeatable.",
-    ),
+    repeatable("--last", "SKILL=STEP", "The step at which the agent last did a skill"),
 )
 
 
@@ -241,20 +230,23 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     from vademecum.simulation.figures import figure, report_of  # which takes 35 ms, for this alone
 
     place = Path(directory)
-    report = Path(page or f"{place.absolute().name}.html")
+    name = place.absolute().name
+    report = Path(page or f"{name}.html")
     if not os.access(report.absolute().parent, os.W_OK) or report.is_dir():
         raise click.BadParameter(f"{str(report)!r} cannot be written: name a file in a directory of yours")
     charter, program = load_charter(place), load_simulation(place)
     request = f"simulate {directory} --agents {agents} --steps {steps} --seed {seed}"
-    with _progress(steps * 2) as tick:
-        chosen = choose_model(model) if model else None
-        setting = Setting(charter, agents, steps, seed, model=chosen, progress=tick)
+    bar, step = ProgressBar("simulating"), count(1)
+    chosen = choose_model(model) if model else None
+    setting = Setting(charter, agents, steps, seed, model=chosen, progress=lambda: bar(next(step), steps * 2))
+    try:
         with _recording(request, model, no_record=no_record) as (audit, results, run_id):
             enforced = _simulated(program, replace(setting, audit=audit), place)
             results.update(enforced.figures)
         without = _simulated(program, replace(setting, enforced=False), place)
+    finally:
+        bar.done()
     runs = {"with the charter": enforced, "without": without}
-    name = place.absolute().name
     about = f"{agents:,} agents, {steps} steps, seed {seed}, charter {charter.digest[:19]}…"
     write_atomic(report, report_of(f"Simulation: {name}", about, runs).encode("utf-8"))
     whole = {"charter": charter.digest, "run_id": run_id, "report": report, "runs": runs}
@@ -306,13 +298,3 @@ def _table(runs: dict[str, Simulated], shown_as: Callable[[Any], str]) -> Iterat
     for row in rows:
         cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         yield "  ".join([row[0].ljust(widths[0]), *cells]).rstrip()
-
-
-@contextmanager
-def _progress(steps: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on standard error if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    with click.progressbar(length=steps, label="simulating", file=sys.stderr) as bar:
-        yield lambda: bar.update(1)

@@ -144,11 +144,6 @@ def _tidy(root: Path) -> None:
         click.echo(f"vade: {visible(done)}", err=True)
 
 
-def as_reference(name: str) -> str:
-    """Return a skill's name as it was typed, or the absolute path if it is a path."""
-    return os.path.abspath(name) if name.startswith(("./", "../", "/")) else name
-
-
 def scope_root(scope: str, context: Context) -> Path:
     """Return the root of installed skills of the project, or of the home directory."""
     if scope == "user":
@@ -183,6 +178,20 @@ def completer(words_of: Callable[[click.Context, str], Iterable[str]]) -> Comple
 def complete_names(context: click.Context, _start: str) -> Iterable[str]:
     """Complete the name of a skill."""
     return (skill.name for skill in _index(context).for_people())
+
+
+def _reference(name: str) -> str:
+    """Return a skill's name as it was typed, or the absolute path if it is a path."""
+    return os.path.abspath(name) if name.startswith(("./", "../", "/")) else name
+
+
+def _references(_context: click.Context, _parameter: click.Parameter, given: Any) -> Any:
+    return _reference(given) if isinstance(given, str) else tuple(map(_reference, given))
+
+
+def name_argument(name: str = "name", **more: Any) -> Callable[[Command], Command]:
+    """Return an argument that is a skill's name or path, or several of them."""
+    return click.argument(name, shell_complete=complete_names, callback=_references, **more)
 
 
 @completer
@@ -222,5 +231,5 @@ def _files(context: click.Context, *tops: str) -> list[str]:
     name = context.params.get("name") or "".join(context.args[:1])
     if not name:
         return []
-    skill = _index(context).get(as_reference(name))
+    skill = _index(context).get(_reference(name))
     return list_assets(skill, tops) if tops else list_assets(skill)

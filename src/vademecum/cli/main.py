@@ -12,18 +12,9 @@ from typing import ClassVar
 
 import click
 
+from vademecum import errors
 from vademecum.cli.output.printing import Answer, json_option, json_or_lines
-from vademecum.errors import (
-    CharterRefused,
-    ConfigError,
-    Denied,
-    IntegrityFailed,
-    PathRefused,
-    SkillNotFound,
-    SkillRefused,
-    ToolRefused,
-    VademecumError,
-)
+from vademecum.errors import VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.skill.text import visible
 from vademecum.version import VERSION
@@ -241,7 +232,7 @@ def _usage(error: click.ClickException) -> str:
 
 def _advised(error: VademecumError) -> str:
     """Return the text of an error, with advice on where to look if it has none."""
-    guessed = not isinstance(error, SkillNotFound) or ":" in str(error)
+    guessed = not isinstance(error, errors.SkillNotFound) or ":" in str(error)
     return error.in_full if error.advice or guessed else f"{error} `vade list` lists the skills."
 
 
@@ -250,15 +241,17 @@ _NOT_FOUND = {"missing", "no-charter", "no-run", "no-section", "no-suite", "not-
 
 def _exit_code(error: VademecumError) -> int:
     match error:
-        case ConfigError() | SkillRefused():
+        case errors.ConfigError() | errors.SkillRefused():
             return WRONG_USE
-        case Denied() | PathRefused():
+        case errors.Denied() | errors.PathRefused():
             return REFUSED
-        case IntegrityFailed():
+        case errors.IntegrityFailed():
             return BROKEN
-    if isinstance(error, SkillNotFound) or (error.code in _NOT_FOUND and not isinstance(error, ToolRefused)):
+        case errors.ToolRefused():
+            return FOUND_PROBLEMS
+    if isinstance(error, errors.SkillNotFound) or error.code in _NOT_FOUND:
         return NOT_FOUND
-    return WRONG_USE if isinstance(error, CharterRefused) else FOUND_PROBLEMS
+    return WRONG_USE if isinstance(error, errors.CharterRefused) else FOUND_PROBLEMS
 
 
 def _say(sentence: str, code: int) -> int:

@@ -19,10 +19,10 @@ from vademecum.cli.approving import agent_option, allow_option, approver_for, kn
 from vademecum.cli.indexing import (
     Command,
     IndexWords,
-    as_reference,
     complete_names,
     complete_scripts,
     index_options,
+    name_argument,
     repeatable,
     source_option,
 )
@@ -36,8 +36,6 @@ from vademecum.cli.output.printing import (
     yes_option,
 )
 from vademecum.cli.output.saving import (
-    elsewhere,
-    network_option,
     out_option,
     reachable_for,
     save_outputs,
@@ -64,6 +62,13 @@ _EXIT = {"done": 0, "degraded": 1, "failed": 1, "refused": 3, "declined": 3, "in
 
 # What is there when the command runs is the business of the session.
 _PATH = click.Path(readable=False)
+
+_network_option = click.option(
+    "--network",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Host to reach; repeatable. '*' is the whole network, local hosts included.",
+)
 
 
 def agent_options(command: Command) -> Command:
@@ -117,7 +122,7 @@ def agent_for(
 @repeatable("--skill", "NAME", "Skill to load first", name="skills", shell_complete=complete_names)
 @repeatable("--file", "PATH", "File, directory or glob that the request is about", name="files", type=_PATH)
 @out_option
-@network_option
+@_network_option
 @agent_options
 @click.option("--quiet", is_flag=True, help="Print only the answer.")
 @index_options
@@ -143,7 +148,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     agent, config = agent_for(
         words,
         network=network,
-        reachable=(*elsewhere(files), *reachable_for(out)),
+        reachable=reachable_for(files, out),
         listener=None if quiet or as_json else progress,
     )
     conversation = agent.conversation()
@@ -201,11 +206,11 @@ def _show(outcome: Outcome, progress: RunProgress, price: PriceSettings | None, 
 @repeatable("--copy", "DIR", "Directory to copy for the script, so that it can change it", type=_PATH)
 @source_option
 @out_option
-@network_option
+@_network_option
 @yes_option
 @index_options
 @json_option
-@click.argument("name", shell_complete=complete_names)
+@name_argument()
 @click.argument("script", shell_complete=complete_scripts)
 @click.argument("arguments", nargs=-1, type=_PATH)
 def exec_command(  # noqa: PLR0913 - one for each option
@@ -232,12 +237,12 @@ def exec_command(  # noqa: PLR0913 - one for each option
     typed = sys.argv[sys.argv.index("exec") + 1 :]
     session = Session(
         IndexWords(**words).build(),
-        place=Place.at(reachable=(*elsewhere(named), *reachable_for(out))),
+        place=Place.at(reachable=reachable_for(named, out)),
         origin="user",
         approver=approver_for(yes=yes, replay=shlex.join(["vade", "exec", "--yes", *typed])),
         listener=None if as_json else printer,
     )
-    skill = session.activate(as_reference(name), source=source or "")
+    skill = session.activate(name, source=source or "")
     record = session.begin(f"exec {skill.name} {script}", model="none", skills=1)
     call = RunScript(skill.skill_id, script, list(arguments), list(files), list(copy), list(network))
     summary = {"status": "interrupted", "stop_reason": "exec", "answer": "", "stats": {}}

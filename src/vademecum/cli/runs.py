@@ -144,7 +144,7 @@ def outputs_command(*, run_id: str | None, out: str | None) -> Answer:
     session = Session(
         IndexWords().build(quiet=True),
         outputs=Outputs(outputs),
-        place=Place.at(context, reachable=reachable_for(out)),
+        place=Place.at(context, reachable=reachable_for((), out)),
         origin="user",
         client=f"vade runs outputs {run.run_id}",
     )

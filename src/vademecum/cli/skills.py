@@ -7,14 +7,7 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import (
-    SOURCES,
-    IndexWords,
-    as_reference,
-    complete_names,
-    index_options,
-    source_option,
-)
+from vademecum.cli.indexing import SOURCES, IndexWords, index_options, name_argument, source_option
 from vademecum.cli.output.printing import MAX_LISTED_FILES, Answer, json_or_lines
 from vademecum.cli.output.skill_text import list_lines, skill_lines
 from vademecum.errors import FileRefused, VademecumError
@@ -42,7 +35,7 @@ def list_command(*, source: Any, hidden_too: bool, **words: Any) -> Answer:
 
 
 @click.command("inspect")
-@click.argument("name", shell_complete=complete_names)
+@name_argument()
 @source_option
 @click.option("--show-body", is_flag=True, help="Also print the instructions.")
 @index_options
@@ -53,7 +46,7 @@ def inspect_command(*, name: str, source: str | None, show_body: bool, **words: 
     NAME may also be group/name, or the path of a directory. `vade show` prints the instructions.
     """
     index = IndexWords(**words).build()
-    skill = index.get(as_reference(name), source=source)
+    skill = index.get(name, source=source)
     conflict = next((each for each in index.report.conflicts if each.name == skill.name), None)
     others = () if conflict is None else conflict.overridden
     winner = conflict if conflict is not None and conflict.path != skill.location else None

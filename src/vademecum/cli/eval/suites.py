@@ -13,15 +13,14 @@ import click
 from msgspec import structs
 
 from vademecum.cli.approving import allow_option
-from vademecum.cli.eval.comparing import (
-    compare_command,
-    report_command,
+from vademecum.cli.eval.reporting import (
+    EvalProgress,
+    eval_command,
     results_home,
     suites_home,
+    summary_lines,
 )
-from vademecum.cli.eval.tables import EvalProgress, summary_lines
-from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
-from vademecum.cli.main import Group
+from vademecum.cli.indexing import IndexWords, complete_names, index_options, name_argument
 from vademecum.cli.output.printing import Answer, counted, json_or_lines, yes_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
@@ -55,18 +54,6 @@ _workers_option = click.option(
     default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     help="Number of parallel runs (default: cores).",
 )
-
-
-@click.group("eval", cls=Group, invoke_without_command=True)
-@click.pass_context
-def eval_command(context: click.Context) -> None:
-    """Run cases against skills and models, and say what the numbers are worth."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
-
-
-eval_command.add_command(report_command)
-eval_command.add_command(compare_command)
 
 
 @eval_command.command("run")
@@ -182,7 +169,7 @@ def run_command(  # noqa: PLR0913 - one for each option
 
 
 @eval_command.command("init")
-@click.argument("name", shell_complete=complete_names)
+@name_argument()
 @index_options
 @json_or_lines
 def init_command(*, name: str, **words: Any) -> Answer:
@@ -194,7 +181,7 @@ def init_command(*, name: str, **words: Any) -> Answer:
     from vademecum.evals.drafting import write_draft
 
     index = IndexWords(**words).build()
-    skill = index.get(as_reference(name))
+    skill = index.get(name)
     written = write_draft(skill, index, suites_home(Context.current()) / skill.name)
     lines = [f"Wrote {os.path.relpath(written)}", f"Edit it, then: vade eval run {skill.name}"]
     own = Path(skill.location) / "evals"
@@ -204,7 +191,7 @@ def init_command(*, name: str, **words: Any) -> Answer:
 
 
 @eval_command.command("improve")
-@click.argument("name", shell_complete=complete_names)
+@name_argument()
 @click.option(
     "--model", "proposer", metavar="KIND:NAME", default="", help="Language model that proposes descriptions."
 )
@@ -245,7 +232,7 @@ def improve_command(  # noqa: PLR0913 - one for each option
         raise click.UsageError("Name either --model or --candidates.")
     context = Context.current()
     index = IndexWords(**words).build()
-    skill = index.get(as_reference(name))
+    skill = index.get(name)
     suite = _suite(skill.name, index, context)
     if suite.malformed:
         raise CaseRefused(f"{counted(len(suite.malformed), 'case')} cannot be read: {suite.malformed[0]}")

@@ -52,17 +52,17 @@ yes_option = click.option(
 class Answer(NamedTuple):
     """What a command found or did: a document for ``--json``, or lines for people, and the exit code.
 
-    ``told`` is what people read on standard error.
+    Without lines, people get the document too; ``told`` is what they read on standard error.
     """
 
     document: Any
-    lines: Iterable[str] = ()
+    lines: Iterable[str] | None = None
     code: int = 0
     told: Iterable[str] = ()
 
     def print(self, *, as_json: bool) -> None:
         """Print the document or the lines."""
-        if as_json:
+        if as_json or self.lines is None:
             print_json(self.document)
             return
         sys.stdout.writelines(f"{line}\n" for line in self.lines)

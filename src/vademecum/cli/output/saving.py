@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,6 @@ from vademecum.tools.exchange import Output
 
 out_option = click.option(
     "--out", type=click.Path(file_okay=False), metavar="DIR", help="Directory to copy output files to."
-)
-
-network_option = click.option(
-    "--network",
-    multiple=True,
-    metavar="HOST[:PORT]",
-    help="Host to reach; repeatable. '*' is the whole network, local hosts included.",
 )
 
 
@@ -44,20 +37,20 @@ class Saved:
         return {**self.output.to_json(), **saved, **({"problem": self.problem} if self.problem else {})}
 
 
-def elsewhere(words: Iterable[str]) -> Iterator[Path]:
-    """Yield what a person names outside the working directory: exactly that can be read."""
+def reachable_for(words: Iterable[str], out: str | None) -> tuple[Path, ...]:
+    """Return what a person names outside the working directory: exactly that can be read.
+
+    The directory of ``--out`` is made if it is missing.
+    """
+    found = []
     for word in words:
         with contextlib.suppress(OSError, ValueError):
             if word.startswith(("/", "../")) and Path(word).exists():
-                yield Path(os.path.abspath(word))
-
-
-def reachable_for(out: str | None) -> tuple[Path, ...]:
-    """Return the directory of ``--out`` if it is outside the working directory, made if it is missing."""
-    if out is None or Path(os.path.abspath(out)).is_relative_to(Path.cwd()):
-        return ()
-    Path(out).mkdir(parents=True, exist_ok=True)
-    return (Path(os.path.abspath(out)),)
+                found.append(Path(os.path.abspath(word)))
+    if out is not None and not Path(os.path.abspath(out)).is_relative_to(Path.cwd()):
+        Path(out).mkdir(parents=True, exist_ok=True)
+        found.append(Path(os.path.abspath(out)))
+    return tuple(found)
 
 
 def save_outputs(session: Session, outputs: Sequence[Output], out: str | None) -> list[Saved]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from vademecum.cli.approving import approver_for
-from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options, scope_root
+from vademecum.cli.indexing import IndexWords, index_options, name_argument, scope_root
 from vademecum.cli.output.printing import Answer, json_or_lines, yes_option
 from vademecum.cli.sharing.installing import scope_of
 from vademecum.config import COMPATIBLE, Compatible
@@ -45,7 +45,7 @@ _FOR_AGENT = "For this agent; repeatable."
 
 
 @click.command("link")
-@click.argument("names", nargs=-1, shell_complete=complete_names)
+@name_argument("names", nargs=-1)
 @click.option("--to", "agents", multiple=True, required=True, type=_AGENT, help=_FOR_AGENT)
 @click.option("--all", "everything", is_flag=True, help="All skills that a person may call by name.")
 @_scope
@@ -114,7 +114,7 @@ def _chosen(
     """Return the skills that may be linked, and of all of them those that may not, with the reason."""
     chosen: dict[str, Skill] = {}
     left_out = []
-    for skill in [index.get(as_reference(name)) for name in names] or index.for_people():
+    for skill in [index.get(name) for name in names] or index.for_people():
         if chosen.setdefault(skill.name, skill).location != skill.location:
             raise PackRefused(f"Two of these skills are called {skill.name!r}: link one of them.")
         try:

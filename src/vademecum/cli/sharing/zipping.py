@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, as_reference, complete_names, index_options
+from vademecum.cli.indexing import IndexWords, index_options, name_argument
 from vademecum.cli.output.printing import Answer, ProgressBar, counted, json_or_lines
 from vademecum.context import Context
 from vademecum.errors import PackRefused
@@ -48,14 +48,14 @@ def pack_command(*, directories: tuple[str, ...], out: str) -> Answer:
 
 
 @click.command("export")
-@click.argument("names", nargs=-1, required=True, shell_complete=complete_names)
+@name_argument("names", nargs=-1, required=True)
 @_OUT
 @index_options
 @json_or_lines
 def export_command(*, names: tuple[str, ...], out: str, **words: Any) -> Answer:
     """Put skills that are in use here into one zip."""
     index = IndexWords(**words).build()
-    skills = [index.get(as_reference(name)) for name in names]
+    skills = [index.get(name) for name in names]
     return _written([packed(skill.path, skill) for skill in skills], Path(out))
 
 

@@ -1,18 +1,35 @@
-"""How evaluations look to people: what did not pass and why, then the rates, then what they are worth."""
+"""``vade eval report`` and ``vade eval compare``, and how evaluations look to people.
+
+What did not pass comes first, and why; then the rates, then what they are worth.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
+import click
 from rich.cells import cell_len
 
-from vademecum.cli.output.printing import BAR_CHARS, StatusLine, paint
+from vademecum.cli.main import group
+from vademecum.cli.output.printing import BAR_CHARS, Answer, StatusLine, counted, json_or_lines, paint
 from vademecum.cli.output.skill_text import terminal_width
-from vademecum.evals.reports.summary import CaseRow, Comparison, Story, Summary
-from vademecum.evals.reports.texts import MAX_TABLE_NAMES, confusion, figures, notes, why_of
+from vademecum.context import Context
+from vademecum.errors import CaseRefused
+from vademecum.evals.reports import texts
+from vademecum.evals.reports.summary import (
+    CaseRow,
+    Comparison,
+    Story,
+    Summary,
+    compare,
+    side_by_side,
+    summarise,
+)
 from vademecum.evals.reports.triggers import Triggers, is_right
-from vademecum.evals.results import CaseResult
+from vademecum.evals.results import HEADER, CaseResult, Evaluation, read_evaluation, writable
+from vademecum.runs.record import check_place, runs_directory
 from vademecum.skill.text import visible
 
 MAX_LISTED = 40
@@ -32,6 +49,94 @@ _VERDICTS = {"better": "green", "worse": "red", "inconclusive": "yellow"}
 _NOT_SHOWN = frozenset({"false triggers", "seconds"})
 
 Cell = tuple[str, str]  # a text and its style
+_FILE = click.Path(dir_okay=False)
+
+
+eval_command = group("eval", "Run cases against skills and models, and say what the numbers are worth.")
+
+
+@eval_command.command("report")
+@click.argument("results", required=False)
+@click.option("--against", metavar="OLD", help="Show another evaluation beside it, and what changed.")
+@click.option(
+    "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
+)
+@json_or_lines
+def report_command(*, results: str | None, against: str | None, page: str | None) -> Answer:
+    """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
+    context = Context.current()
+    evaluation = _evaluation(results, context)
+    if against is not None:
+        evaluation = side_by_side(evaluation, _evaluation(against, context))
+    summary = summarise(evaluation)
+    lines = summary_lines(summary)
+    if page:
+        from vademecum.evals.reports.page import write_pages
+
+        with writable(Path(page)):
+            runs = write_pages(evaluation, summary, Path(page).absolute())
+        lines = iter([f"Wrote {page} and {counted(runs, 'page')} of runs"])
+    return Answer(texts.summary_document(evaluation, summary), lines)
+
+
+@eval_command.command("compare")
+@click.argument("old")
+@click.argument("new")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regression", "inconclusive"]),
+    help="Exit code 1 when it got worse, or also when nothing is settled.",
+)
+@json_or_lines
+def compare_command(*, old: str, new: str, fail_on: str | None) -> Answer:
+    """Compare two evaluations, OLD and NEW, case by case: directories of results, or names of suites.
+
+    A regression is a difference whose interval is below zero, a case that passed every time and now fails
+    every time, or one that passed and now has no verdict. Where nothing can be paired, that is one too.
+    """
+    context = Context.current()
+    found = _comparisons(_evaluation(old, context), _evaluation(new, context))
+    worse = any(one.regression for one in found)
+    is_open = any(one.verdict == "inconclusive" for one in found)
+    code = 1 if (fail_on and worse) or (fail_on == "inconclusive" and is_open) else 0
+    comparisons = {"comparisons": [texts.document(one) for one in found], "regression": worse}
+    return Answer(comparisons, comparison_lines(found), code)
+
+
+def suites_home(context: Context) -> Path:
+    """Return the directory of a project's suites: its ``.agent/evals``."""
+    runs = runs_directory(context)
+    check_place(runs)
+    return runs.parent / "evals"
+
+
+def results_home(context: Context) -> Path:
+    """Return the directory of the results of evaluations."""
+    return suites_home(context) / "results"
+
+
+def _evaluation(wanted: str | None, context: Context) -> Evaluation:
+    if wanted is not None:
+        named = results_home(context) / Path(wanted).name
+        return read_evaluation(Path(wanted).absolute() if Path(wanted, HEADER).exists() else named)
+    known = sorted(results_home(context).glob(f"*/{HEADER}"), key=lambda path: path.stat().st_mtime)
+    if not known:
+        raise CaseRefused("There are no results yet: vade eval run SUITE makes some.", code="no-suite")
+    return read_evaluation(known[-1].parent)
+
+
+def _comparisons(old: Evaluation, new: Evaluation) -> list[Comparison]:
+    """Compare configurations of the same name; where each has but one, those two."""
+    before = [one.name for one in old.header.configurations]
+    after = [one.name for one in new.header.configurations]
+    if len(before) == len(after) == 1:
+        return [compare(old.results, new.results, old_name="old", new_name="new")]
+    shared = [name for name in after if name in before]
+    if not shared:
+        raise CaseRefused("The two evaluations share no configuration: run both in the same way.")
+    return [
+        compare(old.of(name), new.of(name), old_name=f"old {name}", new_name=f"new {name}") for name in shared
+    ]
 
 
 def summary_lines(summary: Summary) -> Iterator[str]:
@@ -51,7 +156,7 @@ def summary_lines(summary: Summary) -> Iterator[str]:
     yield from _figure_lines(summary)
     for comparison in summary.comparisons:
         yield _painted(comparison.said, _VERDICTS[comparison.verdict])
-    for note in notes(summary):
+    for note in texts.notes(summary):
         yield _painted(note, "dim")
     for column in summary.columns:
         if column.triggers is not None:
@@ -89,7 +194,7 @@ def _case_lines(story: Story, rows: Sequence[CaseRow], *, several: bool) -> Iter
         sign, style = _MARKS[row.mark]
         name = f"{row.case} ({row.configuration})" if several else row.case
         mark = "" if row.mark in {"pass", "fail"} else f" {row.mark}"
-        why = why_of(row)
+        why = texts.why_of(row)
         said = visible(f": {_cut(why)}" if why else "")
         yield f"{paint(sign, style)} {paint(visible(name), 'bold')}{mark}{said}"
     if all(row.mark == "pass" for row in rows):
@@ -99,8 +204,8 @@ def _case_lines(story: Story, rows: Sequence[CaseRow], *, several: bool) -> Iter
     answered = (
         {"answered": rows[0].answer} if same else {f"answered ({name})": answers[name] for name in answers}
     )
-    texts = {"asked": story.request, "expected": "; ".join(story.expected), **answered}
-    for name, text in texts.items():
+    told = {"asked": story.request, "expected": "; ".join(story.expected), **answered}
+    for name, text in told.items():
         flat = " ".join(text.split())
         if flat:
             yield paint(f"    {visible(name)}: {visible(_cut(flat))}", "dim")
@@ -112,7 +217,7 @@ def _cut(text: str) -> str:
 
 def _figure_lines(summary: Summary) -> Iterator[str]:
     """Yield a row for each configuration, or, if that is too wide, a column for each."""
-    heads, rows = figures(summary)
+    heads, rows = texts.figures(summary)
     shown = [n for n, head in enumerate(heads) if n and head not in _NOT_SHOWN]
     lines: list[Sequence[Cell]] = [
         [("", "dim"), *((heads[n], "dim") for n in shown)],
@@ -127,8 +232,8 @@ def _trigger_lines(name: str, found: Triggers) -> Iterator[str]:
     if found.wanted:
         first = f"search alone puts the right skill first for {found.ranked_first} of {found.wanted} requests"
         yield _painted(f"{name}: {first}" if name else first, "dim")
-    wanted, taken, counts = confusion(found)
-    if len(wanted) > MAX_TABLE_NAMES or len(taken) > 6:
+    wanted, taken, counts = texts.confusion(found)
+    if len(wanted) > texts.MAX_TABLE_NAMES or len(taken) > 6:
         return
 
     def cell(row: str, column: str) -> Cell:
