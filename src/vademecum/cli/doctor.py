@@ -61,17 +61,14 @@ def _root_lines(report: Report, *, absent_too: bool) -> Iterator[str]:
 def refresh_command(*, environments: bool, **words: Any) -> Answer:
     """Rebuild the index cache: read the metadata of every skill again, and list MCP sources again."""
     context = Context.current()
-    progress = ProgressBar("reading skills")
     for source in added_sources(context):
         try:
             source.refresh()
         except VademecumError as error:
             click.echo(f"vade: mcp:{source.name} was not listed again: {visible(str(error))}", err=True)
-    try:
-        before = IndexWords(**words).build()
+    before = IndexWords(**words).build()
+    with ProgressBar("reading skills") as progress:
         index = refresh_index(before, progress=progress)
-    finally:
-        progress.done()
     report = index.report
     document = {"report": report, "hash": index.hash, "changed": before.hash != index.hash}
     read = f"Read {counted(report.read, 'document')} again in {report.seconds:.2f} s"

@@ -25,9 +25,8 @@ def search_command(*, query: str, number: int, explain: bool, **words: Any) -> A
     from vademecum.search.finder import Finder
 
     index = IndexWords(**words).build()
-    progress = ProgressBar("reading skills")
-    finder = Finder(index, skills=index.for_people(), progress=progress)
-    progress.done()
+    with ProgressBar("reading skills") as progress:
+        finder = Finder(index, skills=index.for_people(), progress=progress)
     if finder.problem is not None:
         click.echo(f"vade: {visible(finder.problem.message)}.", err=True)
     if not finder.words(query):

@@ -236,16 +236,15 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         raise click.BadParameter(f"{str(report)!r} cannot be written: name a file in a directory of yours")
     charter, program = load_charter(place), load_simulation(place)
     request = f"simulate {directory} --agents {agents} --steps {steps} --seed {seed}"
-    bar, step = ProgressBar("simulating"), count(1)
-    chosen = choose_model(model) if model else None
-    setting = Setting(charter, agents, steps, seed, model=chosen, progress=lambda: bar(next(step), steps * 2))
-    try:
+    chosen, step = choose_model(model) if model else None, count(1)
+    with ProgressBar("simulating") as bar:
+        setting = Setting(
+            charter, agents, steps, seed, model=chosen, progress=lambda: bar(next(step), steps * 2)
+        )
         with _recording(request, model, no_record=no_record) as (audit, results, run_id):
             enforced = _simulated(program, replace(setting, audit=audit), place)
             results.update(enforced.figures)
         without = _simulated(program, replace(setting, enforced=False), place)
-    finally:
-        bar.done()
     runs = {"with the charter": enforced, "without": without}
     about = f"{agents:,} agents, {steps} steps, seed {seed}, charter {charter.digest[:19]}…"
     write_atomic(report, report_of(f"Simulation: {name}", about, runs).encode("utf-8"))

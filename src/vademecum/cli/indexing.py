@@ -102,11 +102,8 @@ class IndexWords:
         for root in roots:
             if root.source in {"project", "user"} and needs_recovery(Path(root.path)):
                 _tidy(Path(root.path))
-        progress = ProgressBar("reading skills")
-        try:
+        with ProgressBar("reading skills") as progress:
             return build_index(roots, options, context=context, progress=progress, providers=providers)
-        finally:
-            progress.done()
 
     def repeated(self) -> str:
         """Return these options for another command, e.g. `` --root x``."""

@@ -152,10 +152,8 @@ def run_command(  # noqa: PLR0913 - one for each option
         listener=None if quiet or as_json else progress,
     )
     conversation = agent.conversation()
-    try:
+    with progress:
         outcome = conversation.run(request, skills=skills, files=files)
-    finally:
-        progress.done()
     saved = save_outputs(conversation.session, outcome.outputs, out)
     if as_json:
         print_json({**outcome.to_json(), "outputs": saved})

@@ -151,15 +151,12 @@ def run_command(  # noqa: PLR0913 - one for each option
         runs_on = OnRay(workers, address=address or None)
     evaluator = Evaluator(runs_on, workshop, progress=progress, retry=retry)
     try:
-        with belonging(f"evaluate {found.name}"):
+        with progress, belonging(f"evaluate {found.name}"):
             evaluation = evaluator.evaluate(found, wanted)
     except KeyboardInterrupt:
-        progress.done()
         kept = f"{progress.finished:,} of {counted(progress.total, 'run')} are kept"
         click.echo(f"vade: {kept}; the same command goes on from there", err=True)
         raise
-    finally:
-        progress.done()
     summary = summarise(evaluation)
     refused = sum(one.outcome == "fail" and one.status == "refused" for one in evaluation.results)
     said = f"vade: {counted(refused, 'run')} failed because nobody was there to approve something"

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import click
 import msgspec
@@ -138,7 +138,7 @@ def paint(text: str, style: str) -> str:
 
 
 class StatusLine:
-    """A line on a terminal that each new text replaces."""
+    """A line on a terminal that each new text replaces; as a context manager, it is removed at the end."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._shown = False
@@ -158,6 +158,14 @@ class StatusLine:
         """Replace the line by a text."""
         click.echo(f"\r\x1b[K{text}", nl=False, err=True)
         self._shown = True
+
+    def __enter__(self) -> Self:
+        """Return the line."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the line."""
+        self.done()
 
     def done(self) -> None:
         """Remove the line."""

@@ -13,6 +13,7 @@ import click
 from msgspec import structs
 
 from vademecum.cli.indexing import Command, IndexWords, completer, scope_root
+from vademecum.cli.main import BROKEN, FOUND_PROBLEMS
 from vademecum.cli.output.printing import Answer, ProgressBar, counted, json_or_lines, paint
 from vademecum.config import Config, load_config
 from vademecum.context import Context
@@ -28,8 +29,6 @@ from vademecum.packs.sources.fetching import Fetching, fetch_from_run
 from vademecum.packs.syncing import Failure, Sources, SyncStep, check_frozen, lock_here, sync, update
 from vademecum.packs.transaction import tidied
 from vademecum.skill.text import escaped, visible
-
-BROKEN, FOUND_PROBLEMS = 5, 1
 
 
 def scope_of(words: str, *, names: tuple[str, ...] = ("--scope",)) -> Callable[[Command], Command]:
@@ -125,9 +124,8 @@ def install_command(
         asked = [here.sources.fetched(typed, only) for typed in sources]
         fetched = [stack.enter_context(each) for each in asked]
         here.bar.done()
-        unpacking = ProgressBar("unpacking")
-        done = install(fetched, here.where, options, progress=unpacking)
-        unpacking.done()
+        with ProgressBar("unpacking") as unpacking:
+            done = install(fetched, here.where, options, progress=unpacking)
     lines = [line for change in done.changes for line in _shown(change, dry_run=options.dry_run)]
     lines += [visible(f"Left out: {remark}") for remark in done.left_out]
     document = {"dry_run": options.dry_run, "changes": done.changes, "remarks": done.left_out}

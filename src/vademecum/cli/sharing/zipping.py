@@ -107,14 +107,12 @@ def _written(skills: list[PackedSkill], out: Path) -> Answer:
     _check_once(skills)
     if not out.parent.is_dir():
         raise PackRefused(f"{out} cannot be written ({out.parent} is not a directory): name another file.")
-    bar = ProgressBar("packing", bytes_=True)
     try:
-        data = pack_of(skills, bar)
+        with ProgressBar("packing", bytes_=True) as bar:
+            data = pack_of(skills, bar)
         write_atomic(out, data)
     except OSError as error:
         raise PackRefused(f"{out} cannot be written ({error.strerror}): name another file.") from error
-    finally:
-        bar.done()
     digest = hashlib.sha256(data).hexdigest()
     rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
     line = f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest})"
