@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import click
 
 from vademecum.cli.indexing import complete_runs, repeatable
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, ProgressBar, counted, json_or_lines
+from vademecum.cli.output.printing import Answer, counted, json_or_lines
 from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
 from vademecum.files import read_capped, write_atomic
@@ -236,11 +236,9 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         raise click.BadParameter(f"{str(report)!r} cannot be written: name a file in a directory of yours")
     charter, program = load_charter(place), load_simulation(place)
     request = f"simulate {directory} --agents {agents} --steps {steps} --seed {seed}"
-    chosen, step = choose_model(model) if model else None, count(1)
-    with ProgressBar("simulating") as bar:
-        setting = Setting(
-            charter, agents, steps, seed, model=chosen, progress=lambda: bar(next(step), steps * 2)
-        )
+    with _progress(steps * 2) as tick:
+        chosen = choose_model(model) if model else None
+        setting = Setting(charter, agents, steps, seed, model=chosen, progress=tick)
         with _recording(request, model, no_record=no_record) as (audit, results, run_id):
             enforced = _simulated(program, replace(setting, audit=audit), place)
             results.update(enforced.figures)
@@ -297,3 +295,13 @@ def _table(runs: dict[str, Simulated], shown_as: Callable[[Any], str]) -> Iterat
     for row in rows:
         cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         yield "  ".join([row[0].ljust(widths[0]), *cells]).rstrip()
+
+
+@contextmanager
+def _progress(steps: int) -> Iterator[Callable[[], None]]:
+    """Show a progress bar on standard error if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    with click.progressbar(length=steps, label="simulating", file=sys.stderr) as bar:
+        yield lambda: bar.update(1)

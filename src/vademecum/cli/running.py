@@ -26,21 +26,8 @@ from vademecum.cli.indexing import (
     repeatable,
     source_option,
 )
-from vademecum.cli.output.printing import (
-    RunProgress,
-    counted,
-    json_option,
-    print_json,
-    print_text,
-    raised,
-    yes_option,
-)
-from vademecum.cli.output.saving import (
-    out_option,
-    reachable_for,
-    save_outputs,
-    tell,
-)
+from vademecum.cli.output.printing import Answer, RunProgress, counted, json_option, raised, yes_option
+from vademecum.cli.output.saving import out_option, reachable_for, save_outputs, told_of
 from vademecum.config import LoadedConfig, PriceSettings, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
@@ -155,13 +142,11 @@ def run_command(  # noqa: PLR0913 - one for each option
     with progress:
         outcome = conversation.run(request, skills=skills, files=files)
     saved = save_outputs(conversation.session, outcome.outputs, out)
-    if as_json:
-        print_json({**outcome.to_json(), "outputs": saved})
-    else:
-        price = config.settings.model.prices.get(conversation.model.name)
-        _show(outcome, progress, price, quiet=quiet)
-        if not quiet or out is not None:
-            tell(saved)
+    lines = [] if progress.printed == outcome.answer else [escaped_lines(outcome.answer)]
+    told = [] if quiet else [_told(outcome, config.settings.model.prices.get(conversation.model.name))]
+    if not quiet or out is not None:
+        told += map(told_of, saved)
+    Answer({**outcome.to_json(), "outputs": saved}, lines, told=told).print(as_json=as_json)
     if outcome.advice:
         click.echo(f"vade: it was refused: {visible(outcome.advice)}.", err=True)
     return _EXIT_REASONS.get(outcome.stop_reason) or _EXIT[outcome.status]
@@ -185,17 +170,13 @@ def _cost(stats: Mapping[str, Any], price: PriceSettings | None) -> str:
     return f"{total / 1_000_000:.4f} {price.currency}"
 
 
-def _show(outcome: Outcome, progress: RunProgress, price: PriceSettings | None, *, quiet: bool) -> None:
-    if progress.printed != outcome.answer:
-        print_text(outcome.answer)
-    if quiet:
-        return
+def _told(outcome: Outcome, price: PriceSettings | None) -> str:
+    """Return how a run ended, and what it took."""
     stats = outcome.stats
     tokens = stats["input_tokens"] + stats["output_tokens"]
-    cost = [counted(stats["turns"], "turn"), counted(stats["tool_calls"], "tool call")]
-    cost += [f"{stats['seconds']:.1f} s", f"{tokens:,} tokens" if tokens else "", _cost(stats, price)]
-    told = ", ".join(filter(None, cost))
-    click.echo(f"vade: {outcome.status} · {told} · vade runs show {outcome.run_id}", err=True)
+    took = [counted(stats["turns"], "turn"), counted(stats["tool_calls"], "tool call")]
+    took += [f"{stats['seconds']:.1f} s", f"{tokens:,} tokens" if tokens else "", _cost(stats, price)]
+    return f"vade: {outcome.status} · {', '.join(filter(None, took))} · vade runs show {outcome.run_id}"
 
 
 # From NAME on everything is an argument, also what looks like an option: it is the script's.
@@ -248,26 +229,23 @@ def exec_command(  # noqa: PLR0913 - one for each option
         result = raised(session.call(call, stdin=None if sys.stdin.isatty() else sys.stdin.fileno()))
         summary |= {"status": "failed" if result.code else "done", "answer": result.text}
         saved = save_outputs(session, result.outputs, out)
-    if as_json:
-        about = {"run_id": record.run_id, "text": result.text, **result.facts}
-        print_json({**about, "files": result.files, "outputs": saved})
-    else:
+    if not as_json:
         printer.finish(result.files)
-        _tell_of(result, record.place)
-        tell(saved)
+    about = {"run_id": record.run_id, "text": result.text, **result.facts}
+    told = [*_remarks(result, record.place), *map(told_of, saved)]
+    Answer({**about, "files": result.files, "outputs": saved}, (), told=told).print(as_json=as_json)
     failed = any(each.problem for each in saved)
     return 0 if result.facts["exit_code"] == 0 and not failed else 1
 
 
-def _tell_of(result: Result, record: Path) -> None:
-    """Say on standard error what a script did not do, and what it did not get."""
+def _remarks(result: Result, record: Path) -> Iterator[str]:
+    """Yield what a script did not do, and what it did not get."""
     if result.facts["exit_code"] != 0:
-        click.echo(f"vade: {result.text.splitlines()[0]} The record: {record}", err=True)
+        yield f"vade: {result.text.splitlines()[0]} The record: {record}"
     for each in (each for each in result.facts.get("network", ()) if each["refused"]):
-        said = f"{each['host']}:{each['port']} was not reached: {each['refused']}"
-        click.echo(f"vade: {said}", err=True)
+        yield f"vade: {each['host']}:{each['port']} was not reached: {each['refused']}"
     if left_out := result.facts.get("left_out"):
-        click.echo(f"vade: the rules left {counted(left_out, 'file')} out of the directories", err=True)
+        yield f"vade: the rules left {counted(left_out, 'file')} out of the directories"
 
 
 @contextlib.contextmanager

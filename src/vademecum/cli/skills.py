@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import click
@@ -52,7 +54,7 @@ def inspect_command(*, name: str, source: str | None, show_body: bool, **words: 
     winner = conflict if conflict is not None and conflict.path != skill.location else None
     found = {
         **skill.to_json(),
-        "files": _files(skill),
+        "files": list(islice(_files(skill), MAX_LISTED_FILES)),
         "shadowed": [other for other in others if other.path != skill.location],
         "overridden_by": winner and {"source": winner.source, "path": winner.path},
     }
@@ -61,18 +63,13 @@ def inspect_command(*, name: str, source: str | None, show_body: bool, **words: 
     return Answer(found, skill_lines(skill, found))
 
 
-def _files(skill: Skill) -> list[dict[str, Any]]:
-    """Return the files of a skill with their sizes, sorted by name, without reading them."""
-    files: list[dict[str, Any]] = []
+def _files(skill: Skill) -> Iterator[dict[str, Any]]:
+    """Yield the files of a skill with their sizes, sorted by name, without reading them."""
     for directory, names, members in os.walk(skill.location):
         names[:] = sorted(name for name in names if name not in {"__pycache__", "node_modules", ".git"})
         for member in sorted(members):
             path = os.path.join(directory, member)
-            size = os.lstat(path).st_size
-            files.append({"path": os.path.relpath(path, skill.location), "size": size})
-            if len(files) == MAX_LISTED_FILES:
-                return files
-    return files
+            yield {"path": os.path.relpath(path, skill.location), "size": os.lstat(path).st_size}
 
 
 def _body(skill: Skill) -> str:
