@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,8 @@ import click
 
 from vademecum.agent.agent import Conversation
 from vademecum.cli.indexing import index_options
-from vademecum.cli.output.printing import RunProgress, print_text
-from vademecum.cli.output.saving import Saved, tell
-from vademecum.cli.running import agent_for, agent_options, model_for
+from vademecum.cli.output.printing import RunProgress
+from vademecum.cli.running import Saved, agent_for, agent_options, model_for, told_of
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
@@ -25,6 +24,7 @@ from vademecum.nearest import nearest
 from vademecum.runs.record import Event
 from vademecum.skill.text import escaped_lines, visible
 from vademecum.tools.calls import UnloadSkill
+from vademecum.tools.exchange import Output
 
 if TYPE_CHECKING:
     from prompt_toolkit.document import Document
@@ -73,7 +73,7 @@ class Chat:
                 raise VademecumError("Which skill? Write /unload NAME.", code="request")
             case "/outputs":
                 made = self.conversation.session.outputs.all
-                tell(map(Saved, made))
+                _tell(made)
                 if not made:
                     click.echo("There are no outputs yet.")
             case "/model":
@@ -112,7 +112,13 @@ class Chat:
         if progress.printed != outcome.answer:
             progress.write(outcome.answer)
             progress.end()
-        tell(map(Saved, outcome.outputs))
+        _tell(outcome.outputs)
+
+
+def _tell(outputs: Iterable[Output]) -> None:
+    """Say where each output is, on standard error."""
+    for output in outputs:
+        click.echo(told_of(Saved(output)), err=True)
 
 
 class _ChatProgress(RunProgress):
@@ -140,7 +146,7 @@ class _ChatProgress(RunProgress):
         """Print a piece of the answer."""
         self.done()
         if self._page is None:
-            print_text(text)
+            click.echo(escaped_lines(text))
         else:
             self._page.add(escaped_lines(text))
 

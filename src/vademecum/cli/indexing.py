@@ -44,6 +44,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 source_option = click.option(
     "--source", type=SOURCES, help="Source of the skill, even if another source overrides it."
 )
+out_option = click.option(
+    "--out", type=click.Path(file_okay=False), metavar="DIR", help="Directory to copy output files to."
+)
 
 
 def index_options(command: Command) -> Command:

@@ -9,10 +9,9 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, complete_runs, index_options
+from vademecum.cli.indexing import IndexWords, complete_runs, index_options, out_option
 from vademecum.cli.main import group
 from vademecum.cli.output.printing import Answer, counted, json_or_lines, paint
-from vademecum.cli.output.saving import out_option, reachable_for, save_outputs, told_of
 from vademecum.cli.output.skill_text import terminal_width, wrapped
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
@@ -133,6 +132,7 @@ def replay_command(*, run_id: str | None, **words: Any) -> Answer:
 @json_or_lines
 def outputs_command(*, run_id: str | None, out: str | None) -> Answer:
     """List or copy the output files of a run (default: the latest run that has any)."""
+    from vademecum.cli.running import reachable_for, save_outputs, told_of
     from vademecum.session.base import Place
     from vademecum.session.session import Session
 

@@ -100,11 +100,6 @@ def _plain(value: Any) -> Any:
     return value.to_json() if hasattr(value, "to_json") else msgspec.to_builtins(value, enc_hook=str)
 
 
-def print_text(text: str) -> None:
-    """Print untrusted text, with control characters written as escapes."""
-    click.echo(escaped_lines(text))
-
-
 def raised(result: Result) -> Result:
     """Return the result of a call, or raise its error; a script that ran is a result, even if it failed."""
     if not result.code or result.files:
