@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from vademecum.cli.indexing import scope_root
-from vademecum.cli.output.printing import MARKS, Answer, counted, json_option, json_or_lines, paint
+from vademecum.cli.output.printing import MARKS, Answer, command, counted, json_option, paint
 from vademecum.cli.output.skill_text import problem_line
 from vademecum.config import ScanSettings, load_config
 from vademecum.context import Context
@@ -25,12 +25,11 @@ from vademecum.skill.text import visible
 from vademecum.skill.validate import Validation, validate_skill
 
 
-@click.command("validate")
+@command("validate")
 @click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
 @click.option(
     "--lenient", is_flag=True, help="Report what lenient reading repairs as a warning, not an error."
 )
-@json_or_lines
 def validate_command(*, paths: tuple[str, ...], lenient: bool) -> Answer:
     """Check skills against the specification.
 

@@ -10,7 +10,7 @@ import click
 
 from vademecum.cli.checks import HealthCheck, checks_of_files, checks_of_place
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.printing import MARKS, Answer, ProgressBar, counted, json_or_lines, paint
+from vademecum.cli.output.printing import MARKS, Answer, ProgressBar, command, counted, paint
 from vademecum.cli.output.skill_text import problem_line, remark
 from vademecum.context import Context
 from vademecum.errors import VademecumError
@@ -32,10 +32,9 @@ _REASONS = {
 }
 
 
-@click.command("roots")
+@command("roots")
 @click.option("--all", "absent_too", is_flag=True, help="Include default roots that do not exist.")
 @index_options
-@json_or_lines
 def roots_command(*, absent_too: bool, **words: Any) -> Answer:
     """List the directories that are searched for skills, highest priority first."""
     report = IndexWords(**words).build().report
@@ -54,10 +53,9 @@ def _root_lines(report: Report, *, absent_too: bool) -> Iterator[str]:
         yield paint(f"\n{counted(absent, 'default root')} not there: vade roots --all", "dim")
 
 
-@click.command("refresh")
+@command("refresh")
 @click.option("--environments", is_flag=True, help="Also delete the package environments of scripts.")
 @index_options
-@json_or_lines
 def refresh_command(*, environments: bool, **words: Any) -> Answer:
     """Rebuild the index cache: read the metadata of every skill again, and list MCP sources again."""
     context = Context.current()
@@ -79,7 +77,7 @@ def refresh_command(*, environments: bool, **words: Any) -> Answer:
     return Answer(document, lines)
 
 
-@click.command("doctor")
+@command("doctor")
 @click.option(
     "--model",
     "model",
@@ -89,7 +87,6 @@ def refresh_command(*, environments: bool, **words: Any) -> Answer:
     help="Also call the model once, by default the configured one, and say what works.",
 )
 @index_options
-@json_or_lines
 def doctor_command(*, model: str | None, **words: Any) -> Answer:
     """Find problems in this installation and project, and print how to fix each.
 

@@ -7,18 +7,17 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import IndexWords, complete_assets, index_options, name_argument, source_option
-from vademecum.cli.output.printing import Answer, ProgressBar, json_or_lines, raised, yes_option
+from vademecum.cli.output.printing import Answer, ProgressBar, command, raised, yes_option
 from vademecum.skill.text import escaped_lines, visible
 
 
-@click.command("search")
+@command("search")
 @click.argument("query")
 @click.option(
     "-n", "number", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of results."
 )
 @click.option("--explain", is_flag=True, help="Show the words that matched, where, and through what.")
 @index_options
-@json_or_lines
 def search_command(*, query: str, number: int, explain: bool, **words: Any) -> Answer:
     """Find the skills that fit a request, best first."""
     from vademecum.cli.output.skill_text import finding_lines
@@ -42,7 +41,7 @@ def search_command(*, query: str, number: int, explain: bool, **words: Any) -> A
     return Answer(printed, finding_lines(found, matches), told=told)
 
 
-@click.command("show")
+@command("show")
 @name_argument()
 @source_option
 @click.option(
@@ -55,7 +54,6 @@ def search_command(*, query: str, number: int, explain: bool, **words: Any) -> A
 @yes_option
 @click.option("--truncate", is_flag=True, help="Cut a text that is too long instead of refusing it.")
 @index_options
-@json_or_lines
 def show_command(  # noqa: PLR0913 - one for each option
     *,
     name: str,
@@ -87,9 +85,8 @@ def show_command(  # noqa: PLR0913 - one for each option
     return Answer({"text": loaded.text, "report": loaded.report}, [escaped_lines(loaded.text)])
 
 
-@click.command("schema")
+@command("schema")
 @click.argument("dialect", type=click.Choice(["openai", "anthropic", "mcp"]))
-@json_or_lines
 def schema_command(*, dialect: Any) -> Answer:
     """Print the tools that give skills to a model, as that API wants them."""
     from vademecum.session.schemas import schemas

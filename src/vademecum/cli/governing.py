@@ -15,7 +15,7 @@ import click
 
 from vademecum.cli.indexing import complete_runs, repeatable
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, counted, json_or_lines
+from vademecum.cli.output.printing import Answer, command, counted
 from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
 from vademecum.files import read_capped, write_atomic
@@ -61,9 +61,8 @@ govern_command = group(
 )
 
 
-@govern_command.command("lint")
+@command("lint", govern_command)
 @click.argument("charters", nargs=-1, required=True, type=click.Path())
-@json_or_lines
 def lint_command(*, charters: tuple[str, ...]) -> Answer:
     """Read charters and list every problem with its line.
 
@@ -90,11 +89,10 @@ def _linted(path: str) -> Linted:
         return Linted(None, None, (Problem(code=error.code, severity="error", message=str(error)),))
 
 
-@govern_command.command("check")
+@command("check", govern_command)
 @_CHARTER
 @click.argument("skill")
 @_agent_options
-@json_or_lines
 def check_command(*, charter: str, skill: str, **words: Any) -> Answer:
     """Check whether an agent may do SKILL now. Exit code 3: it may not."""
     held, (actor, said, around) = load_charter(charter), _asked(**words)
@@ -107,7 +105,7 @@ def check_command(*, charter: str, skill: str, **words: Any) -> Answer:
     return Answer({"skill_id": skill, **result.to_json(), "feasible": possible}, lines, 0 if result else 3)
 
 
-@govern_command.command("explain")
+@command("explain", govern_command)
 @_CHARTER
 @click.argument("skill", required=False)
 @_agent_options
@@ -115,7 +113,6 @@ def check_command(*, charter: str, skill: str, **words: Any) -> Answer:
 @click.option(
     "--run", "run_id", metavar="RUN_ID", shell_complete=complete_runs, help="Which run; else the latest."
 )
-@json_or_lines
 def explain_command(
     *, charter: str, skill: str | None, event: int | None, run_id: str | None, **words: Any
 ) -> Answer:
@@ -194,7 +191,7 @@ def _pair(typed: str) -> tuple[str, Any]:
         return name, value
 
 
-@govern_command.command("simulate")
+@command("simulate", govern_command)
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option("--agents", type=click.IntRange(10, 1_000_000), default=1000, show_default=True)
 @click.option("--steps", type=click.IntRange(1, 10_000), default=50, show_default=True)
@@ -211,7 +208,6 @@ def _pair(typed: str) -> tuple[str, Any]:
     help="Page to write (default NAME.html).",
 )
 @click.option("--no-record", is_flag=True, help="Do not record the outcomes.")
-@json_or_lines
 def simulate_command(  # noqa: PLR0913 - one for each option
     *,
     directory: str,

@@ -13,7 +13,7 @@ from typing import ClassVar
 import click
 
 from vademecum import errors
-from vademecum.cli.output.printing import Answer, json_option, json_or_lines
+from vademecum.cli.output.printing import Answer, command, json_option
 from vademecum.errors import VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.skill.text import visible
@@ -170,9 +170,8 @@ def vade(context: click.Context, *, debug: bool, as_json: bool) -> None:  # noqa
         raise click.UsageError(f"--json goes behind the command: vade {command} … --json", context)
 
 
-@click.command("help")
+@command("help")
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
-@json_or_lines
 def help_command(*, words: tuple[str, ...]) -> Answer:
     """Print the help of a command, such as: vade help run."""
     context = click.Context(vade, info_name="vade", **vade.context_settings)

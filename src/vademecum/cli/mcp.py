@@ -16,7 +16,7 @@ import click
 from vademecum.cli.approving import known_agent
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, counted, json_option, json_or_lines, print_json
+from vademecum.cli.output.printing import Answer, command, counted, json_option, print_json
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
@@ -103,13 +103,12 @@ def mcp_command(  # noqa: PLR0913 - one for each option
 source_command = group("source", "Use the skills of MCP servers.")
 
 
-@source_command.command("add")
+@command("add", source_command)
 @click.argument("name")
 @click.option(
     "--mcp", "address", required=True, metavar="COMMAND|URL", help="How to start or reach the server."
 )
 @click.option("--token", "has_token", is_flag=True, help="Ask for a bearer token and keep it as a secret.")
-@json_or_lines
 def add_command(*, name: str, address: str, has_token: bool) -> Answer:
     """Add an MCP server under a name, and list its skills. Nothing else is read from it.
 
@@ -125,8 +124,7 @@ def add_command(*, name: str, address: str, has_token: bool) -> Answer:
     return Answer(source, _lines(source))
 
 
-@source_command.command("list")
-@json_or_lines
+@command("list", source_command)
 def list_command() -> Answer:
     """List the servers and the number of their skills; vade refresh asks them again."""
     found = sources(Context.current())
@@ -141,9 +139,8 @@ def _lines(source: McpSource) -> Iterator[str]:
     yield from (f"  left out: {visible(problem)}" for problem in shown["left_out"])
 
 
-@source_command.command("remove")
+@command("remove", source_command)
 @click.argument("name")
-@json_or_lines
 def remove_command(*, name: str) -> Answer:
     """Remove a server and its token. Installed copies of its skills stay."""
     McpSource(name, Context.current()).remove()

@@ -10,7 +10,7 @@ import click
 from vademecum.cli.approving import agent_option, known_agent
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, counted, json_or_lines
+from vademecum.cli.output.printing import Answer, command, counted
 from vademecum.config import PERMISSIONS, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
@@ -26,13 +26,12 @@ permissions_command = group(
 )
 
 
-@permissions_command.command("explain")
+@command("explain", permissions_command)
 @click.argument("permission")
 @click.argument("resources", nargs=-1, required=True, metavar="RESOURCE...")
 @agent_option
 @click.option("--origin", type=click.Choice(["model", "user", "nested"]), default="model", show_default=True)
 @index_options
-@json_or_lines
 def explain_command(
     *, permission: str, resources: tuple[str, ...], agent: str, origin: Any, **words: Any
 ) -> Answer:
@@ -72,8 +71,7 @@ def explain_command(
     )
 
 
-@permissions_command.command("list")
-@json_or_lines
+@command("list", permissions_command)
 def list_command() -> Answer:
     """List the answers that are remembered."""
     found = Grants(grants_file(Context.current())).all()
@@ -85,9 +83,8 @@ def list_command() -> Answer:
     return Answer({"grants": found}, [*lines, counted(len(found), "remembered answer")])
 
 
-@permissions_command.command("revoke")
+@command("revoke", permissions_command)
 @click.argument("number", type=int)
-@json_or_lines
 def revoke_command(*, number: int) -> Answer:
     """Forget one remembered answer, by its number in the list."""
     if not Grants(grants_file(Context.current())).revoke(number):
@@ -95,9 +92,8 @@ def revoke_command(*, number: int) -> Answer:
     return Answer({"revoked": number}, [f"Forgotten: {number}"])
 
 
-@click.command("trust")
+@command("trust")
 @click.option("--remove", is_flag=True, help="Withdraw the trust.")
-@json_or_lines
 def trust_command(*, remove: bool) -> Answer:
     """Let this project's configuration allow things, as it is now; a change asks for trust again."""
     context = Context.current()

@@ -11,7 +11,7 @@ import click
 
 from vademecum.cli.indexing import IndexWords, complete_runs, index_options, out_option
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, counted, json_or_lines, paint
+from vademecum.cli.output.printing import Answer, command, counted, paint
 from vademecum.cli.output.skill_text import terminal_width, wrapped
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
@@ -39,9 +39,8 @@ runs_command = group("runs", "List, show, replay or delete the recorded runs of 
 _run_argument = click.argument("run_id", required=False, shell_complete=complete_runs)
 
 
-@runs_command.command("list")
+@command("list", runs_command)
 @click.option("-n", "number", type=click.IntRange(1, 10_000), default=20, show_default=True)
-@json_or_lines
 def list_command(*, number: int) -> Answer:
     """List the latest runs."""
     directory = runs_directory(Context.current())
@@ -61,10 +60,9 @@ def _row(run: PastRun) -> str:
     return f"{run.run_id}  {status}{first}{'…' if rest else ''}"
 
 
-@runs_command.command("show")
+@command("show", runs_command)
 @_run_argument
 @click.option("--html", "page", type=click.Path(dir_okay=False), metavar="FILE", help="Write HTML instead.")
-@json_or_lines
 def show_command(*, run_id: str | None, page: str | None) -> Answer:
     """Show one run step by step (default: the latest)."""
     directory = runs_directory(Context.current())
@@ -93,10 +91,9 @@ def _timeline(run: PastRun) -> Iterator[str]:
                 yield f"           {paint(escaped(line.expandtabs(4)), 'dim')}"
 
 
-@runs_command.command("replay")
+@command("replay", runs_command)
 @_run_argument
 @index_options
-@json_or_lines
 def replay_command(*, run_id: str | None, **words: Any) -> Answer:
     """Repeat the actions of a run without a model and list what would differ now.
 
@@ -126,10 +123,9 @@ def replay_command(*, run_id: str | None, **words: Any) -> Answer:
     )
 
 
-@runs_command.command("outputs")
+@command("outputs", runs_command)
 @_run_argument
 @out_option
-@json_or_lines
 def outputs_command(*, run_id: str | None, out: str | None) -> Answer:
     """List or copy the output files of a run (default: the latest run that has any)."""
     from vademecum.cli.running import reachable_for, save_outputs, told_of
@@ -154,9 +150,8 @@ def outputs_command(*, run_id: str | None, out: str | None) -> Answer:
     return Answer({"run_id": run.run_id, "outputs": saved}, lines, code, told=map(told_of, saved))
 
 
-@runs_command.command("prune")
+@command("prune", runs_command)
 @click.option("--keep", type=click.IntRange(0), required=True, metavar="N", help="Number of runs to keep.")
-@json_or_lines
 def prune_command(*, keep: int) -> Answer:
     """Delete all records except those of the latest runs."""
     directory = runs_directory(Context.current())

@@ -7,7 +7,7 @@ import sys
 import click
 
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, counted, json_or_lines
+from vademecum.cli.output.printing import Answer, command, counted
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
 from vademecum.secret_store import MAX_VALUE_CHARS, SecretStore
@@ -19,11 +19,10 @@ skill_option = click.option("--skill", metavar="SKILL", help="For the scripts of
 models_option = click.option("--models", is_flag=True, help="For the models, such as OPENAI_API_KEY.")
 
 
-@secrets_command.command("set", context_settings={"allow_extra_args": True})
+@command("set", secrets_command, context_settings={"allow_extra_args": True})
 @click.argument("name")
 @skill_option
 @models_option
-@json_or_lines
 @click.pass_context
 def set_command(context: click.Context, *, name: str, skill: str | None, models: bool) -> Answer:
     """Keep a value for a skill's scripts or for the models.
@@ -52,8 +51,7 @@ def _value(name: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-@secrets_command.command("list")
-@json_or_lines
+@command("list", secrets_command)
 def list_command() -> Answer:
     """List the names of the secrets and for whom they are kept; values are never shown."""
     found = SecretStore(Context.current()).list()
@@ -61,11 +59,10 @@ def list_command() -> Answer:
     return Answer({"secrets": found}, [*lines, counted(len(found), "secret")])
 
 
-@secrets_command.command("remove")
+@command("remove", secrets_command)
 @click.argument("name")
 @skill_option
 @models_option
-@json_or_lines
 def remove_command(*, name: str, skill: str | None, models: bool) -> Answer:
     """Forget a secret: for one skill, for the models, or for all it is kept for."""
     if skill is not None and models:

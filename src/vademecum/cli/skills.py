@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import SOURCES, IndexWords, index_options, name_argument, source_option
-from vademecum.cli.output.printing import MAX_LISTED_FILES, Answer, json_or_lines
+from vademecum.cli.output.printing import MAX_LISTED_FILES, Answer, command
 from vademecum.cli.output.skill_text import list_lines, skill_lines
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_capped
@@ -20,11 +20,10 @@ from vademecum.skill.skill import Skill
 MAX_BODY_BYTES = 10 * 1024 * 1024
 
 
-@click.command("list")
+@command("list")
 @click.option("--source", type=SOURCES, help="Only skills of this source, including overridden ones.")
 @click.option("--all", "hidden_too", is_flag=True, help="Include skills that are not meant for people.")
 @index_options
-@json_or_lines
 def list_command(*, source: Any, hidden_too: bool, **words: Any) -> Answer:
     """List the skills that you can use here."""
     asked = IndexWords(**words)
@@ -36,12 +35,11 @@ def list_command(*, source: Any, hidden_too: bool, **words: Any) -> Answer:
     return Answer({"skills": shown, "report": index.report, "hash": index.hash}, lines)
 
 
-@click.command("inspect")
+@command("inspect")
 @name_argument()
 @source_option
 @click.option("--show-body", is_flag=True, help="Also print the instructions.")
 @index_options
-@json_or_lines
 def inspect_command(*, name: str, source: str | None, show_body: bool, **words: Any) -> Answer:
     """Print the metadata, files and problems of a skill.
 

@@ -13,7 +13,7 @@ import click
 from rich.cells import cell_len
 
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import BAR_CHARS, Answer, StatusLine, counted, json_or_lines, paint
+from vademecum.cli.output.printing import BAR_CHARS, Answer, StatusLine, command, counted, paint
 from vademecum.cli.output.skill_text import terminal_width
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
@@ -55,13 +55,12 @@ _FILE = click.Path(dir_okay=False)
 eval_command = group("eval", "Run cases against skills and models, and say what the numbers are worth.")
 
 
-@eval_command.command("report")
+@command("report", eval_command)
 @click.argument("results", required=False)
 @click.option("--against", metavar="OLD", help="Show another evaluation beside it, and what changed.")
 @click.option(
     "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
 )
-@json_or_lines
 def report_command(*, results: str | None, against: str | None, page: str | None) -> Answer:
     """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
     context = Context.current()
@@ -79,7 +78,7 @@ def report_command(*, results: str | None, against: str | None, page: str | None
     return Answer(texts.summary_document(evaluation, summary), lines)
 
 
-@eval_command.command("compare")
+@command("compare", eval_command)
 @click.argument("old")
 @click.argument("new")
 @click.option(
@@ -87,7 +86,6 @@ def report_command(*, results: str | None, against: str | None, page: str | None
     type=click.Choice(["regression", "inconclusive"]),
     help="Exit code 1 when it got worse, or also when nothing is settled.",
 )
-@json_or_lines
 def compare_command(*, old: str, new: str, fail_on: str | None) -> Answer:
     """Compare two evaluations, OLD and NEW, case by case: directories of results, or names of suites.
 

@@ -20,7 +20,7 @@ from vademecum.cli.eval.reporting import (
     summary_lines,
 )
 from vademecum.cli.indexing import IndexWords, complete_names, index_options, name_argument
-from vademecum.cli.output.printing import Answer, counted, json_or_lines, yes_option
+from vademecum.cli.output.printing import Answer, command, counted, yes_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
 from vademecum.evals import units as ways
@@ -54,7 +54,7 @@ _workers_option = click.option(
 )
 
 
-@eval_command.command("run")
+@command("run", eval_command)
 @click.argument("suite", shell_complete=complete_names)
 @click.option(
     "--model",
@@ -97,7 +97,6 @@ _workers_option = click.option(
 @allow_option
 @yes_option
 @index_options
-@json_or_lines
 def run_command(  # noqa: PLR0913 - one for each option
     *,
     suite: str,
@@ -163,10 +162,9 @@ def run_command(  # noqa: PLR0913 - one for each option
     return Answer(summary_document(evaluation, summary), summary_lines(summary), code, told)
 
 
-@eval_command.command("init")
+@command("init", eval_command)
 @name_argument()
 @index_options
-@json_or_lines
 def init_command(*, name: str, **words: Any) -> Answer:
     """Write a draft suite for the skill NAME, to be edited: .agent/evals/NAME.
 
@@ -185,7 +183,7 @@ def init_command(*, name: str, **words: Any) -> Answer:
     return Answer({"written": [str(written)]}, lines)
 
 
-@eval_command.command("improve")
+@command("improve", eval_command)
 @name_argument()
 @click.option(
     "--model", "proposer", metavar="KIND:NAME", default="", help="Language model that proposes descriptions."
@@ -205,7 +203,6 @@ def init_command(*, name: str, **words: Any) -> Answer:
 @_workers_option
 @click.option("--write", is_flag=True, help="Write a description that is better into SKILL.md.")
 @index_options
-@json_or_lines
 def improve_command(  # noqa: PLR0913 - one for each option
     *,
     name: str,

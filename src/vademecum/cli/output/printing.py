@@ -71,16 +71,24 @@ class Answer(NamedTuple):
             click.echo(sentence, err=True)
 
 
-def json_or_lines(command: Callable[..., Answer]) -> Callable[..., int]:
-    """Give a command ``--json``, and print the answer that it returns."""
+def command(
+    name: str, group: click.Group | None = None, **settings: Any
+) -> Callable[[Callable[..., Answer]], click.Command]:
+    """Return a command, of a group or by itself, that takes ``--json`` and prints its function's answer."""
 
-    @wraps(command)
-    def printed(*arguments: Any, as_json: bool, **options: Any) -> int:
-        found = command(*arguments, **options)
-        found.print(as_json=as_json)
-        return found.code
+    def made(function: Callable[..., Answer]) -> click.Command:
+        @wraps(function)
+        def printed(*arguments: Any, as_json: bool, **options: Any) -> int:
+            answer = function(*arguments, **options)
+            answer.print(as_json=as_json)
+            return answer.code
 
-    return json_option(printed)
+        found = json_option(click.command(name, click.Command, **settings)(printed))
+        if group is not None:
+            group.add_command(found)
+        return found
+
+    return made
 
 
 def print_json(document: Any) -> None:

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from vademecum.cli.indexing import Command, IndexWords, completer, scope_root
 from vademecum.cli.main import BROKEN, FOUND_PROBLEMS
-from vademecum.cli.output.printing import Answer, ProgressBar, counted, json_or_lines, paint
+from vademecum.cli.output.printing import Answer, ProgressBar, command, counted, paint
 from vademecum.config import Config, load_config
 from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
@@ -100,7 +100,7 @@ def _known_names() -> dict[str, str]:
     return {skill.name: skill.source for skill in (*index.skills, *index.shadowed)}
 
 
-@click.command("install")
+@command("install")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @scope_option
 @click.option("--only", "--skill", "only", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
@@ -108,7 +108,6 @@ def _known_names() -> dict[str, str]:
 @_signature
 @_dry_run
 @_unsafe
-@json_or_lines
 def install_command(
     *, sources: tuple[str, ...], scope: str, only: tuple[str, ...], **allowed: bool
 ) -> Answer:
@@ -145,12 +144,11 @@ def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
     yield from (f"  {visible(remark)}" for remark in change.remarks)
 
 
-@click.command("uninstall")
+@command("uninstall")
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_installed)
 @scope_of(_ROOTS, names=("--scope", "--source"))
 @click.option("--purge", is_flag=True, help="Delete it instead of keeping it in .trash.")
 @click.option("--force", is_flag=True, help="Also what was edited by hand, or not installed by vade.")
-@json_or_lines
 def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool) -> Answer:
     """Take skills out; vade restore brings them back."""
     done = uninstall(names, InstallContext(scope).where, purge=purge, force=force)
@@ -158,20 +156,18 @@ def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force:
     return Answer({"uninstalled": done, "kept": not purge}, map(visible, lines))
 
 
-@click.command("restore")
+@command("restore")
 @click.argument("name", shell_complete=complete_kept)
 @scope_option
-@json_or_lines
 def restore_command(*, name: str, scope: str) -> Answer:
     """Bring back the version of a skill that was uninstalled or replaced last."""
     kept = restore(name, InstallContext(scope).where)
     return Answer({"restored": name, "from": kept}, [f"Restored: {visible(name)}"])
 
 
-@click.command("verify")
+@command("verify")
 @_names
 @scope_option
-@json_or_lines
 def verify_command(*, names: tuple[str, ...], scope: str) -> Answer:
     """Compare every file in the root with the lock, and print each skill's hash.
 
@@ -199,10 +195,9 @@ def verify_command(*, names: tuple[str, ...], scope: str) -> Answer:
     return Answer(document, lines, code)
 
 
-@click.command("diff")
+@command("diff")
 @click.argument("name", shell_complete=complete_installed)
 @scope_option
-@json_or_lines
 def diff_command(*, name: str, scope: str) -> Answer:
     """Show what was edited in a skill since it was installed. Exit code 1: something was."""
     here = InstallContext(scope)
@@ -229,11 +224,10 @@ def _coloured(lines: Iterable[str], indent: str = "") -> Iterator[str]:
         yield paint(text, style)
 
 
-@click.command("lock")
+@command("lock")
 @_names
 @scope_option
 @click.option("--npm", is_flag=True, help="Also write skills-lock.json, for users of the npm tool skills.")
-@json_or_lines
 def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> Answer:
     """Adopt what is in the root as it is now, edits and skills of your own, with the source "local"."""
     here = InstallContext(scope)
@@ -252,7 +246,7 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> Answer:
     return Answer(document, map(visible, lines))
 
 
-@click.command("sync")
+@command("sync")
 @scope_option
 @click.option(
     "--frozen", is_flag=True, help="Change nothing: exit code 5 if anything differs or is not in the lock."
@@ -260,7 +254,6 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> Answer:
 @_unsafe
 @_signature
 @_force
-@json_or_lines
 def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> Answer:
     """Make the root equal to the lock: fetch what is missing, take away what vade put there before.
 
@@ -291,14 +284,13 @@ def _finished(document: dict[str, Any], lines: Iterable[str], failures: list[Fai
     return Answer(document | {"problems": problems}, lines, code, told)
 
 
-@click.command("update")
+@command("update")
 @_names
 @scope_option
 @_force
 @_signature
 @_dry_run
 @_unsafe
-@json_or_lines
 def update_command(*, names: tuple[str, ...], scope: str, **allowed: bool) -> Answer:
     """Install what the sources have now, and show what differs."""
     here = InstallContext(scope, incoming=True)

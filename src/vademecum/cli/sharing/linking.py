@@ -10,7 +10,7 @@ import click
 
 from vademecum.cli.approving import approver_for
 from vademecum.cli.indexing import IndexWords, index_options, name_argument, scope_root
-from vademecum.cli.output.printing import Answer, json_or_lines, yes_option
+from vademecum.cli.output.printing import Answer, command, yes_option
 from vademecum.cli.sharing.installing import scope_of
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.context import Context
@@ -44,14 +44,13 @@ _AGENT = click.Choice(COMPATIBLE)
 _FOR_AGENT = "For this agent; repeatable."
 
 
-@click.command("link")
+@command("link")
 @name_argument("names", nargs=-1)
 @click.option("--to", "agents", multiple=True, required=True, type=_AGENT, help=_FOR_AGENT)
 @click.option("--all", "everything", is_flag=True, help="All skills that a person may call by name.")
 @_scope
 @yes_option
 @index_options
-@json_or_lines
 def link_command(
     *,
     names: tuple[str, ...],
@@ -79,12 +78,11 @@ def link_command(
     return Answer(document, map(visible, lines))
 
 
-@click.command("unlink")
+@command("unlink")
 @click.argument("names", nargs=-1)
 @click.option("--to", "agents", multiple=True, type=_AGENT, help=_FOR_AGENT)
 @click.option("--all", "everything", is_flag=True, help="Everything that vade link made here.")
 @_scope
-@json_or_lines
 def unlink_command(
     *, names: tuple[str, ...], agents: tuple[Compatible, ...], everything: bool, scope: str
 ) -> Answer:

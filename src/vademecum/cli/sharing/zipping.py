@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import IndexWords, index_options, name_argument
-from vademecum.cli.output.printing import Answer, ProgressBar, counted, json_or_lines
+from vademecum.cli.output.printing import Answer, ProgressBar, command, counted
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import write_atomic
@@ -38,20 +38,18 @@ _OUT = click.option("-o", "--output", "out", required=True, type=click.Path(dir_
 _DIRECTORY = click.Path(exists=True, file_okay=False)
 
 
-@click.command("pack")
+@command("pack")
 @click.argument("directories", nargs=-1, required=True, type=_DIRECTORY)
 @_OUT
-@json_or_lines
 def pack_command(*, directories: tuple[str, ...], out: str) -> Answer:
     """Put skills into one zip, byte for byte the same for the same files. Each must be valid."""
     return _written([_valid(Path(directory)) for directory in directories], Path(out))
 
 
-@click.command("export")
+@command("export")
 @name_argument("names", nargs=-1, required=True)
 @_OUT
 @index_options
-@json_or_lines
 def export_command(*, names: tuple[str, ...], out: str, **words: Any) -> Answer:
     """Put skills that are in use here into one zip."""
     index = IndexWords(**words).build()
@@ -59,10 +57,9 @@ def export_command(*, names: tuple[str, ...], out: str, **words: Any) -> Answer:
     return _written([packed(skill.path, skill) for skill in skills], Path(out))
 
 
-@click.command("publish")
+@command("publish")
 @click.argument("directories", nargs=-1, required=True, type=_DIRECTORY)
 @click.option("--to", "folder", required=True, type=click.Path(file_okay=False), metavar="FOLDER")
-@json_or_lines
 def publish_command(*, directories: tuple[str, ...], folder: str) -> Answer:
     """Write a folder that any web server can hand out: people install from its address.
 
@@ -119,13 +116,12 @@ def _written(skills: list[PackedSkill], out: Path) -> Answer:
     return Answer({"file": out, "sha256": digest, "skills": rows}, [line])
 
 
-@click.command("keygen")
+@command("keygen")
 @click.argument("name", default="default")
 @click.option(
     "--ecdsa", is_flag=True, help="Make an ECDSA key, which tools for OpenSSF Model Signing accept."
 )
 @click.option("--trust", is_flag=True, help="Also trust it here, as others would by copying the .pub file.")
-@json_or_lines
 def keygen_command(*, name: str, ecdsa: bool, trust: bool) -> Answer:
     """Make a key to sign with: ~/.agent/keys/NAME.pem, and NAME.pub to give to others.
 
@@ -143,11 +139,10 @@ def keygen_command(*, name: str, ecdsa: bool, trust: bool) -> Answer:
     return Answer(document, lines)
 
 
-@click.command("sign")
+@command("sign")
 @click.argument("target", type=click.Path(exists=True), metavar="PACK|DIR")
 @click.option("--key", default="default", show_default=True, help="A key's name, or the path of a .pem file.")
 @click.option("--oms", is_flag=True, help="Sign a skill as OpenSSF Model Signing does (skill.oms.sig).")
-@json_or_lines
 def sign_command(*, target: str, key: str, oms: bool) -> Answer:
     """Sign a skill (skill.sig in its directory), or a pack (PACK.sig beside it)."""
     home = Context.current().home
@@ -175,9 +170,8 @@ def sign_command(*, target: str, key: str, oms: bool) -> Answer:
     return Answer({"signature": out, "files": len(files)}, [line])
 
 
-@click.command("verify-pack")
+@command("verify-pack")
 @click.argument("pack", type=click.Path(exists=True, dir_okay=False))
-@json_or_lines
 def verify_pack_command(*, pack: str) -> Answer:
     """Check a pack without installing it: every entry, the manifest, every signature."""
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
