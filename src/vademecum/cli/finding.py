@@ -55,14 +55,7 @@ def search_command(*, query: str, number: int, explain: bool, **words: Any) -> A
 @click.option("--truncate", is_flag=True, help="Cut a text that is too long instead of refusing it.")
 @index_options
 def show_command(  # noqa: PLR0913 - one for each option
-    *,
-    name: str,
-    source: str | None,
-    asset: str | None,
-    section: str,
-    truncate: bool,
-    yes: bool,
-    **words: Any,
+    *, name: str, source: str | None, asset: str | None, section: str, truncate: bool, yes: bool, **words: Any
 ) -> Answer:
     """Show what a model gets: the body of a skill, or one of its files."""
     from vademecum.cli.approving import approver_for

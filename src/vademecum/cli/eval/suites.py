@@ -12,13 +12,7 @@ import click
 from msgspec import structs
 
 from vademecum.cli.approving import allow_option
-from vademecum.cli.eval.reporting import (
-    EvalProgress,
-    eval_command,
-    results_home,
-    suites_home,
-    summary_lines,
-)
+from vademecum.cli.eval.reporting import EvalProgress, eval_command, results_home, suites_home, summary_lines
 from vademecum.cli.indexing import IndexWords, complete_names, index_options, name_argument
 from vademecum.cli.output.printing import Answer, command, counted, yes_option
 from vademecum.context import Context
