@@ -44,7 +44,7 @@ def approver_for(*, yes: bool, replay: str = "") -> Approver:
 
 
 class TerminalApprover:
-    """Asks the person at the terminal; Enter alone approves nothing."""
+    """Ask the person at the terminal; Enter alone approves nothing."""
 
     def ask(self, question: Question) -> Answer:
         """Show what is wanted, why it is asked and what would happen, and wait for a clear answer."""

@@ -54,7 +54,7 @@ class Chat:
 
     @property
     def names(self) -> list[str]:
-        """The skills that a person may call by name."""
+        """Return the names of the skills that a person may call."""
         return [skill.name for skill in self.conversation.agent.index.for_people()]
 
     def turn(self, line: str) -> None:
@@ -122,7 +122,7 @@ def _tell(outputs: Iterable[Output]) -> None:
 
 
 class _ChatProgress(RunProgress):
-    """Shows a run: the answer as Markdown while it comes, and the changes that a person approved."""
+    """Show a run: the answer as Markdown while it comes, and the changes that a person approved."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class _ChatProgress(RunProgress):
 
 
 class _Page:
-    """Prints Markdown while it comes: whole blocks stay, and the last one is drawn again as it grows."""
+    """Print Markdown while it comes: whole blocks stay, and the last one is drawn again as it grows."""
 
     def __init__(self) -> None:
         from rich.console import Console

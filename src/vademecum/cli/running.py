@@ -265,7 +265,7 @@ def _recorded_end(session: Session, summary: dict[str, Any]) -> Iterator[None]:
 
 
 class ScriptPrinter:
-    """Prints what a script prints, as it comes, and at the end what a slow reader had not taken by then."""
+    """Print what a script prints, as it comes, and at the end what a slow reader had not taken by then."""
 
     def __init__(self) -> None:
         self._printed = {"out": 0, "err": 0}

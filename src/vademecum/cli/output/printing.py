@@ -50,7 +50,7 @@ yes_option = click.option(
 
 
 class Answer(NamedTuple):
-    """What a command found or did: a document for ``--json``, or lines for people, and the exit code.
+    """The answer of a command: a document for ``--json``, lines for people, and the exit code.
 
     Without lines, people get the document too; ``told`` is what they read on standard error.
     """
