@@ -45,12 +45,12 @@ from vademecum.tools.calls import RunScript, SaveOutput
 from vademecum.tools.exchange import Output, parts_of
 from vademecum.tools.hosts import host_resource
 
-# What a run that failed before its first turn failed of.
+# The exit codes of runs that failed before their first turn, by the reason.
 _EXIT_REASONS = {"skill-not-found": 4, "denied": 3}
 _PIECE_BYTES = 64 * 1024
 _EXIT = {"done": 0, "degraded": 1, "failed": 1, "refused": 3, "declined": 3, "interrupted": 130}
 
-# What is there when the command runs is the business of the session.
+# The session checks whether it exists.
 _PATH = click.Path(readable=False)
 
 _network_option = click.option(

@@ -192,8 +192,7 @@ def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -
         for one in wanted:
             if one.place in actions:
                 staged = transaction.staging / one.place
-                if not staged.parent.is_dir():
-                    staged.parent.mkdir(parents=True)
+                staged.parent.mkdir(parents=True, exist_ok=True)
                 os.symlink(base.target_of(one), staged, target_is_directory=True)
                 transaction.move(one.place, staged=True, keep=False)
         if actions:
