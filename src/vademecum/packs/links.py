@@ -192,7 +192,8 @@ def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -
         for one in wanted:
             if one.place in actions:
                 staged = transaction.staging / one.place
-                staged.parent.mkdir(parents=True, exist_ok=True)
+                if not staged.parent.is_dir():
+                    staged.parent.mkdir(parents=True)
                 os.symlink(base.target_of(one), staged, target_is_directory=True)
                 transaction.move(one.place, staged=True, keep=False)
         if actions:
