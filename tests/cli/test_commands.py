@@ -503,7 +503,7 @@ def test_colour_only_on_a_terminal(place: Place) -> None:
 
 def test_progress_is_shown_on_a_terminal_once_it_takes_a_second(place: Place) -> None:
     code = (
-        "from vademecum.cli.output.progress import ProgressBar\n"
+        "from vademecum.cli.output.printing import ProgressBar\n"
         "progress = ProgressBar('reading skills', clock=iter([0, 0.5, 1.5]).__next__)\n"
         "progress(500); progress(12000); progress.done()"
     )

@@ -17,8 +17,8 @@ from tests.evals.support import final, select, write
 from tests.support import VADE, Place, write_skill
 from tests.support import Result as Done
 from vademecum import BUILTIN_ROOT
+from vademecum.cli.eval.reporting import EvalProgress
 from vademecum.cli.main import run
-from vademecum.cli.output.progress import EvalProgress
 from vademecum.evals.results import CaseResult
 
 Vade = Callable[..., Done]
@@ -335,7 +335,7 @@ def test_the_bar_on_a_terminal(place: Place) -> None:
 
 def test_the_bar() -> None:
     times = iter([0.0, 10.0, 20.0, 30.0])
-    progress = EvalProgress(quiet=True, clock=lambda: next(times))
+    progress = EvalProgress(clock=lambda: next(times))
     progress(done=4, total=24, result=None)
     progress(done=5, total=24, result=CaseResult("k", "c", "x", 1, "pass"))
     progress(done=6, total=24, result=CaseResult("k", "c", "x", 1, "fail"))

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from vademecum.cli.output.progress import ProgressBar
+from vademecum.cli.output.printing import ProgressBar
 
 
 class Terminal(io.StringIO):

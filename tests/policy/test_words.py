@@ -60,7 +60,7 @@ def test_the_words_of_the_documents_are_understood(place: Place) -> None:  # H3,
     )
     settings = load_config(context).settings
     assert settings.execution.require_approval_for == ("write_file", "run_script", "network_request")
-    assert model_for(context, None).name == "offline"
+    assert model_for(None, load_config(context), context).name == "offline"
     assert choose_model("mock", {"turns": ["x"]}).reply([], schema={}).text == "x"
     assert place.vade("list", "--json").code == 0
 
@@ -70,7 +70,7 @@ def test_a_model_by_name_has_the_parameters_of_its_provider(place: Place) -> Non
     context = configured(place, model={"provider": "openai:one", "params": {"base_url": address}})
     context = replace(context, env={**context.env, "OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"})
     for name, expected in (("openai:two", True), ("anthropic:three", False)):
-        model: Any = model_for(context, name)
+        model: Any = model_for(name, load_config(context), context)
         assert str(model._client.base_url).startswith(address) is expected
 
 

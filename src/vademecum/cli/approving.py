@@ -8,8 +8,7 @@ import sys
 import click
 
 from vademecum.cli.indexing import repeatable
-from vademecum.config import load_config
-from vademecum.context import Context
+from vademecum.config import LoadedConfig
 from vademecum.errors import ConfigError
 from vademecum.nearest import meant, nearest
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
@@ -45,7 +44,7 @@ def approver_for(*, yes: bool, replay: str = "") -> Approver:
 
 
 class TerminalApprover:
-    """Asks the person at the terminal; Enter alone approves nothing."""
+    """Ask the person at the terminal; Enter alone approves nothing."""
 
     def ask(self, question: Question) -> Answer:
         """Show what is wanted, why it is asked and what would happen, and wait for a clear answer."""
@@ -68,9 +67,8 @@ class TerminalApprover:
             click.echo(_EXPLAINED, err=True)
 
 
-def known_agent(context: Context, name: str) -> None:
+def known_agent(config: LoadedConfig, name: str) -> None:
     """Refuse the name of an agent that no configuration has: no rule would apply to it."""
-    config = load_config(context)
     known = ["default", *config.user.agents, *config.project.agents]
     if name not in known:
         hint = meant(nearest(name, known), otherwise=f"there are {', '.join(dict.fromkeys(known))}.")

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from vademecum.cli.indexing import scope_root
-from vademecum.cli.output.printing import MARKS, answer, counted, json_option, paint
+from vademecum.cli.output.printing import MARKS, Answer, command, counted, json_option, paint
 from vademecum.cli.output.skill_text import problem_line
 from vademecum.config import ScanSettings, load_config
 from vademecum.context import Context
@@ -25,13 +25,12 @@ from vademecum.skill.text import visible
 from vademecum.skill.validate import Validation, validate_skill
 
 
-@click.command("validate")
+@command("validate")
 @click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
 @click.option(
     "--lenient", is_flag=True, help="Report what lenient reading repairs as a warning, not an error."
 )
-@json_option
-def validate_command(*, paths: tuple[str, ...], lenient: bool, as_json: bool) -> int:
+def validate_command(*, paths: tuple[str, ...], lenient: bool) -> Answer:
     """Check skills against the specification.
 
     PATH is the directory of a skill, its SKILL.md, or a directory of skills (default: the skills of this
@@ -55,8 +54,7 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool, as_json: bool) ->
         lines = settings.security.max_skill_body_lines
         verdicts += [validate_skill(place, reading=reading, max_body_lines=lines) for place in places]
         verdicts += unreachable
-    answer(verdicts, _verdict_lines(verdicts), as_json=as_json)
-    return 0 if all(verdict.valid for verdict in verdicts) else 1
+    return Answer(verdicts, _verdict_lines(verdicts), 0 if all(verdict.valid for verdict in verdicts) else 1)
 
 
 def _verdict_lines(verdicts: list[Validation]) -> Iterator[str]:
@@ -112,7 +110,7 @@ def new_command(
     template = (BUILTIN_ROOT / "skill-author/assets/template/SKILL.md").read_text("utf-8")
     made = write_skill(place, name, template=template, description=description)
     document = {"path": made, "name": name, "valid": validate_skill(made).valid}
-    answer(document, _made_lines(made, context), as_json=as_json)
+    Answer(document, _made_lines(made, context)).print(as_json=as_json)
 
 
 def _made_lines(made: Path, context: Context) -> Iterator[str]:

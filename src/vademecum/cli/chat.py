@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,16 +15,16 @@ import click
 
 from vademecum.agent.agent import Conversation
 from vademecum.cli.indexing import index_options
-from vademecum.cli.output.printing import print_text
-from vademecum.cli.output.progress import RunProgress
-from vademecum.cli.output.saving import Saved, tell
-from vademecum.cli.running import agent_for, agent_options, model_for
+from vademecum.cli.output.printing import RunProgress
+from vademecum.cli.running import Saved, agent_for, agent_options, model_for, told_of
+from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.nearest import nearest
 from vademecum.runs.record import Event
 from vademecum.skill.text import escaped_lines, visible
 from vademecum.tools.calls import UnloadSkill
+from vademecum.tools.exchange import Output
 
 if TYPE_CHECKING:
     from prompt_toolkit.document import Document
@@ -54,7 +54,7 @@ class Chat:
 
     @property
     def names(self) -> list[str]:
-        """The skills that a person may call by name."""
+        """Return the names of the skills that a person may call."""
         return [skill.name for skill in self.conversation.agent.index.for_people()]
 
     def turn(self, line: str) -> None:
@@ -73,12 +73,12 @@ class Chat:
                 raise VademecumError("Which skill? Write /unload NAME.", code="request")
             case "/outputs":
                 made = self.conversation.session.outputs.all
-                tell(map(Saved, made))
+                _tell(made)
                 if not made:
                     click.echo("There are no outputs yet.")
             case "/model":
                 if rest:
-                    self.conversation.model = model_for(self.context, rest)
+                    self.conversation.model = model_for(rest, load_config(self.context), self.context)
                 click.echo(f"The model is {self.conversation.model.name}.")
             case "/clear":
                 self.conversation.clear()
@@ -112,11 +112,17 @@ class Chat:
         if progress.printed != outcome.answer:
             progress.write(outcome.answer)
             progress.end()
-        tell(map(Saved, outcome.outputs))
+        _tell(outcome.outputs)
+
+
+def _tell(outputs: Iterable[Output]) -> None:
+    """Say where each output is, on standard error."""
+    for output in outputs:
+        click.echo(told_of(Saved(output)), err=True)
 
 
 class _ChatProgress(RunProgress):
-    """Shows a run: the answer as Markdown while it comes, and the changes that a person approved."""
+    """Show a run: the answer as Markdown while it comes, and the changes that a person approved."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +146,7 @@ class _ChatProgress(RunProgress):
         """Print a piece of the answer."""
         self.done()
         if self._page is None:
-            print_text(text)
+            click.echo(escaped_lines(text))
         else:
             self._page.add(escaped_lines(text))
 
@@ -152,7 +158,7 @@ class _ChatProgress(RunProgress):
 
 
 class _Page:
-    """Prints Markdown while it comes: whole blocks stay, and the last one is drawn again as it grows."""
+    """Print Markdown while it comes: whole blocks stay, and the last one is drawn again as it grows."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -215,9 +221,8 @@ def whole_blocks(text: str) -> tuple[str, str]:
 @index_options
 def chat_command(**words: Any) -> int:
     """Have a conversation; Ctrl-C stops a turn, Ctrl-D or /quit ends it, Alt-Enter begins a new line."""
-    context = Context.current()
-    agent = agent_for(context, words)
-    chat = Chat(agent.conversation(), context)
+    agent, _ = agent_for(words)
+    chat = Chat(agent.conversation(), Context.current())
     click.echo(
         f"{chat.conversation.model.name} · {len(agent.index):,} skills · /help lists the commands", err=True
     )

@@ -189,7 +189,7 @@ def _called(provider: str, context: Context) -> Iterator[HealthCheck]:
     """Make one cheap call, and say what works: the reply, native tools, streaming, the context's length."""
     name = "model call"
     try:
-        chosen = model_for(context, provider)
+        chosen = model_for(provider, load_config(context), context)
     except VademecumError as error:
         yield HealthCheck(name, "problem", str(error), "Correct it, and try again.")
         return

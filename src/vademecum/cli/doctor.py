@@ -10,8 +10,7 @@ import click
 
 from vademecum.cli.checks import HealthCheck, checks_of_files, checks_of_place
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.printing import BOLD, DIM, MARKS, RED, answer, counted, json_option, paint
-from vademecum.cli.output.progress import ProgressBar
+from vademecum.cli.output.printing import MARKS, Answer, ProgressBar, command, counted, paint
 from vademecum.cli.output.skill_text import problem_line, remark
 from vademecum.context import Context
 from vademecum.errors import VademecumError
@@ -33,14 +32,13 @@ _REASONS = {
 }
 
 
-@click.command("roots")
+@command("roots")
 @click.option("--all", "absent_too", is_flag=True, help="Include default roots that do not exist.")
 @index_options
-@json_option
-def roots_command(*, absent_too: bool, as_json: bool, **words: Any) -> None:
+def roots_command(*, absent_too: bool, **words: Any) -> Answer:
     """List the directories that are searched for skills, highest priority first."""
     report = IndexWords(**words).build().report
-    answer({"roots": report.roots}, _root_lines(report, absent_too=absent_too), as_json=as_json)
+    return Answer({"roots": report.roots}, _root_lines(report, absent_too=absent_too))
 
 
 def _root_lines(report: Report, *, absent_too: bool) -> Iterator[str]:
@@ -52,27 +50,23 @@ def _root_lines(report: Report, *, absent_too: bool) -> Iterator[str]:
         row = f"{root.root.priority:4}  {root.root.source + kind:<18}  {state:<15}  "
         yield f"{row}{visible(str(root.root.path))}"
     if absent := len(report.roots) - len(shown):
-        yield paint(f"\n{counted(absent, 'default root')} not there: vade roots --all", DIM)
+        yield paint(f"\n{counted(absent, 'default root')} not there: vade roots --all", "dim")
 
 
-@click.command("refresh")
+@command("refresh")
 @click.option("--environments", is_flag=True, help="Also delete the package environments of scripts.")
 @index_options
-@json_option
-def refresh_command(*, environments: bool, as_json: bool, **words: Any) -> None:
+def refresh_command(*, environments: bool, **words: Any) -> Answer:
     """Rebuild the index cache: read the metadata of every skill again, and list MCP sources again."""
     context = Context.current()
-    progress = ProgressBar("reading skills")
     for source in added_sources(context):
         try:
             source.refresh()
         except VademecumError as error:
             click.echo(f"vade: mcp:{source.name} was not listed again: {visible(str(error))}", err=True)
-    try:
-        before = IndexWords(**words).build()
+    before = IndexWords(**words).build()
+    with ProgressBar("reading skills") as progress:
         index = refresh_index(before, progress=progress)
-    finally:
-        progress.done()
     report = index.report
     document = {"report": report, "hash": index.hash, "changed": before.hash != index.hash}
     read = f"Read {counted(report.read, 'document')} again in {report.seconds:.2f} s"
@@ -80,10 +74,10 @@ def refresh_command(*, environments: bool, as_json: bool, **words: Any) -> None:
     if environments:
         removed = document["environments"] = Environments(context).clear()
         lines.append(f"Removed {counted(removed.number, 'environment')}, {removed.bytes / 1e6:,.1f} MB")
-    answer(document, lines, as_json=as_json)
+    return Answer(document, lines)
 
 
-@click.command("doctor")
+@command("doctor")
 @click.option(
     "--model",
     "model",
@@ -93,8 +87,7 @@ def refresh_command(*, environments: bool, as_json: bool, **words: Any) -> None:
     help="Also call the model once, by default the configured one, and say what works.",
 )
 @index_options
-@json_option
-def doctor_command(*, model: str | None, as_json: bool, **words: Any) -> int:
+def doctor_command(*, model: str | None, **words: Any) -> Answer:
     """Find problems in this installation and project, and print how to fix each.
 
     Exit code 1: there are problems.
@@ -120,8 +113,7 @@ def doctor_command(*, model: str | None, as_json: bool, **words: Any) -> int:
         "report": report,
         "environments": usage,
     }
-    answer(document, _doctor_lines(found, index), as_json=as_json)
-    return 0 if healthy else 1
+    return Answer(document, _doctor_lines(found, index), 0 if healthy else 1)
 
 
 def _doctor_lines(found: list[HealthCheck], index: SkillIndex | None) -> Iterator[str]:
@@ -134,16 +126,16 @@ def _doctor_lines(found: list[HealthCheck], index: SkillIndex | None) -> Iterato
     if index is None:
         return
     for left_out in index.report.ignored:
-        yield f"\n{paint('left out ', RED)}{paint(visible(left_out.path), BOLD)}"
+        yield f"\n{paint('left out ', 'red')}{paint(visible(left_out.path), 'bold')}"
         yield from map(problem_line, left_out.problems)
     yield from _conflict_lines(index.report)
     remarked = [skill for skill in index.skills if skill.diagnostics]
     if remarked:
         yield f"\n{counted(len(remarked), 'skill')} with remarks (vade inspect NAME shows all of them):"
     for skill in remarked[:MAX_LISTED_REMARKS]:
-        yield f"  {paint(visible(f'{skill.name}: {remark(skill.diagnostics[0])}'), DIM)}"
+        yield f"  {paint(visible(f'{skill.name}: {remark(skill.diagnostics[0])}'), 'dim')}"
     if len(remarked) > MAX_LISTED_REMARKS:
-        yield paint(f"  … and {len(remarked) - MAX_LISTED_REMARKS:,} more", DIM)
+        yield paint(f"  … and {len(remarked) - MAX_LISTED_REMARKS:,} more", "dim")
     if not index.report.ignored:
         yield "\nNothing was left out."
 
@@ -154,6 +146,6 @@ def _conflict_lines(report: Report) -> Iterator[str]:
         used = os.path.realpath(conflict.path)
         others = [other for other in conflict.overridden if os.path.realpath(other.path) != used]
         if others:
-            yield f"\n{paint(visible(f'{conflict.name}: {conflict.path} is used, not'), BOLD)}"
+            yield f"\n{paint(visible(f'{conflict.name}: {conflict.path} is used, not'), 'bold')}"
         for other in others:
             yield f"  {visible(f'{other.path}, because {_REASONS[other.reason]}')}"

@@ -6,48 +6,43 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, as_reference, index_options, source_option
-from vademecum.cli.output.completion import complete_assets, complete_names
-from vademecum.cli.output.printing import answer, json_option, print_json, raised, yes_option
-from vademecum.cli.output.progress import ProgressBar
+from vademecum.cli.indexing import IndexWords, complete_assets, index_options, name_argument, source_option
+from vademecum.cli.output.printing import Answer, ProgressBar, command, raised, yes_option
 from vademecum.skill.text import escaped_lines, visible
 
 
-@click.command("search")
+@command("search")
 @click.argument("query")
 @click.option(
     "-n", "number", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of results."
 )
 @click.option("--explain", is_flag=True, help="Show the words that matched, where, and through what.")
 @index_options
-@json_option
-def search_command(*, query: str, number: int, explain: bool, as_json: bool, **words: Any) -> None:
+def search_command(*, query: str, number: int, explain: bool, **words: Any) -> Answer:
     """Find the skills that fit a request, best first."""
+    from vademecum.cli.output.skill_text import finding_lines
     from vademecum.search.finder import Finder
 
     index = IndexWords(**words).build()
-    progress = ProgressBar("reading skills")
-    finder = Finder(index, skills=index.for_people(), progress=progress)
-    progress.done()
+    with ProgressBar("reading skills") as progress:
+        finder = Finder(index, skills=index.for_people(), progress=progress)
     if finder.problem is not None:
         click.echo(f"vade: {visible(finder.problem.message)}.", err=True)
     if not finder.words(query):
         raise click.UsageError("The query has no words to search for: say what you are looking for.")
     found = finder.find(query, number)
     matches = [finder.explain(query, hit) for hit in found.hits] if explain else []
-    if as_json:
-        printed = found.to_json()
-        for result, each in zip(printed["results"], matches, strict=False):
-            result["matches"] = each
-        print_json(printed)
-        return
-    from vademecum.cli.output.skill_text import print_findings
-
-    print_findings(found, matches)
+    printed = found.to_json()
+    for result, each in zip(printed["results"], matches, strict=False):
+        result["matches"] = each
+    note = "No skill clearly fits; these are the nearest. Try other words."
+    unsure = found.hits and not found.fits
+    told = [f"{note} ({found.confidence:.0%} sure of the first)"] if unsure else []
+    return Answer(printed, finding_lines(found, matches), told=told)
 
 
-@click.command("show")
-@click.argument("name", shell_complete=complete_names)
+@command("show")
+@name_argument()
 @source_option
 @click.option(
     "--asset",
@@ -59,18 +54,9 @@ def search_command(*, query: str, number: int, explain: bool, as_json: bool, **w
 @yes_option
 @click.option("--truncate", is_flag=True, help="Cut a text that is too long instead of refusing it.")
 @index_options
-@json_option
 def show_command(  # noqa: PLR0913 - one for each option
-    *,
-    name: str,
-    source: str | None,
-    asset: str | None,
-    section: str,
-    truncate: bool,
-    yes: bool,
-    as_json: bool,
-    **words: Any,
-) -> None:
+    *, name: str, source: str | None, asset: str | None, section: str, truncate: bool, yes: bool, **words: Any
+) -> Answer:
     """Show what a model gets: the body of a skill, or one of its files."""
     from vademecum.cli.approving import approver_for
     from vademecum.session.base import BodyLimits
@@ -85,19 +71,17 @@ def show_command(  # noqa: PLR0913 - one for each option
         limits=BodyLimits(index.options.body_lines, excess="truncate" if truncate else "refuse"),
         recording=False,
     )
-    name = as_reference(name)
     if asset is None:
         loaded = session.show(name, source=source or "", section=section)
     else:
         loaded = raised(session.call(LoadSkillAsset(name, asset, section, source or "")))
-    answer({"text": loaded.text, "report": loaded.report}, [escaped_lines(loaded.text)], as_json=as_json)
+    return Answer({"text": loaded.text, "report": loaded.report}, [escaped_lines(loaded.text)])
 
 
-@click.command("schema")
+@command("schema")
 @click.argument("dialect", type=click.Choice(["openai", "anthropic", "mcp"]))
-@json_option
-def schema_command(*, dialect: Any, as_json: bool) -> None:  # noqa: ARG001 - it is JSON with or without
+def schema_command(*, dialect: Any) -> Answer:
     """Print the tools that give skills to a model, as that API wants them."""
     from vademecum.session.schemas import schemas
 
-    print_json(schemas(dialect))
+    return Answer(schemas(dialect))

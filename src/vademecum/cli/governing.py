@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from vademecum.cli.output.completion import complete_runs
-from vademecum.cli.output.groups import group
-from vademecum.cli.output.printing import answer, counted, json_option
+from vademecum.cli.indexing import complete_runs, repeatable
+from vademecum.cli.main import group
+from vademecum.cli.output.printing import Answer, command, counted
 from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
 from vademecum.files import read_capped, write_atomic
@@ -27,7 +27,6 @@ from vademecum.masking import Secrets
 from vademecum.models.choose import choose_model
 from vademecum.runs.record import Record, new_run, runs_directory
 from vademecum.runs.stored import read_run, run_ids
-from vademecum.simulation.figures import figure, report_of
 from vademecum.simulation.setting import PROGRAM, Setting, Simulate, Simulated, load_simulation
 from vademecum.skill.skill import Problem
 from vademecum.skill.text import visible
@@ -45,20 +44,9 @@ _AGENT_OPTIONS = (
         metavar="JSON",
         help="The agent's state, or @FILE; its key world is the shared state.",
     ),
-    click.option(
-        "--param",
-        "params",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="A parameter of the intent; repeatable.",
-    ),
+    repeatable("--param", "NAME=VALUE", "A parameter of the intent", name="params"),
     click.option("--step", type=int, default=0, show_default=True, help="The present step."),
-    click.option(
-        "--last",
-        multiple=True,
-        metavar="SKILL=STEP",
-        help="The step at which the agent last did a skill; repeatable.",
-    ),
+    repeatable("--last", "SKILL=STEP", "The step at which the agent last did a skill"),
 )
 
 
@@ -73,10 +61,9 @@ govern_command = group(
 )
 
 
-@govern_command.command("lint")
+@command("lint", govern_command)
 @click.argument("charters", nargs=-1, required=True, type=click.Path())
-@json_option
-def lint_command(*, charters: tuple[str, ...], as_json: bool) -> int:
+def lint_command(*, charters: tuple[str, ...]) -> Answer:
     """Read charters and list every problem with its line.
 
     Exit code 1: a charter has errors. Exit code 4: a charter does not exist.
@@ -89,9 +76,9 @@ def lint_command(*, charters: tuple[str, ...], as_json: bool) -> int:
             lines.append(visible(f"{where}: {problem.severity} {problem.code}: {problem.message}"))
         verdict = "valid" if linted.valid else "not valid"
         lines.append(f"{_SIGNS[linted.valid]} {visible(path)} {verdict}, {counted(linted.skills, 'skill')}")
-    answer([{"path": path, **linted.to_json()} for path, linted in found.items()], lines, as_json=as_json)
     codes = {problem.code for linted in found.values() for problem in linted.problems}
-    return 4 if "no-charter" in codes else 0 if all(linted.valid for linted in found.values()) else 1
+    code = 4 if "no-charter" in codes else 0 if all(linted.valid for linted in found.values()) else 1
+    return Answer([{"path": path, **linted.to_json()} for path, linted in found.items()], lines, code)
 
 
 def _linted(path: str) -> Linted:
@@ -102,12 +89,11 @@ def _linted(path: str) -> Linted:
         return Linted(None, None, (Problem(code=error.code, severity="error", message=str(error)),))
 
 
-@govern_command.command("check")
+@command("check", govern_command)
 @_CHARTER
 @click.argument("skill")
 @_agent_options
-@json_option
-def check_command(*, charter: str, skill: str, as_json: bool, **words: Any) -> int:
+def check_command(*, charter: str, skill: str, **words: Any) -> Answer:
     """Check whether an agent may do SKILL now. Exit code 3: it may not."""
     held, (actor, said, around) = load_charter(charter), _asked(**words)
     result, possible = held.check(skill, actor, said, **around), held.feasible(actor, **around)
@@ -116,11 +102,10 @@ def check_command(*, charter: str, skill: str, as_json: bool, **words: Any) -> i
     if not result:
         lines += [f"  {reason.code}: {visible(reason.message)}" for reason in result.reasons]
         lines.append(f"  possible now: {visible(', '.join(possible)) or 'nothing'}")
-    answer({"skill_id": skill, **result.to_json(), "feasible": possible}, lines, as_json=as_json)
-    return 0 if result else 3
+    return Answer({"skill_id": skill, **result.to_json(), "feasible": possible}, lines, 0 if result else 3)
 
 
-@govern_command.command("explain")
+@command("explain", govern_command)
 @_CHARTER
 @click.argument("skill", required=False)
 @_agent_options
@@ -128,10 +113,9 @@ def check_command(*, charter: str, skill: str, as_json: bool, **words: Any) -> i
 @click.option(
     "--run", "run_id", metavar="RUN_ID", shell_complete=complete_runs, help="Which run; else the latest."
 )
-@json_option
 def explain_command(
-    *, charter: str, skill: str | None, event: int | None, run_id: str | None, as_json: bool, **words: Any
-) -> int:
+    *, charter: str, skill: str | None, event: int | None, run_id: str | None, **words: Any
+) -> Answer:
     """Explain each check: what was found, and what is required. Exit code 3: the intent is denied.
 
     With --event, explain a recorded intent from the values in the record.
@@ -151,8 +135,7 @@ def explain_command(
         about = f"{actor.id} ({actor.type}) wants {skill} at step {around['step']}"
     denied = any(stage.holds is False for stage in stages)
     lines = [visible(about), *_lines_of(stages), "denied" if denied else "allowed"]
-    answer({"about": about, "allowed": not denied, "stages": stages}, lines, as_json=as_json)
-    return 3 if denied else 0
+    return Answer({"about": about, "allowed": not denied, "stages": stages}, lines, 3 if denied else 0)
 
 
 def _lines_of(stages: list[Stage]) -> Iterator[str]:
@@ -208,7 +191,7 @@ def _pair(typed: str) -> tuple[str, Any]:
         return name, value
 
 
-@govern_command.command("simulate")
+@command("simulate", govern_command)
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option("--agents", type=click.IntRange(10, 1_000_000), default=1000, show_default=True)
 @click.option("--steps", type=click.IntRange(1, 10_000), default=50, show_default=True)
@@ -225,7 +208,6 @@ def _pair(typed: str) -> tuple[str, Any]:
     help="Page to write (default NAME.html).",
 )
 @click.option("--no-record", is_flag=True, help="Do not record the outcomes.")
-@json_option
 def simulate_command(  # noqa: PLR0913 - one for each option
     *,
     directory: str,
@@ -235,15 +217,17 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     model: str | None,
     page: str | None,
     no_record: bool,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Run a simulation twice: with its charter enforced, and in shadow mode.
 
     DIRECTORY contains a skill_registry.yaml and a simulation.py, whose code is run. The same seed gives
     the same bytes. Every outcome of the enforced run is recorded; vade runs replay checks it.
     """
+    from vademecum.simulation.figures import figure, report_of  # which takes 35 ms, for this alone
+
     place = Path(directory)
-    report = Path(page or f"{place.absolute().name}.html")
+    name = place.absolute().name
+    report = Path(page or f"{name}.html")
     if not os.access(report.absolute().parent, os.W_OK) or report.is_dir():
         raise click.BadParameter(f"{str(report)!r} cannot be written: name a file in a directory of yours")
     charter, program = load_charter(place), load_simulation(place)
@@ -256,12 +240,11 @@ def simulate_command(  # noqa: PLR0913 - one for each option
             results.update(enforced.figures)
         without = _simulated(program, replace(setting, enforced=False), place)
     runs = {"with the charter": enforced, "without": without}
-    name = place.absolute().name
     about = f"{agents:,} agents, {steps} steps, seed {seed}, charter {charter.digest[:19]}…"
     write_atomic(report, report_of(f"Simulation: {name}", about, runs).encode("utf-8"))
     whole = {"charter": charter.digest, "run_id": run_id, "report": report, "runs": runs}
     record = f"   record: vade runs replay {run_id}" if run_id else ""
-    answer(whole, [about, *_table(runs), f"report: {report}{record}"], as_json=as_json)
+    return Answer(whole, [about, *_table(runs, figure), f"report: {report}{record}"])
 
 
 @contextmanager
@@ -300,10 +283,10 @@ def _simulated(program: Simulate, setting: Setting, directory: Path) -> Simulate
     return found
 
 
-def _table(runs: dict[str, Simulated]) -> Iterator[str]:
+def _table(runs: dict[str, Simulated], shown_as: Callable[[Any], str]) -> Iterator[str]:
     """Yield the lines of a table with the figures of all runs."""
     keys = dict.fromkeys(key for run in runs.values() for key in run.figures)
-    rows = [("", *runs)] + [(key, *(figure(run.figures.get(key)) for run in runs.values())) for key in keys]
+    rows = [("", *runs)] + [(key, *(shown_as(run.figures.get(key)) for run in runs.values())) for key in keys]
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     for row in rows:
         cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]

@@ -1,10 +1,13 @@
-"""The options that say which skills there are, and the index they lead to."""
+"""The options that say which skills there are, the index they lead to, and the completion of its names.
+
+This module is imported with most commands, so it imports what completes a word only while it does.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,8 +15,7 @@ from typing import Any, TypeVar
 import click
 from msgspec import structs
 
-from vademecum.cli.output.printing import counted
-from vademecum.cli.output.progress import ProgressBar
+from vademecum.cli.output.printing import ProgressBar, counted
 from vademecum.config import LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
@@ -41,6 +43,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 source_option = click.option(
     "--source", type=SOURCES, help="Source of the skill, even if another source overrides it."
+)
+out_option = click.option(
+    "--out", type=click.Path(file_okay=False), metavar="DIR", help="Directory to copy output files to."
 )
 
 
@@ -77,15 +82,17 @@ class IndexWords:
     no_default_roots: bool = False
     lenient: bool = False
 
-    def build(self, *, quiet: bool = False) -> SkillIndex:
+    def build(
+        self, context: Context | None = None, config: LoadedConfig | None = None, *, quiet: bool = False
+    ) -> SkillIndex:
         """Build the index for this place and these options.
 
         With ``quiet``, nothing is printed, and what another command left undone is not finished.
         """
         if "" in self.root:
             raise click.BadParameter("name a directory", param_hint="--root")
-        context = Context.current()
-        config = load_config(context)
+        context = context or Context.current()
+        config = config or load_config(context)
         options = IndexOptions.of(config.settings, context)
         if self.lenient:
             options = replace(options, reading=structs.replace(options.reading, lenient=True))
@@ -98,11 +105,8 @@ class IndexWords:
         for root in roots:
             if root.source in {"project", "user"} and needs_recovery(Path(root.path)):
                 _tidy(Path(root.path))
-        progress = ProgressBar("reading skills")
-        try:
+        with ProgressBar("reading skills") as progress:
             return build_index(roots, options, context=context, progress=progress, providers=providers)
-        finally:
-            progress.done()
 
     def repeated(self) -> str:
         """Return these options for another command, e.g. `` --root x``."""
@@ -140,11 +144,6 @@ def _tidy(root: Path) -> None:
         click.echo(f"vade: {visible(done)}", err=True)
 
 
-def as_reference(name: str) -> str:
-    """Return a skill's name as it was typed, or the absolute path if it is a path."""
-    return os.path.abspath(name) if name.startswith(("./", "../", "/")) else name
-
-
 def scope_root(scope: str, context: Context) -> Path:
     """Return the root of installed skills of the project, or of the home directory."""
     if scope == "user":
@@ -152,3 +151,85 @@ def scope_root(scope: str, context: Context) -> Path:
     places = context.project_directories() or [context.cwd]
     nearest = next((place for place in places if (place / ".agent").is_dir()), places[-1])
     return nearest / ".agent" / "skills"
+
+
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def completer(words_of: Callable[[click.Context, str], Iterable[str]]) -> Completer:
+    """Return what click calls to complete a word in a shell, from a function that lists the words.
+
+    A problem on the way yields no words and no message.
+    """
+
+    def complete(context: click.Context, parameter: click.Parameter, start: str) -> list[str]:
+        given = context.params.get(parameter.name or "")
+        done = given if isinstance(given, tuple) else ()
+        try:
+            words = list(words_of(context, start))
+        except (VademecumError, click.ClickException, OSError):
+            return []
+        return [word for word in words if word.startswith(start) and word not in done]
+
+    return complete
+
+
+@completer
+def complete_names(context: click.Context, _start: str) -> Iterable[str]:
+    """Complete the name of a skill."""
+    return (skill.name for skill in _index(context).for_people())
+
+
+def _reference(name: str) -> str:
+    """Return a skill's name as it was typed, or the absolute path if it is a path."""
+    return os.path.abspath(name) if name.startswith(("./", "../", "/")) else name
+
+
+def _references(_context: click.Context, _parameter: click.Parameter, given: Any) -> Any:
+    return _reference(given) if isinstance(given, str) else tuple(map(_reference, given))
+
+
+def name_argument(name: str = "name", **more: Any) -> Callable[[Command], Command]:
+    """Return an argument that is a skill's name or path, or several of them."""
+    return click.argument(name, shell_complete=complete_names, callback=_references, **more)
+
+
+@completer
+def complete_scripts(context: click.Context, start: str) -> Iterable[str]:
+    """Complete a script of the skill that was named before, with or without its directory."""
+    paths = _files(context, "scripts")
+    return paths if "/" in start else (path.removeprefix("scripts/") for path in paths)
+
+
+@completer
+def complete_assets(context: click.Context, _start: str) -> Iterable[str]:
+    """Complete a file of the skill that was named before."""
+    return _files(context)
+
+
+@completer
+def complete_runs(_context: click.Context, _start: str) -> Iterable[str]:
+    """Complete a run of this project, the latest first."""
+    from vademecum.runs.record import runs_directory
+    from vademecum.runs.stored import run_ids
+
+    return reversed(run_ids(runs_directory(Context.current())))
+
+
+def _index(context: click.Context) -> SkillIndex:
+    """Return the index with the roots that were named before."""
+    given = context.params
+    words = {name: given[name] for name in ("root", "no_default_roots", "lenient") if given.get(name)}
+    return IndexWords(**words).build(quiet=True)
+
+
+def _files(context: click.Context, *tops: str) -> list[str]:
+    """Return the files of the skill that was named before, or only those below its directories ``tops``."""
+    from vademecum.skill.assets import list_assets
+
+    # After an option that waits for its value, click has not yet assigned the arguments.
+    name = context.params.get("name") or "".join(context.args[:1])
+    if not name:
+        return []
+    skill = _index(context).get(_reference(name))
+    return list_assets(skill, tops) if tops else list_assets(skill)

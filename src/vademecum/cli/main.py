@@ -5,29 +5,22 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from typing import ClassVar
 
 import click
 
-from vademecum.cli.output.groups import Group, usage
-from vademecum.cli.output.printing import answer, json_option
-from vademecum.errors import (
-    CharterRefused,
-    ConfigError,
-    Denied,
-    IntegrityFailed,
-    PathRefused,
-    SkillNotFound,
-    SkillRefused,
-    ToolRefused,
-    VademecumError,
-)
+from vademecum import errors
+from vademecum.cli.output.printing import Answer, command, json_option
+from vademecum.errors import VademecumError
+from vademecum.nearest import meant, nearest
 from vademecum.skill.text import visible
 from vademecum.version import VERSION
 
 FOUND_PROBLEMS, WRONG_USE, REFUSED, NOT_FOUND, BROKEN, INTERRUPTED = 1, 2, 3, 4, 5, 130
+MAX_SUMMARY_CHARS = 300
 
 # Every command by its group in the help, with its module and its line in the help. The lines are here and not
 # in the modules, so that printing the help imports none of them.
@@ -97,6 +90,46 @@ _OTHER_WORDS = {
 }
 
 
+class Group(click.Group):
+    """A group of commands whose help cuts no line and whose errors suggest a command."""
+
+    # The names that other tools use for our commands.
+    other_words: ClassVar[Mapping[str, str]] = {}
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names; raise a usage error for an unknown word."""
+        name = args[0]
+        known = self.list_commands(ctx)
+        # While a shell completes a word, an unfinished word is not an error.
+        if ctx.resilient_parsing or name.startswith("-") or name in known:
+            return super().resolve_command(ctx, args)
+        near = self.other_words.get(name) or nearest(name, known)
+        path = ctx.command_path
+        hint = meant(near and f"{path} {near}", otherwise=f"'{path} --help' lists the commands.")
+        raise click.UsageError(f"There is no command {name!r}: {hint}", ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one entry for each command; click itself cuts what does not fit on a line."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, command.get_short_help_str(MAX_SUMMARY_CHARS)) for name, command in found if command]
+            )
+
+
+def group(name: str, words: str) -> Group:
+    """Return a group of commands, with its help; without a command it prints that."""
+
+    @click.pass_context
+    def print_help(context: click.Context) -> None:
+        if context.invoked_subcommand is None:
+            click.echo(context.get_help())
+
+    return Group(name, callback=print_help, invoke_without_command=True, help=words)
+
+
 class _LazyGroup(Group):
     other_words = _OTHER_WORDS
 
@@ -132,15 +165,14 @@ def vade(context: click.Context, *, debug: bool, as_json: bool) -> None:  # noqa
     """
     command = context.invoked_subcommand
     if command is None:
-        answer({"help": context.get_help()}, [context.get_help()], as_json=as_json)
+        Answer({"help": context.get_help()}, [context.get_help()]).print(as_json=as_json)
     elif as_json:
         raise click.UsageError(f"--json goes behind the command: vade {command} … --json", context)
 
 
-@click.command("help")
+@command("help")
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
-@json_option
-def help_command(*, words: tuple[str, ...], as_json: bool) -> None:
+def help_command(*, words: tuple[str, ...]) -> Answer:
     """Print the help of a command, such as: vade help run."""
     context = click.Context(vade, info_name="vade", **vade.context_settings)
     for word in words:
@@ -150,7 +182,7 @@ def help_command(*, words: tuple[str, ...], as_json: bool) -> None:
         name, command, _ = group.resolve_command(context, [word])
         assert command is not None  # an unknown word raised a usage error
         context = click.Context(command, info_name=name, parent=context)
-    answer({"help": context.get_help()}, [context.get_help()], as_json=as_json)
+    return Answer({"help": context.get_help()}, [context.get_help()])
 
 
 def main() -> None:
@@ -169,7 +201,7 @@ def run(words: Sequence[str]) -> int:
     except click.exceptions.Abort:
         return _say("interrupted", INTERRUPTED)
     except click.ClickException as error:
-        return _say(usage(error), error.exit_code)
+        return _say(_usage(error), error.exit_code)
     except SystemExit:
         # click ends this way when the pipe that reads our output was closed: there is nothing left to report.
         return 0
@@ -186,9 +218,20 @@ def run(words: Sequence[str]) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
+def _usage(error: click.ClickException) -> str:
+    """Return what is wrong with a command line in one line, with the help that explains it."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    text = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        near = next(iter(error.possibilities or ()), None)
+        text = f"No such option {error.option_name!r}: {meant(near, otherwise='')}".rstrip(": ")
+    path = context.command_path if context else "vade"
+    return text if text.endswith("?") or "--help" in text else f"{text} ({path} --help)"
+
+
 def _advised(error: VademecumError) -> str:
     """Return the text of an error, with advice on where to look if it has none."""
-    guessed = not isinstance(error, SkillNotFound) or ":" in str(error)
+    guessed = not isinstance(error, errors.SkillNotFound) or ":" in str(error)
     return error.in_full if error.advice or guessed else f"{error} `vade list` lists the skills."
 
 
@@ -197,15 +240,17 @@ _NOT_FOUND = {"missing", "no-charter", "no-run", "no-section", "no-suite", "not-
 
 def _exit_code(error: VademecumError) -> int:
     match error:
-        case ConfigError() | SkillRefused():
+        case errors.ConfigError() | errors.SkillRefused():
             return WRONG_USE
-        case Denied() | PathRefused():
+        case errors.Denied() | errors.PathRefused():
             return REFUSED
-        case IntegrityFailed():
+        case errors.IntegrityFailed():
             return BROKEN
-    if isinstance(error, SkillNotFound) or (error.code in _NOT_FOUND and not isinstance(error, ToolRefused)):
+        case errors.ToolRefused():
+            return FOUND_PROBLEMS
+    if isinstance(error, errors.SkillNotFound) or error.code in _NOT_FOUND:
         return NOT_FOUND
-    return WRONG_USE if isinstance(error, CharterRefused) else FOUND_PROBLEMS
+    return WRONG_USE if isinstance(error, errors.CharterRefused) else FOUND_PROBLEMS
 
 
 def _say(sentence: str, code: int) -> int:

@@ -15,8 +15,9 @@ import click
 
 from vademecum.cli.approving import known_agent
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.groups import group
-from vademecum.cli.output.printing import answer, counted, json_option, print_json
+from vademecum.cli.main import group
+from vademecum.cli.output.printing import Answer, command, counted, json_option, print_json
+from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
 from vademecum.integrations.mcp.source import McpSource, sources
@@ -69,7 +70,7 @@ def mcp_command(  # noqa: PLR0913 - one for each option
         os.chdir(project)  # the index, the rules and the scripts all begin there
     context = replace(Context.current(), cwd=Path.cwd())
     if agent is not None:
-        known_agent(context, agent)
+        known_agent(load_config(context), agent)
     clients = Clients(IndexWords(**words).build, context=context)
     server = SkillServer(clients, agent=agent, tools=ALL_TOOLS if direct_tools else SKILL_TOOLS)
 
@@ -102,14 +103,13 @@ def mcp_command(  # noqa: PLR0913 - one for each option
 source_command = group("source", "Use the skills of MCP servers.")
 
 
-@source_command.command("add")
+@command("add", source_command)
 @click.argument("name")
 @click.option(
     "--mcp", "address", required=True, metavar="COMMAND|URL", help="How to start or reach the server."
 )
 @click.option("--token", "has_token", is_flag=True, help="Ask for a bearer token and keep it as a secret.")
-@json_option
-def add_command(*, name: str, address: str, has_token: bool, as_json: bool) -> None:
+def add_command(*, name: str, address: str, has_token: bool) -> Answer:
     """Add an MCP server under a name, and list its skills. Nothing else is read from it.
 
     Its skills have the source mcp:NAME. A skill of your own with the same name goes first.
@@ -121,17 +121,16 @@ def add_command(*, name: str, address: str, has_token: bool, as_json: bool) -> N
         token = sys.stdin.read().strip()
     source = McpSource(name, Context.current())
     source.add(address, token=token)
-    answer(source, _lines(source), as_json=as_json)
+    return Answer(source, _lines(source))
 
 
-@source_command.command("list")
-@json_option
-def list_command(*, as_json: bool) -> None:
+@command("list", source_command)
+def list_command() -> Answer:
     """List the servers and the number of their skills; vade refresh asks them again."""
     found = sources(Context.current())
     lines = [line for source in found for line in _lines(source)]
     none = ["No sources. Add one: vade source add NAME --mcp 'COMMAND or URL'"]
-    answer({"sources": found}, lines or none, as_json=as_json)
+    return Answer({"sources": found}, lines or none)
 
 
 def _lines(source: McpSource) -> Iterator[str]:
@@ -140,10 +139,9 @@ def _lines(source: McpSource) -> Iterator[str]:
     yield from (f"  left out: {visible(problem)}" for problem in shown["left_out"])
 
 
-@source_command.command("remove")
+@command("remove", source_command)
 @click.argument("name")
-@json_option
-def remove_command(*, name: str, as_json: bool) -> None:
+def remove_command(*, name: str) -> Answer:
     """Remove a server and its token. Installed copies of its skills stay."""
     McpSource(name, Context.current()).remove()
-    answer({"removed": name}, [f"Removed mcp:{name}"], as_json=as_json)
+    return Answer({"removed": name}, [f"Removed mcp:{name}"])

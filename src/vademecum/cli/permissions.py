@@ -9,8 +9,8 @@ import click
 
 from vademecum.cli.approving import agent_option, known_agent
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.groups import group
-from vademecum.cli.output.printing import answer, counted, json_option
+from vademecum.cli.main import group
+from vademecum.cli.output.printing import Answer, command, counted
 from vademecum.config import PERMISSIONS, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
@@ -26,16 +26,15 @@ permissions_command = group(
 )
 
 
-@permissions_command.command("explain")
+@command("explain", permissions_command)
 @click.argument("permission")
 @click.argument("resources", nargs=-1, required=True, metavar="RESOURCE...")
 @agent_option
 @click.option("--origin", type=click.Choice(["model", "user", "nested"]), default="model", show_default=True)
 @index_options
-@json_option
 def explain_command(
-    *, permission: str, resources: tuple[str, ...], agent: str, origin: Any, as_json: bool, **words: Any
-) -> int:
+    *, permission: str, resources: tuple[str, ...], agent: str, origin: Any, **words: Any
+) -> Answer:
     """Say what would happen to a request, because of which rule, and what would allow it.
 
     PERMISSION is skill, resource, script, command, tool, read, write, delete, network, private-network,
@@ -50,9 +49,12 @@ def explain_command(
     if permission not in PERMISSIONS:
         hint = meant(nearest(permission, PERMISSIONS), otherwise=f"there are {', '.join(PERMISSIONS)}.")
         raise ConfigError(f"There is no permission {permission!r}: {hint}")
-    known_agent(context, agent)
+    config = load_config(context)
+    known_agent(config, agent)
     request = Request(permission, resources, origin=origin, agent=agent)
-    session = Session(IndexWords(**words).build(), place=Place.at(context), agent=agent, recording=False)
+    session = Session(
+        IndexWords(**words).build(context, config), place=Place.at(context), agent=agent, recording=False
+    )
     decision = explain(session, permission, resources)
     grants = [
         grant
@@ -64,13 +66,13 @@ def explain_command(
     lines = [said(request, decision)]
     if decision.effect is Effect.ASK:
         lines += [f"answer {grant.id} is remembered for it, for the skill as it was then" for grant in grants]
-    answer({**decision.to_json(), "remembered": grants}, lines, as_json=as_json)
-    return 0 if decision.effect is Effect.ALLOW else 3
+    return Answer(
+        {**decision.to_json(), "remembered": grants}, lines, 0 if decision.effect is Effect.ALLOW else 3
+    )
 
 
-@permissions_command.command("list")
-@json_option
-def list_command(*, as_json: bool) -> None:
+@command("list", permissions_command)
+def list_command() -> Answer:
     """List the answers that are remembered."""
     found = Grants(grants_file(Context.current())).all()
     lines = []
@@ -78,23 +80,21 @@ def list_command(*, as_json: bool) -> None:
         day = time.strftime("%Y-%m-%d", time.localtime(grant.created))
         where = f"in {visible(grant.project)}" if grant.project else "everywhere"
         lines.append(f"{grant.id}  {grant.permission} {visible(grant.resource)}  {where}, since {day}")
-    answer({"grants": found}, [*lines, counted(len(found), "remembered answer")], as_json=as_json)
+    return Answer({"grants": found}, [*lines, counted(len(found), "remembered answer")])
 
 
-@permissions_command.command("revoke")
+@command("revoke", permissions_command)
 @click.argument("number", type=int)
-@json_option
-def revoke_command(*, number: int, as_json: bool) -> None:
+def revoke_command(*, number: int) -> Answer:
     """Forget one remembered answer, by its number in the list."""
     if not Grants(grants_file(Context.current())).revoke(number):
         raise SkillNotFound(f"There is no remembered answer {number}: `vade permissions list` shows them.")
-    answer({"revoked": number}, [f"Forgotten: {number}"], as_json=as_json)
+    return Answer({"revoked": number}, [f"Forgotten: {number}"])
 
 
-@click.command("trust")
+@command("trust")
 @click.option("--remove", is_flag=True, help="Withdraw the trust.")
-@json_option
-def trust_command(*, remove: bool, as_json: bool) -> None:
+def trust_command(*, remove: bool) -> Answer:
     """Let this project's configuration allow things, as it is now; a change asks for trust again."""
     context = Context.current()
     config = load_config(context)
@@ -109,4 +109,4 @@ def trust_command(*, remove: bool, as_json: bool) -> None:
     rules = [f"{rule.effect} {rule.permission} {rule.pattern}" for rule in config.loosening]
     lines = [f"{'No longer trusted' if remove else 'Trusted'}: {visible(str(file))}"]
     lines += [f"  {visible(rule)}" for rule in rules]
-    answer({"file": file, "trusted": not remove, "allows": rules}, lines, as_json=as_json)
+    return Answer({"file": file, "trusted": not remove, "allows": rules}, lines)

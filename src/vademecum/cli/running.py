@@ -1,12 +1,14 @@
-"""Do a task with a model (``vade run``), or run one script of a skill (``vade exec``)."""
+"""Do a task with a model (``vade run``) or run one script (``vade exec``), and save the files they made."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,39 +18,47 @@ from vademecum.agent.agent import Agent
 from vademecum.agent.loop import Outcome
 from vademecum.agent.plan import LIMITS, Budget
 from vademecum.cli.approving import agent_option, allow_option, approver_for, known_agent
-from vademecum.cli.indexing import Command, IndexWords, as_reference, index_options, repeatable, source_option
-from vademecum.cli.output.completion import complete_names, complete_scripts
-from vademecum.cli.output.printing import counted, json_option, print_json, print_text, raised, yes_option
-from vademecum.cli.output.progress import RunProgress
-from vademecum.cli.output.saving import (
-    elsewhere,
-    network_option,
+from vademecum.cli.indexing import (
+    Command,
+    IndexWords,
+    complete_names,
+    complete_scripts,
+    index_options,
+    name_argument,
     out_option,
-    reachable_for,
-    save_outputs,
-    tell,
+    repeatable,
+    source_option,
 )
-from vademecum.config import load_config
+from vademecum.cli.output.printing import Answer, RunProgress, counted, json_option, raised, yes_option
+from vademecum.config import LoadedConfig, PriceSettings, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.models.base import Model
 from vademecum.models.choose import choose_model
+from vademecum.policy.approval import Consent
 from vademecum.policy.engine import Policy, allowing, reaching
 from vademecum.runs.record import Event
 from vademecum.session.base import Place, Result
 from vademecum.session.session import Session
 from vademecum.skill.text import escaped_lines, visible
-from vademecum.tools.calls import RunScript
-from vademecum.tools.exchange import parts_of
+from vademecum.tools.calls import RunScript, SaveOutput
+from vademecum.tools.exchange import Output, parts_of
 from vademecum.tools.hosts import host_resource
 
-# What a run that failed before its first turn failed of.
+# The exit codes of runs that failed before their first turn, by the reason.
 _EXIT_REASONS = {"skill-not-found": 4, "denied": 3}
 _PIECE_BYTES = 64 * 1024
 _EXIT = {"done": 0, "degraded": 1, "failed": 1, "refused": 3, "declined": 3, "interrupted": 130}
 
-# What is there when the command runs is the business of the session.
+# The session checks whether it exists.
 _PATH = click.Path(readable=False)
+
+_network_option = click.option(
+    "--network",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Host to reach; repeatable. '*' is the whole network, local hosts included.",
+)
 
 
 def agent_options(command: Command) -> Command:
@@ -66,25 +76,26 @@ def agent_options(command: Command) -> Command:
 
 
 def agent_for(
-    context: Context,
     words: dict[str, Any],
     *,
     network: Sequence[str] = (),
     reachable: tuple[Path, ...] = (),
     listener: Callable[[Event], None] | None = None,
-) -> Agent:
-    """Return the agent that the ``agent_options`` among the words of a command describe.
+) -> tuple[Agent, LoadedConfig]:
+    """Return the agent that the ``agent_options`` among the words describe, and the configuration.
 
     The other words are those of an index. Limits that are not given come from the configuration.
     """
+    context = Context.current()
+    config = load_config(context)
     model, name, allow, yes = (words.pop(option) for option in ("model", "agent", "allow", "yes"))
-    known_agent(context, name)
-    chosen = model_for(context, model)
+    known_agent(config, name)
+    chosen = model_for(model, config, context)
     given = {field: words.pop(option) for option, (field, _) in LIMITS.items()}
-    configured = asdict(load_config(context).settings.budget)
-    return Agent(
+    configured = asdict(config.settings.budget)
+    agent = Agent(
         model=chosen,
-        index=IndexWords(**words).build(),
+        index=IndexWords(**words).build(context, config),
         policy=Policy.load(context, run=[*allowing(allow), *reaching(list(map(host_resource, network)))]),
         approver=approver_for(yes=yes),
         reachable=reachable,
@@ -93,6 +104,7 @@ def agent_for(
         context=context,
         listener=listener,
     )
+    return agent, config
 
 
 @click.command("run")
@@ -100,7 +112,7 @@ def agent_for(
 @repeatable("--skill", "NAME", "Skill to load first", name="skills", shell_complete=complete_names)
 @repeatable("--file", "PATH", "File, directory or glob that the request is about", name="files", type=_PATH)
 @out_option
-@network_option
+@_network_option
 @agent_options
 @click.option("--quiet", is_flag=True, help="Print only the answer.")
 @index_options
@@ -122,42 +134,36 @@ def run_command(  # noqa: PLR0913 - one for each option
     """
     if not request.strip():
         raise click.UsageError("The request is empty: say what is to be done.")
-    context = Context.current()
     progress = RunProgress()
-    agent = agent_for(
-        context,
+    agent, config = agent_for(
         words,
         network=network,
-        reachable=(*elsewhere(files), *reachable_for(out)),
+        reachable=reachable_for(files, out),
         listener=None if quiet or as_json else progress,
     )
     conversation = agent.conversation()
-    try:
+    with progress:
         outcome = conversation.run(request, skills=skills, files=files)
-    finally:
-        progress.done()
     saved = save_outputs(conversation.session, outcome.outputs, out)
-    if as_json:
-        print_json({**outcome.to_json(), "outputs": saved})
-    else:
-        _show(outcome, progress, cost_of(outcome.stats, conversation.model.name, context), quiet=quiet)
-        if not quiet or out is not None:
-            tell(saved)
+    lines = [] if progress.printed == outcome.answer else [escaped_lines(outcome.answer)]
+    told = [] if quiet else [_told(outcome, config.settings.model.prices.get(conversation.model.name))]
+    if not quiet or out is not None:
+        told += map(told_of, saved)
+    Answer({**outcome.to_json(), "outputs": saved}, lines, told=told).print(as_json=as_json)
     if outcome.advice:
         click.echo(f"vade: it was refused: {visible(outcome.advice)}.", err=True)
     return _EXIT_REASONS.get(outcome.stop_reason) or _EXIT[outcome.status]
 
 
-def model_for(context: Context, wanted: str | None) -> Model:
+def model_for(wanted: str | None, config: LoadedConfig, context: Context) -> Model:
     """Return the model that was asked for, or the one of the configuration."""
-    settings = load_config(context).settings.model
+    settings = config.settings.model
     same = wanted is None or wanted.partition(":")[0] == settings.provider.partition(":")[0]
     return choose_model(wanted or settings.provider, settings.params if same else {}, context=context)
 
 
-def cost_of(stats: Mapping[str, Any], model: str, context: Context) -> str:
+def _cost(stats: Mapping[str, Any], price: PriceSettings | None) -> str:
     """Return what a run cost, if the configuration has a price for its model, else nothing."""
-    price = load_config(context).settings.model.prices.get(model)
     if price is None:
         return ""
     cached = stats.get("cached_tokens", 0)
@@ -167,17 +173,13 @@ def cost_of(stats: Mapping[str, Any], model: str, context: Context) -> str:
     return f"{total / 1_000_000:.4f} {price.currency}"
 
 
-def _show(outcome: Outcome, progress: RunProgress, price: str, *, quiet: bool) -> None:
-    if progress.printed != outcome.answer:
-        print_text(outcome.answer)
-    if quiet:
-        return
+def _told(outcome: Outcome, price: PriceSettings | None) -> str:
+    """Return how a run ended, and what it took."""
     stats = outcome.stats
     tokens = stats["input_tokens"] + stats["output_tokens"]
-    cost = [counted(stats["turns"], "turn"), counted(stats["tool_calls"], "tool call")]
-    cost += [f"{stats['seconds']:.1f} s", f"{tokens:,} tokens" if tokens else "", price]
-    told = ", ".join(filter(None, cost))
-    click.echo(f"vade: {outcome.status} · {told} · vade runs show {outcome.run_id}", err=True)
+    took = [counted(stats["turns"], "turn"), counted(stats["tool_calls"], "tool call")]
+    took += [f"{stats['seconds']:.1f} s", f"{tokens:,} tokens" if tokens else "", _cost(stats, price)]
+    return f"vade: {outcome.status} · {', '.join(filter(None, took))} · vade runs show {outcome.run_id}"
 
 
 # From NAME on everything is an argument, also what looks like an option: it is the script's.
@@ -186,11 +188,11 @@ def _show(outcome: Outcome, progress: RunProgress, price: str, *, quiet: bool) -
 @repeatable("--copy", "DIR", "Directory to copy for the script, so that it can change it", type=_PATH)
 @source_option
 @out_option
-@network_option
+@_network_option
 @yes_option
 @index_options
 @json_option
-@click.argument("name", shell_complete=complete_names)
+@name_argument()
 @click.argument("script", shell_complete=complete_scripts)
 @click.argument("arguments", nargs=-1, type=_PATH)
 def exec_command(  # noqa: PLR0913 - one for each option
@@ -217,12 +219,12 @@ def exec_command(  # noqa: PLR0913 - one for each option
     typed = sys.argv[sys.argv.index("exec") + 1 :]
     session = Session(
         IndexWords(**words).build(),
-        place=Place.at(reachable=(*elsewhere(named), *reachable_for(out))),
+        place=Place.at(reachable=reachable_for(named, out)),
         origin="user",
         approver=approver_for(yes=yes, replay=shlex.join(["vade", "exec", "--yes", *typed])),
         listener=None if as_json else printer,
     )
-    skill = session.activate(as_reference(name), source=source or "")
+    skill = session.activate(name, source=source or "")
     record = session.begin(f"exec {skill.name} {script}", model="none", skills=1)
     call = RunScript(skill.skill_id, script, list(arguments), list(files), list(copy), list(network))
     summary = {"status": "interrupted", "stop_reason": "exec", "answer": "", "stats": {}}
@@ -230,26 +232,23 @@ def exec_command(  # noqa: PLR0913 - one for each option
         result = raised(session.call(call, stdin=None if sys.stdin.isatty() else sys.stdin.fileno()))
         summary |= {"status": "failed" if result.code else "done", "answer": result.text}
         saved = save_outputs(session, result.outputs, out)
-    if as_json:
-        about = {"run_id": record.run_id, "text": result.text, **result.facts}
-        print_json({**about, "files": result.files, "outputs": saved})
-    else:
+    if not as_json:
         printer.finish(result.files)
-        _tell_of(result, record.place)
-        tell(saved)
+    about = {"run_id": record.run_id, "text": result.text, **result.facts}
+    told = [*_remarks(result, record.place), *map(told_of, saved)]
+    Answer({**about, "files": result.files, "outputs": saved}, (), told=told).print(as_json=as_json)
     failed = any(each.problem for each in saved)
     return 0 if result.facts["exit_code"] == 0 and not failed else 1
 
 
-def _tell_of(result: Result, record: Path) -> None:
-    """Say on standard error what a script did not do, and what it did not get."""
+def _remarks(result: Result, record: Path) -> Iterator[str]:
+    """Yield what a script did not do, and what it did not get."""
     if result.facts["exit_code"] != 0:
-        click.echo(f"vade: {result.text.splitlines()[0]} The record: {record}", err=True)
+        yield f"vade: {result.text.splitlines()[0]} The record: {record}"
     for each in (each for each in result.facts.get("network", ()) if each["refused"]):
-        said = f"{each['host']}:{each['port']} was not reached: {each['refused']}"
-        click.echo(f"vade: {said}", err=True)
+        yield f"vade: {each['host']}:{each['port']} was not reached: {each['refused']}"
     if left_out := result.facts.get("left_out"):
-        click.echo(f"vade: the rules left {counted(left_out, 'file')} out of the directories", err=True)
+        yield f"vade: the rules left {counted(left_out, 'file')} out of the directories"
 
 
 @contextlib.contextmanager
@@ -266,7 +265,7 @@ def _recorded_end(session: Session, summary: dict[str, Any]) -> Iterator[None]:
 
 
 class ScriptPrinter:
-    """Prints what a script prints, as it comes, and at the end what a slow reader had not taken by then."""
+    """Print what a script prints, as it comes, and at the end what a slow reader had not taken by then."""
 
     def __init__(self) -> None:
         self._printed = {"out": 0, "err": 0}
@@ -294,3 +293,63 @@ class ScriptPrinter:
             data = escaped_lines(text.expandtabs(8)).encode()
         target.buffer.write(data)
         target.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """One output: where it was copied to, or why not."""
+
+    output: Output
+    path: str = ""
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` prints it."""
+        saved = {"saved": self.path} if self.path else {}
+        return {**self.output.to_json(), **saved, **({"problem": self.problem} if self.problem else {})}
+
+
+def reachable_for(words: Iterable[str], out: str | None) -> tuple[Path, ...]:
+    """Return what a person names outside the working directory: exactly that can be read.
+
+    The directory of ``--out`` is made if it is missing.
+    """
+    found = []
+    for word in words:
+        with contextlib.suppress(OSError, ValueError):
+            if word.startswith(("/", "../")) and Path(word).exists():
+                found.append(Path(os.path.abspath(word)))
+    if out is not None and not Path(os.path.abspath(out)).is_relative_to(Path.cwd()):
+        Path(out).mkdir(parents=True, exist_ok=True)
+        found.append(Path(os.path.abspath(out)))
+    return tuple(found)
+
+
+def save_outputs(session: Session, outputs: Sequence[Output], out: str | None) -> list[Saved]:
+    """Copy outputs into a directory through the rules for writing; ``--out`` is the approval.
+
+    Of two with one name, each goes to a directory with the number of its call.
+    """
+    if out is None:
+        return [Saved(output) for output in outputs]
+    names = Counter(output.name for output in outputs)
+    saved = []
+    for output in outputs:
+        name = output.name if names[output.name] == 1 else f"{output.number}/{output.name}"
+        call = SaveOutput(output.reference, os.path.join(out, name))
+        result = session.call(call, approver=Consent(), origin="user")
+        problem = "; ".join(filter(None, (result.text, result.advice))) if result.code else ""
+        saved.append(Saved(output, "" if problem else str(result.facts["path"]), problem))
+    return saved
+
+
+def told_of(saved: Saved) -> str:
+    """Return where an output is, as people read it on standard error."""
+    name, size = saved.output.name, f"{saved.output.bytes:,} bytes"
+    if saved.problem:
+        said = f"{name} was not saved: {saved.problem}"
+    elif saved.path:
+        said = f"saved {saved.path} ({size})"
+    else:
+        said = f"made {name} ({size}): {saved.output.file}"
+    return f"vade: {visible(said)}"

@@ -9,24 +9,9 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.completion import complete_runs
-from vademecum.cli.output.groups import group
-from vademecum.cli.output.printing import (
-    BLUE,
-    BOLD,
-    CYAN,
-    DIM,
-    GREEN,
-    MAGENTA,
-    RED,
-    YELLOW,
-    answer,
-    counted,
-    json_option,
-    paint,
-)
-from vademecum.cli.output.saving import out_option, reachable_for, save_outputs, tell
+from vademecum.cli.indexing import IndexWords, complete_runs, index_options, out_option
+from vademecum.cli.main import group
+from vademecum.cli.output.printing import Answer, command, counted, paint
 from vademecum.cli.output.skill_text import terminal_width, wrapped
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
@@ -38,26 +23,25 @@ from vademecum.skill.text import escaped, visible
 from vademecum.tools.exchange import Outputs, recorded
 
 _SIGNS = {
-    "start": ("▶", BOLD),
-    "model": ("·", DIM),
-    "action": ("→", CYAN),
-    "ok": ("✓", GREEN),
-    "refused": ("✗", RED),
-    "failed": ("!", YELLOW),
-    "asked": ("?", MAGENTA),
-    "plan": ("≡", BLUE),
-    "end": ("■", BOLD),
-    "note": ("·", DIM),
+    "start": ("▶", "bold"),
+    "model": ("·", "dim"),
+    "action": ("→", "cyan"),
+    "ok": ("✓", "green"),
+    "refused": ("✗", "red"),
+    "failed": ("!", "yellow"),
+    "asked": ("?", "magenta"),
+    "plan": ("≡", "blue"),
+    "end": ("■", "bold"),
+    "note": ("·", "dim"),
 }
 
 runs_command = group("runs", "List, show, replay or delete the recorded runs of this project.")
 _run_argument = click.argument("run_id", required=False, shell_complete=complete_runs)
 
 
-@runs_command.command("list")
+@command("list", runs_command)
 @click.option("-n", "number", type=click.IntRange(1, 10_000), default=20, show_default=True)
-@json_option
-def list_command(*, number: int, as_json: bool) -> None:
+def list_command(*, number: int) -> Answer:
     """List the latest runs."""
     directory = runs_directory(Context.current())
     found = [_read(directory, run_id) for run_id in run_ids(directory)[-number:]]
@@ -65,22 +49,21 @@ def list_command(*, number: int, as_json: bool) -> None:
         {"run_id": run.run_id, "status": run.status, "request": run.request, "seconds": run.seconds}
         for run in found
     ]
-    answer({"runs": rows}, map(_row, found) if found else ['No runs yet: vade run "…"'], as_json=as_json)
+    return Answer({"runs": rows}, map(_row, found) if found else ['No runs yet: vade run "…"'])
 
 
 def _row(run: PastRun) -> str:
     """Return when a run was, how it ended and what was asked, on one line."""
-    status = paint(f"{run.status:<12}", GREEN if run.status == "done" else YELLOW)
+    status = paint(f"{run.status:<12}", "green" if run.status == "done" else "yellow")
     room = terminal_width() - len(run.run_id) - 15
     first, *rest = wrapped(visible(f"{run.seconds:.1f} s {run.request}"), room)
     return f"{run.run_id}  {status}{first}{'…' if rest else ''}"
 
 
-@runs_command.command("show")
+@command("show", runs_command)
 @_run_argument
 @click.option("--html", "page", type=click.Path(dir_okay=False), metavar="FILE", help="Write HTML instead.")
-@json_option
-def show_command(*, run_id: str | None, page: str | None, as_json: bool) -> None:
+def show_command(*, run_id: str | None, page: str | None) -> Answer:
     """Show one run step by step (default: the latest)."""
     directory = runs_directory(Context.current())
     run = read_run(directory, run_id or _latest(directory))
@@ -94,25 +77,24 @@ def show_command(*, run_id: str | None, page: str | None, as_json: bool) -> None
         write_atomic(Path(page), run_page(run).encode("utf-8", "replace"))
         lines = iter([f"Wrote {page}"])
     events = [{"n": e.number, "time": e.time, "type": e.type, **e.data} for e in run.events]
-    answer({"run_id": run.run_id, "status": run.status, "events": events}, lines, as_json=as_json)
+    return Answer({"run_id": run.run_id, "status": run.status, "events": events}, lines)
 
 
 def _timeline(run: PastRun) -> Iterator[str]:
     """Yield one run step by step."""
-    yield paint(visible(f"{run.run_id}  {run.status}  {run.seconds:.1f} s"), BOLD)
+    yield paint(visible(f"{run.run_id}  {run.status}  {run.seconds:.1f} s"), "bold")
     for entry in timeline(run):
         sign, style = _SIGNS[entry.mark]
         yield f"{paint(f'{entry.seconds:7.2f}  {sign} ', style)}{visible(entry.title)}"
         if entry.mark in {"plan", "end", "asked"} and entry.detail:
             for line in entry.detail.splitlines():
-                yield f"           {paint(escaped(line.expandtabs(4)), DIM)}"
+                yield f"           {paint(escaped(line.expandtabs(4)), 'dim')}"
 
 
-@runs_command.command("replay")
+@command("replay", runs_command)
 @_run_argument
 @index_options
-@json_option
-def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:
+def replay_command(*, run_id: str | None, **words: Any) -> Answer:
     """Repeat the actions of a run without a model and list what would differ now.
 
     Exit code 1: something differs.
@@ -136,16 +118,17 @@ def replay_command(*, run_id: str | None, as_json: bool, **words: Any) -> int:
     lines.append(
         f"{run.run_id}: {counted(compared, 'step')} compared, {len(found) or 'none'} would differ now"
     )
-    answer({"run_id": run.run_id, "compared": compared, "differences": found}, lines, as_json=as_json)
-    return 1 if found else 0
+    return Answer(
+        {"run_id": run.run_id, "compared": compared, "differences": found}, lines, 1 if found else 0
+    )
 
 
-@runs_command.command("outputs")
+@command("outputs", runs_command)
 @_run_argument
 @out_option
-@json_option
-def outputs_command(*, run_id: str | None, out: str | None, as_json: bool) -> int:
+def outputs_command(*, run_id: str | None, out: str | None) -> Answer:
     """List or copy the output files of a run (default: the latest run that has any)."""
+    from vademecum.cli.running import reachable_for, save_outputs, told_of
     from vademecum.session.base import Place
     from vademecum.session.session import Session
 
@@ -157,21 +140,19 @@ def outputs_command(*, run_id: str | None, out: str | None, as_json: bool) -> in
     session = Session(
         IndexWords().build(quiet=True),
         outputs=Outputs(outputs),
-        place=Place.at(context, reachable=reachable_for(out)),
+        place=Place.at(context, reachable=reachable_for((), out)),
         origin="user",
         client=f"vade runs outputs {run.run_id}",
     )
     saved = save_outputs(session, outputs, out)
     lines = [] if saved else [f"{run.run_id} has no output files"]
-    answer({"run_id": run.run_id, "outputs": saved}, lines, as_json=as_json)
-    tell(() if as_json else saved)
-    return 1 if any(each.problem for each in saved) else 0
+    code = 1 if any(each.problem for each in saved) else 0
+    return Answer({"run_id": run.run_id, "outputs": saved}, lines, code, told=map(told_of, saved))
 
 
-@runs_command.command("prune")
+@command("prune", runs_command)
 @click.option("--keep", type=click.IntRange(0), required=True, metavar="N", help="Number of runs to keep.")
-@json_option
-def prune_command(*, keep: int, as_json: bool) -> None:
+def prune_command(*, keep: int) -> Answer:
     """Delete all records except those of the latest runs."""
     directory = runs_directory(Context.current())
     check_place(directory)
@@ -179,7 +160,7 @@ def prune_command(*, keep: int, as_json: bool) -> None:
     gone = known[: len(known) - keep] if keep else known
     for run_id in gone:
         shutil.rmtree(directory / run_id)
-    answer({"deleted": gone}, [f"Deleted {counted(len(gone), 'run')}"], as_json=as_json)
+    return Answer({"deleted": gone}, [f"Deleted {counted(len(gone), 'run')}"])
 
 
 def _with_outputs(directory: Path) -> str:

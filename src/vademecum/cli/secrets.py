@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from vademecum.cli.output.groups import group
-from vademecum.cli.output.printing import answer, counted, json_option
+from vademecum.cli.main import group
+from vademecum.cli.output.printing import Answer, command, counted
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
 from vademecum.secret_store import MAX_VALUE_CHARS, SecretStore
@@ -19,13 +19,12 @@ skill_option = click.option("--skill", metavar="SKILL", help="For the scripts of
 models_option = click.option("--models", is_flag=True, help="For the models, such as OPENAI_API_KEY.")
 
 
-@secrets_command.command("set", context_settings={"allow_extra_args": True})
+@command("set", secrets_command, context_settings={"allow_extra_args": True})
 @click.argument("name")
 @skill_option
 @models_option
-@json_option
 @click.pass_context
-def set_command(context: click.Context, *, name: str, skill: str | None, models: bool, as_json: bool) -> None:
+def set_command(context: click.Context, *, name: str, skill: str | None, models: bool) -> Answer:
     """Keep a value for a skill's scripts or for the models.
 
     The value is typed at a prompt, without echo, or read from standard input. A script gets it as the
@@ -39,7 +38,7 @@ def set_command(context: click.Context, *, name: str, skill: str | None, models:
         raise ConfigError(f"{skill!r} is not the name of a skill: `vade list` shows the names.")
     stored = SecretStore(Context.current()).set(name, _value(name), skill=skill)
     where = "the system's keyring" if stored.place == "keyring" else "~/.agent/secrets.json"
-    answer(stored, [f"Kept {name} for {stored.purpose} in {where}"], as_json=as_json)
+    return Answer(stored, [f"Kept {name} for {stored.purpose} in {where}"])
 
 
 def _value(name: str) -> str:
@@ -52,21 +51,19 @@ def _value(name: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-@secrets_command.command("list")
-@json_option
-def list_command(*, as_json: bool) -> None:
+@command("list", secrets_command)
+def list_command() -> Answer:
     """List the names of the secrets and for whom they are kept; values are never shown."""
     found = SecretStore(Context.current()).list()
     lines = [f"{one.name}  {visible(f'for {one.purpose}, in the {one.place}')}" for one in found]
-    answer({"secrets": found}, [*lines, counted(len(found), "secret")], as_json=as_json)
+    return Answer({"secrets": found}, [*lines, counted(len(found), "secret")])
 
 
-@secrets_command.command("remove")
+@command("remove", secrets_command)
 @click.argument("name")
 @skill_option
 @models_option
-@json_option
-def remove_command(*, name: str, skill: str | None, models: bool, as_json: bool) -> None:
+def remove_command(*, name: str, skill: str | None, models: bool) -> Answer:
     """Forget a secret: for one skill, for the models, or for all it is kept for."""
     if skill is not None and models:
         raise click.UsageError("Choose one of --skill and --models; with neither, all are removed.")
@@ -77,4 +74,4 @@ def remove_command(*, name: str, skill: str | None, models: bool, as_json: bool)
     if not removed:
         raise SkillNotFound(f"There is no such secret {name!r}: `vade secrets list` shows them.")
     lines = [visible(f"Removed {one.name} for {one.purpose}") for one in removed]
-    answer({"removed": removed}, lines, as_json=as_json)
+    return Answer({"removed": removed}, lines)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import click
 
-from vademecum.cli.indexing import SOURCES, IndexWords, as_reference, index_options, source_option
-from vademecum.cli.output.completion import complete_names
-from vademecum.cli.output.printing import MAX_LISTED_FILES, answer, json_option, print_json
-from vademecum.cli.output.skill_text import print_list, skill_lines
+from vademecum.cli.indexing import SOURCES, IndexWords, index_options, name_argument, source_option
+from vademecum.cli.output.printing import MAX_LISTED_FILES, Answer, command
+from vademecum.cli.output.skill_text import list_lines, skill_lines
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_capped
 from vademecum.skill.frontmatter import body_start
@@ -19,63 +20,54 @@ from vademecum.skill.skill import Skill
 MAX_BODY_BYTES = 10 * 1024 * 1024
 
 
-@click.command("list")
+@command("list")
 @click.option("--source", type=SOURCES, help="Only skills of this source, including overridden ones.")
 @click.option("--all", "hidden_too", is_flag=True, help="Include skills that are not meant for people.")
 @index_options
-@json_option
-def list_command(*, source: Any, hidden_too: bool, as_json: bool, **words: Any) -> None:
+def list_command(*, source: Any, hidden_too: bool, **words: Any) -> Answer:
     """List the skills that you can use here."""
     asked = IndexWords(**words)
     index = asked.build()
     chosen = index.select(source=source) if source else index.skills
     shown = [skill for skill in chosen if hidden_too or skill.controls.user_invocable]
-    if as_json:
-        print_json({"skills": shown, "report": index.report, "hash": index.hash})
-        return
     doctor = f"vade doctor{asked.repeated()}"
-    print_list(shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor)
+    lines = list_lines(shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor)
+    return Answer({"skills": shown, "report": index.report, "hash": index.hash}, lines)
 
 
-@click.command("inspect")
-@click.argument("name", shell_complete=complete_names)
+@command("inspect")
+@name_argument()
 @source_option
 @click.option("--show-body", is_flag=True, help="Also print the instructions.")
 @index_options
-@json_option
-def inspect_command(*, name: str, source: str | None, show_body: bool, as_json: bool, **words: Any) -> None:
+def inspect_command(*, name: str, source: str | None, show_body: bool, **words: Any) -> Answer:
     """Print the metadata, files and problems of a skill.
 
     NAME may also be group/name, or the path of a directory. `vade show` prints the instructions.
     """
     index = IndexWords(**words).build()
-    skill = index.get(as_reference(name), source=source)
+    skill = index.get(name, source=source)
     conflict = next((each for each in index.report.conflicts if each.name == skill.name), None)
     others = () if conflict is None else conflict.overridden
     winner = conflict if conflict is not None and conflict.path != skill.location else None
     found = {
         **skill.to_json(),
-        "files": _files(skill),
+        "files": list(islice(_files(skill), MAX_LISTED_FILES)),
         "shadowed": [other for other in others if other.path != skill.location],
         "overridden_by": winner and {"source": winner.source, "path": winner.path},
     }
     if show_body:
         found["body"] = _body(skill)
-    answer(found, skill_lines(skill, found), as_json=as_json)
+    return Answer(found, skill_lines(skill, found))
 
 
-def _files(skill: Skill) -> list[dict[str, Any]]:
-    """Return the files of a skill with their sizes, sorted by name, without reading them."""
-    files: list[dict[str, Any]] = []
+def _files(skill: Skill) -> Iterator[dict[str, Any]]:
+    """Yield the files of a skill with their sizes, sorted by name, without reading them."""
     for directory, names, members in os.walk(skill.location):
         names[:] = sorted(name for name in names if name not in {"__pycache__", "node_modules", ".git"})
         for member in sorted(members):
             path = os.path.join(directory, member)
-            size = os.lstat(path).st_size
-            files.append({"path": os.path.relpath(path, skill.location), "size": size})
-            if len(files) == MAX_LISTED_FILES:
-                return files
-    return files
+            yield {"path": os.path.relpath(path, skill.location), "size": os.lstat(path).st_size}
 
 
 def _body(skill: Skill) -> str:

@@ -114,7 +114,7 @@ def _inspected(
 
 
 class Inspection(Struct, frozen=True):
-    """How incoming skills are inspected: for which root, with what allowed, against which lock, and where."""
+    """Inspect incoming skills for a root, with these options and this lock, in a directory beside it."""
 
     where: InstallRoot
     options: Options

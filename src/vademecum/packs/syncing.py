@@ -24,7 +24,7 @@ from vademecum.packs.sources.references import reference_to, remembered
 
 
 class Sources(Struct, frozen=True):
-    """How the sources that the lock of a root names are reached again."""
+    """Reach the sources that a person types, and again those that the lock of a root names."""
 
     where: InstallRoot
     context: Context

@@ -29,7 +29,7 @@ MOMENT, MOMENT_CHARS = re.compile(r"\d{8}T\d{6}\.\d{6}\Z"), 22
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """Where changes happen, and which: a journal may come with a cloned project and name anything.
+    """The places that a change may touch: a journal may come with a cloned project and name anything.
 
     ``control`` has the lock, the journal, what is staged and the trash; places and files are relative to
     ``base``. ``may_move`` says which places, ``may_write`` which files and empty directories may be touched.

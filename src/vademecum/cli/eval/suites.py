@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,31 +12,22 @@ import click
 from msgspec import structs
 
 from vademecum.cli.approving import allow_option
-from vademecum.cli.eval.comparing import (
-    compare_command,
-    print_evaluation,
-    report_command,
-    results_home,
-    suites_home,
-)
-from vademecum.cli.indexing import IndexWords, as_reference, index_options
-from vademecum.cli.output.completion import complete_names
-from vademecum.cli.output.groups import Group
-from vademecum.cli.output.printing import answer, counted, json_option, yes_option
-from vademecum.cli.output.progress import EvalProgress
+from vademecum.cli.eval.reporting import EvalProgress, eval_command, results_home, suites_home, summary_lines
+from vademecum.cli.indexing import IndexWords, complete_names, index_options, name_argument
+from vademecum.cli.output.printing import Answer, command, counted, yes_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
 from vademecum.evals import units as ways
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import EvalEngine, Processes
 from vademecum.evals.reports.summary import summarise
+from vademecum.evals.reports.texts import summary_document
 from vademecum.evals.suite import Suite, read_suite
 from vademecum.evals.units import SECONDS, Configuration, EvalSettings
 from vademecum.files import read_capped
 from vademecum.models.choose import choose_model
 from vademecum.nearest import meant, nearest
 from vademecum.registry.index import SkillIndex
-from vademecum.skill.skill import Skill
 from vademecum.skill.text import visible
 from vademecum.tracing import belonging
 
@@ -58,19 +48,7 @@ _workers_option = click.option(
 )
 
 
-@click.group("eval", cls=Group, invoke_without_command=True)
-@click.pass_context
-def eval_command(context: click.Context) -> None:
-    """Run cases against skills and models, and say what the numbers are worth."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
-
-
-eval_command.add_command(report_command)
-eval_command.add_command(compare_command)
-
-
-@eval_command.command("run")
+@command("run", eval_command)
 @click.argument("suite", shell_complete=complete_names)
 @click.option(
     "--model",
@@ -113,7 +91,6 @@ eval_command.add_command(compare_command)
 @allow_option
 @yes_option
 @index_options
-@json_option
 def run_command(  # noqa: PLR0913 - one for each option
     *,
     suite: str,
@@ -132,9 +109,8 @@ def run_command(  # noqa: PLR0913 - one for each option
     out: str | None,
     allow: tuple[str, ...],
     yes: bool,
-    as_json: bool,
     **words: Any,
-) -> int:
+) -> Answer:
     """Run the cases of SUITE, a file, a directory or the name of a skill that has some.
 
     Each run has its own copy of the project and its own home. What has a result already is not run again: the
@@ -158,7 +134,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     workshop = EvalSettings(index, place, copied, dict(os.environ))
     for name in {*models, judge} - {"", "case", "mock"}:
         choose_model(name)  # a name that is wrong is said before anything runs
-    progress = EvalProgress(quiet=as_json)
+    progress = EvalProgress()
     runs_on: EvalEngine = Processes(workers)
     if engine == "ray":
         from vademecum.evals.on_ray import OnRay
@@ -166,29 +142,24 @@ def run_command(  # noqa: PLR0913 - one for each option
         runs_on = OnRay(workers, address=address or None)
     evaluator = Evaluator(runs_on, workshop, progress=progress, retry=retry)
     try:
-        with belonging(f"evaluate {found.name}"):
+        with progress, belonging(f"evaluate {found.name}"):
             evaluation = evaluator.evaluate(found, wanted)
     except KeyboardInterrupt:
-        progress.done()
         kept = f"{progress.finished:,} of {counted(progress.total, 'run')} are kept"
         click.echo(f"vade: {kept}; the same command goes on from there", err=True)
         raise
-    finally:
-        progress.done()
     summary = summarise(evaluation)
-    print_evaluation(evaluation, summary, as_json=as_json)
     refused = sum(one.outcome == "fail" and one.status == "refused" for one in evaluation.results)
-    if refused and not yes and not as_json:
-        told = f"{counted(refused, 'run')} failed because nobody was there to approve something"
-        click.echo(f"vade: {told}: --yes approves it", err=True)
-    return 0 if summary.is_clean else 1
+    said = f"vade: {counted(refused, 'run')} failed because nobody was there to approve something"
+    told = [f"{said}: --yes approves it"] if refused and not yes else []
+    code = 0 if summary.is_clean else 1
+    return Answer(summary_document(evaluation, summary), summary_lines(summary), code, told)
 
 
-@eval_command.command("init")
-@click.argument("name", shell_complete=complete_names)
+@command("init", eval_command)
+@name_argument()
 @index_options
-@json_option
-def init_command(*, name: str, as_json: bool, **words: Any) -> None:
+def init_command(*, name: str, **words: Any) -> Answer:
     """Write a draft suite for the skill NAME, to be edited: .agent/evals/NAME.
 
     Its requests come from the description of the skill, its near-misses from the skills that search finds
@@ -197,17 +168,17 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
     from vademecum.evals.drafting import write_draft
 
     index = IndexWords(**words).build()
-    skill = index.get(as_reference(name))
+    skill = index.get(name)
     written = write_draft(skill, index, suites_home(Context.current()) / skill.name)
     lines = [f"Wrote {os.path.relpath(written)}", f"Edit it, then: vade eval run {skill.name}"]
     own = Path(skill.location) / "evals"
     if own.is_dir():
         lines.append(f"It is run in place of the skill's own cases in {visible(str(own))}")
-    answer({"written": [str(written)]}, lines, as_json=as_json)
+    return Answer({"written": [str(written)]}, lines)
 
 
-@eval_command.command("improve")
-@click.argument("name", shell_complete=complete_names)
+@command("improve", eval_command)
+@name_argument()
 @click.option(
     "--model", "proposer", metavar="KIND:NAME", default="", help="Language model that proposes descriptions."
 )
@@ -226,7 +197,6 @@ def init_command(*, name: str, as_json: bool, **words: Any) -> None:
 @_workers_option
 @click.option("--write", is_flag=True, help="Write a description that is better into SKILL.md.")
 @index_options
-@json_option
 def improve_command(  # noqa: PLR0913 - one for each option
     *,
     name: str,
@@ -235,9 +205,8 @@ def improve_command(  # noqa: PLR0913 - one for each option
     run_model: str,
     workers: int,
     write: bool,
-    as_json: bool,
     **words: Any,
-) -> int:
+) -> Answer:
     """Try other descriptions of the skill NAME on its cases.
 
     One half of the cases chooses among the candidates; the best is kept only if it wins on the other half
@@ -249,7 +218,7 @@ def improve_command(  # noqa: PLR0913 - one for each option
         raise click.UsageError("Name either --model or --candidates.")
     context = Context.current()
     index = IndexWords(**words).build()
-    skill = index.get(as_reference(name))
+    skill = index.get(name)
     suite = _suite(skill.name, index, context)
     if suite.malformed:
         raise CaseRefused(f"{counted(len(suite.malformed), 'case')} cannot be read: {suite.malformed[0]}")
@@ -276,8 +245,9 @@ def improve_command(  # noqa: PLR0913 - one for each option
     if found.is_better:
         lines.append(f"Wrote {os.path.relpath(written)}" if written else "Not written: --write does it.")
     better = {"old": found.old, "new": found.new, "better": found.is_better}
-    answer({"skill": skill.name, **better, "said": told, "written": written}, lines, as_json=as_json)
-    return 0 if found.is_better else 1
+    return Answer(
+        {"skill": skill.name, **better, "said": told, "written": written}, lines, 0 if found.is_better else 1
+    )
 
 
 def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
@@ -300,22 +270,9 @@ def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
     for place in (suites_home(context) / skill.name, Path(skill.location) / "evals"):
         if place.is_dir():
             return read_suite(place, name=skill.name, skill=skill.name)
-    _offer(skill, index, suites_home(context) / skill.name)
     raise CaseRefused(
         f"The skill {skill.name!r} has no cases: vade eval init {skill.name} writes a draft.", code="no-suite"
     )
-
-
-def _offer(skill: Skill, index: SkillIndex, place: Path) -> None:
-    """Ask whether to write a draft suite, if a person is there; then stop, for it is to be edited first."""
-    asked = f"The skill {visible(skill.name)} has no cases. Write a draft to {os.path.relpath(place)}?"
-    is_there = sys.stdin.isatty() and sys.stderr.isatty()
-    if not is_there or not click.confirm(asked, default=True, err=True):
-        return
-    from vademecum.evals.drafting import write_draft
-
-    click.echo(f"Wrote {os.path.relpath(write_draft(skill, index, place))}", err=True)
-    raise CaseRefused(f"Edit the draft, then run it: vade eval run {skill.name}.", code="no-suite")
 
 
 def _chosen(suite: Suite, *, tags: Sequence[str], repeat: int | None) -> Suite:

@@ -1,1 +1,1 @@
-"""Print what the commands have to say, and read what people type."""
+"""Print answers, progress and skills in the same way for every command."""

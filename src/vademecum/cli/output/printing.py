@@ -1,26 +1,47 @@
-"""Print results in the same way for every command: JSON, text and styles."""
+"""Print in the same way for every command: JSON, text and styles, and progress on standard error."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import click
 import msgspec
 
 from vademecum.errors import Denied, LoadRefused, PathRefused, SkillNotFound, VademecumError
-from vademecum.skill.text import escaped_lines
+from vademecum.skill.text import escaped, escaped_lines, visible
 
 if TYPE_CHECKING:
+    from vademecum.runs.record import Event
     from vademecum.session.base import Result
 
 MAX_LISTED_FILES = 1000
+MAX_LINE_CHARS = 100
+BAR_CHARS = 24
+_SECONDS_BETWEEN = 0.1
+# The events of a run that people want to see, and what is said of each.
+_LINES = {
+    "model_asked": "turn {turn}: asking the model",
+    "skill_loaded": "loaded {skill}",
+    "resource_loaded": "read {path} of {skill}",
+    "action run_script": "wants to run {payload[skill][name]}/{payload[relative_path]}",
+    "action call_tool": "calling {payload[tool]}",
+    "child_started": "a run of its own for {skill}",
+    "progress": "{text}",
+    "model_failed": "{problem}",
+    "reply_wrong": "{problem}",
+}
 
-BOLD, DIM, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN = "1", "2", "31", "32", "33", "34", "35", "36"
-MARKS = {"ok": ("✓", GREEN), "note": ("!", YELLOW), "problem": ("✗", RED)}
+STYLES = {
+    "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35",
+    "cyan": "36", "bold cyan": "1;36",
+}  # fmt: skip
+MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 yes_option = click.option(
@@ -28,13 +49,46 @@ yes_option = click.option(
 )
 
 
-def answer(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
-    """Print what a command found or did: the document as JSON, or the lines for people."""
-    if as_json:
-        print_json(document)
-        return
-    for line in lines:
-        click.echo(line)
+class Answer(NamedTuple):
+    """The answer of a command: a document for ``--json``, lines for people, and the exit code.
+
+    Without lines, people get the document too; ``told`` is what they read on standard error.
+    """
+
+    document: Any
+    lines: Iterable[str] | None = None
+    code: int = 0
+    told: Iterable[str] = ()
+
+    def print(self, *, as_json: bool) -> None:
+        """Print the document or the lines."""
+        if as_json or self.lines is None:
+            print_json(self.document)
+            return
+        sys.stdout.writelines(f"{line}\n" for line in self.lines)
+        sys.stdout.flush()
+        for sentence in self.told:
+            click.echo(sentence, err=True)
+
+
+def command(
+    name: str, group: click.Group | None = None, **settings: Any
+) -> Callable[[Callable[..., Answer]], click.Command]:
+    """Return a command, of a group or by itself, that takes ``--json`` and prints its function's answer."""
+
+    def made(function: Callable[..., Answer]) -> click.Command:
+        @wraps(function)
+        def printed(*arguments: Any, as_json: bool, **options: Any) -> int:
+            answer = function(*arguments, **options)
+            answer.print(as_json=as_json)
+            return answer.code
+
+        found = json_option(click.command(name, click.Command, **settings)(printed))
+        if group is not None:
+            group.add_command(found)
+        return found
+
+    return made
 
 
 def print_json(document: Any) -> None:
@@ -52,11 +106,6 @@ def print_json(document: Any) -> None:
 def _plain(value: Any) -> Any:
     """Return a value as plain data: as its ``to_json`` says, else its fields, else its text."""
     return value.to_json() if hasattr(value, "to_json") else msgspec.to_builtins(value, enc_hook=str)
-
-
-def print_text(text: str) -> None:
-    """Print untrusted text, with control characters written as escapes."""
-    click.echo(escaped_lines(text))
 
 
 def raised(result: Result) -> Result:
@@ -85,6 +134,106 @@ def counted(number: int, noun: str) -> str:
 
 
 def paint(text: str, style: str) -> str:
-    """Return the text in an ANSI style such as ``1;36`` if standard output shows colour."""
+    """Return the text in one of the ``STYLES`` if standard output shows colour."""
+    code = STYLES[style] if style else ""
     shown = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return f"\x1b[{style}m{text}\x1b[0m" if shown and style and text else text
+    return f"\x1b[{code}m{text}\x1b[0m" if shown and code and text else text
+
+
+class StatusLine:
+    """A line on a terminal that each new text replaces; as a context manager, it is removed at the end."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._shown = False
+        self._clock = clock
+        self._started = clock()
+        self._drawn = 0.0
+
+    def is_due(self, *, after: float = 0.0) -> bool:
+        """Return whether to draw now: on a terminal, ``after`` seconds of work, ten times a second."""
+        now = self._clock()
+        if not sys.stderr.isatty() or now - self._started <= after or now - self._drawn < _SECONDS_BETWEEN:
+            return False
+        self._drawn = now
+        return True
+
+    def show(self, text: str) -> None:
+        """Replace the line by a text."""
+        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+        self._shown = True
+
+    def __enter__(self) -> Self:
+        """Return the line."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the line."""
+        self.done()
+
+    def done(self) -> None:
+        """Remove the line."""
+        if self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+            self._shown = False
+
+
+class ProgressBar(StatusLine):
+    """Show progress on a terminal, for work that takes longer than a second."""
+
+    def __init__(
+        self, verb: str, *, bytes_: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(clock=clock)
+        self._verb = verb
+        self._bytes = bytes_
+
+    def __call__(self, done: int, total: int = 0) -> None:
+        """Draw the progress."""
+        if not self.is_due(after=1.0):
+            return
+        amount = f"{done / 1e6:,.1f} MB" if self._bytes else f"{done:,}"
+        if total:
+            filled = min(BAR_CHARS, done * BAR_CHARS // total)
+            drawn = "█" * filled + "░" * (BAR_CHARS - filled)
+            amount = f"{drawn} {min(100, done * 100 // total)} % ({amount})"
+        self.show(f"{self._verb} … {amount}")
+
+
+class RunProgress(StatusLine):
+    """Show the events of a run, and the answer while the model writes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._live = sys.stderr.isatty()
+        self._rest = ""
+        self.printed = ""
+
+    def __call__(self, event: Event) -> None:
+        """Show an event, if it is one that people want to see."""
+        if event.type == "answer_piece" and sys.stdout.isatty():
+            self.done()
+            self.printed += event.data["text"]
+            click.echo(escaped_lines(event.data["text"]), nl=False)
+        elif event.type == "answer_withdrawn":
+            if self.printed:
+                click.echo("\n(the model withdrew this answer)", err=True)
+            self.printed = ""
+        elif event.type == "run_finished" and self.printed:
+            click.echo()
+        elif event.type == "output_piece":
+            self._quote(event.data["data"])
+        elif line := _LINES.get(f"{event.type} {event.data.get('action', '')}".rstrip()):
+            text = f"… {visible(line.format_map(event.data))[:MAX_LINE_CHARS]}"
+            if self._live:
+                self.show(text)
+            else:
+                click.echo(text, err=True)
+
+    def _quote(self, data: bytes) -> None:
+        """Show the output of a script while it runs, on a terminal."""
+        if not self._live:
+            return
+        *lines, self._rest = (self._rest + data.decode("utf-8", "replace")).split("\n")
+        self.done()
+        for line in lines:
+            click.echo(f"  │ {escaped(line.expandtabs(8))}", err=True)

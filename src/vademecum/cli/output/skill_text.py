@@ -11,9 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from vademecum.cli.output.printing import DIM, MAX_LISTED_FILES, RED, YELLOW, counted, paint
+from vademecum.cli.output.printing import MAX_LISTED_FILES, counted, paint
 from vademecum.skill.text import escaped_lines, visible
 
 if TYPE_CHECKING:
@@ -23,59 +21,57 @@ if TYPE_CHECKING:
 
 MAX_LISTED_DESCRIPTION = 180
 
-_NAME = "1;36"
 _CHARACTER = "[^\x00-\u2fff]"
 # A word with the blanks behind it, or one character of a script without spaces with its punctuation.
 _PIECE = re.compile(rf"{_CHARACTER}[，。、；：！？）」』…]*\s*|(?:(?!{_CHARACTER})\S)+\s*|\s+")
 
 
-def print_list(skills: Sequence[Skill], *, hidden: int, left_out: Sequence[LeftOut], doctor: str) -> None:
-    """Print skills with their sources and descriptions, then how many are not shown and why."""
-    _print_rows(skills)
+def list_lines(
+    skills: Sequence[Skill], *, hidden: int, left_out: Sequence[LeftOut], doctor: str
+) -> Iterator[str]:
+    """Yield skills with their sources and descriptions, then how many are not shown and why."""
+    yield from _rows(skills)
     if skills:
-        click.echo()
+        yield ""
     note = f" ({hidden:,} not meant for people: vade list --all)" if hidden else ""
-    click.echo(f"{counted(len(skills), 'skill')}{note}")
+    yield f"{counted(len(skills), 'skill')}{note}"
     if not skills:
-        click.echo("Put one in .agent/skills/, or create one: vade new my-skill")
+        yield "Put one in .agent/skills/, or create one: vade new my-skill"
     roots = sum(entry.reason.code.startswith("root-") for entry in left_out)
     for number, noun, what in ((len(left_out) - roots, "skill", "left out"), (roots, "root", "not searched")):
         if number:
             verb = "was" if number == 1 else "were"
-            click.echo(paint(f"{counted(number, noun)} {verb} {what}: {doctor}", YELLOW))
+            yield paint(f"{counted(number, noun)} {verb} {what}: {doctor}", "yellow")
 
 
-def print_findings(found: Findings, matches: list[list[Match]]) -> None:
-    """Print the skills that fit, best first, with the words that matched; say so if none fits."""
-    _print_rows(found.hits)
+def finding_lines(found: Findings, matches: list[list[Match]]) -> Iterator[str]:
+    """Yield the skills that fit, best first, with the words that matched; say so if there is none."""
+    yield from _rows(found.hits)
     for hit, each in zip(found.hits, matches, strict=False):
-        click.echo(visible(f"{hit.name} ({hit.score:.2f}):"))
+        yield visible(f"{hit.name} ({hit.score:.2f}):")
         for match in each:
             through = "" if match.kind == "word" else f" ({match.kind}: {', '.join(match.found)})"
-            click.echo(visible(f"{match.word}{through} in {', '.join(match.fields)}"))
+            yield visible(f"{match.word}{through} in {', '.join(match.fields)}")
     if matches:
-        click.echo(f"{found.confidence:.0%} sure that the first one fits")
+        yield f"{found.confidence:.0%} sure that the first one fits"
     if not found.hits:
-        click.echo("No skill fits. Try other words; vade list lists all skills.")
-    elif not found.fits:
-        note = "No skill clearly fits; these are the nearest. Try other words."
-        click.echo(f"{note} ({found.confidence:.0%} sure of the first)", err=True)
+        yield "No skill fits. Try other words; vade list lists all skills."
 
 
-def _print_rows(found: Sequence[Skill | Hit]) -> None:
-    """Print columns on a terminal; elsewhere one line for each row, with tabs."""
+def _rows(found: Sequence[Skill | Hit]) -> Iterator[str]:
+    """Yield columns on a terminal; elsewhere one line for each row, with tabs."""
     rows = [(visible(one.name), visible(one.source), visible(one.description)) for one in found]
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
-        sys.stdout.writelines("\t".join(row) + "\n" for row in rows)
+        yield from map("\t".join, rows)
         return
     widths = [max((_cells(row[n]) for row in rows), default=0) + 2 for n in (0, 1)]
     indent = sum(widths)
     room = max(20, terminal_width() - indent)
     for name, source, description in rows:
-        first = paint(name, _NAME) + " " * (widths[0] - _cells(name))
-        first += paint(source, DIM) + " " * (widths[1] - _cells(source))
+        first = paint(name, "bold cyan") + " " * (widths[0] - _cells(name))
+        first += paint(source, "dim") + " " * (widths[1] - _cells(source))
         lines = wrapped(_shortened(description), room)
-        sys.stdout.write((first + f"\n{' ' * indent}".join(lines)).rstrip() + "\n")
+        yield (first + f"\n{' ' * indent}".join(lines)).rstrip()
 
 
 def terminal_width() -> int:
@@ -121,12 +117,12 @@ def _cells(text: str) -> int:
 
 def skill_lines(skill: Skill, found: dict[str, Any]) -> Iterator[str]:
     """Yield one skill as text; ``found`` contains its files, namesakes and, if asked for, its body."""
-    yield f"{paint(visible(skill.name), _NAME)} {paint(visible(skill.skill_id), DIM)}"
+    yield f"{paint(visible(skill.name), 'bold cyan')} {paint(visible(skill.skill_id), 'dim')}"
     yield from wrapped(visible(skill.description), terminal_width())
     yield ""
     for label, text in _facts(skill, found):
         if text:
-            yield f"{paint(f'{label:<14}', DIM)}{visible(text)}"
+            yield f"{paint(f'{label:<14}', 'dim')}{visible(text)}"
     if "body" in found:
         yield ""
         yield escaped_lines(found["body"].rstrip("\n"))
@@ -165,6 +161,6 @@ def remark(problem: Problem) -> str:
 
 def problem_line(problem: Problem, *, with_severity: bool = False) -> str:
     """Return a problem with its line, to print below the skill that it belongs to."""
-    style = RED if problem.severity == "error" else YELLOW
+    style = "red" if problem.severity == "error" else "yellow"
     severity = paint(f"{problem.severity} ", style) if with_severity else ""
     return f"  {severity}{visible(remark(problem))}"

@@ -12,16 +12,15 @@ from typing import Any
 import click
 from msgspec import structs
 
-from vademecum.cli.indexing import Command, IndexWords, scope_root
-from vademecum.cli.output.completion import complete_installed, complete_kept
-from vademecum.cli.output.printing import answer, counted, json_option
-from vademecum.cli.output.progress import ProgressBar
+from vademecum.cli.indexing import Command, IndexWords, completer, scope_root
+from vademecum.cli.main import BROKEN, FOUND_PROBLEMS
+from vademecum.cli.output.printing import Answer, ProgressBar, command, counted, paint
 from vademecum.config import Config, load_config
 from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.packs.content import diff_of
-from vademecum.packs.install import Options, SkillChange, install, restore, uninstall
+from vademecum.packs.install import Options, SkillChange, install, kept_names, restore, uninstall
 from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.npm_lock import not_for_npm, npm_lock_path
@@ -31,13 +30,23 @@ from vademecum.packs.syncing import Failure, Sources, SyncStep, check_frozen, lo
 from vademecum.packs.transaction import tidied
 from vademecum.skill.text import escaped, visible
 
-BROKEN, FOUND_PROBLEMS = 5, 1
-
 
 def scope_of(words: str, *, names: tuple[str, ...] = ("--scope",)) -> Callable[[Command], Command]:
     """Return the option that chooses between the project and the home directory."""
     choice = click.Choice(["project", "user"])
     return click.option(*names, "scope", type=choice, default="project", show_default=True, help=words)
+
+
+@completer
+def complete_installed(context: click.Context, _start: str) -> Iterable[str]:
+    """Complete a skill in the root that ``--scope`` names."""
+    return InstallRoot(scope_root(context.params["scope"], Context.current())).names()
+
+
+@completer
+def complete_kept(context: click.Context, _start: str) -> Iterable[str]:
+    """Complete a skill in the trash of the root that ``--scope`` names."""
+    return kept_names(scope_root(context.params["scope"], Context.current()))
 
 
 _ROOTS = "The .agent/skills of the project, or of the home directory."
@@ -91,7 +100,7 @@ def _known_names() -> dict[str, str]:
     return {skill.name: skill.source for skill in (*index.skills, *index.shadowed)}
 
 
-@click.command("install")
+@command("install")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @scope_option
 @click.option("--only", "--skill", "only", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
@@ -99,10 +108,9 @@ def _known_names() -> dict[str, str]:
 @_signature
 @_dry_run
 @_unsafe
-@json_option
 def install_command(
-    *, sources: tuple[str, ...], scope: str, only: tuple[str, ...], as_json: bool, **allowed: bool
-) -> None:
+    *, sources: tuple[str, ...], scope: str, only: tuple[str, ...], **allowed: bool
+) -> Answer:
     """Install the skills of a source: all of them, or nothing.
 
     SOURCE is a zip, a tar or a directory; https://…/x.zip (#sha256=… demands a digest); git+https://…@ref#dir
@@ -115,13 +123,12 @@ def install_command(
         asked = [here.sources.fetched(typed, only) for typed in sources]
         fetched = [stack.enter_context(each) for each in asked]
         here.bar.done()
-        unpacking = ProgressBar("unpacking")
-        done = install(fetched, here.where, options, progress=unpacking)
-        unpacking.done()
+        with ProgressBar("unpacking") as unpacking:
+            done = install(fetched, here.where, options, progress=unpacking)
     lines = [line for change in done.changes for line in _shown(change, dry_run=options.dry_run)]
     lines += [visible(f"Left out: {remark}") for remark in done.left_out]
     document = {"dry_run": options.dry_run, "changes": done.changes, "remarks": done.left_out}
-    answer(document, lines, as_json=as_json)
+    return Answer(document, lines)
 
 
 def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
@@ -137,34 +144,31 @@ def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
     yield from (f"  {visible(remark)}" for remark in change.remarks)
 
 
-@click.command("uninstall")
+@command("uninstall")
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_installed)
 @scope_of(_ROOTS, names=("--scope", "--source"))
 @click.option("--purge", is_flag=True, help="Delete it instead of keeping it in .trash.")
 @click.option("--force", is_flag=True, help="Also what was edited by hand, or not installed by vade.")
-@json_option
-def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool, as_json: bool) -> None:
+def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool) -> Answer:
     """Take skills out; vade restore brings them back."""
     done = uninstall(names, InstallContext(scope).where, purge=purge, force=force)
     lines = [f"Uninstalled: {n}" + ("" if purge else f" (vade restore {n} brings it back)") for n in done]
-    answer({"uninstalled": done, "kept": not purge}, map(visible, lines), as_json=as_json)
+    return Answer({"uninstalled": done, "kept": not purge}, map(visible, lines))
 
 
-@click.command("restore")
+@command("restore")
 @click.argument("name", shell_complete=complete_kept)
 @scope_option
-@json_option
-def restore_command(*, name: str, scope: str, as_json: bool) -> None:
+def restore_command(*, name: str, scope: str) -> Answer:
     """Bring back the version of a skill that was uninstalled or replaced last."""
     kept = restore(name, InstallContext(scope).where)
-    answer({"restored": name, "from": kept}, [f"Restored: {visible(name)}"], as_json=as_json)
+    return Answer({"restored": name, "from": kept}, [f"Restored: {visible(name)}"])
 
 
-@click.command("verify")
+@command("verify")
 @_names
 @scope_option
-@json_option
-def verify_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
+def verify_command(*, names: tuple[str, ...], scope: str) -> Answer:
     """Compare every file in the root with the lock, and print each skill's hash.
 
     Exit code 5: something differs, is not in the lock, or the lock is missing.
@@ -188,15 +192,13 @@ def verify_command(*, names: tuple[str, ...], scope: str, as_json: bool) -> int:
     if any(verdict.status == "not-locked" for verdict in wrong):
         lines.append("A skill that is not locked was not installed by vade: vade lock NAME adopts your own.")
     document = {"verified": not code, "problem": problem or None, "skills": verdicts}
-    answer(document, lines, as_json=as_json)
-    return code
+    return Answer(document, lines, code)
 
 
-@click.command("diff")
+@command("diff")
 @click.argument("name", shell_complete=complete_installed)
 @scope_option
-@json_option
-def diff_command(*, name: str, scope: str, as_json: bool) -> int:
+def diff_command(*, name: str, scope: str) -> Answer:
     """Show what was edited in a skill since it was installed. Exit code 1: something was."""
     here = InstallContext(scope)
     skills = read_lock(lock_path(here.where.root)).skills
@@ -211,24 +213,22 @@ def diff_command(*, name: str, scope: str, as_json: bool) -> int:
         here.bar.done()
         lines = diff_of(original, place)
     shown = _coloured(lines) if lines else [f"{visible(name)} is as it was installed"]
-    answer({"name": name, "diff": lines}, shown, as_json=as_json)
-    return FOUND_PROBLEMS if lines else 0
+    return Answer({"name": name, "diff": lines}, shown, FOUND_PROBLEMS if lines else 0)
 
 
 def _coloured(lines: Iterable[str], indent: str = "") -> Iterator[str]:
-    colours = {"+": "green", "-": "red", "@": "cyan"}
+    styles = {"+": "green", "-": "red", "@": "cyan"}
     for line in lines:
-        heading = line.startswith(("+++", "---"))
+        style = "bold" if line.startswith(("+++", "---")) else styles.get(line[:1], "")
         text = f"{indent}{escaped(line.expandtabs(4))}"
-        yield click.style(text, fg=None if heading else colours.get(line[:1]), bold=heading)
+        yield paint(text, style)
 
 
-@click.command("lock")
+@command("lock")
 @_names
 @scope_option
 @click.option("--npm", is_flag=True, help="Also write skills-lock.json, for users of the npm tool skills.")
-@json_option
-def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool) -> None:
+def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> Answer:
     """Adopt what is in the root as it is now, edits and skills of your own, with the source "local"."""
     here = InstallContext(scope)
     changed = lock_here(here.where, names, npm=npm)
@@ -242,10 +242,10 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool
     ]
     lines.append(f"{counted(len(locked), 'skill')} in {file}")
     document = {"file": file, "changed": changed, "skills": sorted(locked)}
-    answer(document, map(visible, lines), as_json=as_json)
+    return Answer(document, map(visible, lines))
 
 
-@click.command("sync")
+@command("sync")
 @scope_option
 @click.option(
     "--frozen", is_flag=True, help="Change nothing: exit code 5 if anything differs or is not in the lock."
@@ -253,8 +253,7 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool, as_json: bool
 @_unsafe
 @_signature
 @_force
-@json_option
-def sync_command(*, scope: str, frozen: bool, as_json: bool, **allowed: bool) -> int:
+def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> Answer:
     """Make the root equal to the lock: fetch what is missing, take away what vade put there before.
 
     Without a lock, that of the npm tool skills is followed.
@@ -272,36 +271,33 @@ def sync_command(*, scope: str, frozen: bool, as_json: bool, **allowed: bool) ->
         lines.append("vade lock NAME adopts a skill of your own.")
     if not failures and all(step.action == "not-locked" for step in steps):
         lines.append(f"Everything {'else ' if steps else ''}is as the lock says")
-    return _finish({"frozen": frozen, "steps": steps}, lines, failures, as_json=as_json)
+    return _finished({"frozen": frozen, "steps": steps}, lines, failures)
 
 
-def _finish(document: dict[str, Any], lines: Iterable[str], failures: list[Failure], *, as_json: bool) -> int:
-    """Print what was done and what was not, and return the exit code."""
+def _finished(document: dict[str, Any], lines: Iterable[str], failures: list[Failure]) -> Answer:
+    """Return what was done and what was not."""
     problems = [{"source": one.name, "code": one.error.code, "message": str(one.error)} for one in failures]
-    answer(document | {"problems": problems}, lines, as_json=as_json)
-    for failure in () if as_json else failures:
-        click.echo(f"vade: {visible(str(failure.error))}", err=True)
-    if any(isinstance(failure.error, IntegrityFailed) for failure in failures):
-        return BROKEN
-    return FOUND_PROBLEMS if failures else 0
+    broken = any(isinstance(failure.error, IntegrityFailed) for failure in failures)
+    code = BROKEN if broken else FOUND_PROBLEMS if failures else 0
+    told = [f"vade: {visible(str(failure.error))}" for failure in failures]
+    return Answer(document | {"problems": problems}, lines, code, told)
 
 
-@click.command("update")
+@command("update")
 @_names
 @scope_option
 @_force
 @_signature
 @_dry_run
 @_unsafe
-@json_option
-def update_command(*, names: tuple[str, ...], scope: str, as_json: bool, **allowed: bool) -> int:
+def update_command(*, names: tuple[str, ...], scope: str, **allowed: bool) -> Answer:
     """Install what the sources have now, and show what differs."""
     here = InstallContext(scope, incoming=True)
     options = here.options(**allowed)
     updates, failures = update(here.sources, options, names)
     here.bar.done()
     lines = [line for change in updates for line in _updated(change, dry_run=options.dry_run)]
-    return _finish({"dry_run": options.dry_run, "updates": updates}, lines, failures, as_json=as_json)
+    return _finished({"dry_run": options.dry_run, "updates": updates}, lines, failures)
 
 
 def _updated(change: SkillChange, *, dry_run: bool) -> Iterator[str]:

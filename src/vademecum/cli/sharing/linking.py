@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from vademecum.cli.approving import approver_for
-from vademecum.cli.indexing import IndexWords, as_reference, index_options, scope_root
-from vademecum.cli.output.completion import complete_names
-from vademecum.cli.output.printing import answer, json_option, yes_option
+from vademecum.cli.indexing import IndexWords, index_options, name_argument, scope_root
+from vademecum.cli.output.printing import Answer, command, yes_option
 from vademecum.cli.sharing.installing import scope_of
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.context import Context
@@ -45,24 +44,22 @@ _AGENT = click.Choice(COMPATIBLE)
 _FOR_AGENT = "For this agent; repeatable."
 
 
-@click.command("link")
-@click.argument("names", nargs=-1, shell_complete=complete_names)
+@command("link")
+@name_argument("names", nargs=-1)
 @click.option("--to", "agents", multiple=True, required=True, type=_AGENT, help=_FOR_AGENT)
 @click.option("--all", "everything", is_flag=True, help="All skills that a person may call by name.")
 @_scope
 @yes_option
 @index_options
-@json_option
-def link_command(  # noqa: PLR0913 - one for each option
+def link_command(
     *,
     names: tuple[str, ...],
     agents: tuple[Compatible, ...],
     everything: bool,
     scope: str,
     yes: bool,
-    as_json: bool,
     **words: Any,
-) -> None:
+) -> Answer:
     """Put links to skills where another agent looks for them."""
     _check_names(names, everything=everything)
     context = Context.current()
@@ -78,25 +75,24 @@ def link_command(  # noqa: PLR0913 - one for each option
     done = link(skills, base, agents=agents)
     lines = [*_shown(done, context), *(f"Left out: {one['name']} ({one['reason']})" for one in left_out)]
     document = {"scope": scope, "links": done, "left_out": left_out}
-    answer(document, map(visible, lines), as_json=as_json)
+    return Answer(document, map(visible, lines))
 
 
-@click.command("unlink")
+@command("unlink")
 @click.argument("names", nargs=-1)
 @click.option("--to", "agents", multiple=True, type=_AGENT, help=_FOR_AGENT)
 @click.option("--all", "everything", is_flag=True, help="Everything that vade link made here.")
 @_scope
-@json_option
 def unlink_command(
-    *, names: tuple[str, ...], agents: tuple[Compatible, ...], everything: bool, scope: str, as_json: bool
-) -> None:
+    *, names: tuple[str, ...], agents: tuple[Compatible, ...], everything: bool, scope: str
+) -> Answer:
     """Take away what vade link made, and nothing else."""
     _check_names(names, everything=everything)
     context = Context.current()
     chosen = None if everything else [comparable(name) for name in names]
     done = unlink(chosen, _base(scope, context), agents=agents)
     lines = _shown(done, context) or ["Nothing is linked here"]
-    answer({"scope": scope, "links": done}, map(visible, lines), as_json=as_json)
+    return Answer({"scope": scope, "links": done}, map(visible, lines))
 
 
 def _check_names(names: tuple[str, ...], *, everything: bool) -> None:
@@ -116,7 +112,7 @@ def _chosen(
     """Return the skills that may be linked, and of all of them those that may not, with the reason."""
     chosen: dict[str, Skill] = {}
     left_out = []
-    for skill in [index.get(as_reference(name)) for name in names] or index.for_people():
+    for skill in [index.get(name) for name in names] or index.for_people():
         if chosen.setdefault(skill.name, skill).location != skill.location:
             raise PackRefused(f"Two of these skills are called {skill.name!r}: link one of them.")
         try:

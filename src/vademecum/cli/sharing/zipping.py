@@ -9,10 +9,8 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, as_reference, index_options
-from vademecum.cli.output.completion import complete_names
-from vademecum.cli.output.printing import answer, counted, json_option
-from vademecum.cli.output.progress import ProgressBar
+from vademecum.cli.indexing import IndexWords, index_options, name_argument
+from vademecum.cli.output.printing import Answer, ProgressBar, command, counted
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import write_atomic
@@ -40,32 +38,29 @@ _OUT = click.option("-o", "--output", "out", required=True, type=click.Path(dir_
 _DIRECTORY = click.Path(exists=True, file_okay=False)
 
 
-@click.command("pack")
+@command("pack")
 @click.argument("directories", nargs=-1, required=True, type=_DIRECTORY)
 @_OUT
-@json_option
-def pack_command(*, directories: tuple[str, ...], out: str, as_json: bool) -> None:
+def pack_command(*, directories: tuple[str, ...], out: str) -> Answer:
     """Put skills into one zip, byte for byte the same for the same files. Each must be valid."""
-    _write([_valid(Path(directory)) for directory in directories], Path(out), as_json=as_json)
+    return _written([_valid(Path(directory)) for directory in directories], Path(out))
 
 
-@click.command("export")
-@click.argument("names", nargs=-1, required=True, shell_complete=complete_names)
+@command("export")
+@name_argument("names", nargs=-1, required=True)
 @_OUT
 @index_options
-@json_option
-def export_command(*, names: tuple[str, ...], out: str, as_json: bool, **words: Any) -> None:
+def export_command(*, names: tuple[str, ...], out: str, **words: Any) -> Answer:
     """Put skills that are in use here into one zip."""
     index = IndexWords(**words).build()
-    skills = [index.get(as_reference(name)) for name in names]
-    _write([packed(skill.path, skill) for skill in skills], Path(out), as_json=as_json)
+    skills = [index.get(name) for name in names]
+    return _written([packed(skill.path, skill) for skill in skills], Path(out))
 
 
-@click.command("publish")
+@command("publish")
 @click.argument("directories", nargs=-1, required=True, type=_DIRECTORY)
 @click.option("--to", "folder", required=True, type=click.Path(file_okay=False), metavar="FOLDER")
-@json_option
-def publish_command(*, directories: tuple[str, ...], folder: str, as_json: bool) -> None:
+def publish_command(*, directories: tuple[str, ...], folder: str) -> Answer:
     """Write a folder that any web server can hand out: people install from its address.
 
     Each DIRECTORY is a skill, or contains skills.
@@ -78,7 +73,7 @@ def publish_command(*, directories: tuple[str, ...], folder: str, as_json: bool)
         raise PackRefused(f"{folder} cannot be written ({error.strerror}): name another folder.") from error
     lines = [f"Published: {skill.name} ({skill.type}, {skill.digest[:19]}…)" for skill in found]
     lines.append(f"Serve {folder} on the web, then: vade install https://your.site/")
-    answer({"folder": folder, "skills": found}, map(visible, lines), as_json=as_json)
+    return Answer({"folder": folder, "skills": found}, map(visible, lines))
 
 
 def _skills_in(directory: Path) -> list[Path]:
@@ -105,32 +100,29 @@ def _check_once(skills: list[PackedSkill]) -> None:
         raise PackRefused(f"Two of these skills are called {twice!r}: there can be one of a name.")
 
 
-def _write(skills: list[PackedSkill], out: Path, *, as_json: bool) -> None:
+def _written(skills: list[PackedSkill], out: Path) -> Answer:
     _check_once(skills)
     if not out.parent.is_dir():
         raise PackRefused(f"{out} cannot be written ({out.parent} is not a directory): name another file.")
-    bar = ProgressBar("packing", bytes_=True)
     try:
-        data = pack_of(skills, bar)
+        with ProgressBar("packing", bytes_=True) as bar:
+            data = pack_of(skills, bar)
         write_atomic(out, data)
     except OSError as error:
         raise PackRefused(f"{out} cannot be written ({error.strerror}): name another file.") from error
-    finally:
-        bar.done()
     digest = hashlib.sha256(data).hexdigest()
     rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
     line = f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest})"
-    answer({"file": out, "sha256": digest, "skills": rows}, [line], as_json=as_json)
+    return Answer({"file": out, "sha256": digest, "skills": rows}, [line])
 
 
-@click.command("keygen")
+@command("keygen")
 @click.argument("name", default="default")
 @click.option(
     "--ecdsa", is_flag=True, help="Make an ECDSA key, which tools for OpenSSF Model Signing accept."
 )
 @click.option("--trust", is_flag=True, help="Also trust it here, as others would by copying the .pub file.")
-@json_option
-def keygen_command(*, name: str, ecdsa: bool, trust: bool, as_json: bool) -> None:
+def keygen_command(*, name: str, ecdsa: bool, trust: bool) -> Answer:
     """Make a key to sign with: ~/.agent/keys/NAME.pem, and NAME.pub to give to others.
 
     They trust it by putting NAME.pub into ~/.agent/trusted-keys/.
@@ -144,15 +136,14 @@ def keygen_command(*, name: str, ecdsa: bool, trust: bool, as_json: bool) -> Non
     if trusted is not None:
         lines.append(f"It is trusted here: {trusted}")
     document = {"private": private, "public": public, "id": key_id, "trusted": trust}
-    answer(document, lines, as_json=as_json)
+    return Answer(document, lines)
 
 
-@click.command("sign")
+@command("sign")
 @click.argument("target", type=click.Path(exists=True), metavar="PACK|DIR")
 @click.option("--key", default="default", show_default=True, help="A key's name, or the path of a .pem file.")
 @click.option("--oms", is_flag=True, help="Sign a skill as OpenSSF Model Signing does (skill.oms.sig).")
-@json_option
-def sign_command(*, target: str, key: str, oms: bool, as_json: bool) -> None:
+def sign_command(*, target: str, key: str, oms: bool) -> Answer:
     """Sign a skill (skill.sig in its directory), or a pack (PACK.sig beside it)."""
     home = Context.current().home
     named = home / ".agent" / KEY_DIRECTORY / f"{key}.pem"
@@ -176,13 +167,12 @@ def sign_command(*, target: str, key: str, oms: bool, as_json: bool) -> None:
     except OSError as error:
         raise PackRefused(f"{out} cannot be written ({error.strerror}).") from error
     line = f"Signed {counted(len(files), 'file')}: {visible(str(out))}"
-    answer({"signature": out, "files": len(files)}, [line], as_json=as_json)
+    return Answer({"signature": out, "files": len(files)}, [line])
 
 
-@click.command("verify-pack")
+@command("verify-pack")
 @click.argument("pack", type=click.Path(exists=True, dir_okay=False))
-@json_option
-def verify_pack_command(*, pack: str, as_json: bool) -> None:
+def verify_pack_command(*, pack: str) -> Answer:
     """Check a pack without installing it: every entry, the manifest, every signature."""
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
     source = local_source(Path(pack))
@@ -197,4 +187,4 @@ def verify_pack_command(*, pack: str, as_json: bool) -> None:
         skills.append(row | {"trusted_as": signer.trusted_as if signer else None})
         lines.append(f"{skill.name}: {counted(count, 'file')}, {digest[:19]}…, {signed_words(signer)}")
     document = {"pack": pack, "sha256": source.origin.resolved.removeprefix("sha256:"), "skills": skills}
-    answer(document, map(visible, lines), as_json=as_json)
+    return Answer(document, map(visible, lines))

@@ -42,7 +42,7 @@ SourceKind = Callable[[str, Path], str]
 
 
 class Origin(Struct, frozen=True):
-    """Where one skill came from: what its source resolved to, and the address of the very bytes, if any."""
+    """The origin of one skill: what its source resolved to, and the address of the very bytes, if any."""
 
     resolved: str = ""
     url: str = ""
@@ -62,7 +62,7 @@ class Source(Struct, frozen=True):
 
 
 class Fetching(Struct, frozen=True):
-    """How sources are fetched: how progress is shown, and which further kinds there are."""
+    """Fetch sources: show the progress, and ask ``kinds`` for further kinds of source."""
 
     progress: Progress = silently
     kinds: Mapping[str, SourceKind] = {}
