@@ -6,9 +6,10 @@ import contextlib
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
-from vademecum.errors import FileRefused
+from vademecum.errors import ConfigError, FileRefused
 
 # O_NONBLOCK: a FIFO that took a file's place between two looks cannot make us wait.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK
@@ -77,6 +78,16 @@ def sha256_of(path: str | Path) -> str:
     """Return the SHA-256 digest of a file in hexadecimal."""
     with open(path, "rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def writable(place: Path) -> Iterator[None]:
+    """Say in one sentence that something cannot be written there."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"{place} cannot be written ({reason}): name another place.") from error
 
 
 def keep_newest(directory: Path, pattern: str, most: int) -> None:

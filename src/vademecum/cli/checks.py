@@ -69,6 +69,7 @@ def checks_of_place(
     """Check rules, sandbox, roots, cache, packages and model; call the model if it was ``asked`` for."""
     config = load_config(context)
     yield _rules(config)
+    yield from _trusted(config, context)
     yield _sandbox(config.settings.execution.sandbox)
     yield _roots(index.report)
     yield _cache(index)
@@ -83,6 +84,21 @@ def _rules(config: LoadedConfig) -> HealthCheck:
     """Count the rules of the configuration."""
     count = len(config.user.permissions) + len(config.project.permissions)
     return HealthCheck("permissions", "ok", f"{counted(count, 'rule')} besides the defaults")
+
+
+def _trusted(config: LoadedConfig, context: Context) -> Iterator[HealthCheck]:
+    """Say so if no skill could be installed, because of a trusted key or for lack of one."""
+    from vademecum.packs.signatures import TRUSTED_DIRECTORY, trusted_keys
+
+    directory = context.home / ".agent" / TRUSTED_DIRECTORY
+    try:
+        keys = trusted_keys(directory)
+    except VademecumError as error:
+        yield HealthCheck("trusted keys", "problem", str(error))
+        return
+    if config.settings.security.require_signatures and not keys:
+        text = "vade install takes only signed skills, and no key is trusted"
+        yield HealthCheck("trusted keys", "note", text, f"Put public keys into {directory}.")
 
 
 def _sandbox(wanted: SandboxName) -> HealthCheck:

@@ -95,7 +95,7 @@ def doctor_command(*, model: str | None, **words: Any) -> Answer:
     context = Context.current()
     usage = Environments(context).usage()
     found = list(checks_of_files(context))
-    index = IndexWords(**words).build() if found[-1].status != "problem" else None
+    index = IndexWords(**words).build(noted=True) if found[-1].status != "problem" else None
     if index is not None:
         found += checks_of_place(context, index, usage, asked=model)
     report = None if index is None else index.report

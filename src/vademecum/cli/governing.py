@@ -144,7 +144,8 @@ def _lines_of(stages: list[Stage]) -> Iterator[str]:
         yield f"  {_SIGNS[stage.holds]} {stage.name:{width}}  {visible(stage.text)}"
         for reason in stage.reasons:
             required = reason.required if isinstance(reason.required, str) else shown(reason.required)
-            yield f"    {' ' * width}  {reason.code}: {visible(reason.message)}; it takes {visible(required)}"
+            takes = "the role allows" if reason.code == "role" else "it takes"
+            yield f"    {' ' * width}  {reason.code}: {visible(reason.message)}; {takes} {visible(required)}"
 
 
 def _asked(  # noqa: PLR0913 - one for each option

@@ -83,11 +83,17 @@ class IndexWords:
     lenient: bool = False
 
     def build(
-        self, context: Context | None = None, config: LoadedConfig | None = None, *, quiet: bool = False
+        self,
+        context: Context | None = None,
+        config: LoadedConfig | None = None,
+        *,
+        quiet: bool = False,
+        noted: bool = False,
     ) -> SkillIndex:
         """Build the index for this place and these options.
 
-        With ``quiet``, nothing is printed, and what another command left undone is not finished.
+        With ``quiet``, nothing is printed, and what another command left undone is not finished. With
+        ``noted``, the caller says itself what of the project's configuration has no effect.
         """
         if "" in self.root:
             raise click.BadParameter("name a directory", param_hint="--root")
@@ -100,7 +106,7 @@ class IndexWords:
         providers = [] if self.no_default_roots else added_sources(context)
         if quiet:
             return build_index(roots, options, context=context, providers=providers)
-        for sentence in without_effect(config, context):
+        for sentence in () if noted else without_effect(config, context):
             click.echo(f"vade: {visible(sentence)}", err=True)
         for root in roots:
             if root.source in {"project", "user"} and needs_recovery(Path(root.path)):

@@ -223,8 +223,13 @@ def _usage(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     text = error.format_message()
     if isinstance(error, click.NoSuchOption):
-        near = next(iter(error.possibilities or ()), None)
-        text = f"No such option {error.option_name!r}: {meant(near, otherwise='')}".rstrip(": ")
+        # Without the dashes, which all options share.
+        near = nearest(
+            error.option_name.lstrip("-"), (name.lstrip("-") for name in error.possibilities or ())
+        )
+        text = f"No such option {error.option_name!r}: {meant(near and f'--{near}', otherwise='')}".rstrip(
+            ": "
+        )
     path = context.command_path if context else "vade"
     return text if text.endswith("?") or "--help" in text else f"{text} ({path} --help)"
 

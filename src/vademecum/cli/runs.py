@@ -69,12 +69,13 @@ def show_command(*, run_id: str | None, page: str | None) -> Answer:
     run = read_run(directory, run_id or _latest(directory))
     lines = _timeline(run)
     if page is not None:
-        from vademecum.files import write_atomic
+        from vademecum.files import writable, write_atomic
         from vademecum.pages.run import run_page
 
         if not Path(page).absolute().parent.is_dir():
             raise click.BadParameter("its directory does not exist", param_hint="--html")
-        write_atomic(Path(page), run_page(run).encode("utf-8", "replace"))
+        with writable(Path(page)):
+            write_atomic(Path(page), run_page(run).encode("utf-8", "replace"))
         lines = iter([f"Wrote {page}"])
     events = [{"n": e.number, "time": e.time, "type": e.type, **e.data} for e in run.events]
     return Answer({"run_id": run.run_id, "status": run.status, "events": events}, lines)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from vademecum.errors import CaseRefused, ConfigError, FileRefused
+from vademecum.errors import CaseRefused, FileRefused
 from vademecum.evals.cases import ANY_SKILL, Case
 from vademecum.evals.checks.answers import check_output, judge_statements
 from vademecum.evals.checks.trajectory import CheckResult, Trajectory
 from vademecum.evals.checks.watching import check_skills, check_status
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration, Unit
-from vademecum.files import read_capped, write_atomic
+from vademecum.files import read_capped, writable, write_atomic
 
 MAX_RESULTS_BYTES = 1024 * 1024 * 1024
 MAX_HEADER_BYTES = 256 * 1024 * 1024
@@ -206,16 +205,6 @@ class ResultsFile:
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
-
-
-@contextmanager
-def writable(place: Path) -> Iterator[None]:
-    """Say in one sentence that something cannot be written there."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise ConfigError(f"{place} cannot be written ({reason}): name another place.") from error
 
 
 def write_header(place: Path, header: Header) -> None:

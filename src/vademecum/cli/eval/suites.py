@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from vademecum.files import read_capped
 from vademecum.models.choose import choose_model
 from vademecum.nearest import meant, nearest
 from vademecum.registry.index import SkillIndex
+from vademecum.skill.skill import Skill
 from vademecum.skill.text import visible
 from vademecum.tracing import belonging
 
@@ -270,9 +272,22 @@ def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
     for place in (suites_home(context) / skill.name, Path(skill.location) / "evals"):
         if place.is_dir():
             return read_suite(place, name=skill.name, skill=skill.name)
+    _offer(skill, index, suites_home(context) / skill.name)
     raise CaseRefused(
         f"The skill {skill.name!r} has no cases: vade eval init {skill.name} writes a draft.", code="no-suite"
     )
+
+
+def _offer(skill: Skill, index: SkillIndex, place: Path) -> None:
+    """Ask whether to write a draft suite, if a person is there; then stop, for it is to be edited first."""
+    asked = f"The skill {visible(skill.name)} has no cases. Write a draft to {os.path.relpath(place)}?"
+    is_there = sys.stdin.isatty() and sys.stderr.isatty()
+    if not is_there or not click.confirm(asked, default=True, err=True):
+        return
+    from vademecum.evals.drafting import write_draft
+
+    click.echo(f"Wrote {os.path.relpath(write_draft(skill, index, place))}", err=True)
+    raise CaseRefused(f"Edit the draft, then run it: vade eval run {skill.name}.", code="no-suite")
 
 
 def _chosen(suite: Suite, *, tags: Sequence[str], repeat: int | None) -> Suite:

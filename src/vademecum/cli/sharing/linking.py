@@ -12,9 +12,9 @@ from vademecum.cli.approving import approver_for
 from vademecum.cli.indexing import IndexWords, index_options, name_argument, scope_root
 from vademecum.cli.output.printing import Answer, command, yes_option
 from vademecum.cli.sharing.installing import scope_of
-from vademecum.config import COMPATIBLE, Compatible
+from vademecum.config import COMPATIBLE, Compatible, load_config
 from vademecum.context import Context
-from vademecum.errors import Denied, PackRefused
+from vademecum.errors import ConfigError, Denied, PackRefused
 from vademecum.packs.links import Base, LinkResult, link, unlink
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.engine import Policy
@@ -63,7 +63,12 @@ def link_command(
     """Put links to skills where another agent looks for them."""
     _check_names(names, everything=everything)
     context = Context.current()
-    index = IndexWords(**words).build()
+    config = load_config(context)
+    if not config.settings.scan.follow_links:
+        raise ConfigError(
+            "scan.follow_links is off, so linked skills would be left out here: turn it on first."
+        )
+    index = IndexWords(**words).build(config=config)
     base = _base(scope, context)
     gate = Gate(
         Policy.load(context),

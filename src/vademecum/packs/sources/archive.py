@@ -86,7 +86,7 @@ def open_archive(path: Path) -> Opened:
     with open(path, "rb") as file:
         head = file.read(6)
     if path.name.endswith(".json"):
-        raise PackRefused(f"{path} is a list, not an archive: name the directory or repository that it lists.")
+        raise PackRefused(f"{path} is a list, not an archive: name the directory that it lists.")
     try:
         if head[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
             opened = _open_zip(path, size)
