@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from vademecum.registry.build import build_index as build_index
     from vademecum.registry.build import refresh_index as refresh_index
     from vademecum.registry.index import IndexOptions as IndexOptions
+    from vademecum.registry.index import LeftOut as LeftOut
+    from vademecum.registry.index import Report as Report
     from vademecum.registry.index import SkillIndex as SkillIndex
-    from vademecum.registry.report import LeftOut as LeftOut
-    from vademecum.registry.report import Report as Report
     from vademecum.registry.roots import BUILTIN_ROOT as BUILTIN_ROOT
     from vademecum.registry.roots import Root as Root
     from vademecum.search.finder import Finder as Finder
@@ -73,11 +73,11 @@ _HOMES = {
     "ConfigError": "errors",
     "Context": "context",
     "IndexOptions": "registry.index",
-    "LeftOut": "registry.report",
+    "LeftOut": "registry.index",
     "PathRefused": "errors",
     "Problem": "skill.skill",
     "Reading": "skill.skill",
-    "Report": "registry.report",
+    "Report": "registry.index",
     "Root": "registry.roots",
     "Skill": "skill.skill",
     "SkillIndex": "registry.index",

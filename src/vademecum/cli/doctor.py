@@ -17,8 +17,7 @@ from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.integrations.mcp import added_sources
 from vademecum.registry.build import refresh_index
-from vademecum.registry.index import SkillIndex
-from vademecum.registry.report import Report
+from vademecum.registry.index import Report, SkillIndex
 from vademecum.skill.text import visible
 from vademecum.tools.packages.environments import Environments
 

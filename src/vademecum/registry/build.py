@@ -8,19 +8,30 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from vademecum.config import Config, LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import FileRefused
-from vademecum.registry.base import Fetch, Provider
 from vademecum.registry.cache import CachedSkill, IndexCache, stamp_of, trusted
-from vademecum.registry.index import IndexOptions, SkillIndex
-from vademecum.registry.report import Conflict, LeftOut, Overridden, Report, RootReport, RootStatus
+from vademecum.registry.index import (
+    Conflict,
+    IndexOptions,
+    LeftOut,
+    Overridden,
+    Report,
+    RootReport,
+    RootStatus,
+    SkillIndex,
+)
 from vademecum.registry.roots import Root, default_roots, ordered
 from vademecum.registry.scan import Found, Signature, Walk
 from vademecum.skill.skill import Document, Problem, Reading, Skill
+
+if TYPE_CHECKING:
+    from vademecum.registry.base import Fetch, Provider
 
 Progress = Callable[[int], None]
 _PROGRESS_STEP = 500

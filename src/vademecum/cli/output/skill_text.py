@@ -17,7 +17,7 @@ from vademecum.cli.output.printing import DIM, MAX_LISTED_FILES, RED, YELLOW, co
 from vademecum.skill.text import escaped_lines, visible
 
 if TYPE_CHECKING:
-    from vademecum.registry.report import LeftOut
+    from vademecum.registry.index import LeftOut
     from vademecum.search.finder import Findings, Hit, Match
     from vademecum.skill.skill import Problem, Skill
 
