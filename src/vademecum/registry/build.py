@@ -137,7 +137,7 @@ class _Build:
             diagnostics=self._remember(),
             hash=_hash(self._options.reading, resolution.winners, resolution.shadowed),
             read=self._read,
-            seconds=self._clock() - started,
+            seconds=round(self._clock() - started, 6),
         )
         return SkillIndex(
             resolution.winners,

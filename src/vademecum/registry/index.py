@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from vademecum.config import Config, ScanSettings
 from vademecum.context import Context
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RootStatus = Literal["searched", "absent", "not-a-directory", "unreadable"]
 
 
-class LeftOut(Struct, frozen=True):
+class LeftOut(Printable, frozen=True):
     """A document or a place that is not in the index, and why.
 
     >>> problem = Problem("missing-field", "error", "Missing required field in frontmatter: name", "name", 1)
@@ -54,7 +54,7 @@ class LeftOut(Struct, frozen=True):
         }
 
 
-class RootReport(Struct, frozen=True):
+class RootReport(Printable, frozen=True):
     """One root: whether it was searched, and what was in it."""
 
     root: Root
@@ -94,8 +94,8 @@ class Conflict(Printable, frozen=True):
     overridden: tuple[Overridden, ...]
 
 
-class Report(Struct, frozen=True):
-    """Everything a scan has to say for itself.
+class Report(Printable, frozen=True):
+    """Everything a scan has to say for itself; ``read`` counts documents not taken from the cache.
 
     >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index
     >>> report = build_index(BUILTIN_ROOT, IndexOptions()).report
@@ -112,20 +112,6 @@ class Report(Struct, frozen=True):
     hash: str
     read: int
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as commands print it; ``read`` counts documents not taken from the cache."""
-        return {
-            "roots": [root.to_json() for root in self.roots],
-            "found": self.found,
-            "valid": self.valid,
-            "ignored": [left_out.to_json() for left_out in self.ignored],
-            "conflicts": [conflict.to_json() for conflict in self.conflicts],
-            "diagnostics": [problem.to_json() for problem in self.diagnostics],
-            "hash": self.hash,
-            "read": self.read,
-            "seconds": round(self.seconds, 6),
-        }
 
 
 @dataclass(frozen=True, slots=True)
