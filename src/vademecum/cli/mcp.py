@@ -19,7 +19,7 @@ from vademecum.cli.output.groups import group
 from vademecum.cli.output.printing import answer, counted, json_option, print_json
 from vademecum.context import Context
 from vademecum.errors import ConfigError
-from vademecum.integrations.mcp.source import McpSource, sources
+from vademecum.registry.mcp_source import McpSource, sources
 from vademecum.skill.text import visible
 
 TOKEN = "VADE_MCP_TOKEN"  # noqa: S105 - the name of a variable
