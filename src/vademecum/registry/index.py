@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -144,7 +145,7 @@ class IndexOptions:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SkillIndex:
     """All usable skills, one a name, and the report of how they were found. It never changes.
 
@@ -161,8 +162,6 @@ class SkillIndex:
     options: IndexOptions
     providers: tuple[Provider, ...] = ()
     _fetches: Mapping[str, Fetch] = field(default_factory=dict, repr=False, compare=False)
-    _by_name: dict[str, list[Skill]] = field(default_factory=dict, repr=False, compare=False)
-    _by_place: dict[str, Skill] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         """Return the number of usable skills."""
@@ -186,7 +185,7 @@ class SkillIndex:
         for skill in (*self.skills, *self.shadowed) if name[:1] == "/" or ":" in name else ():
             if name in (skill.location, skill.skill_id) and source in {None, skill.source}:
                 return skill
-        if name[:1] == "/" and "\0" not in name and (linked := self._places().get(os.path.realpath(name))):
+        if name[:1] == "/" and "\0" not in name and (linked := self._by_place.get(os.path.realpath(name))):
             return linked
         level, colon, rest = name.strip().partition(":")
         if colon and level in get_args(Source) and source in {None, level}:
@@ -196,7 +195,7 @@ class SkillIndex:
             return self.get(called, source=f"mcp:{server}")
         namespace, _, plain = name.strip().removeprefix("@").rpartition("/")
         wanted = comparable(plain)
-        namesakes = self._names().get(wanted.casefold(), [])
+        namesakes = self._by_name.get(wanted.casefold(), [])
         if not namesakes and (written := self._written(name)):
             namesakes, namespace = written, ""
         exact = [skill for skill in namesakes if skill.name == wanted]
@@ -215,15 +214,16 @@ class SkillIndex:
         for skill in self.skills:
             if skill.directory.rpartition("/")[2] == wanted:
                 return f": the skill in {skill.location} is called {skill.name!r}."
-        near = nearest(wanted, self._names())
+        near = nearest(wanted, self._by_name)
         return f": {meant(near, otherwise='')}" if near else "."
 
-    def _names(self) -> dict[str, list[Skill]]:
-        """Return the look-up by name, made when it is first needed; winners come first."""
-        if not self._by_name:
-            for skill in (*self.skills, *self.shadowed):
-                self._by_name.setdefault(skill.name.casefold(), []).append(skill)
-        return self._by_name
+    @cached_property
+    def _by_name(self) -> dict[str, list[Skill]]:
+        """The look-up by name; winners come first."""
+        found: dict[str, list[Skill]] = {}
+        for skill in (*self.skills, *self.shadowed):
+            found.setdefault(skill.name.casefold(), []).append(skill)
+        return found
 
     def _written(self, name: str) -> list[Skill]:
         """Return the skills whose name was written like this and then repaired."""
@@ -232,16 +232,13 @@ class SkillIndex:
 
     def at(self, path: Path) -> Skill | None:
         """Return the skill whose directory contains a path, or ``None``."""
-        known = self._places()
-        places = (str(place) for place in (path, *path.parents))
-        return next((known[place] for place in places if place in known), None)
+        found = (self._by_place.get(str(place)) for place in (path, *path.parents))
+        return next(filter(None, found), None)
 
-    def _places(self) -> dict[str, Skill]:
-        """Return the look-up by real directory, made when it is first needed."""
-        if not self._by_place:
-            for skill in (*self.shadowed, *self.skills):
-                self._by_place[os.path.realpath(skill.location)] = skill
-        return self._by_place
+    @cached_property
+    def _by_place(self) -> dict[str, Skill]:
+        """The look-up by real directory."""
+        return {os.path.realpath(skill.location): skill for skill in (*self.shadowed, *self.skills)}
 
     def fetch(self, skill: Skill) -> None:
         """Get the files of a skill that comes from a server, and verify them; others have theirs already."""
