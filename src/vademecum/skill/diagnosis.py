@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from yaml import Mark, MarkedYAMLError, SafeLoader, YAMLError
 from yaml.events import StreamEndEvent
 
@@ -99,11 +99,11 @@ def split(lines: Sequence[str], margin: str = "", first: int = 0) -> Iterator[Fi
             more.append(line)
             continue
         if last:
-            yield _with(last, more)
+            yield structs.replace(last, more=tuple(more))
         seen.add(entry.key.lower())
         last, more = entry, []
     if last:
-        yield _with(last, more)
+        yield structs.replace(last, more=tuple(more))
 
 
 def _entry(number: int, line: str, margin: str) -> FieldLines | None:
@@ -115,10 +115,6 @@ def _entry(number: int, line: str, margin: str) -> FieldLines | None:
     if known is None and match[6]:
         colon, space, value = match.groups()[5:]
     return FieldLines(number, indent, key, colon, space, value)
-
-
-def _with(entry: FieldLines, more: list[str]) -> FieldLines:
-    return FieldLines(entry.line, entry.indent, entry.key, entry.colon, entry.space, entry.value, tuple(more))
 
 
 def diagnose(error: MarkedYAMLError | None, text: str) -> Problem:

@@ -26,12 +26,8 @@ _LINE = re.compile(
 )
 
 
-class Dropped(Struct, frozen=True):
-    """Stands for a value of a shape that is not read: something nested, or an alias."""
-
-
-DROPPED = Dropped()
-Value = str | tuple[str, ...] | Mapping[str, str] | Dropped
+# None stands for a value of a shape that is not read: something nested, or an alias.
+Value = str | tuple[str, ...] | Mapping[str, str] | None
 
 
 class Field(Struct, frozen=True, gc=False):
