@@ -31,8 +31,8 @@ from vademecum.cli.output.saving import (
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
+from vademecum.models import choose_model
 from vademecum.models.base import Model
-from vademecum.models.choose import choose_model
 from vademecum.policy.engine import Policy, allowing, reaching
 from vademecum.runs.record import Event
 from vademecum.session.base import Place, Result
