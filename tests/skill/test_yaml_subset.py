@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vademecum.skill.plain_lines import Value
+from vademecum.skill.frontmatter import Value
 from vademecum.skill.yaml_subset import read_fields
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from yaml import Mark, MarkedYAMLError, SafeLoader, YAMLError
 from yaml.events import StreamEndEvent
 
-from vademecum.skill.plain_lines import FIRST_LINE
+from vademecum.skill.frontmatter import FIRST_LINE
 from vademecum.skill.skill import CONTROL_FIELDS, KNOWN_FIELDS, OWN_FIELDS, SPECIFIED_FIELDS, Problem
 
 Parser: type[Any]

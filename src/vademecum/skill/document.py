@@ -16,8 +16,7 @@ from typing import Any, get_args
 from msgspec import structs
 
 from vademecum.skill import names
-from vademecum.skill.frontmatter import find_block, read_opening
-from vademecum.skill.plain_lines import Field, Fields, Value, read_plain_lines
+from vademecum.skill.frontmatter import Field, Fields, Value, find_block, read_opening, read_plain_lines
 from vademecum.skill.skill import (
     CONTROL_FIELDS,
     DEFAULT_CONTROLS,

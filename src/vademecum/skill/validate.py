@@ -18,8 +18,7 @@ from vademecum.errors import FileRefused, PathRefused
 from vademecum.files import read_capped
 from vademecum.paths import contained, leads_out
 from vademecum.skill.document import parse_document, with_file_name
-from vademecum.skill.frontmatter import body_start, find_block
-from vademecum.skill.plain_lines import Fields
+from vademecum.skill.frontmatter import Fields, body_start, find_block
 from vademecum.skill.skill import (
     KNOWN_FIELDS,
     MANIFEST,

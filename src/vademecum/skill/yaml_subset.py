@@ -23,7 +23,7 @@ from yaml.events import (
 )
 
 from vademecum.skill.diagnosis import INVALID, Parser, diagnose, misspelt_key
-from vademecum.skill.plain_lines import FIRST_LINE, NOTHING, Field, Fields, Value
+from vademecum.skill.frontmatter import FIRST_LINE, NOTHING, Field, Fields, Value
 from vademecum.skill.skill import Problem, Severity
 
 MAX_DEPTH = 32
