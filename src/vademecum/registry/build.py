@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vademecum.config import Config, LoadedConfig, load_config
+from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import FileRefused
 from vademecum.registry.cache import CachedSkill, IndexCache, stamp_of, trusted
@@ -58,10 +58,11 @@ def build_index(  # noqa: PLR0913 - what an index is made of
     (['csv-summary', 'file-diff', 'skill-author'], ['root-absent'])
     """
     context = context or Context.current()
-    config = load_config(context) if roots is None or options is None else LoadedConfig(Config())
-    options = options or IndexOptions.of(config.settings, context)
-    chosen = default_roots(context, config) if roots is None else _given(roots, context)
-    return _Build(tuple(chosen), options, tuple(providers), progress, clock).run()
+    if roots is None or options is None:
+        config = load_config(context)
+        roots = default_roots(context, config) if roots is None else roots
+        options = options or IndexOptions.of(config.settings, context)
+    return _Build(_given(roots, context), options, tuple(providers), progress, clock).run()
 
 
 def refresh_index(
@@ -186,11 +187,11 @@ def _read(root: str, directory: str, file: str, reading: Reading) -> Document:
         return Document(problems=(Problem(error.code, "error", str(error)),))
 
 
-def _given(roots: Sequence[Root | str | Path] | Root | str | Path, context: Context) -> list[Root]:
+def _given(roots: Sequence[Root | str | Path] | Root | str | Path, context: Context) -> tuple[Root, ...]:
     if isinstance(roots, Root | str | Path):
         roots = [roots]
     as_roots = [root if isinstance(root, Root) else Root(root) for root in roots]
-    return ordered([replace(root, path=context.expand(root.path)) for root in as_roots])
+    return tuple(ordered([replace(root, path=context.expand(root.path)) for root in as_roots]))
 
 
 def _status(root: Root) -> RootStatus:

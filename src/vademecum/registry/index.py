@@ -273,7 +273,7 @@ class SkillIndex:
         return {
             "skills": [skill.to_json() for skill in self.skills],
             "report": self.report.to_json(),
-            "hash": self.hash,
+            "hash": self.report.hash,
         }
 
 

@@ -71,14 +71,14 @@ def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> 
 
 def script_name(skill: Skill, script: str) -> str:
     """Return the one spelling of a script's path: below ``scripts/``, which may be left out."""
-    check_relative(skill.location, script)
     steps = [step for step in script.split("/") if step not in {"", "."}]
+    check_relative(skill.location, script)
     return "/".join(steps if steps[:1] == ["scripts"] else ["scripts", *steps])
 
 
 def script_path(skill: Skill, script: str, *, sees: Sees = everything) -> Path:
     """Return the absolute path of a script below ``scripts/``."""
-    path = contained(skill.path, script_name(skill, script))
+    path = contained(Path(skill.location), script_name(skill, script))
     try:
         there = path.is_file()
     except OSError:
