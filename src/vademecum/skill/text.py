@@ -72,8 +72,7 @@ def escaped_lines(text: str) -> str:
     >>> escaped_lines("a\tb\n\x1b[2J")
     'a   b\n\\x1b[2J'
     """
-    lines = text.expandtabs(4).split("\n")
-    return "\n".join(line if line.isprintable() else escaped(line) for line in lines)
+    return "\n".join(map(escaped, text.expandtabs(4).split("\n")))
 
 
 def prepared(text: str) -> str:
