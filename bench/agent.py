@@ -20,7 +20,7 @@ from typing import Any
 from bench.measure import best, print_table
 from vademecum import Agent, Budget, Context, build_index
 from vademecum.agent.replay import replay
-from vademecum.models.choose import choose_model
+from vademecum.models import choose_model
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.engine import Policy
 from vademecum.runs.record import Event

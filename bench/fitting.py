@@ -29,7 +29,7 @@ from vademecum import BUILTIN_ROOT, Finder, IndexOptions, SkillIndex, build_inde
 from vademecum.search.fitting import LEAST_AMONG_FEW, LEAST_CONFIDENCE, LEAST_IN_CHINESE, inputs
 from vademecum.search.query_terms import RAREST
 from vademecum.search.text_index import analyzer
-from vademecum.skill.words import prepared
+from vademecum.skill.text import prepared
 
 Numbers = NDArray[np.float64]
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from vademecum.registry.build import build_index as build_index
     from vademecum.registry.build import refresh_index as refresh_index
     from vademecum.registry.index import IndexOptions as IndexOptions
+    from vademecum.registry.index import LeftOut as LeftOut
+    from vademecum.registry.index import Report as Report
     from vademecum.registry.index import SkillIndex as SkillIndex
-    from vademecum.registry.report import LeftOut as LeftOut
-    from vademecum.registry.report import Report as Report
     from vademecum.registry.roots import BUILTIN_ROOT as BUILTIN_ROOT
     from vademecum.registry.roots import Root as Root
     from vademecum.search.finder import Finder as Finder
@@ -54,47 +54,34 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-# Where each public name lives. It is imported when first used, so that `import vademecum` costs nothing.
+# Where the public names live. Each is imported when first used, so that `import vademecum` costs nothing.
 _HOMES = {
-    "Agent": "agent.agent",
-    "Budget": "agent.plan",
-    "Outcome": "agent.loop",
-    "models": "models",
-    "BUILTIN_ROOT": "registry.roots",
-    "Config": "config",
-    "Denied": "errors",
-    "Policy": "policy.engine",
-    "LoadRefused": "errors",
-    "SkillsManager": "integrations.manager",
-    "Toolkit": "integrations.toolkit",
-    "Hit": "search.finder",
-    "Findings": "search.finder",
-    "Finder": "search.finder",
-    "ConfigError": "errors",
-    "Context": "context",
-    "IndexOptions": "registry.index",
-    "LeftOut": "registry.report",
-    "PathRefused": "errors",
-    "Problem": "skill.skill",
-    "Reading": "skill.skill",
-    "Report": "registry.report",
-    "Root": "registry.roots",
-    "Skill": "skill.skill",
-    "SkillIndex": "registry.index",
-    "SkillNotFound": "errors",
-    "SkillRefused": "errors",
-    "VademecumError": "errors",
-    "Validation": "skill.validate",
-    "build_index": "registry.build",
-    "load_config": "config",
-    "refresh_index": "registry.build",
-    "validate_skill": "skill.validate",
+    "agent.agent": ["Agent"],
+    "agent.loop": ["Outcome"],
+    "agent.plan": ["Budget"],
+    "config": ["Config", "load_config"],
+    "context": ["Context"],
+    "errors": [
+        *("ConfigError", "Denied", "LoadRefused", "PathRefused"),
+        *("SkillNotFound", "SkillRefused", "VademecumError"),
+    ],
+    "integrations.manager": ["SkillsManager"],
+    "integrations.toolkit": ["Toolkit"],
+    "models": ["models"],
+    "policy.engine": ["Policy"],
+    "registry.build": ["build_index", "refresh_index"],
+    "registry.index": ["IndexOptions", "LeftOut", "Report", "SkillIndex"],
+    "registry.roots": ["BUILTIN_ROOT", "Root"],
+    "search.finder": ["Finder", "Findings", "Hit"],
+    "skill.skill": ["Problem", "Reading", "Skill"],
+    "skill.validate": ["Validation", "validate_skill"],
 }
-__all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names above
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604 - the names above
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
+    home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{home}")

@@ -16,7 +16,7 @@ import pytest
 from tests.models import server as models_server
 from tests.models.server import serving
 from tests.support import Place
-from vademecum.models.choose import known_services
+from vademecum.models import known_services
 from vademecum.secret_store import SecretStore
 
 

@@ -12,8 +12,7 @@ import yaml
 from tests.support import DATA
 from vademecum import Reading
 from vademecum.skill.document import parse_document
-from vademecum.skill.frontmatter import find_block
-from vademecum.skill.plain_lines import read_plain_lines
+from vademecum.skill.frontmatter import find_block, read_plain_lines
 from vademecum.skill.yaml_subset import read_fields
 
 WITH_SECRETS = 128

@@ -20,8 +20,8 @@ from vademecum import SkillIndex, Toolkit, build_index
 from vademecum.errors import ConfigError, VademecumError
 from vademecum.integrations.mcp.clients import Client, Clients
 from vademecum.integrations.mcp.resources import SkillResources
-from vademecum.integrations.mcp.source import McpSource, sources
 from vademecum.policy.approval import Answer, Question
+from vademecum.registry.mcp_source import McpSource, sources
 from vademecum.session.base import Result
 
 SERVER = str(Path(__file__).with_name("lying_server.py"))

@@ -17,7 +17,7 @@ from tests.support import Place, write_skill
 from vademecum import Agent, Budget
 from vademecum.agent.loop import Outcome
 from vademecum.agent.plan import Settings
-from vademecum.models.choose import choose_model
+from vademecum.models import choose_model
 from vademecum.policy.approval import Consent
 from vademecum.runs.stored import PastRun, read_run
 

@@ -11,8 +11,8 @@ from tests.support import Place, write_skill
 from vademecum import Agent, models
 from vademecum.errors import ModelReplyWrong
 from vademecum.masking import Secrets
+from vademecum.models import choose_model
 from vademecum.models.base import Message
-from vademecum.models.choose import choose_model
 from vademecum.models.recorded_model import Recorded
 from vademecum.policy.approval import Consent
 

@@ -16,8 +16,8 @@ from tests.support import Place
 from vademecum import ConfigError, Context, models
 from vademecum.agent.protocol import schema
 from vademecum.errors import ModelRefused, ModelUnavailable
+from vademecum.models import choose_model, known_services
 from vademecum.models.base import Message, Model, Reply, Usage
-from vademecum.models.choose import choose_model, known_services
 from vademecum.secret_store import SecretStore
 
 MESSAGES = [Message("system", "rules"), Message("user", "do it")]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import Place
 from vademecum import Agent, Budget, Context
-from vademecum.models.choose import choose_model
+from vademecum.models import choose_model
 from vademecum.runs.stored import read_run
 
 pytestmark = [

@@ -19,7 +19,7 @@ from vademecum.packs.content import SkillFile, digest_of, files_of
 from vademecum.packs.install import Options, install
 from vademecum.packs.install_root import InstallRoot, verify
 from vademecum.packs.sources.fetching import local_source
-from vademecum.skill.digest import directory_digest
+from vademecum.skill.assets import directory_digest
 
 
 def test_a_pack_is_the_same_bytes_every_time(place: Place) -> None:

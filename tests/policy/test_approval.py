@@ -18,7 +18,7 @@ from vademecum.policy.base import Decision, Effect, Request
 from vademecum.policy.engine import OwnPolicy, default_rules
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
-from vademecum.skill.digest import skill_digest
+from vademecum.skill.assets import skill_digest
 
 REQUEST = Request("script", ("pdf/scripts/a.py",), skill="pdf")
 PROJECT = Path("/srv/project")

@@ -14,7 +14,7 @@ from vademecum.cli.running import model_for
 from vademecum.config import load_config
 from vademecum.errors import ConfigError
 from vademecum.masking import Secrets
-from vademecum.models.choose import choose_model
+from vademecum.models import choose_model
 from vademecum.policy.approval import Answer, Desk, Question
 from vademecum.policy.base import Decision, Effect, Request
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vademecum import Reading
 from vademecum.skill import names
 from vademecum.skill.document import parse_document
-from vademecum.skill.plain_lines import read_plain_lines
+from vademecum.skill.frontmatter import read_plain_lines
 from vademecum.skill.skill import Document
 from vademecum.skill.text import HIDDEN_CHARACTERS, visible, without_hidden
 from vademecum.skill.yaml_subset import read_fields

@@ -35,7 +35,7 @@ def test_skills_are_listed_from_metadata_alone(root: Path) -> None:
             "license": None,
             "compatibility": None,
             "metadata": {},
-            "secrets": (),
+            "secrets": [],
         },
         "diagnostics": [],
     }

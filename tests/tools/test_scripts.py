@@ -13,7 +13,7 @@ from vademecum.sandbox import seccomp
 from vademecum.sandbox.available import Landlock, probe
 from vademecum.sandbox.base import Jail, own_python
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.skill.digest import directory_digest, skill_digest
+from vademecum.skill.assets import directory_digest, skill_digest
 from vademecum.tools.job import take_snapshot
 
 

@@ -17,8 +17,8 @@ from vademecum.config import SandboxName
 from vademecum.context import Context
 from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.catalogue import Catalogue, render_catalogue
+from vademecum.models import choose_model
 from vademecum.models.base import Model, needs_ranking, wire_of
-from vademecum.models.choose import choose_model
 from vademecum.policy.approval import Approver
 from vademecum.policy.base import Decider
 from vademecum.registry.index import SkillIndex

@@ -10,7 +10,7 @@ from vademecum.policy.base import Decider, Request
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Event
 from vademecum.runs.stored import Difference, PastRun, Replayed
-from vademecum.skill.digest import skill_digest
+from vademecum.skill.assets import skill_digest
 
 
 def replay(run: PastRun, index: SkillIndex, policy: Decider) -> Replayed:

@@ -24,11 +24,10 @@ from vademecum.errors import (
     ToolsUnsupported,
     VademecumError,
 )
+from vademecum.models import Service, find_key, kind_and_name, services_of
 from vademecum.models.base import Message, Model, Tool, wire_of
-from vademecum.models.choose import Service, find_key, kind_and_name, services_of
 from vademecum.models.wire import ServedModel
-from vademecum.registry.index import SkillIndex
-from vademecum.registry.report import Report
+from vademecum.registry.index import Report, SkillIndex
 from vademecum.tools.packages.environments import EnvironmentUsage
 from vademecum.tools.packages.uv import find_uv
 from vademecum.version import VERSION

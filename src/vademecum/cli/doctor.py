@@ -14,10 +14,9 @@ from vademecum.cli.output.printing import MARKS, Answer, ProgressBar, command, c
 from vademecum.cli.output.skill_text import problem_line, remark
 from vademecum.context import Context
 from vademecum.errors import VademecumError
-from vademecum.integrations.mcp import added_sources
 from vademecum.registry.build import refresh_index
-from vademecum.registry.index import SkillIndex
-from vademecum.registry.report import Report
+from vademecum.registry.index import Report, SkillIndex
+from vademecum.registry.roots import added_sources
 from vademecum.skill.text import visible
 from vademecum.tools.packages.environments import Environments
 

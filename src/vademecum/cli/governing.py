@@ -24,7 +24,7 @@ from vademecum.governance.charter import Linted, lint_charter, load_charter
 from vademecum.governance.definitions import Actor, shown
 from vademecum.governance.state import Ledger
 from vademecum.masking import Secrets
-from vademecum.models.choose import choose_model
+from vademecum.models import choose_model
 from vademecum.runs.record import Record, new_run, runs_directory
 from vademecum.runs.stored import read_run, run_ids
 from vademecum.simulation.setting import PROGRAM, Setting, Simulate, Simulated, load_simulation

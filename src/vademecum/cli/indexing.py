@@ -19,10 +19,9 @@ from vademecum.cli.output.printing import ProgressBar, counted
 from vademecum.config import LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
-from vademecum.integrations.mcp import added_sources
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
-from vademecum.registry.roots import default_roots, needs_recovery
+from vademecum.registry.roots import added_sources, default_roots, needs_recovery
 from vademecum.skill.text import visible
 
 

@@ -20,7 +20,7 @@ from vademecum.cli.output.printing import Answer, command, counted, json_option,
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
-from vademecum.integrations.mcp.source import McpSource, sources
+from vademecum.registry.mcp_source import McpSource, sources
 from vademecum.skill.text import visible
 
 TOKEN = "VADE_MCP_TOKEN"  # noqa: S105 - the name of a variable

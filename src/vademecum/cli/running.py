@@ -33,8 +33,8 @@ from vademecum.cli.output.printing import Answer, RunProgress, counted, json_opt
 from vademecum.config import LoadedConfig, PriceSettings, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
+from vademecum.models import choose_model
 from vademecum.models.base import Model
-from vademecum.models.choose import choose_model
 from vademecum.policy.approval import Consent
 from vademecum.policy.engine import Policy, allowing, reaching
 from vademecum.runs.record import Event

@@ -29,8 +29,8 @@ from vademecum.evals.isolation import room_for
 from vademecum.evals.results import RUNS, CaseResult, Verdict, late, without_run
 from vademecum.evals.units import Configuration, EvalSettings, Unit, other_index
 from vademecum.masking import Secrets
+from vademecum.models import choose_model
 from vademecum.models.base import Message, Model, OnText, Reply, needs_ranking, wire_of
-from vademecum.models.choose import choose_model
 from vademecum.models.recorded_model import Recorded
 from vademecum.models.scripted_model import Scripted, Turn
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question

@@ -18,7 +18,7 @@ from vademecum.evals.isolation import content_digests, project_digest
 from vademecum.files import read_capped
 from vademecum.models.base import Model
 from vademecum.registry.index import SkillIndex
-from vademecum.skill.digest import skill_digest
+from vademecum.skill.assets import skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.version import VERSION
 

@@ -18,13 +18,13 @@ from msgspec import structs
 
 from vademecum.context import Context
 from vademecum.errors import ConfigError, Declined
-from vademecum.integrations.mcp import added_sources
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form
 from vademecum.nearest import meant, nearest
 from vademecum.policy.approval import Answer, Approver, Question
 from vademecum.policy.base import Decider
 from vademecum.registry.build import build_index
 from vademecum.registry.index import SkillIndex
+from vademecum.registry.roots import added_sources
 from vademecum.search.finder import Hit
 from vademecum.session import schemas
 from vademecum.session.base import BodyLimits, Deferred, Place, Result

@@ -1,4 +1,6 @@
-"""Messages → Reply: who decides. Each adapter is imported when it is first asked for.
+"""Messages → Reply: who decides. A model is made by a function here, or by what a person typed.
+
+Each adapter is imported when it is first asked for.
 
 >>> import vademecum as vm
 >>> vm.models.offline().name
@@ -7,16 +9,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from vademecum.config import load_config
+from vademecum.context import Context
+from vademecum.errors import ConfigError, FileRefused, ModelRefused
+from vademecum.files import read_capped
+from vademecum.nearest import meant, nearest
 
 if TYPE_CHECKING:
-    from vademecum.models.base import Model
+    from vademecum.models.base import Model, Wire
     from vademecum.models.recorded_model import Mode
     from vademecum.models.scripted_model import Scripted, Turn
 
 __all__ = ["anthropic", "offline", "openai", "recorded", "scripted"]
+
+MAX_CASE_BYTES = 16 * 1024 * 1024
+OWN_KINDS = ("offline", "mock", "scripted", "recorded")
+NO_KEY = "none"
 
 
 def offline() -> Model:
@@ -30,7 +48,7 @@ def offline() -> Model:
     return Offline()
 
 
-def scripted(turns: Sequence[Turn], *, piece: int = 0) -> Scripted:
+def scripted(turns: Sequence[Turn], *, piece: int = 0, wire: Wire = "json") -> Scripted:
     """Return a model that says what it is told, whole or in pieces of a size.
 
     >>> from vademecum.models.base import Message
@@ -40,7 +58,7 @@ def scripted(turns: Sequence[Turn], *, piece: int = 0) -> Scripted:
     """
     from vademecum.models.scripted_model import Scripted  # noqa: PLC0415
 
-    return Scripted(turns, piece=piece)
+    return Scripted(turns, piece=piece, wire=wire)
 
 
 def openai(name: str, **params: Any) -> Model:
@@ -53,8 +71,6 @@ def openai(name: str, **params: Any) -> Model:
     >>> openai("qwen3", base_url="http://localhost:11434/v1").name
     'openai:qwen3'
     """
-    from vademecum.models.choose import choose_model  # noqa: PLC0415
-
     return choose_model(f"openai:{name}", params)
 
 
@@ -68,8 +84,6 @@ def anthropic(name: str, **params: Any) -> Model:
     >>> anthropic("claude-sonnet-4-5", max_tokens=2000).name
     'anthropic:claude-sonnet-4-5'
     """
-    from vademecum.models.choose import choose_model  # noqa: PLC0415
-
     return choose_model(f"anthropic:{name}", params)
 
 
@@ -86,3 +100,147 @@ def recorded(tape: Path | str, inner: Model | None = None, *, mode: Mode = "repl
     from vademecum.models.recorded_model import Recorded  # noqa: PLC0415
 
     return Recorded(Path(tape), inner, mode=mode)
+
+
+def choose_model(
+    wanted: str, params: Mapping[str, Any] | None = None, *, context: Context | None = None
+) -> Model:
+    """Return the model of that name.
+
+    >>> choose_model("offline").name
+    'offline'
+    """
+    given = dict(params or {})
+    kind, _, name = wanted.partition(":")
+    if kind == "mock" and (turns := given.get("turns")):
+        return scripted(turns, wire=given.get("protocol", "json"))
+    if kind in {"offline", "mock"}:
+        return offline()
+    if kind == "scripted" and name:
+        return _scripted(Path(name))
+    if kind == "recorded" and name:
+        return recorded(name, mode="strict")
+    return _by_sdk(wanted, given, context or Context.current())
+
+
+def _scripted(file: Path) -> Model:
+    try:
+        found = msgspec.json.decode(read_capped(file, cap=MAX_CASE_BYTES))
+        return scripted(found if isinstance(found, list) else found.get("turns") or found["mock"]["turns"])
+    except (OSError, FileRefused, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{file} has no turns for a scripted model ({error}): write a list.") from error
+
+
+def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
+    services = services_of(context)
+    kind, name = kind_and_name(wanted, services)
+    service = services[kind]
+    try:
+        ours = import_module(f"vademecum.models.{service.package}_sdk")
+    except ImportError as error:
+        advice = f"pip install 'vademecum[{service.package}]'"
+        raise ConfigError(f"The model {wanted} needs a package that is not here: {advice}.") from error
+    if service.structure:
+        params.setdefault("structure", service.structure)
+    address = params.get("base_url") or context.env.get(service.address_variable) or service.base_url
+    if address and kind not in {"azure", "bedrock", "vertex"}:  # whose clients find it themselves
+        params["base_url"] = address
+    own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
+    try:
+        client = getattr(ours.MODEL.sdk, service.client)(**own, **_required_key(service, context))
+    except (ours.SDK_ERROR, ValueError) as error:
+        raise ModelRefused(f"The model cannot be used: {' '.join(str(error).split())}") from error
+    cache_directory = context.cache_directory()
+    memory = None if cache_directory is None else cache_directory / "models.json"
+    made: Model = ours.MODEL(wanted, name, client, memory=memory, **params)
+    return made
+
+
+class Service(Struct, frozen=True, forbid_unknown_fields=True):
+    """One service: its address, the variables of its key with the client's name for each, and its package.
+
+    A service without a variable takes any key. ``package`` is also the name of our extra that brings it.
+    """
+
+    name: str
+    base_url: str = ""
+    key: str = ""
+    address_variable: str = ""
+    structure: str = ""
+    package: Literal["openai", "anthropic"] = "openai"
+    client: str = "OpenAI"
+    keys: dict[str, str] = {}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that may have the key, and what the client calls each."""
+        return self.keys or ({self.key: "api_key"} if self.key else {})
+
+
+@cache
+def known_services() -> dict[str, Service]:
+    """Return the services that are known without configuration, by name.
+
+    >>> known_services()["ollama"].base_url
+    'http://localhost:11434/v1'
+    """
+    rows = msgspec.json.decode(Path(__file__).with_name("services.json").read_bytes(), type=list[Service])
+    return {service.name: service for service in rows}
+
+
+def services_of(context: Context) -> dict[str, Service]:
+    """Return the known services and those of the user's configuration, which win."""
+    own = load_config(context).settings.model.services
+    return known_services() | {name: Service(name, each.base_url, each.key) for name, each in own.items()}
+
+
+def kind_and_name(wanted: str, services: Mapping[str, Service]) -> tuple[str, str]:
+    """Take apart what was typed.
+
+    >>> kind_and_name("openai:gpt-5", known_services())
+    ('openai', 'gpt-5')
+    """
+    kind, _, name = wanted.partition(":")
+    kinds = (*OWN_KINDS, *services)
+    if kind not in kinds:
+        hint = meant(nearest(kind, kinds), otherwise=f"there are {', '.join(kinds)}.")
+        raise ConfigError(f"There is no kind of model {kind!r}: {hint}")
+    if not name and kind not in {"offline", "mock"}:
+        raise ConfigError(f"Which model of {kind!r}? Write it as {kind}:NAME.")
+    return kind, name
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKey:
+    """A key that was found: under which variable, where, and how it is given to the SDK's client."""
+
+    variable: str
+    source: Literal["environment", "secrets"]
+    argument: str
+    value: str = field(repr=False)
+
+
+def find_key(service: Service, context: Context) -> ModelKey | None:
+    """Return the key of a service: from the environment, else from what ``vade secrets`` keeps."""
+    from vademecum.secret_store import SecretStore  # noqa: PLC0415 - only for models that have a key
+
+    for variable, argument in service.variables.items():
+        if value := context.env.get(variable):
+            return ModelKey(variable, "environment", argument, value)
+    for variable, argument in service.variables.items():
+        if value := SecretStore(context).get(variable, skill=None):
+            return ModelKey(variable, "secrets", argument, value)
+    return None
+
+
+def _required_key(service: Service, context: Context) -> dict[str, str]:
+    """Return the key as the client takes it; if it is missing, say which variable has to be set."""
+    if key := find_key(service, context):
+        return {key.argument: key.value}
+    if not service.variables:
+        return {"api_key": NO_KEY} if service.package == "openai" else {}
+    variable = next(iter(service.variables))
+    raise ModelRefused(
+        f"The key of {service.name} is missing: set {variable}, "
+        f"or run `vade secrets set {variable} --models`."
+    )

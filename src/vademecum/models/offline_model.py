@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from vademecum.models.base import Message, OnText, Reply
-from vademecum.skill.words import UNSPACED
+from vademecum.skill.text import UNSPACED
 
 MAX_QUOTED_CHARS = 6000
 

@@ -12,6 +12,10 @@ from msgspec import Struct
 from vademecum.registry.roots import Root
 from vademecum.skill.skill import Problem
 
+# The most that hosts need to accept of one skill.
+MAX_FILES = 512
+MAX_BYTES = 16 * 1024 * 1024
+
 Fetch = Callable[[], None]
 
 

@@ -6,21 +6,30 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from vademecum.config import Config, LoadedConfig, load_config
+from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import FileRefused
-from vademecum.registry.base import Fetch, Provider
 from vademecum.registry.cache import CachedSkill, IndexCache, stamp_of, trusted
-from vademecum.registry.index import IndexOptions, SkillIndex
-from vademecum.registry.report import Conflict, LeftOut, Overridden, Report, RootReport, RootStatus
+from vademecum.registry.index import (
+    Conflict,
+    IndexOptions,
+    LeftOut,
+    Overridden,
+    Report,
+    RootReport,
+    RootStatus,
+    SkillIndex,
+)
 from vademecum.registry.roots import Root, default_roots, ordered
-from vademecum.registry.scan import Found, Signature, Walk
+from vademecum.registry.scan import Signature, Walk
 from vademecum.skill.skill import Document, Problem, Reading, Skill
+
+if TYPE_CHECKING:
+    from vademecum.registry.base import Fetch, Provider
 
 Progress = Callable[[int], None]
 _PROGRESS_STEP = 500
@@ -49,10 +58,11 @@ def build_index(  # noqa: PLR0913 - what an index is made of
     (['csv-summary', 'file-diff', 'skill-author'], ['root-absent'])
     """
     context = context or Context.current()
-    config = load_config(context) if roots is None or options is None else LoadedConfig(Config())
-    options = options or IndexOptions.of(config.settings, context)
-    chosen = default_roots(context, config) if roots is None else _given(roots, context)
-    return _Build(chosen, options, providers=providers, progress=progress, clock=clock).run()
+    if roots is None or options is None:
+        config = load_config(context)
+        roots = default_roots(context, config) if roots is None else roots
+        options = options or IndexOptions.of(config.settings, context)
+    return _Build(_given(roots, context), options, tuple(providers), progress, clock).run()
 
 
 def refresh_index(
@@ -74,124 +84,93 @@ def refresh_index(
     def distrusted(location: str) -> bool:
         return changed is None or any(_overlap(location, change) for change in changed)
 
-    return _Build(
-        [root for root in index.roots if not root.source.startswith("mcp:")],
-        index.options,
-        providers=index.providers,
-        distrusted=distrusted,
-        progress=progress,
-        clock=clock,
-    ).run()
+    roots = tuple(root for root in index.roots if not root.source.startswith("mcp:"))
+    return _Build(roots, index.options, index.providers, progress, clock, distrusted).run()
 
 
+@dataclass(slots=True)
 class _Build:
     """One scan of all roots."""
 
-    def __init__(  # noqa: PLR0913 - what an index is made of
-        self,
-        roots: Sequence[Root],
-        options: IndexOptions,
-        *,
-        providers: Sequence[Provider] = (),
-        distrusted: Callable[[str], bool] | None = None,
-        progress: Progress | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._roots = tuple(roots)
-        self._options = options
-        self._providers = tuple(providers)
-        self._fetches: dict[str, Fetch] = {}
-        self._distrusted = distrusted
-        self._progress = progress or (lambda _: None)
-        self._clock = clock
-        self._cache = IndexCache(options.cache, roots=roots, reading=repr(options.reading))
-        self._candidates: list[Candidate] = []
-        self._seen: list[list[CachedSkill]] = [[] for _ in roots]
-        self._left_out: list[LeftOut] = []
-        self._read = 0
-        self._now_ns = 0
+    roots: tuple[Root, ...]
+    options: IndexOptions
+    providers: tuple[Provider, ...]
+    progress: Progress | None
+    clock: Callable[[], float]
+    distrusted: Callable[[str], bool] | None = None
+    candidates: list[Candidate] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    fetches: dict[str, Fetch] = field(default_factory=dict)
+    read: int = 0
 
     def run(self) -> SkillIndex:
-        started = self._clock()
-        self._now_ns = int(started * 1e9)
-        reports = [self._scan(number, root) for number, root in enumerate(self._roots)]
-        reports += map(self._ask, self._providers)
-        resolution = resolve(self._candidates)
+        started = self.clock()
+        cache = IndexCache(self.options.cache, roots=self.roots, reading=repr(self.options.reading))
+        seen: list[list[CachedSkill]] = [[] for _ in self.roots]
+        scans = zip(self.roots, cache.known, seen, strict=True)
+        reports = [self._scan(*scan, now_ns=int(started * 1e9)) for scan in scans]
+        reports += map(self._ask, self.providers)
+        winners, shadowed, conflicts = resolve(self.candidates)
+        is_new = self.read or list(map(len, seen)) != list(map(len, cache.known))
+        unsaved = cache.save(seen) if is_new else None
         report = Report(
             roots=tuple(reports),
-            found=sum(map(len, self._seen)),
-            valid=len(self._candidates),
-            ignored=tuple(self._left_out),
-            conflicts=resolution.conflicts,
-            diagnostics=self._remember(),
-            hash=_hash(self._options.reading, resolution.winners, resolution.shadowed),
-            read=self._read,
-            seconds=self._clock() - started,
+            found=sum(map(len, seen)),
+            valid=len(self.candidates),
+            ignored=tuple(self.left_out),
+            conflicts=conflicts,
+            diagnostics=tuple(filter(None, (cache.problem, unsaved))),
+            hash=_hash(self.options.reading, winners, shadowed),
+            read=self.read,
+            seconds=round(self.clock() - started, 6),
         )
-        return SkillIndex(
-            resolution.winners,
-            resolution.shadowed,
-            report,
-            (*self._roots, *(provider.root for provider in self._providers)),
-            self._options,
-            self._providers,
-            self._fetches,
-        )
+        roots = (*self.roots, *(provider.root for provider in self.providers))
+        return SkillIndex(winners, shadowed, report, roots, self.options, self.providers, self.fetches)
 
     def _ask(self, provider: Provider) -> RootReport:
         """Add what a provider announced."""
         from vademecum.registry.provided import provided  # noqa: PLC0415 - for those who use a server
 
         found, left_out = provided(provider)
-        self._left_out += left_out
+        self.left_out += left_out
         for skill, signature, fetch in found:
-            self._candidates.append((skill, provider.root, signature))
-            self._fetches[skill.location] = fetch
+            self.candidates.append((skill, provider.root, signature))
+            self.fetches[skill.location] = fetch
         return RootReport(provider.root, "searched", found=len(found) + len(left_out), valid=len(found))
 
-    def _scan(self, number: int, root: Root) -> RootReport:
+    def _scan(
+        self, root: Root, known: dict[str, CachedSkill], seen: list[CachedSkill], *, now_ns: int
+    ) -> RootReport:
+        """Note what is in a root in ``seen``: what has not changed from the cache, the rest from the disk."""
         status = _status(root)
         if status != "searched":
             if root.explicit:
-                self._left_out.append(_root_left_out(root, status))
+                self.left_out.append(_root_left_out(root, status))
             return RootReport(root, status)
-        walk = Walk(str(root.path), self._options.scan)
-        before = len(self._candidates)
-        self._read_documents(number, root, walk.documents)
-        self._left_out += [LeftOut(root.source, place, (problem,)) for place, problem in walk.obstacles]
-        return RootReport(root, status, found=len(walk.documents), valid=len(self._candidates) - before)
-
-    def _read_documents(self, number: int, root: Root, documents: list[Found]) -> None:
-        """Take each document from the cache where it has not changed, else from the disk."""
-        path, source = str(root.path), root.source
-        known, noted, distrusted = self._cache.of_root(number), self._seen[number], self._distrusted
-        for directory, file, signature in documents:
-            seen = known.get(directory)
+        path, before = str(root.path), len(self.candidates)
+        walk = Walk(path, self.options.scan)
+        for directory, file, signature in walk.documents:
+            one = known.get(directory)
             if (
-                seen is None
-                or seen.signature != signature
-                or (distrusted and distrusted(f"{path}/{directory}"))
+                one is None
+                or one.signature != signature
+                or (self.distrusted and self.distrusted(f"{path}/{directory}"))
             ):
-                document = _read(path, directory, file, self._options.reading)
-                kept = trusted(signature, now_ns=self._now_ns)
-                seen = CachedSkill(kept, Skill.at(document, source, path, directory, file, stamp_of(kept)))
-                self._read += 1
-                if self._read % _PROGRESS_STEP == 0:
-                    self._progress(self._read)
-            noted.append(seen)
-            skill = seen.skill
+                document = _read(path, directory, file, self.options.reading)
+                kept = trusted(signature, now_ns=now_ns)
+                skill = Skill.at(document, root.source, path, directory, file, stamp_of(kept))
+                one = CachedSkill(kept, skill)
+                self.read += 1
+                if self.progress is not None and self.read % _PROGRESS_STEP == 0:
+                    self.progress(self.read)
+            seen.append(one)
+            skill = one.skill
             if not skill.problems or skill.valid:
-                self._candidates.append((skill, root, signature))
+                self.candidates.append((skill, root, signature))
             else:
-                self._left_out.append(LeftOut(source, f"{skill.location}/{file}", skill.problems))
-
-    def _remember(self) -> tuple[Problem, ...]:
-        """Save what was read, if anything is new, and return the cache's complaints."""
-        unsaved = None
-        known = [len(self._cache.of_root(number)) for number in range(len(self._roots))]
-        if self._read or list(map(len, self._seen)) != known:
-            unsaved = self._cache.save(self._seen)
-        return tuple(problem for problem in (self._cache.problem, unsaved) if problem is not None)
+                self.left_out.append(LeftOut(root.source, f"{skill.location}/{file}", skill.problems))
+        self.left_out += [LeftOut(root.source, place, (problem,)) for place, problem in walk.obstacles]
+        return RootReport(root, status, found=len(walk.documents), valid=len(self.candidates) - before)
 
 
 def _read(root: str, directory: str, file: str, reading: Reading) -> Document:
@@ -208,11 +187,11 @@ def _read(root: str, directory: str, file: str, reading: Reading) -> Document:
         return Document(problems=(Problem(error.code, "error", str(error)),))
 
 
-def _given(roots: Sequence[Root | str | Path] | Root | str | Path, context: Context) -> list[Root]:
+def _given(roots: Sequence[Root | str | Path] | Root | str | Path, context: Context) -> tuple[Root, ...]:
     if isinstance(roots, Root | str | Path):
         roots = [roots]
     as_roots = [root if isinstance(root, Root) else Root(root) for root in roots]
-    return ordered([replace(root, path=context.expand(root.path)) for root in as_roots])
+    return tuple(ordered([replace(root, path=context.expand(root.path)) for root in as_roots]))
 
 
 def _status(root: Root) -> RootStatus:
@@ -245,40 +224,31 @@ def _overlap(location: str, change: str) -> bool:
     return around.startswith(inside) or inside.startswith(around)
 
 
-class Resolution(Struct, frozen=True):
-    """The skills that keep their names, those that lose them, and the conflicts."""
+def resolve(
+    candidates: Iterable[Candidate],
+) -> tuple[tuple[Skill, ...], tuple[Skill, ...], tuple[Conflict, ...]]:
+    """Return the skills that keep their names, those that lose them, and the conflicts.
 
-    winners: tuple[Skill, ...]
-    shadowed: tuple[Skill, ...]
-    conflicts: tuple[Conflict, ...]
-
-
-def resolve(candidates: Iterable[Candidate]) -> Resolution:
-    """Decide each name: the higher root, then the later change, then the directory that bears the name.
+    Names are decided by the higher root, then the later change, then the directory that bears the name.
 
     The order is total, so the same candidates always give the same answer, in whatever order they come.
     A link in another tool's root to a skill that is a candidate itself claims nothing: it is that skill.
     """
     first: dict[str, Candidate] = {}
     rivals: dict[str, list[Candidate]] = {}
-    links: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         name = candidate[0].name
         if first.setdefault(name, candidate) is not candidate:
             rivals.setdefault(name, [first[name]]).append(candidate)
-    for name, claims in rivals.items():
-        claims.sort(key=_precedence)
-        links[name] = _links_among(claims)
-        if links[name]:
-            apart = set(map(id, links[name]))
-            claims[:] = [claim for claim in claims if id(claim) not in apart]
-        first[name] = claims[0]
-    contested = sorted(rivals)
-    return Resolution(
-        winners=tuple(first[name][0] for name in sorted(first)),
-        shadowed=tuple(skill for name in contested for skill, *_ in rivals[name][1:]),
-        conflicts=tuple(_conflict(rivals[name], links[name]) for name in contested),
-    )
+    shadowed: list[Skill] = []
+    conflicts: list[Conflict] = []
+    for name in sorted(rivals):
+        claims = sorted(rivals[name], key=_precedence)
+        links = _links_among(claims)
+        first[name], *losers = [claim for claim in claims if claim not in links]
+        shadowed += [skill for skill, *_ in losers]
+        conflicts.append(_conflict(first[name], losers, links))
+    return tuple(first[name][0] for name in sorted(first)), tuple(shadowed), tuple(conflicts)
 
 
 def _links_among(claims: list[Candidate]) -> list[Candidate]:
@@ -312,15 +282,12 @@ def _precedence(candidate: Candidate) -> tuple[int, int, bool, str, str]:
     return (-root.priority, -modified, misnamed, skill.directory, skill.root)
 
 
-def _conflict(claims: list[Candidate], links: list[Candidate]) -> Conflict:
-    winner = claims[0][0]
-    overridden = [_overridden(claim[0], _reason(claims[0], claim)) for claim in claims[1:]]
-    overridden += [_overridden(skill, "same-file") for skill, *_ in links]
-    return Conflict(winner.name, winner.source, winner.location, tuple(overridden))
-
-
-def _overridden(skill: Skill, reason: str) -> Overridden:
-    return Overridden(skill.source, skill.location, skill.meta.version, reason)
+def _conflict(winner: Candidate, losers: list[Candidate], links: list[Candidate]) -> Conflict:
+    lost = [(claim[0], _reason(winner, claim)) for claim in losers]
+    lost += [(skill, "same-file") for skill, *_ in links]
+    overridden = (Overridden(each.source, each.location, each.meta.version, why) for each, why in lost)
+    skill = winner[0]
+    return Conflict(skill.name, skill.source, skill.location, tuple(overridden))
 
 
 def _reason(winner: Candidate, loser: Candidate) -> str:

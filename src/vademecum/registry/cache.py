@@ -64,14 +64,11 @@ class IndexCache:
         places = [f"{root.source}\0{root.path}" for root in roots]
         key = hashlib.sha256("\0".join([reading, *places]).encode("utf-8", "surrogateescape")).hexdigest()
         self._path = None if directory is None else directory / f"index-{key[:32]}.msgpack"
-        self._known: list[dict[str, CachedSkill]] = [{} for _ in places]
+        # What is remembered of each root, by directory.
+        self.known: list[dict[str, CachedSkill]] = [{} for _ in places]
         self.problem: Problem | None = None
         if self._path is not None:
             self._load(self._path)
-
-    def of_root(self, number: int) -> dict[str, CachedSkill]:
-        """Return what is remembered of one root, by directory."""
-        return self._known[number]
 
     def save(self, roots: list[list[CachedSkill]]) -> Problem | None:
         """Write what a scan saw in each root; return the problem if that fails."""
@@ -95,14 +92,14 @@ class IndexCache:
 
     def _load(self, path: Path) -> None:
         try:
-            roots = _decoded(read_own(path, cap=MAX_CACHE_BYTES), count=len(self._known))
+            roots = _decoded(read_own(path, cap=MAX_CACHE_BYTES), count=len(self.known))
         except FileNotFoundError:
             return
         except (OSError, FileRefused, MsgspecError) as error:
             text = f"The index cache {path} was not used ({error}) and is built anew"
             self.problem = Problem("cache-rebuilt", "warning", text)
             return
-        self._known = [{seen.skill.directory: seen for seen in of_root} for of_root in roots]
+        self.known = [{seen.skill.directory: seen for seen in of_root} for of_root in roots]
 
 
 def _checksum(content: memoryview) -> bytes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import structs
 
@@ -14,11 +15,104 @@ from vademecum.config import Config, ScanSettings
 from vademecum.context import Context
 from vademecum.errors import SkillNotFound
 from vademecum.nearest import meant, nearest
-from vademecum.registry.base import Fetch, Provider
-from vademecum.registry.report import Report
 from vademecum.registry.roots import Root, Source
-from vademecum.skill.skill import Reading, Skill
+from vademecum.skill.skill import Printable, Problem, Reading, Skill
 from vademecum.wildcards import comparable
+
+if TYPE_CHECKING:
+    from vademecum.registry.base import Fetch, Provider
+
+RootStatus = Literal["searched", "absent", "not-a-directory", "unreadable"]
+
+
+class LeftOut(Printable, frozen=True):
+    """A document or a place that is not in the index, and why.
+
+    >>> problem = Problem("missing-field", "error", "Missing required field in frontmatter: name", "name", 1)
+    >>> LeftOut("user", "/skills/pdf/SKILL.md", (problem,)).reason.code
+    'missing-field'
+    """
+
+    source: str
+    path: str
+    problems: tuple[Problem, ...]
+
+    @property
+    def reason(self) -> Problem:
+        """The problem that decided it: the first error."""
+        return next(problem for problem in self.problems if problem.severity == "error")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the place, the deciding reason, and all problems."""
+        reason = self.reason
+        return {
+            "path": self.path,
+            "source": self.source,
+            "code": reason.code,
+            "line": reason.line,
+            "message": reason.message,
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
+
+class RootReport(Printable, frozen=True):
+    """One root: whether it was searched, and what was in it."""
+
+    root: Root
+    status: RootStatus
+    found: int = 0
+    valid: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the root with its counts."""
+        root = self.root
+        return {
+            "source": root.source,
+            "path": str(root.path),
+            "priority": root.priority,
+            "kind": root.kind,
+            "status": self.status,
+            "found": self.found,
+            "valid": self.valid,
+        }
+
+
+class Overridden(Printable, frozen=True):
+    """A skill that lost its name to another, and why."""
+
+    source: str
+    path: str
+    version: str | None
+    reason: str
+
+
+class Conflict(Printable, frozen=True):
+    """One name that several skills claim: which one has it, and which were overridden."""
+
+    name: str
+    source: str
+    path: str
+    overridden: tuple[Overridden, ...]
+
+
+class Report(Printable, frozen=True):
+    """Everything a scan has to say for itself; ``read`` counts documents not taken from the cache.
+
+    >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index
+    >>> report = build_index(BUILTIN_ROOT, IndexOptions()).report
+    >>> report.found, report.valid, report.ignored, report.conflicts
+    (3, 3, (), ())
+    """
+
+    roots: tuple[RootReport, ...]
+    found: int
+    valid: int
+    ignored: tuple[LeftOut, ...]
+    conflicts: tuple[Conflict, ...]
+    diagnostics: tuple[Problem, ...]
+    hash: str
+    read: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +145,7 @@ class IndexOptions:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SkillIndex:
     """All usable skills, one a name, and the report of how they were found. It never changes.
 
@@ -68,8 +162,6 @@ class SkillIndex:
     options: IndexOptions
     providers: tuple[Provider, ...] = ()
     _fetches: Mapping[str, Fetch] = field(default_factory=dict, repr=False, compare=False)
-    _by_name: dict[str, list[Skill]] = field(default_factory=dict, repr=False, compare=False)
-    _by_place: dict[str, Skill] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         """Return the number of usable skills."""
@@ -93,7 +185,7 @@ class SkillIndex:
         for skill in (*self.skills, *self.shadowed) if name[:1] == "/" or ":" in name else ():
             if name in (skill.location, skill.skill_id) and source in {None, skill.source}:
                 return skill
-        if name[:1] == "/" and "\0" not in name and (linked := self._places().get(os.path.realpath(name))):
+        if name[:1] == "/" and "\0" not in name and (linked := self._by_place.get(os.path.realpath(name))):
             return linked
         level, colon, rest = name.strip().partition(":")
         if colon and level in get_args(Source) and source in {None, level}:
@@ -103,7 +195,7 @@ class SkillIndex:
             return self.get(called, source=f"mcp:{server}")
         namespace, _, plain = name.strip().removeprefix("@").rpartition("/")
         wanted = comparable(plain)
-        namesakes = self._names().get(wanted.casefold(), [])
+        namesakes = self._by_name.get(wanted.casefold(), [])
         if not namesakes and (written := self._written(name)):
             namesakes, namespace = written, ""
         exact = [skill for skill in namesakes if skill.name == wanted]
@@ -122,15 +214,16 @@ class SkillIndex:
         for skill in self.skills:
             if skill.directory.rpartition("/")[2] == wanted:
                 return f": the skill in {skill.location} is called {skill.name!r}."
-        near = nearest(wanted, self._names())
+        near = nearest(wanted, self._by_name)
         return f": {meant(near, otherwise='')}" if near else "."
 
-    def _names(self) -> dict[str, list[Skill]]:
-        """Return the look-up by name, made when it is first needed; winners come first."""
-        if not self._by_name:
-            for skill in (*self.skills, *self.shadowed):
-                self._by_name.setdefault(skill.name.casefold(), []).append(skill)
-        return self._by_name
+    @cached_property
+    def _by_name(self) -> dict[str, list[Skill]]:
+        """The look-up by name; winners come first."""
+        found: dict[str, list[Skill]] = {}
+        for skill in (*self.skills, *self.shadowed):
+            found.setdefault(skill.name.casefold(), []).append(skill)
+        return found
 
     def _written(self, name: str) -> list[Skill]:
         """Return the skills whose name was written like this and then repaired."""
@@ -139,16 +232,13 @@ class SkillIndex:
 
     def at(self, path: Path) -> Skill | None:
         """Return the skill whose directory contains a path, or ``None``."""
-        known = self._places()
-        places = (str(place) for place in (path, *path.parents))
-        return next((known[place] for place in places if place in known), None)
+        found = (self._by_place.get(str(place)) for place in (path, *path.parents))
+        return next(filter(None, found), None)
 
-    def _places(self) -> dict[str, Skill]:
-        """Return the look-up by real directory, made when it is first needed."""
-        if not self._by_place:
-            for skill in (*self.shadowed, *self.skills):
-                self._by_place[os.path.realpath(skill.location)] = skill
-        return self._by_place
+    @cached_property
+    def _by_place(self) -> dict[str, Skill]:
+        """The look-up by real directory."""
+        return {os.path.realpath(skill.location): skill for skill in (*self.shadowed, *self.skills)}
 
     def fetch(self, skill: Skill) -> None:
         """Get the files of a skill that comes from a server, and verify them; others have theirs already."""
@@ -183,7 +273,7 @@ class SkillIndex:
         return {
             "skills": [skill.to_json() for skill in self.skills],
             "report": self.report.to_json(),
-            "hash": self.hash,
+            "hash": self.report.hash,
         }
 
 

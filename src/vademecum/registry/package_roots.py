@@ -35,18 +35,12 @@ def package_roots(wanted: Collection[str] | None) -> list[tuple[str, Path]]:
 
 def _directories(distribution: Distribution) -> Iterator[Path]:
     for entry in distribution.entry_points:
-        if entry.group == GROUP:
-            yield from _named(entry.value)
+        if entry.group == GROUP:  # `acme.skills` and `acme:agent/skills` lead to a directory inside `acme`
+            module, _, directory = entry.value.partition(":")
+            package, *rest = module.strip().split(".")
+            yield from _below(package, "/".join([*rest, *directory.strip().split("/")]).strip("/") or ".")
     for package in _top_level(distribution):
         yield from _below(package, CONVENTION)
-
-
-def _named(value: str) -> Iterator[Path]:
-    """``acme.skills`` and ``acme:agent/skills`` both lead to a directory inside ``acme``."""
-    module, _, directory = value.partition(":")
-    package, *rest = module.strip().split(".")
-    relative = "/".join([*rest, *directory.strip().split("/")]).strip("/")
-    yield from _below(package, relative or ".")
 
 
 def _below(package: str, relative: str) -> Iterator[Path]:

@@ -15,10 +15,10 @@ from typing import Any
 
 from vademecum.errors import IntegrityFailed, VademecumError
 from vademecum.registry.base import Fetch, ProvidedFile, ProvidedSkill, Provider
-from vademecum.registry.report import LeftOut
+from vademecum.registry.index import LeftOut
 from vademecum.registry.scan import Signature, signature_of
+from vademecum.skill.assets import file_digests
 from vademecum.skill.core_schema import frontmatter_values
-from vademecum.skill.digest import file_digests
 from vademecum.skill.document import parse_document
 from vademecum.skill.skill import MANIFEST, Reading, Skill
 

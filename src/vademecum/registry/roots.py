@@ -1,4 +1,4 @@
-"""Which directories are searched for skills, in which order."""
+"""Which directories are searched for skills, in which order, and which servers are asked for them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from vademecum.config import COMPATIBLE, LEVELS, Compatible, Config, Level, LoadedConfig
 from vademecum.context import Context
+
+if TYPE_CHECKING:
+    from vademecum.registry.mcp_source import McpSource
 
 # What installing keeps in a root while it goes on.
 JOURNAL, STAGING = ".journal.json", ".staging"
@@ -135,3 +138,12 @@ def _without_repeats(roots: Iterable[Root]) -> list[Root]:
 def needs_recovery(root: Path) -> bool:
     """Return whether a change of the installed skills was cut short, so that something must be finished."""
     return os.path.exists(f"{root}/{JOURNAL}") or os.path.isdir(f"{root}/{STAGING}")
+
+
+def added_sources(context: Context) -> list[McpSource]:
+    """Return the servers that the user added; what speaks to them is imported only if there are any."""
+    if not os.path.isdir(context.home / ".agent" / "sources"):
+        return []
+    from vademecum.registry.mcp_source import sources  # noqa: PLC0415
+
+    return sources(context)

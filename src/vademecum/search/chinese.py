@@ -10,7 +10,7 @@ import zlib
 from functools import cache
 from pathlib import Path
 
-from vademecum.skill.words import simplified
+from vademecum.skill.text import simplified
 
 MAX_WORD_CHARS = 8
 MAX_GLOSSES = 2

@@ -12,7 +12,7 @@ from msgspec import Struct
 from tantivy import TextAnalyzer
 
 from vademecum.search.chinese import HAN, STOP_WORDS, dictionary
-from vademecum.skill.words import prepared, simplified
+from vademecum.skill.text import prepared, simplified
 
 MAX_QUERY_CHARS = 10_000
 MAX_QUERY_TERMS = 64

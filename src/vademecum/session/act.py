@@ -19,8 +19,7 @@ from vademecum.policy.gate import Decided, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
 from vademecum.session.recording import CHANGED, Run
 from vademecum.session.view import SkillAct, file_names
-from vademecum.skill.assets import no_script, script_name
-from vademecum.skill.digest import skill_digest
+from vademecum.skill.assets import no_script, script_name, skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation

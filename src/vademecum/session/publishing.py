@@ -15,6 +15,7 @@ from typing import Any
 from vademecum.errors import FileRefused, LoadRefused, VademecumError
 from vademecum.paths import check_relative, read_contained
 from vademecum.policy.base import Decider, Effect, Request
+from vademecum.registry.base import MAX_BYTES, MAX_FILES
 from vademecum.registry.cache import trusted
 from vademecum.registry.scan import Signature, signature_of
 from vademecum.skill.assets import PASSED_OVER, files_below
@@ -22,9 +23,6 @@ from vademecum.skill.frontmatter import read_manifest
 from vademecum.skill.names import is_plain
 from vademecum.skill.skill import MANIFEST, Skill
 
-# The most that hosts need to accept of one skill.
-MAX_FILES = 512
-MAX_BYTES = 16 * 1024 * 1024
 MAX_KNOWN = 100_000
 
 # The paths of a skill's files with what tells that they are the same as before.

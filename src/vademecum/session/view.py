@@ -29,8 +29,8 @@ from vademecum.skill.assets import (
     no_script,
     script_name,
     script_path,
+    skill_digest,
 )
-from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 

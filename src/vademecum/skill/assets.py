@@ -1,13 +1,15 @@
-"""The files that a skill offers besides its instructions: their names, not their content."""
+"""The files of a skill: which ones it offers besides its instructions, and one digest of them all."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from vademecum.errors import FileRefused, LoadRefused, PathRefused
+from vademecum.files import open_plain
 from vademecum.nearest import meant, nearest_file
 from vademecum.paths import check_relative, contained, leads_out, open_contained
 from vademecum.skill.skill import Skill
@@ -19,6 +21,9 @@ ASSET_DIRECTORIES = ("assets", "reference", "references", "scripts")
 MAX_ASSETS = 1000
 MAX_VISITED = 20_000
 MAX_NAMED = 20
+MAX_DIGESTED_FILES = 10_000
+# What an interpreter leaves behind: never part of a skill, and never run as one.
+COMPILED = "__pycache__"
 
 PASSED_OVER = frozenset({"__pycache__", "node_modules", ".git", ".DS_Store"})
 _OTHER_NAME = {"references": "reference", "reference": "references"}
@@ -66,14 +71,14 @@ def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> 
 
 def script_name(skill: Skill, script: str) -> str:
     """Return the one spelling of a script's path: below ``scripts/``, which may be left out."""
-    check_relative(skill.location, script)
     steps = [step for step in script.split("/") if step not in {"", "."}]
+    check_relative(skill.location, script)
     return "/".join(steps if steps[:1] == ["scripts"] else ["scripts", *steps])
 
 
 def script_path(skill: Skill, script: str, *, sees: Sees = everything) -> Path:
     """Return the absolute path of a script below ``scripts/``."""
-    path = contained(skill.path, script_name(skill, script))
+    path = contained(Path(skill.location), script_name(skill, script))
     try:
         there = path.is_file()
     except OSError:
@@ -128,3 +133,52 @@ def _can_be_opened(base: str, relative: str) -> bool:
     except (OSError, PathRefused, FileRefused):
         return False
     return stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode)
+
+
+def skill_digest(skill: Skill) -> str:
+    """Return the digest of all files of a skill."""
+    return directory_digest(skill.location)
+
+
+def directory_digest(location: str, *, without: Collection[str] = ()) -> str:
+    """SHA-256 over ``path NUL sha256(content) LF`` of every other file, sorted by the bytes of the path.
+
+    Files that an interpreter compiled are left out. A link counts with its target, and what
+    cannot be read with that fact, so that either changes it.
+    """
+    whole = hashlib.sha256()
+    for relative, content in file_digests(location).items():
+        if relative not in without:
+            whole.update(os.fsencode(relative) + b"\0" + content.encode() + b"\n")
+    return f"sha256:{whole.hexdigest()}"
+
+
+def file_digests(location: str) -> dict[str, str]:
+    """Return every file below a directory with the digest of its content, sorted by the bytes of the path."""
+    names = sorted(_files(location), key=os.fsencode)
+    return {relative: _content(f"{location}/{relative}") for relative in names}
+
+
+def _files(base: str) -> Iterator[str]:
+    count = 0
+    for directory, names, files in os.walk(base):
+        names[:] = [name for name in names if name != COMPILED]
+        links = [name for name in names if os.path.islink(f"{directory}/{name}")]
+        for name in (*files, *links):
+            count += 1
+            if count > MAX_DIGESTED_FILES:
+                raise FileRefused(
+                    f"{base} holds more than {MAX_DIGESTED_FILES:,} files.", code="too-many-files"
+                )
+            yield os.path.relpath(f"{directory}/{name}", base)
+
+
+def _content(path: str) -> str:
+    if os.path.islink(path):
+        return f"link {os.readlink(path)!r}"
+    try:
+        descriptor = open_plain(path)
+    except (OSError, FileRefused):
+        return "unreadable"
+    with os.fdopen(descriptor, "rb", buffering=0) as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -14,7 +14,7 @@ from msgspec import Struct
 from yaml import Mark, MarkedYAMLError, SafeLoader, YAMLError
 from yaml.events import StreamEndEvent
 
-from vademecum.skill.plain_lines import FIRST_LINE
+from vademecum.skill.frontmatter import FIRST_LINE
 from vademecum.skill.skill import CONTROL_FIELDS, KNOWN_FIELDS, OWN_FIELDS, SPECIFIED_FIELDS, Problem
 
 Parser: type[Any]
@@ -41,7 +41,7 @@ _UNQUOTED = "The value lacked quotes and was read as one text. Put it in quotes"
 _LEFT_OUT = "The value of {!r} cannot be parsed and was left out. Correct it, or put it in quotes"
 
 
-class FieldLines(Struct, frozen=True):
+class FieldLines(Struct):
     """One field as it is written: its key, its colon, its value, and the lines that follow it."""
 
     line: int
@@ -50,7 +50,7 @@ class FieldLines(Struct, frozen=True):
     colon: str
     space: str
     value: str
-    more: tuple[str, ...] = ()
+    more: list[str] = []
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class FieldLines(Struct, frozen=True):
             return []
         first = next((line for line in self.more if line.strip()), "")
         margin = first[: len(first) - len(first.lstrip())]
-        return list(split(self.more, margin, self.line + 1)) if margin else []
+        return split(self.more, margin, self.line + 1) if margin else []
 
     def slip(self, margin: str = "") -> str:
         """Return what is wrong with the way the key is written, and what to write; ``""`` if nothing is."""
@@ -78,32 +78,28 @@ class FieldLines(Struct, frozen=True):
         return ""
 
 
-def split(lines: Sequence[str], margin: str = "", first: int = 0) -> Iterator[FieldLines]:
-    r"""Yield the entries whose keys stand at a margin; lines before the first key belong to no entry.
+def split(lines: Sequence[str], margin: str = "", first: int = 0) -> list[FieldLines]:
+    r"""Return the entries whose keys stand at a margin; lines before the first key belong to no entry.
 
     At the top, a known field counts as one too if it is indented below a value that ends on its line.
 
     >>> [(entry.key, entry.value, entry.more) for entry in split(["name：a", "  description: b", "  c"])]
-    [('name', 'a', ()), ('description', 'b', ('  c',))]
+    [('name', 'a', []), ('description', 'b', ['  c'])]
     """
-    last: FieldLines | None = None
-    more: list[str] = []
+    found: list[FieldLines] = []
     seen: set[str] = set()
     for number, line in enumerate(lines, first):
         entry = _entry(number, line, margin)
         if entry and entry.indent != margin:
-            goes_on = last is not None and (more or not _ONE_LINE.match(last.value))
+            goes_on = found and (found[-1].more or not _ONE_LINE.match(found[-1].value))
             if margin or goes_on or entry.key.lower() in seen:
                 entry = None
-        if entry is None:
-            more.append(line)
-            continue
-        if last:
-            yield _with(last, more)
-        seen.add(entry.key.lower())
-        last, more = entry, []
-    if last:
-        yield _with(last, more)
+        if entry:
+            seen.add(entry.key.lower())
+            found.append(entry)
+        elif found:
+            found[-1].more.append(line)
+    return found
 
 
 def _entry(number: int, line: str, margin: str) -> FieldLines | None:
@@ -115,10 +111,6 @@ def _entry(number: int, line: str, margin: str) -> FieldLines | None:
     if known is None and match[6]:
         colon, space, value = match.groups()[5:]
     return FieldLines(number, indent, key, colon, space, value)
-
-
-def _with(entry: FieldLines, more: list[str]) -> FieldLines:
-    return FieldLines(entry.line, entry.indent, entry.key, entry.colon, entry.space, entry.value, tuple(more))
 
 
 def diagnose(error: MarkedYAMLError | None, text: str) -> Problem:
@@ -222,7 +214,7 @@ def repair(text: str) -> tuple[str, tuple[Problem, ...]]:
         notes.append(_note("field-repaired", tabs[0], "Tabs indent this line. Indent with spaces"))
         for number in tabs:
             lines[number] = lines[number].expandtabs(2)
-    entries = list(split(lines))
+    entries = split(lines)
     head = lines[: entries[0].line] if entries else lines
     written = [*head, *(line for entry in entries for line in _rewritten(entry, notes))]
     return "\n".join(written), tuple(notes)

@@ -16,8 +16,7 @@ from typing import Any, get_args
 from msgspec import structs
 
 from vademecum.skill import names
-from vademecum.skill.frontmatter import find_block, read_opening
-from vademecum.skill.plain_lines import DROPPED, Dropped, Field, Fields, Value, read_plain_lines
+from vademecum.skill.frontmatter import Field, Fields, Value, find_block, read_opening, read_plain_lines
 from vademecum.skill.skill import (
     CONTROL_FIELDS,
     DEFAULT_CONTROLS,
@@ -177,7 +176,7 @@ def _texts(value: Value) -> Iterable[str]:
     """Return the texts in a value."""
     if isinstance(value, Mapping):
         return value.values()
-    return (value,) if isinstance(value, str) else () if isinstance(value, Dropped) else value
+    return (value,) if isinstance(value, str) else value or ()
 
 
 class _Interpreter:
@@ -387,7 +386,7 @@ class _Interpreter:
 
     def _wrong_shape(self, key: str, wanted: str, example: str) -> None:
         value = self._fields[key].value
-        found = "nested" if value is DROPPED else "text" if isinstance(value, str) else "a list"
+        found = "nested" if value is None else "text" if isinstance(value, str) else "a list"
         found = "a map" if isinstance(value, Mapping) else found
         self._add("wrong-shape", f"Field {key!r} must be {wanted}, not {found}. Write: {example}", key)
 

@@ -28,13 +28,11 @@ class Printable(Struct, frozen=True, gc=False):
     def to_json(self) -> dict[str, Any]:
         """Return the value as the commands print it."""
         return {
-            key: [each.to_json() for each in value] if _are_printable(value) else value
+            key: [each.to_json() if isinstance(each, Printable) else each for each in value]
+            if isinstance(value, tuple)
+            else value
             for key, value in structs.asdict(self).items()
         }
-
-
-def _are_printable(value: Any) -> bool:
-    return isinstance(value, tuple) and any(isinstance(each, Printable) for each in value)
 
 
 class Reading(Struct, frozen=True):
@@ -48,7 +46,7 @@ class Reading(Struct, frozen=True):
     block_angle_brackets: bool = True
 
 
-class Problem(Struct, frozen=True, gc=False, array_like=True):
+class Problem(Printable, frozen=True, gc=False, array_like=True):
     """One thing that is wrong with a document: where, what, and what to write instead.
 
     >>> from vademecum import validate_skill
@@ -63,14 +61,10 @@ class Problem(Struct, frozen=True, gc=False, array_like=True):
     line: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the problem as the commands print it."""
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "field": self.field,
-            "line": self.line,
-            "message": self.message,
-        }
+        """Return the problem as the commands print it: its text last."""
+        found = super().to_json()
+        found["message"] = found.pop("message")
+        return found
 
 
 class Controls(Printable, frozen=True, gc=False, array_like=True):
@@ -186,5 +180,5 @@ class Skill(Document, frozen=True, gc=False):
             "path": self.location,
             "controls": self.controls.to_json(),
             "meta": self.meta.to_json(),
-            "diagnostics": [problem.to_json() for problem in self.diagnostics],
+            "diagnostics": [problem.to_json() for problem in self.problems],
         }

@@ -18,8 +18,7 @@ from vademecum.errors import FileRefused, PathRefused
 from vademecum.files import read_capped
 from vademecum.paths import contained, leads_out
 from vademecum.skill.document import parse_document, with_file_name
-from vademecum.skill.frontmatter import body_start, find_block
-from vademecum.skill.plain_lines import Fields
+from vademecum.skill.frontmatter import Fields, body_start, find_block
 from vademecum.skill.skill import (
     KNOWN_FIELDS,
     MANIFEST,
@@ -103,7 +102,10 @@ def validate_skill(
 def _verdict(place: Path, manifest: Path, data: bytes, reading: Reading, max_body_lines: int) -> Validation:
     document = with_file_name(parse_document(data, directory=place.name, reading=reading), manifest.name)
     problems = [
-        *(_as_specified(problem) for problem in document.problems),
+        *(
+            structs.replace(problem, severity="error") if problem.code in _ERRORS_HERE else problem
+            for problem in document.problems
+        ),
         *_unknown_fields(data),
         *_values(place, document),
         *(_body(place, data, max_body_lines) if document.digest else ()),
@@ -131,10 +133,6 @@ def _manifest(place: Path) -> Path | Problem:
             return place / name
     text = f"Missing required file: {MANIFEST}. `vade new` writes one to start from"
     return Problem("missing-file", "error", text)
-
-
-def _as_specified(problem: Problem) -> Problem:
-    return structs.replace(problem, severity="error") if problem.code in _ERRORS_HERE else problem
 
 
 def _unknown_fields(data: bytes) -> Iterator[Problem]:

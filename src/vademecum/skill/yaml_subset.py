@@ -23,7 +23,7 @@ from yaml.events import (
 )
 
 from vademecum.skill.diagnosis import INVALID, Parser, diagnose, misspelt_key
-from vademecum.skill.plain_lines import DROPPED, FIRST_LINE, NOTHING, Field, Fields, Value
+from vademecum.skill.frontmatter import FIRST_LINE, NOTHING, Field, Fields, Value
 from vademecum.skill.skill import Problem, Severity
 
 MAX_DEPTH = 32
@@ -114,7 +114,7 @@ class _Reader:
             return self._list()
         if type(event) is MappingStartEvent:
             return self._mapping(key)
-        return DROPPED
+        return None
 
     def _list(self) -> Value:
         items: list[str] = []
@@ -125,7 +125,7 @@ class _Reader:
             else:
                 self._skip(event)
                 flat = False
-        return tuple(items) if flat else DROPPED
+        return tuple(items) if flat else None
 
     def _mapping(self, key: str) -> Value:
         entries: dict[str, str] = {}
@@ -146,7 +146,7 @@ class _Reader:
                 what = "only its 'requires.env' was read" if found else "was left out"
                 text = f"'metadata.{name[:40]}' is nested and {what}: only text is kept, write one string"
                 self._note("nested-value", line, text, field=key, severity="warning")
-        return entries if key == "metadata" else DROPPED
+        return entries if key == "metadata" else None
 
     def _texts_at(self, event: Any, path: tuple[str, ...] | None) -> tuple[str, ...]:
         """Pass over a nested value, and return the text or the flat list of texts at a path of keys in it."""

@@ -33,8 +33,15 @@ from vademecum.sandbox.base import (
     own_python,
 )
 from vademecum.sandbox.process import Ended, OnOutput, Streams, run_command
-from vademecum.skill.assets import Sees, everything, script_path
-from vademecum.skill.digest import COMPILED, MAX_DIGESTED_FILES, directory_digest, file_digests
+from vademecum.skill.assets import (
+    COMPILED,
+    MAX_DIGESTED_FILES,
+    Sees,
+    directory_digest,
+    everything,
+    file_digests,
+    script_path,
+)
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import escaped, visible, without_hidden
 from vademecum.tools.calls import Observation, RunScript

@@ -26,7 +26,7 @@ from vademecum.evals.reports.texts import summary_document
 from vademecum.evals.suite import Suite, read_suite
 from vademecum.evals.units import SECONDS, Configuration, EvalSettings
 from vademecum.files import read_capped
-from vademecum.models.choose import choose_model
+from vademecum.models import choose_model
 from vademecum.nearest import meant, nearest
 from vademecum.registry.index import SkillIndex
 from vademecum.skill.skill import Skill

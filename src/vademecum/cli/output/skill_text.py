@@ -15,7 +15,7 @@ from vademecum.cli.output.printing import MAX_LISTED_FILES, counted, paint
 from vademecum.skill.text import escaped_lines, visible
 
 if TYPE_CHECKING:
-    from vademecum.registry.report import LeftOut
+    from vademecum.registry.index import LeftOut
     from vademecum.search.finder import Findings, Hit, Match
     from vademecum.skill.skill import Problem, Skill
 

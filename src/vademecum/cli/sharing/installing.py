@@ -86,7 +86,7 @@ class InstallContext:
 
 
 def _from_server(context: Context, name: str, aside: Path) -> str:
-    from vademecum.integrations.mcp.source import fetch_from_source
+    from vademecum.registry.mcp_source import fetch_from_source
 
     return fetch_from_source(context, name, aside)
 

@@ -22,8 +22,7 @@ from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants, grants_file
 from vademecum.registry.index import SkillIndex
 from vademecum.session.base import project_of
-from vademecum.skill.assets import list_assets
-from vademecum.skill.digest import skill_digest
+from vademecum.skill.assets import list_assets, skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import visible
 from vademecum.wildcards import comparable

@@ -31,7 +31,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from vademecum.errors import SkillNotFound, VademecumError
-from vademecum.integrations.mcp import EXTENSION
 from vademecum.integrations.mcp.clients import Client, Clients
 from vademecum.integrations.mcp.questions import Unanswered, WhenTheCallComesAgain, WhileTheCallWaits
 from vademecum.integrations.mcp.resources import (
@@ -43,6 +42,7 @@ from vademecum.integrations.mcp.resources import (
 )
 from vademecum.integrations.toolkit import INSTRUCTIONS, Unattended
 from vademecum.policy.approval import Approver
+from vademecum.registry.mcp_messages import EXTENSION
 from vademecum.session import schemas
 from vademecum.session.base import Content, Result
 from vademecum.tools import calls

@@ -22,8 +22,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vademecum.errors import ConfigError
-from vademecum.integrations.mcp import is_loopback
 from vademecum.integrations.mcp.server import SkillServer
+from vademecum.registry.mcp_messages import is_loopback
 
 PATH = "/mcp"
 MAX_BODY_BYTES = 16 * 1024 * 1024

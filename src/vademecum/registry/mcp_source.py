@@ -17,21 +17,20 @@ import msgspec
 from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused, PathRefused
 from vademecum.files import read_own, write_atomic
-from vademecum.integrations.mcp import is_loopback
-from vademecum.integrations.mcp.messages import (
+from vademecum.nearest import meant, nearest
+from vademecum.paths import check_relative
+from vademecum.registry.base import MAX_BYTES, MAX_FILES, ProvidedFile, ProvidedSkill
+from vademecum.registry.mcp_messages import (
     ANSWER_SECONDS,
     ServerConnection,
     ServerProcess,
     SourceFailed,
     WebServer,
+    is_loopback,
 )
-from vademecum.nearest import meant, nearest
-from vademecum.paths import check_relative
-from vademecum.registry.base import ProvidedFile, ProvidedSkill
 from vademecum.registry.provided import fetch
 from vademecum.registry.roots import Root, Source
 from vademecum.secret_store import SecretStore
-from vademecum.session.publishing import MAX_BYTES, MAX_FILES
 from vademecum.skill.names import is_plain
 from vademecum.skill.skill import MANIFEST, Problem
 

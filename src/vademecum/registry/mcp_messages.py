@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import selectors
 import signal
@@ -15,9 +16,9 @@ import httpx
 import msgspec
 
 from vademecum.errors import VademecumError
-from vademecum.integrations.mcp import EXTENSION
 from vademecum.version import VERSION
 
+EXTENSION = "io.modelcontextprotocol/skills"
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 ANSWER_SECONDS = 20.0
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
@@ -220,6 +221,14 @@ class WebServer(ServerConnection):
             if self._session:
                 self._client.delete(self._url, headers=self._session)
         self._client.close()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a server there."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _check_length(length: int) -> None:
