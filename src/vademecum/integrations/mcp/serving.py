@@ -108,7 +108,8 @@ async def serve_http(
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address, family=family, backlog=_BACKLOG)
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # "::" is every address, of IPv4 too
+        return socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except socket.gaierror as error:
         raise ConfigError(f"There is no {host!r} here ({error.strerror}): name another --host.") from error
     except OSError as error:
