@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,12 +95,14 @@ class Audit:
 
     def __init__(self, record: Record, *, secrets: Secrets) -> None:
         self._record = record
-        self._secrets = secrets
         self._waiting: list[bytes] = []
         self._digest = ""
         self._charter: Charter | None = None
         self._skills = 0
-        self._masked: dict[tuple[str, str], str] = {}
+        # The same few texts come again and again.
+        self._mask = lru_cache(MAX_REMEMBERED)(
+            lambda key, text: str(secrets.mask_all({key: text}).popitem()[1])
+        )
 
     def charter(self, charter: Charter) -> None:
         """Record which charter is in force from here on, unless it is recorded already."""
@@ -153,16 +156,6 @@ class Audit:
         if self._waiting:
             self._record.add_encoded("outcome", self._waiting)
             self._waiting = []
-
-    def _mask(self, key: str, text: str) -> str:
-        """Return a text without secrets; the same few texts come again and again, so they are remembered."""
-        known = self._masked.get((key, text))
-        if known is None:
-            known = str(self._secrets.mask_all({key: text}).popitem()[1])
-            if len(self._masked) >= MAX_REMEMBERED:
-                self._masked.clear()
-            self._masked[key, text] = known
-        return known
 
 
 def _are_numbers(values: Collection[Any]) -> bool:

@@ -4,14 +4,13 @@ Columns are named as conditions name fields, ``house.floor`` and ``params.amount
 the agents' types, and ``last.SKILL`` the step at which each agent last did a skill, negative for never. A
 column that does not exist is missing for all agents; a masked row, and ``MISSING``, for that agent.
 
-Conditions are evaluated over arrays of flags, integers, floats or texts. If a row could fail by itself (a
-missing value, a division by zero, a text where a number is needed), or numpy would give another result than
-Python (large integers, remainders of floats, columns of mixed objects), the rows are checked one by one.
+Conditions are evaluated over arrays of flags, floats or texts. If a row could fail by itself (a missing
+value, a division by zero, a text where a number is needed), or numpy would give another result than Python
+(large numbers, columns of mixed objects), the rows are checked one by one.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -39,16 +38,7 @@ from vademecum.governance.definitions import EMPTY, MISSING, ValidationResult
 Array = NDArray[Any]
 
 NEVER = -1
-EXACT = 2**53  # numpy compares larger integers with floats inexactly
-LARGEST = 2**63 - 1
-# The largest result that a computation with integers up to these can have, or more if it is not exact.
-_LARGEST_RESULT: dict[c.Sign, Callable[[int, int], int]] = {
-    "+": operator.add,
-    "-": operator.add,
-    "*": operator.mul,
-    "%": lambda _, other: other,
-    "/": lambda one, other: 0 if max(one, other) <= EXACT else LARGEST + 1,
-}
+EXACT = 2**53  # below this a float contains every integer
 _NUMPY_KEEPS = ({int}, {float}, {bool}, {str})
 
 
@@ -303,44 +293,33 @@ def _constant(value: Any) -> Array:
 
 
 def _usual(values: Array) -> Array:
-    """Return flags and texts as they are, and numbers in their largest type."""
+    """Return flags and texts as they are, and numbers as floats."""
     kind = values.dtype.kind
     if kind in "bU":
         return values
-    if kind == "u" and values.size and int(values.max()) > LARGEST:
+    if kind not in "iuf" or values.dtype.itemsize > 8:
         raise NotVector
-    if kind in "iu":
-        return values.astype(np.int64, copy=False)
-    if kind == "f" and values.dtype.itemsize <= 8:
-        return values.astype(np.float64, copy=False)
-    raise NotVector
+    found = values.astype(np.float64, copy=False)
+    return found if kind == "f" else _exact(found)
 
 
-def _most(values: Array) -> int:
-    """Return the largest absolute value of integers or flags."""
-    if values.size == 0 or values.dtype.kind == "b":
-        return 1
-    return max(abs(int(values.min())), abs(int(values.max())))
+def _exact(values: Array) -> Array:
+    """Return floats that may stand for integers."""
+    if (np.abs(values) >= EXACT).any():
+        raise NotVector
+    return values
 
 
 def _compared(by: c.Comparator, left: Array, right: Array) -> Array:
     kinds = {left.dtype.kind, right.dtype.kind}
     if len(kinds) > 1 and "U" in kinds:
         raise NotVector
-    if kinds == {"i", "f"} and any(_most(side) > EXACT for side in (left, right) if side.dtype.kind == "i"):
-        raise NotVector
     found: Array = c.COMPARE[by](left, right)
     return found
 
 
 def _computed(sign: c.Sign, left: Array, right: Array) -> Array:
-    kinds = {left.dtype.kind, right.dtype.kind}
-    if "U" in kinds or (sign in {"/", "%"} and not right.all()):
+    if "U" in {left.dtype.kind, right.dtype.kind} or (sign in {"/", "%"} and not right.all()):
         raise NotVector
-    if "f" in kinds:
-        if sign == "%":
-            raise NotVector
-    elif _LARGEST_RESULT[sign](_most(left), _most(right)) > LARGEST:
-        raise NotVector
-    one, other = (side.astype(np.int64) if side.dtype.kind == "b" else side for side in (left, right))
-    return np.asarray(c.COMPUTE[sign](one, other))
+    one, other = (side.astype(np.float64, copy=False) for side in (left, right))
+    return _exact(np.asarray(c.COMPUTE[sign](one, other)))

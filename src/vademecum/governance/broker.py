@@ -26,7 +26,6 @@ from vademecum.governance.definitions import (
 )
 from vademecum.governance.roles import RoleEnforcer
 from vademecum.governance.state import (
-    NOTHING_DONE,
     Change,
     Charge,
     Ledger,
@@ -263,7 +262,7 @@ class Broker:
         if params or params is None:
             intent = Intent(skill_id, copied(params or {}))
         found = CheckedIntent(agent, self.step, agent.id, agent.type, agent.state, intent)
-        past = self.ledger.agents.get(found.agent_id, NOTHING_DONE)
+        past = self.ledger.agents.get(found.agent_id, EMPTY)
         found.result = self.charter.decide(
             skill_id, found.agent_type, found.state, self._world, intent.parameters, past, self.step
         )

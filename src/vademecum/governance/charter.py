@@ -26,7 +26,7 @@ from vademecum.governance.definitions import (
 )
 from vademecum.governance.reading import lint, read_draft
 from vademecum.governance.roles import UNRESTRICTED, Role, RoleEnforcer, covered
-from vademecum.governance.state import NOTHING_DONE, WORLD, Change, Ledger
+from vademecum.governance.state import WORLD, Change, Ledger
 from vademecum.skill.skill import Problem
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class SkillRegistry:
             return not_found(skill_id)
         world = state.get(WORLD)
         shared = world if isinstance(world, Mapping) else EMPTY
-        return found.check(agent_type, state, shared, EMPTY, NOTHING_DONE, 0).only(bits)
+        return found.check(agent_type, state, shared, EMPTY, EMPTY, 0).only(bits)
 
     def get_execution_mapping(self, skill_id: str) -> str | None:
         """Return what carries a skill out: a function of the engine, a script or a tool."""
@@ -215,11 +215,9 @@ class Charter:
         except (KeyError, TypeError):  # a model may say anything, also what cannot be a key
             return not_found(skill_id)
         result = found.check(agent_type, state, world, params, last, step)
-        if self.roles is None:
-            return result
         role = self._by_role.get((agent_type, skill_id))
         if role is None:
-            role = self._by_role[agent_type, skill_id] = self.roles.check_skill(agent_type, skill_id)
+            role = self._by_role[agent_type, skill_id] = self.rights.check_skill(agent_type, skill_id)
         return role.plus(result) if role.bits else result
 
     def check(  # noqa: PLR0913 - what a check depends on
@@ -242,7 +240,7 @@ class Charter:
         def check(
             skill_id: str, agent: GovernedAgent, parameters: Mapping[str, Any] = EMPTY, /
         ) -> ValidationResult:
-            last = histories.get(agent.id, NOTHING_DONE)
+            last = histories.get(agent.id, EMPTY)
             return decide(skill_id, agent.type, agent.state, world, parameters, last, step)
 
         return check

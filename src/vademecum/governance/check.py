@@ -78,7 +78,7 @@ def _cost(written: Any, note: Note) -> Condition | None:
         try:
             tree = c.parse(written)
         except ConditionWrong as error:
-            note(key, error.code, f"The cost cannot be c.read: {error}")
+            note(key, error.code, f"The cost cannot be read: {error}")
             return None
         paths = c.paths_of(tree)
         if isinstance(tree, c.Path | c.Compute) and paths and written.lower() not in _YES_OR_NO:
@@ -188,7 +188,7 @@ class SkillCheck:
         return Charge(purse, key, str(self.purse), before, before - cost, cost) if cost else None
 
     def look(self, state: State, world: State) -> dict[str, Any]:
-        """Return the values that the clauses c.read, by path, without those that do not exist."""
+        """Return the values that the clauses read, by path, without those that do not exist."""
         found = {}
         for name, value_at in self._look.items():
             value = value_at(state, world, EMPTY)
@@ -313,7 +313,7 @@ def _may(path: c.Path, may: MayRead) -> bool:
 
 
 def facts_of(reads: tuple[c.Path, ...], values: tuple[Any, ...], params: Any) -> Facts:
-    """Return observed values as the state, the shared state and the parameters that conditions c.read."""
+    """Return observed values as the state, the shared state and the parameters that conditions read."""
     state: dict[str, Any] = {}
     world: dict[str, Any] = {}
     for path, value in zip(reads, values, strict=True):
