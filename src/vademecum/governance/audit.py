@@ -16,12 +16,6 @@ from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
 from vademecum.files import read_capped
 from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
 from vademecum.governance.check import (
-    CONDITIONS,
-    COOLDOWN,
-    COST,
-    PARAMETERS,
-    ROLE,
-    TYPE,
     Facts,
     SkillCheck,
     facts_of,
@@ -31,6 +25,7 @@ from vademecum.governance.definitions import (
     EMPTY,
     MISSING,
     ActionOutcome,
+    Clause,
     Reason,
     SkillDefinition,
     ValidationResult,
@@ -394,14 +389,14 @@ def stages_of(charter: Charter, skill_id: str, agent_type: str, result: Validati
     if check is None:
         return [Stage("exists", holds=False, text="it is not in the charter", reasons=result.reasons)]
     skill, bits = check.skill, result.bits
-    parameters = ", ".join(skill.output_schema) or ("none are taken" if bits & PARAMETERS else "")
+    parameters = ", ".join(skill.output_schema) or ("none are taken" if bits & Clause.PARAMETERS else "")
     asked: list[tuple[str, int, str]] = [
-        ("role", ROLE, "" if charter.roles is None else "the role may propose it"),
-        ("type", TYPE, f"for {', '.join(skill.eligible_agent_types)}"),
-        ("parameters", PARAMETERS, parameters),
-        ("preconditions", CONDITIONS, "; ".join(skill.preconditions)),
-        ("cost", COST, "" if check.cost is None else f"{check.cost.text} out of {check.purse}"),
-        ("cooldown", COOLDOWN, f"every {check.cooldown} steps" if check.cooldown else ""),
+        ("role", Clause.ROLE, "" if charter.roles is None else "the role may propose it"),
+        ("type", Clause.TYPE, f"for {', '.join(skill.eligible_agent_types)}"),
+        ("parameters", Clause.PARAMETERS, parameters),
+        ("preconditions", Clause.CONDITIONS, "; ".join(skill.preconditions)),
+        ("cost", Clause.COST, "" if check.cost is None else f"{check.cost.text} out of {check.purse}"),
+        ("cooldown", Clause.COOLDOWN, f"every {check.cooldown} steps" if check.cooldown else ""),
     ]
     stages = [Stage("exists", holds=True, text=skill.description or skill_id)]
     for name, mask, text in asked:

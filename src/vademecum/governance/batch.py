@@ -22,18 +22,11 @@ from numpy.typing import NDArray
 from vademecum.governance import conditions as c
 from vademecum.governance.charter import Charter
 from vademecum.governance.check import (
-    COOLDOWN,
-    COST,
-    FIRST_CONDITION,
-    PARAMETERS,
-    ROLE,
-    TYPE,
-    UNKNOWN,
     SkillCheck,
     not_found,
     put,
 )
-from vademecum.governance.definitions import EMPTY, MISSING, ValidationResult
+from vademecum.governance.definitions import EMPTY, MISSING, Clause, ValidationResult
 
 Array = NDArray[Any]
 
@@ -77,7 +70,7 @@ def batch(  # noqa: PLR0913 - what a check depends on
         return charter.decide(skill_id, population.type_of(row), state, world, params, last, step)
 
     if check is None:
-        bits = np.full(population.size, UNKNOWN, np.uint64)
+        bits = np.full(population.size, Clause.UNKNOWN, np.uint64)
     else:
         try:
             with np.errstate(all="ignore"):
@@ -95,19 +88,19 @@ def _clauses(
     skill, rights = check.skill, charter.rights
     if population.said:
         raise NotVector  # what each agent says is checked by itself
-    yield PARAMETERS, not any(parameter.required for parameter in skill.output_schema.values())
-    yield ROLE, population.are_of(lambda name: rights.check_skill(name, skill.skill_id).valid)
-    yield TYPE, population.are_of(check.is_for)
+    yield Clause.PARAMETERS, not any(parameter.required for parameter in skill.output_schema.values())
+    yield Clause.ROLE, population.are_of(lambda name: rights.check_skill(name, skill.skill_id).valid)
+    yield Clause.TYPE, population.are_of(check.is_for)
     conditions = Vectors(population.column, world, strict=check.strict)
     for number, condition in enumerate(check.conditions):
-        yield 1 << (FIRST_CONDITION + number), conditions.holds(condition.tree)
+        yield Clause.FIRST_CONDITION << number, conditions.holds(condition.tree)
     if check.cost is not None:
         costs = Vectors(population.column, world, strict=True)
-        yield COST, costs.holds(_affordable(check.cost.tree, check.purse))
+        yield Clause.COST, costs.holds(_affordable(check.cost.tree, check.purse))
     last = population.column(f"last.{skill.skill_id}")
     if check.cooldown and last is not None:
         latest = step - check.cooldown
-        yield COOLDOWN, last <= latest if latest >= NEVER else last < 0
+        yield Clause.COOLDOWN, last <= latest if latest >= NEVER else last < 0
 
 
 def _failing(clauses: Iterator[tuple[int, Any]], size: int) -> NDArray[np.uint64]:

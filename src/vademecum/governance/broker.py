@@ -11,12 +11,13 @@ from msgspec import Struct, structs
 from vademecum.errors import CharterRefused, Denied
 from vademecum.governance.audit import Audit
 from vademecum.governance.charter import Charter, SkillRegistry
-from vademecum.governance.check import AFTERWARDS, UNKNOWN, SkillCheck
+from vademecum.governance.check import SkillCheck
 from vademecum.governance.definitions import (
     EMPTY,
     VALID,
     ActionOutcome,
     BrokerPolicy,
+    Clause,
     GovernedAgent,
     Intent,
     Reason,
@@ -347,7 +348,7 @@ class Broker:
         feedback, correctable = "", False
         if result.bits:
             check = decision.check
-            correctable = not result.bits & ~(UNKNOWN if check is None else check.correctable)
+            correctable = not result.bits & ~(Clause.UNKNOWN if check is None else check.correctable)
             if self.policy.feedback:
                 feedback = self.feedback(decision.agent, intent.skill_id, result)
         outcome = ActionOutcome(
@@ -382,21 +383,18 @@ def _replaced(names: Iterable[str]) -> ValidationResult:
     """Return the result for attributes of an agent that the engine replaced."""
     text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
     found = [Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in names]
-    return refusal(*found, bits=AFTERWARDS)
+    return refusal(*found, bits=Clause.AFTERWARDS)
 
 
 def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:
     """Return the result for an act that an error ended."""
     mapping, kind = decision.mapping, type(error).__name__
-    clause = "implementation_mapping"
     if isinstance(error, StateRefused):
         text = f"The state cannot be compared: {error}"
         reason = Reason("state", "allowed_state_changes", None, "plain data", text)
-    elif isinstance(error, Exception):
-        reason = Reason(
-            "engine", clause, kind, mapping, f"The engine failed in {mapping!r} ({kind}: {error})"
-        )
     else:
-        text = f"The engine was interrupted in {mapping!r} ({kind})"
-        reason = Reason("interrupted", clause, kind, mapping, text)
-    return refusal(reason, bits=AFTERWARDS)
+        code, text = "interrupted", f"The engine was interrupted in {mapping!r} ({kind})"
+        if isinstance(error, Exception):
+            code, text = "engine", f"The engine failed in {mapping!r} ({kind}: {error})"
+        reason = Reason(code, "implementation_mapping", kind, mapping, text)
+    return refusal(reason, bits=Clause.AFTERWARDS)

@@ -12,11 +12,12 @@ from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import AFTERWARDS, CONDITIONS, TYPE, SkillCheck, not_found
+from vademecum.governance.check import SkillCheck, not_found
 from vademecum.governance.definitions import (
     EMPTY,
     HIDDEN,
     VALID,
+    Clause,
     GovernedAgent,
     MayRead,
     Reason,
@@ -108,11 +109,11 @@ class SkillRegistry:
 
     def check_eligibility(self, skill_id: str, agent_type: str) -> ValidationResult:
         """Check whether a skill exists and is for an agent type."""
-        return self._check(TYPE, skill_id, agent_type, EMPTY)
+        return self._check(Clause.TYPE, skill_id, agent_type, EMPTY)
 
     def check_preconditions(self, skill_id: str, agent_state: Mapping[str, Any]) -> ValidationResult:
         """Check whether a state meets a skill's preconditions; its key ``world`` is the shared state."""
-        return self._check(CONDITIONS, skill_id, "", agent_state)
+        return self._check(Clause.CONDITIONS, skill_id, "", agent_state)
 
     def _check(self, bits: int, skill_id: str, agent_type: str, state: Mapping[str, Any]) -> ValidationResult:
         found = self.skill_check(skill_id)
@@ -278,7 +279,7 @@ class Charter:
                     text = f"Agent type {agent_type!r} may not write {key!r} ({what})"
                     yield Reason("write-permission", "roles: writes", key, list(writes), text)
 
-        return ValidationResult(AFTERWARDS, explain)
+        return ValidationResult(Clause.AFTERWARDS, explain)
 
 
 def digest_of(document: Mapping[str, Any]) -> str:

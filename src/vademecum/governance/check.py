@@ -18,6 +18,7 @@ from vademecum.governance.definitions import (
     HIDDEN,
     MISSING,
     VALID,
+    Clause,
     MayRead,
     Parameter,
     Reason,
@@ -30,10 +31,6 @@ from vademecum.governance.definitions import (
 from vademecum.governance.state import FLAT, Charge, copied
 from vademecum.nearest import nearest
 
-UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN = 1, 2, 4, 8, 16, 32
-AFTERWARDS = 2048  # found when the engine had acted
-FIRST_CONDITION = 16
-CONDITIONS = -(1 << FIRST_CONDITION)  # the bits of all preconditions
 DEFAULT_PURSE = "budget"
 MAX_CONDITIONS = 48  # each has one of the 64 bits of a result, and the other checks have sixteen
 MAX_STEPS = 2**31
@@ -44,10 +41,9 @@ _YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
 _PURSE = re.compile(r"(world\.)?[^\W\d]\w*")
 LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
-State = Mapping[str, Any]
-Facts = tuple[dict[str, Any], dict[str, Any], State]  # the agent's state, the shared state, the parameters
+Facts = tuple[dict[str, Any], dict[str, Any], c.State]  # the agent's state, the shared one, the parameters
 # Takes the agent's type and state, the shared state, the parameters, the agent's last steps, the step.
-CheckFunction = Callable[[str, State, State, State, Mapping[str, int], int], ValidationResult]
+CheckFunction = Callable[[str, c.State, c.State, c.State, Mapping[str, int], int], ValidationResult]
 # Takes the key that a problem is about, the problem's code and a sentence.
 Note = Callable[[str, str, str], None]
 
@@ -160,13 +156,13 @@ class SkillCheck:
                     wrong.append(f"There is no constraint {key!r}: did you mean {near!r}?")
         if wrong:
             raise CharterRefused(f"The definition of {skill.skill_id!r} is wrong: {' '.join(wrong)}")
-        tests = [(1 << (FIRST_CONDITION + number), each.tree) for number, each in enumerate(self.conditions)]
+        tests = [(Clause.FIRST_CONDITION << number, each.tree) for number, each in enumerate(self.conditions)]
         self._tests = {bit: c.test_of(tree, strict=strict) for bit, tree in tests}
         if self.cost is not None:
-            tests += [(COST, self.cost.tree), (COST, self.purse)]
+            tests += [(Clause.COST, self.cost.tree), (Clause.COST, self.purse)]
             self._price = c.number_of(self.cost.tree)
         # The bits of the clauses that another intent with the same skill could satisfy.
-        self.correctable = PARAMETERS
+        self.correctable = Clause.PARAMETERS
         for bit, tree in tests:
             self.correctable |= bit if c.reads_parameters(tree) else 0
         paths = dict.fromkeys(path for _, tree in tests for path in c.paths_of(tree))
@@ -178,7 +174,7 @@ class SkillCheck:
         """Return whether the skill is for an agent type."""
         return not {EVERYBODY, agent_type}.isdisjoint(self.skill.eligible_agent_types)
 
-    def charge(self, state: dict[str, Any], world: dict[str, Any], params: State) -> Charge | None:
+    def charge(self, state: dict[str, Any], world: dict[str, Any], params: c.State) -> Charge | None:
         """Return the charge to an agent that can pay, or ``None`` if the skill is free."""
         if self.cost is None:
             return None
@@ -187,7 +183,7 @@ class SkillCheck:
         before = purse[key]
         return Charge(purse, key, str(self.purse), before, before - cost, cost) if cost else None
 
-    def look(self, state: State, world: State) -> dict[str, Any]:
+    def look(self, state: c.State, world: c.State) -> dict[str, Any]:
         """Return the values that the clauses read, by path, without those that do not exist."""
         found = {}
         for name, value_at in self._look.items():
@@ -204,11 +200,11 @@ class SkillCheck:
         required = any(parameter.required for parameter in schema.values())
 
         def check(  # noqa: PLR0913, PLR0917 - see CheckFunction
-            agent_type: str, s: State, w: State, p: State, last: Mapping[str, int], step: int
+            agent_type: str, s: c.State, w: c.State, p: c.State, last: Mapping[str, int], step: int
         ) -> ValidationResult:
-            bits = 0 if types is None or agent_type in types else TYPE
+            bits = 0 if types is None or agent_type in types else Clause.TYPE
             if (p or required) and any(wrong_parameters(schema, p)):
-                bits |= PARAMETERS
+                bits |= Clause.PARAMETERS
             for bit, test in tests:
                 try:
                     if not test(s, w, p):
@@ -216,7 +212,7 @@ class SkillCheck:
                 except c.FAILURES:
                     bits |= bit
             if cooldown and step - last.get(skill_id, NEVER) < cooldown:
-                bits |= COOLDOWN
+                bits |= Clause.COOLDOWN
             if not bits:
                 return VALID
             values = tuple([value(s, w, EMPTY) for value in look])
@@ -234,30 +230,30 @@ class SkillCheck:
         price, left = self._price, c.value_of(self.purse, strict=True)
         if isinstance(self.cost.tree, c.Constant):
             number: Any = self.cost.tree.value
-            return [(COST, lambda s, w, p: left(s, w, p) - number >= 0)]
+            return [(Clause.COST, lambda s, w, p: left(s, w, p) - number >= 0)]
 
-        def payable(s: State, w: State, p: State) -> Any:
+        def payable(s: c.State, w: c.State, p: c.State) -> Any:
             asked = price(s, w, p)
             return asked >= 0 and left(s, w, p) - asked >= 0
 
-        return [(COST, payable)]
+        return [(Clause.COST, payable)]
 
     def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
         """Yield a reason for each bit, without the values that the reader may not see."""
         type_, params, step, last, values = observed
-        if bits & TYPE:
+        if bits & Clause.TYPE:
             text = f"Agent type {type_!r} not eligible for skill {self.skill.skill_id!r}"
             types = sorted({*self.skill.eligible_agent_types})
             yield Reason("type", "eligible_agent_types", type_, types, text)
-        if bits & PARAMETERS:
+        if bits & Clause.PARAMETERS:
             yield from wrong_parameters(self.skill.output_schema, params)
         facts = facts_of(self.reads, values, params)
         for condition, (bit, test) in zip(self.conditions, self._tests.items(), strict=True):
             if bits & bit:
                 yield _failed(condition, test, facts, may)
-        if bits & COST and self.cost is not None:
+        if bits & Clause.COST and self.cost is not None:
             yield self._too_expensive(self.cost, facts, may)
-        if bits & COOLDOWN:
+        if bits & Clause.COOLDOWN:
             ready = last + self.cooldown
             text = f"Cooldown of {self.cooldown} not over: used at step {last}, ready at {ready}"
             yield Reason("cooldown", "cooldown", step, ready, text)
@@ -336,4 +332,4 @@ def put(into: dict[str, Any], parts: tuple[str, ...], value: Any) -> None:
 def not_found(skill_id: str) -> ValidationResult:
     """Return the result for a skill that does not exist."""
     text = f"Skill {shown(skill_id)} not found in registry"
-    return refusal(Reason("not-found", "skills", MISSING, skill_id, text), bits=UNKNOWN)
+    return refusal(Reason("not-found", "skills", MISSING, skill_id, text), bits=Clause.UNKNOWN)

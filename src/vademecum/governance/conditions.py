@@ -303,7 +303,9 @@ def value_of(tree: Tree, *, strict: bool) -> Function:
         case Path():
             return _path(tree, strict=strict)
         case Has(path=path):
-            return _has(path, strict=strict)
+            absent = MISSING if strict else None
+            value_at = read(path, absent)
+            return lambda s, w, p: value_at(s, w, p) is not absent
         case Items(values=values):
             items = [value_of(each, strict=strict) for each in values]
             return lambda s, w, p: [item(s, w, p) for item in items]
@@ -372,11 +374,6 @@ def _path(path: Path, *, strict: bool) -> Function:
         return value
 
     return needed
-
-
-def _has(path: Path, *, strict: bool) -> Function:
-    value_at = read(path, MISSING)
-    return lambda s, w, p: value_at(s, w, p) is not MISSING and (strict or value_at(s, w, p) is not None)
 
 
 def _compare(tree: Compare, *, strict: bool) -> Function:

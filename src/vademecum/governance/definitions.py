@@ -257,6 +257,15 @@ MayRead = Callable[[str], bool]
 Explain = Callable[[int, tuple[Any, ...], MayRead], Iterable[Reason]]
 
 
+class Clause:
+    """Name the bits of ``ValidationResult.bits``, one for each clause; preconditions count from the first."""
+
+    UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN = 1, 2, 4, 8, 16, 32
+    AFTERWARDS = 2048  # found when the engine had acted
+    FIRST_CONDITION = 1 << 16
+    CONDITIONS = -FIRST_CONDITION  # the bits of all preconditions
+
+
 class ValidationResult(Struct, frozen=True):
     """Say whether something is valid, with every reason if it is not. It is true or false in a condition.
 

@@ -8,10 +8,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from vademecum.governance.check import ROLE
 from vademecum.governance.definitions import (
     EVERYBODY,
     VALID,
+    Clause,
     GovernedAgent,
     Reason,
     ValidationResult,
@@ -102,7 +102,7 @@ class RoleEnforcer:
         if any(matches_exactly(pattern, skill_id) for pattern in skills):
             return VALID
         text = f"Agent type {agent_type!r} may not propose skill {skill_id!r} in its role"
-        return refusal(Reason("role", "roles", agent_type, list(skills), text), bits=ROLE)
+        return refusal(Reason("role", "roles", agent_type, list(skills), text), bits=Clause.ROLE)
 
     def check_read(self, agent_type: str, key: str) -> ValidationResult:
         """Check whether a type may read a state key."""
