@@ -167,13 +167,10 @@ class Trials:
 
 
 def _approver(unit: Unit) -> Approver:
-    match unit.case.setup.answer:
-        case "no":
-            return _SaysNo()
-        case "nobody":
-            return Nobody()
-        case None:
-            return Consent() if unit.configuration.yes else Nobody("vade eval run … --yes")
+    answer = unit.case.setup.answer
+    if answer is None:
+        return Consent() if unit.configuration.yes else Nobody("vade eval run … --yes")
+    return _SaysNo() if answer == "no" else Nobody()
 
 
 class _SaysNo:

@@ -66,8 +66,9 @@ def batch(  # noqa: PLR0913 - what a check depends on
     def result(row: int) -> ValidationResult:
         if check is None:
             return not_found(skill_id)
+        agent_type = population.types[int(population.codes[row])]
         state, params, last = population.row(row, check)
-        return charter.decide(skill_id, population.type_of(row), state, world, params, last, step)
+        return charter.decide(skill_id, agent_type, state, world, params, last, step)
 
     if check is None:
         bits = np.full(population.size, Clause.UNKNOWN, np.uint64)
@@ -129,25 +130,19 @@ class _Population:
 
     def __init__(self, agents: Mapping[str, Any], types: Sequence[str] | None) -> None:
         self._agents = agents
-        self._names = {str(name) for name in agents}
-        self._known: dict[str, Array | None] = {}
+        self._known: dict[str, Array] = {}
         self.codes, self.types = _read_types(agents["type"], types)
         self.size = len(self.codes)
-        self.said = sorted(name.partition(".")[2] for name in self._names if name.startswith("params."))
+        self.said = sorted(str(name).partition(".")[2] for name in agents if str(name).startswith("params."))
 
     def column(self, name: str) -> Array | None:
         """Return a column as an array; steps are whole numbers, negative for never."""
-        if name not in self._known:
-            found = _array(self._agents[name]) if name in self._names else None
-            if found is not None and len(found) != self.size:
+        if name not in self._known and name in self._agents:
+            found = _array(self._agents[name])
+            if len(found) != self.size:
                 raise ValueError(f"the column {name!r} has {len(found):,} rows and not {self.size:,}")
-            self._known[name] = (
-                found if found is None or not name.startswith("last.") else _steps(name, found)
-            )
-        return self._known[name]
-
-    def type_of(self, row: int) -> str:
-        return self.types[int(self.codes[row])]
+            self._known[name] = _steps(name, found) if name.startswith("last.") else found
+        return self._known.get(name)
 
     def are_of(self, allowed: Callable[[str], bool]) -> Any:
         """Return the rows whose type is allowed."""
@@ -186,14 +181,12 @@ def _read_types(values: Any, names: Sequence[str] | None) -> tuple[Array, tuple[
         if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < len(names):
             raise ValueError(f"the column 'type' has codes that are not among the {len(names)} names")
         return codes, tuple(names)
-    known: dict[str, int] = {}
-    codes = np.empty(len(values), np.intp)
-    for row, value in enumerate(_array(values)):
-        codes[row] = known.setdefault(str(value), len(known)) if isinstance(value, str) else -1
-    if (codes < 0).any():
-        row = int(codes.argmin())
+    found = _array(values)
+    row = next((row for row, value in enumerate(found) if not isinstance(value, str)), None)
+    if row is not None:
         raise ValueError(f"the column 'type' has no text in row {row:,}: every agent has a type")
-    return codes, tuple(known)
+    known, codes = np.unique(found, return_inverse=True)
+    return codes, tuple(known.tolist())
 
 
 def _array(values: Any) -> Array:
@@ -307,8 +300,7 @@ def _compared(by: c.Comparator, left: Array, right: Array) -> Array:
     kinds = {left.dtype.kind, right.dtype.kind}
     if len(kinds) > 1 and "U" in kinds:
         raise NotVector
-    found: Array = c.COMPARE[by](left, right)
-    return found
+    return np.asarray(c.COMPARE[by](left, right))
 
 
 def _computed(sign: c.Sign, left: Array, right: Array) -> Array:

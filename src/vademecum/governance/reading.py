@@ -228,10 +228,6 @@ def _parameter(written: Any, place: str, draft: Draft) -> Parameter:
     return Parameter(**values)
 
 
-def _role(written: Any, place: str, draft: Draft) -> Role:
-    return Role(**_keys(written, place, draft, _ROLE)[0])
-
-
 def _list_of(read: _Read, *, empty: str = "") -> _Read:
     """Return a function that reads a list; ``empty`` is the problem if nothing is in it."""
 
@@ -294,7 +290,7 @@ _TOP: dict[str, _Read] = {
     "skills": _list_of(_skill, empty="skills is empty: a charter has at least one skill."),
     "default_skill": _text,
     "strict": _flag,
-    "roles": _mapping_of(_role),
+    "roles": _mapping_of(lambda written, place, draft: Role(**_keys(written, place, draft, _ROLE)[0])),
 }
 _SKILL: dict[str, _Read] = {
     "skill_id": _text,
