@@ -208,7 +208,7 @@ def test_compiled_is_what_python_says(
         found = SkillCheck(SkillDefinition("act", preconditions=[written(tree)]), strict=strict)
     except CharterRefused:
         reject()  # too many brackets
-    result = found.check("t", state, world, params, {}, 0).only(Clause.CONDITIONS)
+    result = found.check("t", (state, world, params), {}, 0).only(Clause.CONDITIONS)
     expected = holds(tree, Facts(state, world, params, strict))
     assert bool(result) is expected
     assert len(result.reasons) == (0 if expected else 1)

@@ -294,13 +294,13 @@ def _checked(data: Mapping[str, Any], charter: Charter) -> ValidationResult:
     if check is None:
         return not_found(skill_id)
     last = {skill_id: data["last"]} if "last" in data else {}
-    return charter.decide(skill_id, data["agent_type"], *_facts(data, check), last, data["step"])
+    return charter.decide(skill_id, data["agent_type"], _facts(data, check), last=last, step=data["step"])
 
 
 def _charged(data: Mapping[str, Any], charter: Charter) -> Charge | None:
     """Return what a charter charges for a recorded intent."""
     check = charter.registry.skill_check(data["proposed"])
-    return None if check is None or data.get("shadow") else check.charge(*_facts(data, check))
+    return None if check is None or data.get("shadow") else check.charge(_facts(data, check))
 
 
 class _Verdict(NamedTuple):

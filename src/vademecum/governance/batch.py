@@ -68,7 +68,7 @@ def batch(  # noqa: PLR0913 - what a check depends on
             return not_found(skill_id)
         agent_type = population.types[int(population.codes[row])]
         state, params, last = population.row(row, check)
-        return charter.decide(skill_id, agent_type, state, world, params, last, step)
+        return charter.decide(skill_id, agent_type, (state, world, params), last=last, step=step)
 
     if check is None:
         bits = np.full(population.size, Clause.UNKNOWN, np.uint64)

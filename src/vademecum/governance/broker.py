@@ -264,9 +264,8 @@ class Broker:
             intent = Intent(skill_id, copied(params or {}))
         found = CheckedIntent(agent, self.step, agent.id, agent.type, agent.state, intent)
         past = self.ledger.agents.get(found.agent_id, EMPTY)
-        found.result = self.charter.decide(
-            skill_id, found.agent_type, found.state, self._world, intent.parameters, past, self.step
-        )
+        facts = found.state, self._world, intent.parameters
+        found.result = self.charter.decide(skill_id, found.agent_type, facts, last=past, step=self.step)
         check = found.check = self.charter.registry.skill_check(skill_id)
         if check is None:
             if type(skill_id) is not str:  # callers may pass anything
@@ -292,7 +291,7 @@ class Broker:
 
     def _charge(self, decision: CheckedIntent) -> None:
         assert decision.check is not None
-        charge = decision.check.charge(decision.state, self._world, decision.intent.parameters)
+        charge = decision.check.charge((decision.state, self._world, decision.intent.parameters))
         if charge is not None:
             charge.purse[charge.key] = charge.left
             decision.charge = charge

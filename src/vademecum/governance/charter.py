@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import SkillCheck, not_found
+from vademecum.governance.check import Facts, SkillCheck, not_found
 from vademecum.governance.definitions import (
     EMPTY,
     HIDDEN,
@@ -121,7 +121,7 @@ class SkillRegistry:
             return not_found(skill_id)
         world = state.get(WORLD)
         shared = world if isinstance(world, Mapping) else EMPTY
-        return found.check(agent_type, state, shared, EMPTY, EMPTY, 0).only(bits)
+        return found.check(agent_type, (state, shared, EMPTY), EMPTY, 0).only(bits)
 
     def get_execution_mapping(self, skill_id: str) -> str | None:
         """Return what carries a skill out: a function of the engine, a script or a tool."""
@@ -198,15 +198,8 @@ class Charter:
             whole["roles"] = self.roles.to_json()
         return whole
 
-    def decide(  # noqa: PLR0913, PLR0917 - see CheckFunction
-        self,
-        skill_id: str,
-        agent_type: str,
-        state: Mapping[str, Any],
-        world: Mapping[str, Any],
-        params: Mapping[str, Any],
-        last: Mapping[str, int],
-        step: int,
+    def decide(
+        self, skill_id: str, agent_type: str, facts: Facts, *, last: Mapping[str, int], step: int
     ) -> ValidationResult:
         """Check everything that must hold before a skill is executed: existence, role, type, parameters,
         preconditions, cost and cooldown.
@@ -215,7 +208,7 @@ class Charter:
             found = self._checks[skill_id]
         except (KeyError, TypeError):  # a model may say anything, also what cannot be a key
             return not_found(skill_id)
-        result = found.check(agent_type, state, world, params, last, step)
+        result = found.check(agent_type, facts, last, step)
         role = self._by_role.get((agent_type, skill_id))
         if role is None:
             role = self._by_role[agent_type, skill_id] = self.rights.check_skill(agent_type, skill_id)
@@ -242,7 +235,7 @@ class Charter:
             skill_id: str, agent: GovernedAgent, parameters: Mapping[str, Any] = EMPTY, /
         ) -> ValidationResult:
             last = histories.get(agent.id, EMPTY)
-            return decide(skill_id, agent.type, agent.state, world, parameters, last, step)
+            return decide(skill_id, agent.type, (agent.state, world, parameters), last=last, step=step)
 
         return check
 

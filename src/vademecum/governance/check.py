@@ -41,9 +41,9 @@ _YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
 _PURSE = re.compile(r"(world\.)?[^\W\d]\w*")
 LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
-Facts = tuple[dict[str, Any], dict[str, Any], c.State]  # the agent's state, the shared one, the parameters
-# Takes the agent's type and state, the shared state, the parameters, the agent's last steps, the step.
-CheckFunction = Callable[[str, c.State, c.State, c.State, Mapping[str, int], int], ValidationResult]
+Facts = tuple[c.State, c.State, c.State]  # the agent's state, the shared state, the parameters
+# Takes the agent's type, the facts, the agent's last steps, the step.
+CheckFunction = Callable[[str, Facts, Mapping[str, int], int], ValidationResult]
 # Takes the key that a problem is about, the problem's code and a sentence.
 Note = Callable[[str, str, str], None]
 
@@ -136,7 +136,7 @@ class SkillCheck:
     What is wrong with the definition is told to ``note``; without it, ``CharterRefused`` is raised.
 
     >>> check = SkillCheck(SkillDefinition("move", preconditions=["age < 70"]))
-    >>> check.check("resident", {"age": 71}, {}, {}, {}, 0).message
+    >>> check.check("resident", ({"age": 71}, {}, {}), {}, 0).message
     "Precondition failed: 'age < 70' (age is 71)"
     """
 
@@ -163,45 +163,48 @@ class SkillCheck:
             self._price = c.number_of(self.cost.tree)
         # The bits of the clauses that another intent with the same skill could satisfy.
         self.correctable = Clause.PARAMETERS
+        reads: dict[c.Path, c.Function] = {}
         for bit, tree in tests:
-            self.correctable |= bit if c.reads_parameters(tree) else 0
-        paths = dict.fromkeys(path for _, tree in tests for path in c.paths_of(tree))
-        self.reads = tuple(path for path in paths if c.rooted(path)[0] != c.ROOTS["params"])
-        self._look = {str(path): c.read(path, MISSING) for path in self.reads}
+            for path in c.paths_of(tree):
+                if path.is_parameter:
+                    self.correctable |= bit
+                else:
+                    reads[path] = c.read(path, MISSING)
+        self.reads = tuple(reads)
+        self._look = tuple(reads.values())
         self.check: CheckFunction = self._compiled()
 
     def is_for(self, agent_type: str) -> bool:
         """Return whether the skill is for an agent type."""
         return not {EVERYBODY, agent_type}.isdisjoint(self.skill.eligible_agent_types)
 
-    def charge(self, state: dict[str, Any], world: dict[str, Any], params: c.State) -> Charge | None:
+    def charge(self, facts: Facts) -> Charge | None:
         """Return the charge to an agent that can pay, or ``None`` if the skill is free."""
         if self.cost is None:
             return None
         *shared, key = self.purse.parts
-        purse, cost = (world if shared else state), self._price(state, world, params)
-        before = purse[key]
+        purse: Any = facts[len(shared)]
+        before, cost = purse[key], self._price(*facts)
         return Charge(purse, key, str(self.purse), before, before - cost, cost) if cost else None
 
     def look(self, state: c.State, world: c.State) -> dict[str, Any]:
         """Return the values that the clauses read, by path, without those that do not exist."""
         found = {}
-        for name, value_at in self._look.items():
+        for path, value_at in zip(self.reads, self._look, strict=True):
             value = value_at(state, world, EMPTY)
             if value is not MISSING:
-                found[name] = value if type(value) in FLAT else copied(value)
+                found[str(path)] = copied(value)
         return found
 
     def _compiled(self) -> CheckFunction:
-        look, explain, skill = [*self._look.values()], self.reasons, self.skill
+        look, explain, skill = self._look, self.reasons, self.skill
         tests = [*self._tests.items(), *self._affordable()]
         types = None if EVERYBODY in skill.eligible_agent_types else frozenset(skill.eligible_agent_types)
         schema, skill_id, cooldown = skill.output_schema, skill.skill_id, self.cooldown
         required = any(parameter.required for parameter in schema.values())
 
-        def check(  # noqa: PLR0913, PLR0917 - see CheckFunction
-            agent_type: str, s: c.State, w: c.State, p: c.State, last: Mapping[str, int], step: int
-        ) -> ValidationResult:
+        def check(agent_type: str, facts: Facts, last: Mapping[str, int], step: int) -> ValidationResult:
+            s, w, p = facts
             bits = 0 if types is None or agent_type in types else Clause.TYPE
             if (p or required) and any(wrong_parameters(schema, p)):
                 bits |= Clause.PARAMETERS
@@ -305,7 +308,7 @@ def _failed(condition: Condition, test: c.Function, facts: Facts, may: MayRead) 
 
 def _may(path: c.Path, may: MayRead) -> bool:
     """Return whether a reader may see a path; parameters are what the agent said itself."""
-    return c.rooted(path)[0] == c.ROOTS["params"] or may(str(path))
+    return path.is_parameter or may(str(path))
 
 
 def facts_of(reads: tuple[c.Path, ...], values: tuple[Any, ...], params: Any) -> Facts:

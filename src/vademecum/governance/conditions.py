@@ -64,6 +64,11 @@ class Path(Struct, frozen=True):
         """Return the path as it is written."""
         return ".".join(self.parts)
 
+    @property
+    def is_parameter(self) -> bool:
+        """Return whether the path leads to what the intent says."""
+        return len(self.parts) > 1 and self.parts[0] == "params"
+
 
 class Has(Struct, frozen=True):
     """Ask whether a path leads to a value."""
@@ -404,11 +409,6 @@ def _number(value: Any) -> Any:
     if isinstance(value, int | float):
         return value
     raise TypeError("not a number")
-
-
-def reads_parameters(tree: Tree) -> bool:
-    """Return whether a tree depends on what the intent says."""
-    return any(rooted(path)[0] == ROOTS["params"] for path in paths_of(tree))
 
 
 def strict_differs(tree: Tree) -> bool:
