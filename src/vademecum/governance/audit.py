@@ -16,11 +16,11 @@ from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
 from vademecum.files import read_capped
 from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
 from vademecum.governance.check import (
-    Facts,
     SkillCheck,
     facts_of,
     not_found,
 )
+from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
     EMPTY,
     MISSING,

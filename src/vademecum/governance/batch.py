@@ -265,7 +265,7 @@ class Vectors:
 
     def _at(self, path: c.Path) -> Array:
         if c.rooted(path)[0] == 1:
-            return _constant(c.read(path, MISSING)(EMPTY, self._world, EMPTY))
+            return _constant(c.read(path, MISSING)((EMPTY, self._world, EMPTY)))
         values = self._columns(str(path))
         if values is None or isinstance(values, np.ma.MaskedArray):
             raise NotVector

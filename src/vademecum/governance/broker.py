@@ -273,7 +273,7 @@ class Broker:
             return found
         found.last = past.get(skill_id)
         if self._audit is not None and check.reads:
-            found.seen = check.look(found.state, self._world)
+            found.seen = check.look(facts)
         return found
 
     def _propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:

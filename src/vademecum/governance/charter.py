@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import Facts, SkillCheck, not_found
+from vademecum.governance.check import SkillCheck, not_found
+from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
     EMPTY,
     HIDDEN,

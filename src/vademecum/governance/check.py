@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance import conditions as c
+from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
     EMPTY,
     EVERYBODY,
@@ -41,7 +42,6 @@ _YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
 _PURSE = re.compile(r"(world\.)?[^\W\d]\w*")
 LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
-Facts = tuple[c.State, c.State, c.State]  # the agent's state, the shared state, the parameters
 # Takes the agent's type, the facts, the agent's last steps, the step.
 CheckFunction = Callable[[str, Facts, Mapping[str, int], int], ValidationResult]
 # Takes the key that a problem is about, the problem's code and a sentence.
@@ -184,14 +184,14 @@ class SkillCheck:
             return None
         *shared, key = self.purse.parts
         purse: Any = facts[len(shared)]
-        before, cost = purse[key], self._price(*facts)
+        before, cost = purse[key], self._price(facts)
         return Charge(purse, key, str(self.purse), before, before - cost, cost) if cost else None
 
-    def look(self, state: c.State, world: c.State) -> dict[str, Any]:
+    def look(self, facts: Facts) -> dict[str, Any]:
         """Return the values that the clauses read, by path, without those that do not exist."""
         found = {}
         for path, value_at in zip(self.reads, self._look, strict=True):
-            value = value_at(state, world, EMPTY)
+            value = value_at(facts)
             if value is not MISSING:
                 found[str(path)] = copied(value)
         return found
@@ -204,13 +204,13 @@ class SkillCheck:
         required = any(parameter.required for parameter in schema.values())
 
         def check(agent_type: str, facts: Facts, last: Mapping[str, int], step: int) -> ValidationResult:
-            s, w, p = facts
+            said = facts[2]
             bits = 0 if types is None or agent_type in types else Clause.TYPE
-            if (p or required) and any(wrong_parameters(schema, p)):
+            if (said or required) and any(wrong_parameters(schema, said)):
                 bits |= Clause.PARAMETERS
             for bit, test in tests:
                 try:
-                    if not test(s, w, p):
+                    if not test(facts):
                         bits |= bit
                 except c.FAILURES:
                     bits |= bit
@@ -218,11 +218,11 @@ class SkillCheck:
                 bits |= Clause.COOLDOWN
             if not bits:
                 return VALID
-            values = tuple([value(s, w, EMPTY) for value in look])
+            values = tuple([value_at(facts) for value_at in look])
             if not FLAT.issuperset(map(type, values)):
                 values = tuple(map(copied, values))
             return ValidationResult(
-                bits, explain, (agent_type, p and copied(p), step, last.get(skill_id), values)
+                bits, explain, (agent_type, said and copied(said), step, last.get(skill_id), values)
             )
 
         return check
@@ -233,11 +233,11 @@ class SkillCheck:
         price, left = self._price, c.value_of(self.purse, strict=True)
         if isinstance(self.cost.tree, c.Constant):
             number: Any = self.cost.tree.value
-            return [(Clause.COST, lambda s, w, p: left(s, w, p) - number >= 0)]
+            return [(Clause.COST, lambda facts: left(facts) - number >= 0)]
 
-        def payable(s: c.State, w: c.State, p: c.State) -> Any:
-            asked = price(s, w, p)
-            return asked >= 0 and left(s, w, p) - asked >= 0
+        def payable(facts: Facts) -> Any:
+            asked = price(facts)
+            return asked >= 0 and left(facts) - asked >= 0
 
         return [(Clause.COST, payable)]
 
@@ -264,7 +264,7 @@ class SkillCheck:
     def _too_expensive(self, cost: Condition, facts: Facts, may: MayRead) -> Reason:
         purse = self.purse
         try:
-            price, left = self._price(*facts), c.value_of(purse, strict=True)(*facts)
+            price, left = self._price(facts), c.value_of(purse, strict=True)(facts)
         except c.NotThere as error:
             text = f"Cost cannot be paid: {error.args[0]!r} is missing"
             return Reason("missing", "cost", MISSING, cost.text, text)
@@ -283,13 +283,13 @@ class SkillCheck:
 def _failed(condition: Condition, test: c.Function, facts: Facts, may: MayRead) -> Reason:
     """Return why a condition does not hold: a value, a missing field, a wrong type, or arithmetic."""
     paths = condition.paths
-    found = {str(path): c.read(path, MISSING)(*facts) for path in paths}
+    found = {str(path): c.read(path, MISSING)(facts) for path in paths}
     words = {str(path): shown(found[str(path)]) if _may(path, may) else HIDDEN for path in paths}
     bare = condition.tree.value if isinstance(condition.tree, c.Not) else condition.tree
     listed = ", ".join(f"{name} is {text}" for name, text in words.items()) or "it never holds"
     code, inside = "precondition", f"field is {words[str(bare)]}" if isinstance(bare, c.Path) else listed
     try:
-        test(*facts)
+        test(facts)
     except ArithmeticError as error:
         code, inside = "arithmetic", f"{listed}: {error}"
     except c.FAILURES as error:
