@@ -163,15 +163,15 @@ class SkillCheck:
             self._price = c.number_of(self.cost.tree)
         # The bits of the clauses that another intent with the same skill could satisfy.
         self.correctable = Clause.PARAMETERS
-        reads: dict[c.Path, c.Function] = {}
+        reads: dict[c.Path, None] = {}
         for bit, tree in tests:
             for path in c.paths_of(tree):
                 if path.is_parameter:
                     self.correctable |= bit
                 else:
-                    reads[path] = c.read(path, MISSING)
+                    reads[path] = None
         self.reads = tuple(reads)
-        self._look = tuple(reads.values())
+        self._look = {str(path): c.read(path, MISSING) for path in reads}
         self.check: CheckFunction = self._compiled()
 
     def is_for(self, agent_type: str) -> bool:
@@ -190,14 +190,14 @@ class SkillCheck:
     def look(self, facts: Facts) -> dict[str, Any]:
         """Return the values that the clauses read, by path, without those that do not exist."""
         found = {}
-        for path, value_at in zip(self.reads, self._look, strict=True):
+        for name, value_at in self._look.items():
             value = value_at(facts)
             if value is not MISSING:
-                found[str(path)] = copied(value)
+                found[name] = value if type(value) in FLAT else copied(value)
         return found
 
     def _compiled(self) -> CheckFunction:
-        look, explain, skill = self._look, self.reasons, self.skill
+        look, explain, skill = [*self._look.values()], self.reasons, self.skill
         tests = [*self._tests.items(), *self._affordable()]
         types = None if EVERYBODY in skill.eligible_agent_types else frozenset(skill.eligible_agent_types)
         schema, skill_id, cooldown = skill.output_schema, skill.skill_id, self.cooldown
