@@ -214,15 +214,13 @@ class NotVector(Exception):
     """These rows cannot be computed as arrays with the same result."""
 
 
+@dataclass(frozen=True, slots=True)
 class Vectors:
     """Evaluate trees over the columns of some rows; a value for all rows is an array without a dimension."""
 
-    def __init__(
-        self, columns: Callable[[str], Array | None], world: Mapping[str, Any], *, strict: bool
-    ) -> None:
-        self._columns = columns
-        self._world = world
-        self._strict = strict
+    column: Callable[[str], Array | None]
+    world: Mapping[str, Any]
+    strict: bool
 
     def holds(self, tree: c.Tree) -> Array:
         """Return a tree as flags."""
@@ -231,7 +229,7 @@ class Vectors:
             return found
         if found.dtype.kind != "U":
             return np.not_equal(found, 0)
-        if self._strict:
+        if self.strict:
             raise NotVector
         return np.not_equal(found, "")
 
@@ -265,8 +263,8 @@ class Vectors:
 
     def _at(self, path: c.Path) -> Array:
         if c.rooted(path)[0] == 1:
-            return _constant(c.read(path, MISSING)((EMPTY, self._world, EMPTY)))
-        values = self._columns(str(path))
+            return _constant(c.read(path, MISSING)((EMPTY, self.world, EMPTY)))
+        values = self.column(str(path))
         if values is None or isinstance(values, np.ma.MaskedArray):
             raise NotVector
         return _usual(values)
