@@ -1,4 +1,4 @@
-"""Hold the skills of a charter and its roles, read them from a file, and decide by them."""
+"""Combine the checks of all skills with roles, load both from a file, and decide by them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CheckNow = Callable[..., ValidationResult]
 
 
 class SkillRegistry:
-    """Hold the definitions of all skills, and check eligibility and preconditions.
+    """The definitions of all skills. It checks eligibility and preconditions.
 
     By default a field counts as true or false as in Python, and a missing field is false. With ``strict``
     a missing field denies, and so does one that is neither a boolean nor a number.
@@ -135,7 +135,7 @@ class SkillRegistry:
 
 
 class Charter:
-    """Decide by a registry and roles. Without roles, eligibility alone says who may propose a skill.
+    """A registry and roles, which decide. Without roles, eligibility alone says who may propose a skill.
 
     >>> from vademecum.governance import Actor
     >>> move = SkillDefinition("move", preconditions=["age < 70", "savings > 10"])

@@ -50,13 +50,13 @@ _SIGNS: dict[type[ast.AST], Sign] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", 
 
 
 class Constant(Struct, frozen=True):
-    """Be a number, a text, true or false."""
+    """A number, a text, true or false."""
 
     value: bool | int | float | str
 
 
 class Path(Struct, frozen=True):
-    """Be a path into the state, from its outermost name inwards."""
+    """A path into the state, from its outermost name inwards."""
 
     parts: tuple[str, ...]
 
@@ -71,25 +71,25 @@ class Path(Struct, frozen=True):
 
 
 class Has(Struct, frozen=True):
-    """Ask whether a path leads to a value."""
+    """``has(path)``: true if the path leads to a value."""
 
     path: Path
 
 
 class Items(Struct, frozen=True):
-    """Be a list of values."""
+    """A list of values."""
 
     values: tuple[Tree, ...]
 
 
 class Not(Struct, frozen=True):
-    """Negate a value."""
+    """The opposite of a condition."""
 
     value: Tree
 
 
 class Join(Struct, frozen=True):
-    """Join two conditions; the right one is evaluated only if the left one has not decided."""
+    """Two conditions; the right one is evaluated only if the left one has not decided."""
 
     by: Literal["and", "or"]
     left: Tree
@@ -97,7 +97,7 @@ class Join(Struct, frozen=True):
 
 
 class Compare(Struct, frozen=True):
-    """Compare two values."""
+    """A comparison of two values."""
 
     by: Comparator
     left: Tree
@@ -105,7 +105,7 @@ class Compare(Struct, frozen=True):
 
 
 class Compute(Struct, frozen=True):
-    """Compute with two numbers; a minus sign before one value is a subtraction from zero."""
+    """A computation with two numbers; a minus sign before one value is a subtraction from zero."""
 
     by: Sign
     left: Tree

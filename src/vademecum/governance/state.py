@@ -175,7 +175,7 @@ def copied(value: Any, depth: int = 0) -> Any:
 
 @dataclass(slots=True)
 class Ledger:
-    """Hold, for each agent, the step at which it last did each skill: what cooldowns depend on.
+    """The step at which each agent last did each skill: what cooldowns depend on.
 
     Brokers that share a ledger decide one proposal at a time, under its ``lock``. ``busy`` is true while an
     engine acts.
