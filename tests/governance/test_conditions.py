@@ -13,8 +13,9 @@ from tests.governance.support import resident
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance import Charter, SkillDefinition, SkillRegistry
 from vademecum.governance import conditions as ex
-from vademecum.governance.check import CONDITIONS, SkillCheck
+from vademecum.governance.check import SkillCheck
 from vademecum.governance.conditions import strict_differs
+from vademecum.governance.definitions import Clause
 
 STATE: dict[str, Any] = {
     "budget": 120,
@@ -207,7 +208,7 @@ def test_compiled_is_what_python_says(
         found = SkillCheck(SkillDefinition("act", preconditions=[written(tree)]), strict=strict)
     except CharterRefused:
         reject()  # too many brackets
-    result = found.check("t", state, world, params, {}, 0).only(CONDITIONS)
+    result = found.check("t", (state, world, params), {}, 0).only(Clause.CONDITIONS)
     expected = holds(tree, Facts(state, world, params, strict))
     assert bool(result) is expected
     assert len(result.reasons) == (0 if expected else 1)

@@ -80,9 +80,8 @@ class OutputChecks(_Strict):
     judge: Texts = ()
 
 
-def _output(value: Any) -> Any:
-    """Read a text or a list of texts as what the answer must contain."""
-    return {"contains": value} if isinstance(value, str | list) else value
+# A text or a list of texts is what the answer must contain.
+_CONTAINED = BeforeValidator(lambda value: {"contains": value} if isinstance(value, str | list) else value)
 
 
 class Expected(_Strict):
@@ -92,7 +91,7 @@ class Expected(_Strict):
     skills_all_of: Names = ()
     skills_none_of: Names = ()
     trajectory: Annotated[tuple[Written, ...], _LISTED] = ()
-    output: Annotated[OutputChecks, BeforeValidator(_output)] = OutputChecks()
+    output: Annotated[OutputChecks, _CONTAINED] = OutputChecks()
     status: Annotated[tuple[RunStatus, ...], _LISTED] = ()
 
 

@@ -149,9 +149,8 @@ def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
     seen: dict[tuple[str, str], None] = {}
     for detail in error.errors(include_url=False)[:20]:
         steps = [str(step).rstrip("_") for step in detail["loc"] if not str(step).startswith("function-")]
-        message = detail["msg"].removeprefix("Value error, ")
-        if detail["type"] == "extra_forbidden":
-            message = "there is no such field."
+        is_unknown = detail["type"] == "extra_forbidden"
+        message = "there is no such field." if is_unknown else detail["msg"].removeprefix("Value error, ")
         seen[".".join(steps), message] = None
     yield from seen
 

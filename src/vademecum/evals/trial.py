@@ -104,17 +104,16 @@ class Trials:
     def _run(self, unit: Unit, context: Context, watcher: Watcher) -> Outcome:
         case = unit.case
         index, policy, view = self._shared(unit.configuration)
-        own: dict[str, Any] = {"policy": policy, "view": view}
-        if (context.cwd / ".agent").exists():  # the project brings rules of its own
-            own = {"policy": Policy.load(context, run=allowing(unit.configuration.allow))}
+        own = (context.cwd / ".agent").exists()  # the project brings rules of its own
         agent = Agent(
             model=self._model_of(unit, context),
             index=index,
+            policy=Policy.load(context, run=allowing(unit.configuration.allow)) if own else policy,
+            view=None if own else view,
             approver=_approver(unit),
             context=context,
             listener=watcher,
             runs=self._runs,
-            **own,
         )
         return agent.run(case.input, skills=case.setup.skills, before=case.setup.before)
 
@@ -167,13 +166,10 @@ class Trials:
 
 
 def _approver(unit: Unit) -> Approver:
-    match unit.case.setup.answer:
-        case "no":
-            return _SaysNo()
-        case "nobody":
-            return Nobody()
-        case None:
-            return Consent() if unit.configuration.yes else Nobody("vade eval run … --yes")
+    answer = unit.case.setup.answer
+    if answer is None:
+        return Consent() if unit.configuration.yes else Nobody("vade eval run … --yes")
+    return _SaysNo() if answer == "no" else Nobody()
 
 
 class _SaysNo:

@@ -160,7 +160,7 @@ def with_and_without(
     others = tuple(other.name for other in index.skills if other.name != name)
     found = []
     for one in configurations:
-        prefix = "" if one.name == Configuration("default").name else f"{one.name} "
+        prefix = "" if one.name == "default" else f"{one.name} "
         found.append(structs.replace(one, name=f"{prefix}{WITH}"))
         found.append(structs.replace(one, name=f"{prefix}{WITHOUT}", skills=others))
     return found

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import MsgspecError, Struct, structs
 
 from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
 from vademecum.files import read_capped
 from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
 from vademecum.governance.check import (
-    CONDITIONS,
-    COOLDOWN,
-    COST,
-    PARAMETERS,
-    ROLE,
-    TYPE,
-    Facts,
     SkillCheck,
     facts_of,
     not_found,
 )
+from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
-    EMPTY,
     MISSING,
     ActionOutcome,
+    Clause,
     Reason,
     SkillDefinition,
     ValidationResult,
@@ -54,8 +49,8 @@ AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
 _NUMBERS = frozenset({int, float, bool})
 
 
-class _Row(Struct, omit_defaults=True, gc=False):
-    """One outcome as it is written, without empty values."""
+class RecordedOutcome(Struct, omit_defaults=True, gc=False):
+    """One outcome as it is in a record, without empty values."""
 
     charter: str
     step: int
@@ -72,6 +67,11 @@ class _Row(Struct, omit_defaults=True, gc=False):
     reasons: list[Any] = []
     rolled_back: bool = False
     shadow: bool = False
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Return the codes of the reasons against it."""
+        return tuple(reason["code"] for reason in self.reasons)
 
 
 class Audit:
@@ -94,12 +94,14 @@ class Audit:
 
     def __init__(self, record: Record, *, secrets: Secrets) -> None:
         self._record = record
-        self._secrets = secrets
         self._waiting: list[bytes] = []
         self._digest = ""
         self._charter: Charter | None = None
         self._skills = 0
-        self._masked: dict[tuple[str, str], str] = {}
+        # The same few texts come again and again.
+        self._mask = lru_cache(MAX_REMEMBERED)(
+            lambda key, text: str(secrets.mask_all({key: text}).popitem()[1])
+        )
 
     def charter(self, charter: Charter) -> None:
         """Record which charter is in force from here on, unless it is recorded already."""
@@ -122,7 +124,7 @@ class Audit:
         for key, *pair in outcome.changes:
             values = [None if value is MISSING else value for value in pair]
             changes[mask("", key)] = values if _are_numbers(values) else as_json(values, mask, key)
-        row = _Row(
+        row = RecordedOutcome(
             self._digest,
             outcome.step,
             mask("", str(outcome.agent_id)),
@@ -153,16 +155,6 @@ class Audit:
         if self._waiting:
             self._record.add_encoded("outcome", self._waiting)
             self._waiting = []
-
-    def _mask(self, key: str, text: str) -> str:
-        """Return a text without secrets; the same few texts come again and again, so they are remembered."""
-        known = self._masked.get((key, text))
-        if known is None:
-            known = str(self._secrets.mask_all({key: text}).popitem()[1])
-            if len(self._masked) >= MAX_REMEMBERED:
-                self._masked.clear()
-            self._masked[key, text] = known
-        return known
 
 
 def _are_numbers(values: Collection[Any]) -> bool:
@@ -259,8 +251,9 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
                 compared += 1
                 if recorded is None:
                     raise RecordDamaged("The record has outcomes before its charter.")
-                found += _compared(event, _decided(event.data, charter or recorded, recorded))
-        except (KeyError, TypeError, AttributeError, ValueError, CharterRefused) as error:
+                row = msgspec.convert(event.data, RecordedOutcome)
+                found += _compared(event.number, row, _decided(row, charter or recorded, recorded))
+        except (KeyError, TypeError, AttributeError, ValueError, MsgspecError, CharterRefused) as error:
             raise RecordDamaged(f"Event {event.number} of {run.place} is damaged ({error!r}).") from error
     return Replayed(compared, tuple(found))
 
@@ -292,27 +285,26 @@ def _kept(run: PastRun, name: str) -> Any:
         raise RecordDamaged(f"The charter of this run cannot be read ({error}): it was {file}.") from error
 
 
-def _facts(data: Mapping[str, Any], check: SkillCheck) -> Facts:
-    """Return the state, the shared state and the parameters of an event, as far as the record has them."""
-    seen = data.get("state", EMPTY)
-    values = tuple(from_json(seen[str(path)]) if str(path) in seen else MISSING for path in check.reads)
-    return facts_of(check.reads, values, from_json(data.get("parameters", {})))
+def _facts(row: RecordedOutcome, check: SkillCheck) -> Facts:
+    """Return the state, the shared state and the parameters of an outcome, as far as the record has them."""
+    seen = from_json(row.state)
+    values = tuple(seen.get(str(path), MISSING) for path in check.reads)
+    return facts_of(check.reads, values, from_json(row.parameters))
 
 
-def _checked(data: Mapping[str, Any], charter: Charter) -> ValidationResult:
+def _checked(row: RecordedOutcome, charter: Charter) -> ValidationResult:
     """Return how a charter checks a recorded intent."""
-    skill_id = data["proposed"]
-    check = charter.registry.skill_check(skill_id)
+    check = charter.registry.skill_check(row.proposed)
     if check is None:
-        return not_found(skill_id)
-    last = {skill_id: data["last"]} if "last" in data else {}
-    return charter.decide(skill_id, data["agent_type"], *_facts(data, check), last, data["step"])
+        return not_found(row.proposed)
+    last = {} if row.last is None else {row.proposed: row.last}
+    return charter.decide(row.proposed, row.agent_type, _facts(row, check), last=last, step=row.step)
 
 
-def _charged(data: Mapping[str, Any], charter: Charter) -> Charge | None:
+def _charged(row: RecordedOutcome, charter: Charter) -> Charge | None:
     """Return what a charter charges for a recorded intent."""
-    check = charter.registry.skill_check(data["proposed"])
-    return None if check is None or data.get("shadow") else check.charge(*_facts(data, check))
+    check = charter.registry.skill_check(row.proposed)
+    return None if check is None or row.shadow else check.charge(_facts(row, check))
 
 
 class _Verdict(NamedTuple):
@@ -330,51 +322,43 @@ class _Verdict(NamedTuple):
         return f"denied: {', '.join(self.codes)}" if self.codes else "approved"
 
 
-def _decided(data: Mapping[str, Any], charter: Charter, recorded: Charter) -> _Verdict:
+def _decided(row: RecordedOutcome, charter: Charter, recorded: Charter) -> _Verdict:
     """Return the verdict of a charter on a recorded intent."""
-    skill_id, shadow = data["proposed"], bool(data.get("shadow"))
-    codes = _codes(_checked(data, charter))
-    if "not-found" in codes or (codes and not shadow):
+    codes = _codes(_checked(row, charter))
+    if "not-found" in codes or (codes and not row.shadow):
         return _Verdict(codes)
-    charge = _charged(data, charter)
-    by_engine = {*BY_ENGINE} & {*_recorded_codes(data)}
+    charge = _charged(row, charter)
+    by_engine = {*BY_ENGINE} & {*row.codes}
     failed = bool(by_engine - {"replaced"})
-    changes = () if failed else _by_engine(data, recorded)
-    after = _codes(charter.objections(data["agent_type"], skill_id, changes))
-    undone = failed or (bool(after or by_engine) and not shadow)
+    changes = () if failed else _by_engine(row, recorded)
+    after = _codes(charter.objections(row.agent_type, row.proposed, changes))
+    undone = failed or (bool(after or by_engine) and not row.shadow)
     return _Verdict(
         (*codes, *after),
         approved=not codes,
-        executed=None if undone else skill_id,
+        executed=None if undone else row.proposed,
         rolled_back=undone,
         charged=None if undone or charge is None else charge.path,
     )
 
 
-def _by_engine(data: Mapping[str, Any], recorded: Charter) -> Sequence[Change]:
+def _by_engine(row: RecordedOutcome, recorded: Charter) -> Sequence[Change]:
     """Return the recorded changes without what the charter of that time charged."""
-    written = data.get("changes", {}).items()
-    found = [(key, from_json(old), from_json(new)) for key, (old, new) in written]
-    charge = _charged(data, recorded)
+    found = [(key, from_json(old), from_json(new)) for key, (old, new) in row.changes.items()]
+    charge = _charged(row, recorded)
     return found if charge is None else charge.split(found)[1]
 
 
-def _compared(event: Event, now: _Verdict) -> list[Difference]:
+def _compared(number: int, row: RecordedOutcome, now: _Verdict) -> list[Difference]:
     """Return the difference between a recorded outcome and a verdict, if there is one."""
-    data = event.data
-    codes = tuple(code for code in _recorded_codes(data) if code not in BY_ENGINE)
-    undone, charged = data.get("rolled_back", False), data.get("charged")
-    then = _Verdict(codes, data["approved"], data["executed"], undone, charged)
-    what = f"{data['agent']} proposes {data['proposed']} at step {data['step']}"
+    codes = tuple(code for code in row.codes if code not in BY_ENGINE)
+    then = _Verdict(codes, row.approved, row.executed, row.rolled_back, row.charged)
+    what = f"{row.agent} proposes {row.proposed} at step {row.step}"
     for name, one, other in zip(_Verdict._fields, then, now, strict=True):
         if one != other:
             more = ("", "") if name == "codes" else (f", {name} {one}", f", {name} {other}")
-            return [Difference(event.number, what, then.said + more[0], now.said + more[1])]
+            return [Difference(number, what, then.said + more[0], now.said + more[1])]
     return []
-
-
-def _recorded_codes(data: Mapping[str, Any]) -> list[str]:
-    return [reason["code"] for reason in data.get("reasons", ())]
 
 
 def _codes(result: ValidationResult) -> tuple[str, ...]:
@@ -401,14 +385,14 @@ def stages_of(charter: Charter, skill_id: str, agent_type: str, result: Validati
     if check is None:
         return [Stage("exists", holds=False, text="it is not in the charter", reasons=result.reasons)]
     skill, bits = check.skill, result.bits
-    parameters = ", ".join(skill.output_schema) or ("none are taken" if bits & PARAMETERS else "")
+    parameters = ", ".join(skill.output_schema) or ("none are taken" if bits & Clause.PARAMETERS else "")
     asked: list[tuple[str, int, str]] = [
-        ("role", ROLE, "" if charter.roles is None else "the role may propose it"),
-        ("type", TYPE, f"for {', '.join(skill.eligible_agent_types)}"),
-        ("parameters", PARAMETERS, parameters),
-        ("preconditions", CONDITIONS, "; ".join(skill.preconditions)),
-        ("cost", COST, "" if check.cost is None else f"{check.cost.text} out of {check.purse}"),
-        ("cooldown", COOLDOWN, f"every {check.cooldown} steps" if check.cooldown else ""),
+        ("role", Clause.ROLE, "" if charter.roles is None else "the role may propose it"),
+        ("type", Clause.TYPE, f"for {', '.join(skill.eligible_agent_types)}"),
+        ("parameters", Clause.PARAMETERS, parameters),
+        ("preconditions", Clause.CONDITIONS, "; ".join(skill.preconditions)),
+        ("cost", Clause.COST, "" if check.cost is None else f"{check.cost.text} out of {check.purse}"),
+        ("cooldown", Clause.COOLDOWN, f"every {check.cooldown} steps" if check.cooldown else ""),
     ]
     stages = [Stage("exists", holds=True, text=skill.description or skill_id)]
     for name, mask, text in asked:
@@ -427,23 +411,21 @@ def _changes(charter: Charter, skill: SkillDefinition, agent_type: str) -> str:
 def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Stage], str]:
     """Explain a recorded intent by a charter, from the values in the record."""
     outcomes = [event for event in _complete(run) if event.type == "outcome"]
-    data = next((event.data for event in outcomes if event.number == number), None)
-    if data is None:
+    found = next((event for event in outcomes if event.number == number), None)
+    if found is None:
         known = [event.number for event in outcomes if event.data.get("reasons")]
         advice = f"the first denial is event {known[0]}" if known else "nothing was denied in it"
         raise RecordDamaged(f"Event {number} of {run.run_id} is not an outcome: {advice}.", code="no-run")
-    stages = stages_of(charter, data["proposed"], data["agent_type"], _checked(data, charter))
-    then, now = str(data["charter"]), charter.digest
-    if not now.startswith(then):
-        text = f"another one decided then, {then}…; this is {now[: len(then)]}…"
+    row, now = msgspec.convert(found.data, RecordedOutcome), charter.digest
+    stages = stages_of(charter, row.proposed, row.agent_type, _checked(row, charter))
+    if not now.startswith(row.charter):
+        text = f"another one decided then, {row.charter}…; this is {now[: len(row.charter)]}…"
         stages.insert(0, Stage("charter", holds=None, text=text))
-    after = [reason for reason in data.get("reasons", ()) if reason["code"] in AFTER]
-    if after:
-        reasons = tuple(Reason(**reason) for reason in after)
+    reasons = tuple(Reason(**reason) for reason in row.reasons if reason["code"] in AFTER)
+    if reasons:
         undone = "it was carried out and rolled back"
         stays = "it was carried out, and stays so: the charter was in shadow mode"
-        text = undone if data.get("rolled_back") else stays
+        text = undone if row.rolled_back else stays
         stages.append(Stage("changes", holds=False, text=text, reasons=reasons))
-    who = f"{data['agent']} ({data['agent_type']})"
-    about = f"event {number}: {who} wanted {data['proposed']} at step {data['step']}"
+    about = f"event {number}: {row.agent} ({row.agent_type}) wanted {row.proposed} at step {row.step}"
     return stages, about

@@ -4,14 +4,13 @@ Columns are named as conditions name fields, ``house.floor`` and ``params.amount
 the agents' types, and ``last.SKILL`` the step at which each agent last did a skill, negative for never. A
 column that does not exist is missing for all agents; a masked row, and ``MISSING``, for that agent.
 
-Conditions are evaluated over arrays of flags, integers, floats or texts. If a row could fail by itself (a
-missing value, a division by zero, a text where a number is needed), or numpy would give another result than
-Python (large integers, remainders of floats, columns of mixed objects), the rows are checked one by one.
+Conditions are evaluated over arrays of flags, floats or texts. If a row could fail by itself (a missing
+value, a division by zero, a text where a number is needed), or numpy would give another result than Python
+(large numbers, columns of mixed objects), the rows are checked one by one.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -23,32 +22,16 @@ from numpy.typing import NDArray
 from vademecum.governance import conditions as c
 from vademecum.governance.charter import Charter
 from vademecum.governance.check import (
-    COOLDOWN,
-    COST,
-    FIRST_CONDITION,
-    PARAMETERS,
-    ROLE,
-    TYPE,
-    UNKNOWN,
     SkillCheck,
     not_found,
     put,
 )
-from vademecum.governance.definitions import EMPTY, MISSING, ValidationResult
+from vademecum.governance.definitions import EMPTY, MISSING, Clause, ValidationResult
 
 Array = NDArray[Any]
 
 NEVER = -1
-EXACT = 2**53  # numpy compares larger integers with floats inexactly
-LARGEST = 2**63 - 1
-# The largest result that a computation with integers up to these can have, or more if it is not exact.
-_LARGEST_RESULT: dict[c.Sign, Callable[[int, int], int]] = {
-    "+": operator.add,
-    "-": operator.add,
-    "*": operator.mul,
-    "%": lambda _, other: other,
-    "/": lambda one, other: 0 if max(one, other) <= EXACT else LARGEST + 1,
-}
+EXACT = 2**53  # below this a float contains every integer
 _NUMPY_KEEPS = ({int}, {float}, {bool}, {str})
 
 
@@ -83,11 +66,12 @@ def batch(  # noqa: PLR0913 - what a check depends on
     def result(row: int) -> ValidationResult:
         if check is None:
             return not_found(skill_id)
+        agent_type = population.types[int(population.codes[row])]
         state, params, last = population.row(row, check)
-        return charter.decide(skill_id, population.type_of(row), state, world, params, last, step)
+        return charter.decide(skill_id, agent_type, (state, world, params), last=last, step=step)
 
     if check is None:
-        bits = np.full(population.size, UNKNOWN, np.uint64)
+        bits = np.full(population.size, Clause.UNKNOWN, np.uint64)
     else:
         try:
             with np.errstate(all="ignore"):
@@ -105,19 +89,19 @@ def _clauses(
     skill, rights = check.skill, charter.rights
     if population.said:
         raise NotVector  # what each agent says is checked by itself
-    yield PARAMETERS, not any(parameter.required for parameter in skill.output_schema.values())
-    yield ROLE, population.are_of(lambda name: rights.check_skill(name, skill.skill_id).valid)
-    yield TYPE, population.are_of(check.is_for)
+    yield Clause.PARAMETERS, not any(parameter.required for parameter in skill.output_schema.values())
+    yield Clause.ROLE, population.are_of(lambda name: rights.check_skill(name, skill.skill_id).valid)
+    yield Clause.TYPE, population.are_of(check.is_for)
     conditions = Vectors(population.column, world, strict=check.strict)
     for number, condition in enumerate(check.conditions):
-        yield 1 << (FIRST_CONDITION + number), conditions.holds(condition.tree)
+        yield Clause.FIRST_CONDITION << number, conditions.holds(condition.tree)
     if check.cost is not None:
         costs = Vectors(population.column, world, strict=True)
-        yield COST, costs.holds(_affordable(check.cost.tree, check.purse))
+        yield Clause.COST, costs.holds(_affordable(check.cost.tree, check.purse))
     last = population.column(f"last.{skill.skill_id}")
     if check.cooldown and last is not None:
         latest = step - check.cooldown
-        yield COOLDOWN, last <= latest if latest >= NEVER else last < 0
+        yield Clause.COOLDOWN, last <= latest if latest >= NEVER else last < 0
 
 
 def _failing(clauses: Iterator[tuple[int, Any]], size: int) -> NDArray[np.uint64]:
@@ -146,25 +130,19 @@ class _Population:
 
     def __init__(self, agents: Mapping[str, Any], types: Sequence[str] | None) -> None:
         self._agents = agents
-        self._names = {str(name) for name in agents}
-        self._known: dict[str, Array | None] = {}
+        self._known: dict[str, Array] = {}
         self.codes, self.types = _read_types(agents["type"], types)
         self.size = len(self.codes)
-        self.said = sorted(name.partition(".")[2] for name in self._names if name.startswith("params."))
+        self.said = sorted(str(name).partition(".")[2] for name in agents if str(name).startswith("params."))
 
     def column(self, name: str) -> Array | None:
         """Return a column as an array; steps are whole numbers, negative for never."""
-        if name not in self._known:
-            found = _array(self._agents[name]) if name in self._names else None
-            if found is not None and len(found) != self.size:
+        if name not in self._known and name in self._agents:
+            found = _array(self._agents[name])
+            if len(found) != self.size:
                 raise ValueError(f"the column {name!r} has {len(found):,} rows and not {self.size:,}")
-            self._known[name] = (
-                found if found is None or not name.startswith("last.") else _steps(name, found)
-            )
-        return self._known[name]
-
-    def type_of(self, row: int) -> str:
-        return self.types[int(self.codes[row])]
+            self._known[name] = _steps(name, found) if name.startswith("last.") else found
+        return self._known.get(name)
 
     def are_of(self, allowed: Callable[[str], bool]) -> Any:
         """Return the rows whose type is allowed."""
@@ -203,14 +181,12 @@ def _read_types(values: Any, names: Sequence[str] | None) -> tuple[Array, tuple[
         if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < len(names):
             raise ValueError(f"the column 'type' has codes that are not among the {len(names)} names")
         return codes, tuple(names)
-    known: dict[str, int] = {}
-    codes = np.empty(len(values), np.intp)
-    for row, value in enumerate(_array(values)):
-        codes[row] = known.setdefault(str(value), len(known)) if isinstance(value, str) else -1
-    if (codes < 0).any():
-        row = int(codes.argmin())
+    found = _array(values)
+    row = next((row for row, value in enumerate(found) if not isinstance(value, str)), None)
+    if row is not None:
         raise ValueError(f"the column 'type' has no text in row {row:,}: every agent has a type")
-    return codes, tuple(known)
+    known, codes = np.unique(found, return_inverse=True)
+    return codes, tuple(known.tolist())
 
 
 def _array(values: Any) -> Array:
@@ -238,15 +214,13 @@ class NotVector(Exception):
     """These rows cannot be computed as arrays with the same result."""
 
 
+@dataclass(frozen=True, slots=True)
 class Vectors:
     """Evaluate trees over the columns of some rows; a value for all rows is an array without a dimension."""
 
-    def __init__(
-        self, columns: Callable[[str], Array | None], world: Mapping[str, Any], *, strict: bool
-    ) -> None:
-        self._columns = columns
-        self._world = world
-        self._strict = strict
+    column: Callable[[str], Array | None]
+    world: Mapping[str, Any]
+    strict: bool
 
     def holds(self, tree: c.Tree) -> Array:
         """Return a tree as flags."""
@@ -255,7 +229,7 @@ class Vectors:
             return found
         if found.dtype.kind != "U":
             return np.not_equal(found, 0)
-        if self._strict:
+        if self.strict:
             raise NotVector
         return np.not_equal(found, "")
 
@@ -289,8 +263,8 @@ class Vectors:
 
     def _at(self, path: c.Path) -> Array:
         if c.rooted(path)[0] == 1:
-            return _constant(c.read(path, MISSING)(EMPTY, self._world, EMPTY))
-        values = self._columns(str(path))
+            return _constant(c.read(path, MISSING)((EMPTY, self.world, EMPTY)))
+        values = self.column(str(path))
         if values is None or isinstance(values, np.ma.MaskedArray):
             raise NotVector
         return _usual(values)
@@ -303,44 +277,32 @@ def _constant(value: Any) -> Array:
 
 
 def _usual(values: Array) -> Array:
-    """Return flags and texts as they are, and numbers in their largest type."""
+    """Return flags and texts as they are, and numbers as floats."""
     kind = values.dtype.kind
     if kind in "bU":
         return values
-    if kind == "u" and values.size and int(values.max()) > LARGEST:
+    if kind not in "iuf" or values.dtype.itemsize > 8:
         raise NotVector
-    if kind in "iu":
-        return values.astype(np.int64, copy=False)
-    if kind == "f" and values.dtype.itemsize <= 8:
-        return values.astype(np.float64, copy=False)
-    raise NotVector
+    found = values.astype(np.float64, copy=False)
+    return found if kind == "f" else _exact(found)
 
 
-def _most(values: Array) -> int:
-    """Return the largest absolute value of integers or flags."""
-    if values.size == 0 or values.dtype.kind == "b":
-        return 1
-    return max(abs(int(values.min())), abs(int(values.max())))
+def _exact(values: Array) -> Array:
+    """Return floats that may stand for integers."""
+    if (np.abs(values) >= EXACT).any():
+        raise NotVector
+    return values
 
 
 def _compared(by: c.Comparator, left: Array, right: Array) -> Array:
     kinds = {left.dtype.kind, right.dtype.kind}
     if len(kinds) > 1 and "U" in kinds:
         raise NotVector
-    if kinds == {"i", "f"} and any(_most(side) > EXACT for side in (left, right) if side.dtype.kind == "i"):
-        raise NotVector
-    found: Array = c.COMPARE[by](left, right)
-    return found
+    return np.asarray(c.COMPARE[by](left, right))
 
 
 def _computed(sign: c.Sign, left: Array, right: Array) -> Array:
-    kinds = {left.dtype.kind, right.dtype.kind}
-    if "U" in kinds or (sign in {"/", "%"} and not right.all()):
+    if "U" in {left.dtype.kind, right.dtype.kind} or (sign in {"/", "%"} and not right.all()):
         raise NotVector
-    if "f" in kinds:
-        if sign == "%":
-            raise NotVector
-    elif _LARGEST_RESULT[sign](_most(left), _most(right)) > LARGEST:
-        raise NotVector
-    one, other = (side.astype(np.int64) if side.dtype.kind == "b" else side for side in (left, right))
-    return np.asarray(c.COMPUTE[sign](one, other))
+    one, other = (side.astype(np.float64, copy=False) for side in (left, right))
+    return _exact(np.asarray(c.COMPUTE[sign](one, other)))

@@ -11,12 +11,13 @@ from msgspec import Struct, structs
 from vademecum.errors import CharterRefused, Denied
 from vademecum.governance.audit import Audit
 from vademecum.governance.charter import Charter, SkillRegistry
-from vademecum.governance.check import AFTERWARDS, UNKNOWN, SkillCheck
+from vademecum.governance.check import SkillCheck
 from vademecum.governance.definitions import (
     EMPTY,
     VALID,
     ActionOutcome,
     BrokerPolicy,
+    Clause,
     GovernedAgent,
     Intent,
     Reason,
@@ -26,7 +27,6 @@ from vademecum.governance.definitions import (
 )
 from vademecum.governance.roles import RoleEnforcer
 from vademecum.governance.state import (
-    NOTHING_DONE,
     Change,
     Charge,
     Ledger,
@@ -263,10 +263,9 @@ class Broker:
         if params or params is None:
             intent = Intent(skill_id, copied(params or {}))
         found = CheckedIntent(agent, self.step, agent.id, agent.type, agent.state, intent)
-        past = self.ledger.agents.get(found.agent_id, NOTHING_DONE)
-        found.result = self.charter.decide(
-            skill_id, found.agent_type, found.state, self._world, intent.parameters, past, self.step
-        )
+        past = self.ledger.agents.get(found.agent_id, EMPTY)
+        facts = found.state, self._world, intent.parameters
+        found.result = self.charter.decide(skill_id, found.agent_type, facts, last=past, step=self.step)
         check = found.check = self.charter.registry.skill_check(skill_id)
         if check is None:
             if type(skill_id) is not str:  # callers may pass anything
@@ -274,7 +273,7 @@ class Broker:
             return found
         found.last = past.get(skill_id)
         if self._audit is not None and check.reads:
-            found.seen = check.look(found.state, self._world)
+            found.seen = check.look(facts)
         return found
 
     def _propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
@@ -292,7 +291,7 @@ class Broker:
 
     def _charge(self, decision: CheckedIntent) -> None:
         assert decision.check is not None
-        charge = decision.check.charge(decision.state, self._world, decision.intent.parameters)
+        charge = decision.check.charge((decision.state, self._world, decision.intent.parameters))
         if charge is not None:
             charge.purse[charge.key] = charge.left
             decision.charge = charge
@@ -348,7 +347,7 @@ class Broker:
         feedback, correctable = "", False
         if result.bits:
             check = decision.check
-            correctable = not result.bits & ~(UNKNOWN if check is None else check.correctable)
+            correctable = not result.bits & ~(Clause.UNKNOWN if check is None else check.correctable)
             if self.policy.feedback:
                 feedback = self.feedback(decision.agent, intent.skill_id, result)
         outcome = ActionOutcome(
@@ -383,21 +382,18 @@ def _replaced(names: Iterable[str]) -> ValidationResult:
     """Return the result for attributes of an agent that the engine replaced."""
     text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
     found = [Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in names]
-    return refusal(*found, bits=AFTERWARDS)
+    return refusal(*found, bits=Clause.AFTERWARDS)
 
 
 def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:
     """Return the result for an act that an error ended."""
     mapping, kind = decision.mapping, type(error).__name__
-    clause = "implementation_mapping"
     if isinstance(error, StateRefused):
         text = f"The state cannot be compared: {error}"
         reason = Reason("state", "allowed_state_changes", None, "plain data", text)
-    elif isinstance(error, Exception):
-        reason = Reason(
-            "engine", clause, kind, mapping, f"The engine failed in {mapping!r} ({kind}: {error})"
-        )
     else:
-        text = f"The engine was interrupted in {mapping!r} ({kind})"
-        reason = Reason("interrupted", clause, kind, mapping, text)
-    return refusal(reason, bits=AFTERWARDS)
+        code, text = "interrupted", f"The engine was interrupted in {mapping!r} ({kind})"
+        if isinstance(error, Exception):
+            code, text = "engine", f"The engine failed in {mapping!r} ({kind}: {error})"
+        reason = Reason(code, "implementation_mapping", kind, mapping, text)
+    return refusal(reason, bits=Clause.AFTERWARDS)

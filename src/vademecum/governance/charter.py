@@ -1,4 +1,4 @@
-"""Hold the skills of a charter and its roles, read them from a file, and decide by them."""
+"""Combine the checks of all skills with roles, load both from a file, and decide by them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import AFTERWARDS, CONDITIONS, TYPE, SkillCheck, not_found
+from vademecum.governance.check import SkillCheck, not_found
+from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
     EMPTY,
     HIDDEN,
     VALID,
+    Clause,
     GovernedAgent,
     MayRead,
     Reason,
@@ -26,7 +28,7 @@ from vademecum.governance.definitions import (
 )
 from vademecum.governance.reading import lint, read_draft
 from vademecum.governance.roles import UNRESTRICTED, Role, RoleEnforcer, covered
-from vademecum.governance.state import NOTHING_DONE, WORLD, Change, Ledger
+from vademecum.governance.state import WORLD, Change, Ledger
 from vademecum.skill.skill import Problem
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ CheckNow = Callable[..., ValidationResult]
 
 
 class SkillRegistry:
-    """Hold the definitions of all skills, and check eligibility and preconditions.
+    """The definitions of all skills. It checks eligibility and preconditions.
 
     By default a field counts as true or false as in Python, and a missing field is false. With ``strict``
     a missing field denies, and so does one that is neither a boolean nor a number.
@@ -108,11 +110,11 @@ class SkillRegistry:
 
     def check_eligibility(self, skill_id: str, agent_type: str) -> ValidationResult:
         """Check whether a skill exists and is for an agent type."""
-        return self._check(TYPE, skill_id, agent_type, EMPTY)
+        return self._check(Clause.TYPE, skill_id, agent_type, EMPTY)
 
     def check_preconditions(self, skill_id: str, agent_state: Mapping[str, Any]) -> ValidationResult:
         """Check whether a state meets a skill's preconditions; its key ``world`` is the shared state."""
-        return self._check(CONDITIONS, skill_id, "", agent_state)
+        return self._check(Clause.CONDITIONS, skill_id, "", agent_state)
 
     def _check(self, bits: int, skill_id: str, agent_type: str, state: Mapping[str, Any]) -> ValidationResult:
         found = self.skill_check(skill_id)
@@ -120,7 +122,7 @@ class SkillRegistry:
             return not_found(skill_id)
         world = state.get(WORLD)
         shared = world if isinstance(world, Mapping) else EMPTY
-        return found.check(agent_type, state, shared, EMPTY, NOTHING_DONE, 0).only(bits)
+        return found.check(agent_type, (state, shared, EMPTY), EMPTY, 0).only(bits)
 
     def get_execution_mapping(self, skill_id: str) -> str | None:
         """Return what carries a skill out: a function of the engine, a script or a tool."""
@@ -133,7 +135,7 @@ class SkillRegistry:
 
 
 class Charter:
-    """Decide by a registry and roles. Without roles, eligibility alone says who may propose a skill.
+    """A registry and roles, which decide. Without roles, eligibility alone says who may propose a skill.
 
     >>> from vademecum.governance import Actor
     >>> move = SkillDefinition("move", preconditions=["age < 70", "savings > 10"])
@@ -197,15 +199,8 @@ class Charter:
             whole["roles"] = self.roles.to_json()
         return whole
 
-    def decide(  # noqa: PLR0913, PLR0917 - see CheckFunction
-        self,
-        skill_id: str,
-        agent_type: str,
-        state: Mapping[str, Any],
-        world: Mapping[str, Any],
-        params: Mapping[str, Any],
-        last: Mapping[str, int],
-        step: int,
+    def decide(
+        self, skill_id: str, agent_type: str, facts: Facts, *, last: Mapping[str, int], step: int
     ) -> ValidationResult:
         """Check everything that must hold before a skill is executed: existence, role, type, parameters,
         preconditions, cost and cooldown.
@@ -214,12 +209,10 @@ class Charter:
             found = self._checks[skill_id]
         except (KeyError, TypeError):  # a model may say anything, also what cannot be a key
             return not_found(skill_id)
-        result = found.check(agent_type, state, world, params, last, step)
-        if self.roles is None:
-            return result
+        result = found.check(agent_type, facts, last, step)
         role = self._by_role.get((agent_type, skill_id))
         if role is None:
-            role = self._by_role[agent_type, skill_id] = self.roles.check_skill(agent_type, skill_id)
+            role = self._by_role[agent_type, skill_id] = self.rights.check_skill(agent_type, skill_id)
         return role.plus(result) if role.bits else result
 
     def check(  # noqa: PLR0913 - what a check depends on
@@ -242,8 +235,8 @@ class Charter:
         def check(
             skill_id: str, agent: GovernedAgent, parameters: Mapping[str, Any] = EMPTY, /
         ) -> ValidationResult:
-            last = histories.get(agent.id, NOTHING_DONE)
-            return decide(skill_id, agent.type, agent.state, world, parameters, last, step)
+            last = histories.get(agent.id, EMPTY)
+            return decide(skill_id, agent.type, (agent.state, world, parameters), last=last, step=step)
 
         return check
 
@@ -280,7 +273,7 @@ class Charter:
                     text = f"Agent type {agent_type!r} may not write {key!r} ({what})"
                     yield Reason("write-permission", "roles: writes", key, list(writes), text)
 
-        return ValidationResult(AFTERWARDS, explain)
+        return ValidationResult(Clause.AFTERWARDS, explain)
 
 
 def digest_of(document: Mapping[str, Any]) -> str:

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 
 from vademecum.errors import CharterRefused, ConditionWrong
 from vademecum.governance import conditions as c
+from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
     EMPTY,
     EVERYBODY,
     HIDDEN,
     MISSING,
     VALID,
+    Clause,
     MayRead,
     Parameter,
     Reason,
@@ -30,10 +32,6 @@ from vademecum.governance.definitions import (
 from vademecum.governance.state import FLAT, Charge, copied
 from vademecum.nearest import nearest
 
-UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN = 1, 2, 4, 8, 16, 32
-AFTERWARDS = 2048  # found when the engine had acted
-FIRST_CONDITION = 16
-CONDITIONS = -(1 << FIRST_CONDITION)  # the bits of all preconditions
 DEFAULT_PURSE = "budget"
 MAX_CONDITIONS = 48  # each has one of the 64 bits of a result, and the other checks have sixteen
 MAX_STEPS = 2**31
@@ -44,10 +42,8 @@ _YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
 _PURSE = re.compile(r"(world\.)?[^\W\d]\w*")
 LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
-State = Mapping[str, Any]
-Facts = tuple[dict[str, Any], dict[str, Any], State]  # the agent's state, the shared state, the parameters
-# Takes the agent's type and state, the shared state, the parameters, the agent's last steps, the step.
-CheckFunction = Callable[[str, State, State, State, Mapping[str, int], int], ValidationResult]
+# Takes the agent's type, the facts, the agent's last steps, the step.
+CheckFunction = Callable[[str, Facts, Mapping[str, int], int], ValidationResult]
 # Takes the key that a problem is about, the problem's code and a sentence.
 Note = Callable[[str, str, str], None]
 
@@ -78,7 +74,7 @@ def _cost(written: Any, note: Note) -> Condition | None:
         try:
             tree = c.parse(written)
         except ConditionWrong as error:
-            note(key, error.code, f"The cost cannot be c.read: {error}")
+            note(key, error.code, f"The cost cannot be read: {error}")
             return None
         paths = c.paths_of(tree)
         if isinstance(tree, c.Path | c.Compute) and paths and written.lower() not in _YES_OR_NO:
@@ -140,7 +136,7 @@ class SkillCheck:
     What is wrong with the definition is told to ``note``; without it, ``CharterRefused`` is raised.
 
     >>> check = SkillCheck(SkillDefinition("move", preconditions=["age < 70"]))
-    >>> check.check("resident", {"age": 71}, {}, {}, {}, 0).message
+    >>> check.check("resident", ({"age": 71}, {}, {}), {}, 0).message
     "Precondition failed: 'age < 70' (age is 71)"
     """
 
@@ -160,38 +156,42 @@ class SkillCheck:
                     wrong.append(f"There is no constraint {key!r}: did you mean {near!r}?")
         if wrong:
             raise CharterRefused(f"The definition of {skill.skill_id!r} is wrong: {' '.join(wrong)}")
-        tests = [(1 << (FIRST_CONDITION + number), each.tree) for number, each in enumerate(self.conditions)]
+        tests = [(Clause.FIRST_CONDITION << number, each.tree) for number, each in enumerate(self.conditions)]
         self._tests = {bit: c.test_of(tree, strict=strict) for bit, tree in tests}
         if self.cost is not None:
-            tests += [(COST, self.cost.tree), (COST, self.purse)]
+            tests += [(Clause.COST, self.cost.tree), (Clause.COST, self.purse)]
             self._price = c.number_of(self.cost.tree)
         # The bits of the clauses that another intent with the same skill could satisfy.
-        self.correctable = PARAMETERS
+        self.correctable = Clause.PARAMETERS
+        reads: dict[c.Path, None] = {}
         for bit, tree in tests:
-            self.correctable |= bit if c.reads_parameters(tree) else 0
-        paths = dict.fromkeys(path for _, tree in tests for path in c.paths_of(tree))
-        self.reads = tuple(path for path in paths if c.rooted(path)[0] != c.ROOTS["params"])
-        self._look = {str(path): c.read(path, MISSING) for path in self.reads}
+            for path in c.paths_of(tree):
+                if path.is_parameter:
+                    self.correctable |= bit
+                else:
+                    reads[path] = None
+        self.reads = tuple(reads)
+        self._look = {str(path): c.read(path, MISSING) for path in reads}
         self.check: CheckFunction = self._compiled()
 
     def is_for(self, agent_type: str) -> bool:
         """Return whether the skill is for an agent type."""
         return not {EVERYBODY, agent_type}.isdisjoint(self.skill.eligible_agent_types)
 
-    def charge(self, state: dict[str, Any], world: dict[str, Any], params: State) -> Charge | None:
+    def charge(self, facts: Facts) -> Charge | None:
         """Return the charge to an agent that can pay, or ``None`` if the skill is free."""
         if self.cost is None:
             return None
         *shared, key = self.purse.parts
-        purse, cost = (world if shared else state), self._price(state, world, params)
-        before = purse[key]
+        purse: Any = facts[len(shared)]
+        before, cost = purse[key], self._price(facts)
         return Charge(purse, key, str(self.purse), before, before - cost, cost) if cost else None
 
-    def look(self, state: State, world: State) -> dict[str, Any]:
-        """Return the values that the clauses c.read, by path, without those that do not exist."""
+    def look(self, facts: Facts) -> dict[str, Any]:
+        """Return the values that the clauses read, by path, without those that do not exist."""
         found = {}
         for name, value_at in self._look.items():
-            value = value_at(state, world, EMPTY)
+            value = value_at(facts)
             if value is not MISSING:
                 found[name] = value if type(value) in FLAT else copied(value)
         return found
@@ -203,27 +203,26 @@ class SkillCheck:
         schema, skill_id, cooldown = skill.output_schema, skill.skill_id, self.cooldown
         required = any(parameter.required for parameter in schema.values())
 
-        def check(  # noqa: PLR0913, PLR0917 - see CheckFunction
-            agent_type: str, s: State, w: State, p: State, last: Mapping[str, int], step: int
-        ) -> ValidationResult:
-            bits = 0 if types is None or agent_type in types else TYPE
-            if (p or required) and any(wrong_parameters(schema, p)):
-                bits |= PARAMETERS
+        def check(agent_type: str, facts: Facts, last: Mapping[str, int], step: int) -> ValidationResult:
+            said = facts[2]
+            bits = 0 if types is None or agent_type in types else Clause.TYPE
+            if (said or required) and any(wrong_parameters(schema, said)):
+                bits |= Clause.PARAMETERS
             for bit, test in tests:
                 try:
-                    if not test(s, w, p):
+                    if not test(facts):
                         bits |= bit
                 except c.FAILURES:
                     bits |= bit
             if cooldown and step - last.get(skill_id, NEVER) < cooldown:
-                bits |= COOLDOWN
+                bits |= Clause.COOLDOWN
             if not bits:
                 return VALID
-            values = tuple([value(s, w, EMPTY) for value in look])
+            values = tuple([value_at(facts) for value_at in look])
             if not FLAT.issuperset(map(type, values)):
                 values = tuple(map(copied, values))
             return ValidationResult(
-                bits, explain, (agent_type, p and copied(p), step, last.get(skill_id), values)
+                bits, explain, (agent_type, said and copied(said), step, last.get(skill_id), values)
             )
 
         return check
@@ -234,30 +233,30 @@ class SkillCheck:
         price, left = self._price, c.value_of(self.purse, strict=True)
         if isinstance(self.cost.tree, c.Constant):
             number: Any = self.cost.tree.value
-            return [(COST, lambda s, w, p: left(s, w, p) - number >= 0)]
+            return [(Clause.COST, lambda facts: left(facts) - number >= 0)]
 
-        def payable(s: State, w: State, p: State) -> Any:
-            asked = price(s, w, p)
-            return asked >= 0 and left(s, w, p) - asked >= 0
+        def payable(facts: Facts) -> Any:
+            asked = price(facts)
+            return asked >= 0 and left(facts) - asked >= 0
 
-        return [(COST, payable)]
+        return [(Clause.COST, payable)]
 
     def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
         """Yield a reason for each bit, without the values that the reader may not see."""
         type_, params, step, last, values = observed
-        if bits & TYPE:
+        if bits & Clause.TYPE:
             text = f"Agent type {type_!r} not eligible for skill {self.skill.skill_id!r}"
             types = sorted({*self.skill.eligible_agent_types})
             yield Reason("type", "eligible_agent_types", type_, types, text)
-        if bits & PARAMETERS:
+        if bits & Clause.PARAMETERS:
             yield from wrong_parameters(self.skill.output_schema, params)
         facts = facts_of(self.reads, values, params)
         for condition, (bit, test) in zip(self.conditions, self._tests.items(), strict=True):
             if bits & bit:
                 yield _failed(condition, test, facts, may)
-        if bits & COST and self.cost is not None:
+        if bits & Clause.COST and self.cost is not None:
             yield self._too_expensive(self.cost, facts, may)
-        if bits & COOLDOWN:
+        if bits & Clause.COOLDOWN:
             ready = last + self.cooldown
             text = f"Cooldown of {self.cooldown} not over: used at step {last}, ready at {ready}"
             yield Reason("cooldown", "cooldown", step, ready, text)
@@ -265,7 +264,7 @@ class SkillCheck:
     def _too_expensive(self, cost: Condition, facts: Facts, may: MayRead) -> Reason:
         purse = self.purse
         try:
-            price, left = self._price(*facts), c.value_of(purse, strict=True)(*facts)
+            price, left = self._price(facts), c.value_of(purse, strict=True)(facts)
         except c.NotThere as error:
             text = f"Cost cannot be paid: {error.args[0]!r} is missing"
             return Reason("missing", "cost", MISSING, cost.text, text)
@@ -284,13 +283,13 @@ class SkillCheck:
 def _failed(condition: Condition, test: c.Function, facts: Facts, may: MayRead) -> Reason:
     """Return why a condition does not hold: a value, a missing field, a wrong type, or arithmetic."""
     paths = condition.paths
-    found = {str(path): c.read(path, MISSING)(*facts) for path in paths}
+    found = {str(path): c.read(path, MISSING)(facts) for path in paths}
     words = {str(path): shown(found[str(path)]) if _may(path, may) else HIDDEN for path in paths}
     bare = condition.tree.value if isinstance(condition.tree, c.Not) else condition.tree
     listed = ", ".join(f"{name} is {text}" for name, text in words.items()) or "it never holds"
     code, inside = "precondition", f"field is {words[str(bare)]}" if isinstance(bare, c.Path) else listed
     try:
-        test(*facts)
+        test(facts)
     except ArithmeticError as error:
         code, inside = "arithmetic", f"{listed}: {error}"
     except c.FAILURES as error:
@@ -309,11 +308,11 @@ def _failed(condition: Condition, test: c.Function, facts: Facts, may: MayRead) 
 
 def _may(path: c.Path, may: MayRead) -> bool:
     """Return whether a reader may see a path; parameters are what the agent said itself."""
-    return c.rooted(path)[0] == c.ROOTS["params"] or may(str(path))
+    return path.is_parameter or may(str(path))
 
 
 def facts_of(reads: tuple[c.Path, ...], values: tuple[Any, ...], params: Any) -> Facts:
-    """Return observed values as the state, the shared state and the parameters that conditions c.read."""
+    """Return observed values as the state, the shared state and the parameters that conditions read."""
     state: dict[str, Any] = {}
     world: dict[str, Any] = {}
     for path, value in zip(reads, values, strict=True):
@@ -336,4 +335,4 @@ def put(into: dict[str, Any], parts: tuple[str, ...], value: Any) -> None:
 def not_found(skill_id: str) -> ValidationResult:
     """Return the result for a skill that does not exist."""
     text = f"Skill {shown(skill_id)} not found in registry"
-    return refusal(Reason("not-found", "skills", MISSING, skill_id, text), bits=UNKNOWN)
+    return refusal(Reason("not-found", "skills", MISSING, skill_id, text), bits=Clause.UNKNOWN)

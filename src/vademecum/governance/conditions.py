@@ -50,13 +50,13 @@ _SIGNS: dict[type[ast.AST], Sign] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", 
 
 
 class Constant(Struct, frozen=True):
-    """Be a number, a text, true or false."""
+    """A number, a text, true or false."""
 
     value: bool | int | float | str
 
 
 class Path(Struct, frozen=True):
-    """Be a path into the state, from its outermost name inwards."""
+    """A path into the state, from its outermost name inwards."""
 
     parts: tuple[str, ...]
 
@@ -64,27 +64,32 @@ class Path(Struct, frozen=True):
         """Return the path as it is written."""
         return ".".join(self.parts)
 
+    @property
+    def is_parameter(self) -> bool:
+        """Return whether the path leads to what the intent says."""
+        return len(self.parts) > 1 and self.parts[0] == "params"
+
 
 class Has(Struct, frozen=True):
-    """Ask whether a path leads to a value."""
+    """``has(path)``: true if the path leads to a value."""
 
     path: Path
 
 
 class Items(Struct, frozen=True):
-    """Be a list of values."""
+    """A list of values."""
 
     values: tuple[Tree, ...]
 
 
 class Not(Struct, frozen=True):
-    """Negate a value."""
+    """The opposite of a condition."""
 
     value: Tree
 
 
 class Join(Struct, frozen=True):
-    """Join two conditions; the right one is evaluated only if the left one has not decided."""
+    """Two conditions; the right one is evaluated only if the left one has not decided."""
 
     by: Literal["and", "or"]
     left: Tree
@@ -92,7 +97,7 @@ class Join(Struct, frozen=True):
 
 
 class Compare(Struct, frozen=True):
-    """Compare two values."""
+    """A comparison of two values."""
 
     by: Comparator
     left: Tree
@@ -100,7 +105,7 @@ class Compare(Struct, frozen=True):
 
 
 class Compute(Struct, frozen=True):
-    """Compute with two numbers; a minus sign before one value is a subtraction from zero."""
+    """A computation with two numbers; a minus sign before one value is a subtraction from zero."""
 
     by: Sign
     left: Tree
@@ -252,8 +257,9 @@ class _Parser:
 
 
 State = Mapping[str, Any]
-# Takes the agent's own state, the shared state and the intent's parameters.
-Function = Callable[[State, State, State], Any]
+# What a condition is about: the agent's own state, the shared state and the intent's parameters.
+Facts = tuple[State, State, State]
+Function = Callable[[Facts], Any]
 
 FAILURES = (KeyError, TypeError, ValueError, ArithmeticError)
 ROOTS = {"world": 1, "params": 2}
@@ -284,14 +290,14 @@ class NotThere(KeyError):
 def test_of(tree: Tree, *, strict: bool) -> Function:
     """Return a function whose result is true exactly if the condition is.
 
-    >>> test_of(parse("budget - 20 >= 100"), strict=False)({"budget": 150}, {}, {})
+    >>> test_of(parse("budget - 20 >= 100"), strict=False)(({"budget": 150}, {}, {}))
     True
-    >>> bool(test_of(parse("not flooded"), strict=False)({}, {}, {}))
+    >>> bool(test_of(parse("not flooded"), strict=False)(({}, {}, {})))
     True
     """
     found = value_of(tree, strict=strict)
     if strict and isinstance(tree, Constant | Path | Items | Compute):
-        return lambda s, w, p: _number(found(s, w, p)) != 0
+        return lambda facts: _number(found(facts)) != 0
     return found
 
 
@@ -299,31 +305,33 @@ def value_of(tree: Tree, *, strict: bool) -> Function:
     """Return a function whose result is the tree's value."""
     match tree:
         case Constant(value=value):
-            return lambda s, w, p: value  # noqa: ARG005 - one signature for all
+            return lambda facts: value  # noqa: ARG005 - one signature for all
         case Path():
             return _path(tree, strict=strict)
         case Has(path=path):
-            return _has(path, strict=strict)
+            absent = MISSING if strict else None
+            value_at = read(path, absent)
+            return lambda facts: value_at(facts) is not absent
         case Items(values=values):
             items = [value_of(each, strict=strict) for each in values]
-            return lambda s, w, p: [item(s, w, p) for item in items]
+            return lambda facts: [item(facts) for item in items]
         case Not(value=value) if _is_field(value) and not strict:
             name = str(value)
-            return lambda s, w, p: not s.get(name)  # noqa: ARG005 - without another call
+            return lambda facts: not facts[0].get(name)  # without another call
         case Not(value=value):
             inner = test_of(value, strict=strict)
-            return lambda s, w, p: not inner(s, w, p)
+            return lambda facts: not inner(facts)
         case Join(by=by, left=left, right=right):
             one, other = test_of(left, strict=strict), test_of(right, strict=strict)
             if by == "and":
-                return lambda s, w, p: bool(one(s, w, p) and other(s, w, p))
-            return lambda s, w, p: bool(one(s, w, p) or other(s, w, p))
+                return lambda facts: bool(one(facts) and other(facts))
+            return lambda facts: bool(one(facts) or other(facts))
         case Compare():
             return _compare(tree, strict=strict)
         case Compute(by=sign):
             compute = COMPUTE[sign]
             first, second = number_of(tree.left, strict=strict), number_of(tree.right, strict=strict)
-            return lambda s, w, p: compute(first(s, w, p), second(s, w, p))
+            return lambda facts: compute(first(facts), second(facts))
         case _:
             assert_never(tree)
 
@@ -342,13 +350,11 @@ def _is_field(tree: Tree) -> bool:
 def read(path: Path, default: Any) -> Function:
     """Return a function with the value at a path, or ``default`` if there is none."""
     root, parts = rooted(path)
-    if len(parts) == 1 and root < 2:
+    if len(parts) == 1 and not path.is_parameter:  # what is said may be no mapping
         (name,) = parts
-        if root:
-            return lambda s, w, p: w.get(name, default)  # noqa: ARG005 - one signature for all
-        return lambda s, w, p: s.get(name, default)  # noqa: ARG005
+        return lambda facts: facts[root].get(name, default)
 
-    def value_at(*facts: State) -> Any:
+    def value_at(facts: Facts) -> Any:
         value: Any = facts[root]
         for part in parts:
             try:
@@ -365,18 +371,13 @@ def _path(path: Path, *, strict: bool) -> Function:
         return read(path, None)
     value_at, name = read(path, MISSING), str(path)
 
-    def needed(s: State, w: State, p: State) -> Any:
-        value = value_at(s, w, p)
+    def needed(facts: Facts) -> Any:
+        value = value_at(facts)
         if value is MISSING:
             raise NotThere(name)
         return value
 
     return needed
-
-
-def _has(path: Path, *, strict: bool) -> Function:
-    value_at = read(path, MISSING)
-    return lambda s, w, p: value_at(s, w, p) is not MISSING and (strict or value_at(s, w, p) is not None)
 
 
 def _compare(tree: Compare, *, strict: bool) -> Function:
@@ -385,10 +386,10 @@ def _compare(tree: Compare, *, strict: bool) -> Function:
         constant = tree.right.value
         if _is_field(tree.left) and not strict:
             name = str(tree.left)
-            return lambda s, w, p: compare(s.get(name), constant)  # noqa: ARG005 - without another call
-        return lambda s, w, p: compare(left(s, w, p), constant)
+            return lambda facts: compare(facts[0].get(name), constant)  # without another call
+        return lambda facts: compare(left(facts), constant)
     right = value_of(tree.right, strict=strict)
-    return lambda s, w, p: compare(left(s, w, p), right(s, w, p))
+    return lambda facts: compare(left(facts), right(facts))
 
 
 def _inside(item: Any, items: Any) -> bool:
@@ -399,7 +400,7 @@ def _inside(item: Any, items: Any) -> bool:
 def number_of(tree: Tree, *, strict: bool = True) -> Function:
     """Return a function with the tree's value, which must be a number."""
     value = value_of(tree, strict=strict)
-    return lambda s, w, p: _number(value(s, w, p))
+    return lambda facts: _number(value(facts))
 
 
 def _number(value: Any) -> Any:
@@ -407,11 +408,6 @@ def _number(value: Any) -> Any:
     if isinstance(value, int | float):
         return value
     raise TypeError("not a number")
-
-
-def reads_parameters(tree: Tree) -> bool:
-    """Return whether a tree depends on what the intent says."""
-    return any(rooted(path)[0] == ROOTS["params"] for path in paths_of(tree))
 
 
 def strict_differs(tree: Tree) -> bool:

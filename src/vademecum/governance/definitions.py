@@ -31,7 +31,7 @@ _TYPES: dict[Kind, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class SkillDefinition:
-    """Define one skill: who may use it, when, at what cost, what it may change, and what carries it out.
+    """One skill: who may use it, when, at what cost, what it may change, and what carries it out.
 
     Lists and mappings are copied, and cannot be changed. ``extra`` keeps the keys of a charter file that this
     version does not know; nothing reads them. A value of the wrong type raises ``CharterRefused``.
@@ -85,7 +85,7 @@ class SkillDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Say what an intent may give under one name: its type, its bounds, its choices.
+    """One parameter of an intent: its type, its bounds, its choices.
 
     >>> Parameter("number", min=0, max=1, required=True).to_json()
     {'type': 'number', 'min': 0, 'max': 1, 'required': True}
@@ -168,7 +168,7 @@ def _thawed(value: Any) -> Any:
 
 
 class Intent(Struct, frozen=True):
-    """Name the skill that an agent wants to use, with parameters. An intent is not yet an action.
+    """The skill that an agent wants to use, with parameters. An intent is not yet an action.
 
     >>> Intent("set_premium", {"rate": 0.05}).parameters["rate"]
     0.05
@@ -179,7 +179,7 @@ class Intent(Struct, frozen=True):
 
 
 class GovernedAgent(Protocol):
-    """Have an id, a type that eligibility and roles refer to, and a state of plain data.
+    """An id, a type that eligibility and roles refer to, and a state of plain data.
 
     The state is a dictionary of the agent's own. Any object with these three is a governed agent, such as an
     agent of a simulation; ``Actor`` is the simplest.
@@ -208,7 +208,7 @@ class GovernedAgent(Protocol):
 
 @dataclass(slots=True)
 class Actor:
-    """Be an agent with an id, a type and a state, and nothing else.
+    """An agent with an id, a type and a state, and nothing else.
 
     >>> Actor("mayor", "government", {"budget": 800}).state["budget"]
     800
@@ -220,7 +220,7 @@ class Actor:
 
 
 class Missing(Struct, frozen=True):
-    """Stand for a value that does not exist."""
+    """The value of what does not exist."""
 
     def __repr__(self) -> str:
         """Return the word that messages use."""
@@ -231,7 +231,7 @@ MISSING = Missing()
 
 
 class Reason(Struct, frozen=True):
-    """Say why an intent is denied: the clause, what was observed, what is required, and a sentence.
+    """Why an intent is denied: the clause, what was observed, what is required, and a sentence.
 
     >>> from vademecum.governance import Charter, SkillRegistry
     >>> registry = SkillRegistry([SkillDefinition("build", institutional_constraints={"cost": 500})])
@@ -257,8 +257,17 @@ MayRead = Callable[[str], bool]
 Explain = Callable[[int, tuple[Any, ...], MayRead], Iterable[Reason]]
 
 
+class Clause:
+    """The bits of a ``ValidationResult``, one for each clause; each precondition has one of its own."""
+
+    UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN = 1, 2, 4, 8, 16, 32
+    AFTERWARDS = 2048  # found when the engine had acted
+    FIRST_CONDITION = 1 << 16
+    CONDITIONS = -FIRST_CONDITION  # the bits of all preconditions
+
+
 class ValidationResult(Struct, frozen=True):
-    """Say whether something is valid, with every reason if it is not. It is true or false in a condition.
+    """The result of a check: valid, or every reason why not. In a condition it is true or false.
 
     Reasons are put into words when they are read, from what was observed at the check.
 
@@ -330,7 +339,7 @@ def refusal(*reasons: Reason, bits: int = 1) -> ValidationResult:
 
 @dataclass(frozen=True, slots=True)
 class BrokerPolicy:
-    """Say how a broker handles denials.
+    """How a broker handles denials.
 
     ``retries`` is how often ``negotiate`` asks again for an intent that can be corrected. With ``feedback``
     each denial has a text for a model. With ``shadow`` the broker decides and records, and enforces nothing.

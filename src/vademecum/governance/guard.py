@@ -9,8 +9,15 @@ from vademecum.errors import Denied
 from vademecum.governance.audit import Audit
 from vademecum.governance.broker import Broker, Functions
 from vademecum.governance.charter import Charter
-from vademecum.governance.check import ROLE, TYPE, not_found
-from vademecum.governance.definitions import ActionOutcome, Actor, Intent, SkillDefinition, ValidationResult
+from vademecum.governance.check import not_found
+from vademecum.governance.definitions import (
+    ActionOutcome,
+    Actor,
+    Clause,
+    Intent,
+    SkillDefinition,
+    ValidationResult,
+)
 from vademecum.governance.reading import SCRIPT, TOOL
 from vademecum.governance.state import Ledger
 from vademecum.runs.record import Record
@@ -98,7 +105,7 @@ class CharterGuard:
         charter = broker.charter
         known = [name for name, skill in charter.skills.items() if skill.implementation_mapping == mapping]
         # First those that are for this agent, otherwise in the order of the charter.
-        known.sort(key=lambda name: self._check(broker, name, said).bits & (ROLE | TYPE) != 0)
+        known.sort(key=lambda name: self._check(broker, name, said).bits & (Clause.ROLE | Clause.TYPE) != 0)
         return next((name for name in known if self._check(broker, name, said)), known[0] if known else None)
 
     def _unknown(self, broker: Broker, name: str) -> str:

@@ -7,6 +7,7 @@ Anchors, aliases and tags are refused; depth and size are capped.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -228,10 +229,6 @@ def _parameter(written: Any, place: str, draft: Draft) -> Parameter:
     return Parameter(**values)
 
 
-def _role(written: Any, place: str, draft: Draft) -> Role:
-    return Role(**_keys(written, place, draft, _ROLE)[0])
-
-
 def _list_of(read: _Read, *, empty: str = "") -> _Read:
     """Return a function that reads a list; ``empty`` is the problem if nothing is in it."""
 
@@ -294,7 +291,7 @@ _TOP: dict[str, _Read] = {
     "skills": _list_of(_skill, empty="skills is empty: a charter has at least one skill."),
     "default_skill": _text,
     "strict": _flag,
-    "roles": _mapping_of(_role),
+    "roles": _mapping_of(lambda written, place, draft: Role(**_keys(written, place, draft, _ROLE)[0])),
 }
 _SKILL: dict[str, _Read] = {
     "skill_id": _text,
@@ -349,13 +346,15 @@ def _reach(skills: Mapping[str, Placed], draft: Draft) -> None:
     """Find skills that no type can use, and types that can use no skill."""
     roles = UNRESTRICTED if draft.roles is None else RoleEnforcer(draft.roles)
     first: dict[str, str] = {}  # every type that the charter names, with its place
-    for placed in draft.skills:
-        for number, name in enumerate(placed.check.skill.eligible_agent_types):
-            first.setdefault(name, f"{placed.place}.eligible_agent_types[{number}]")
-    first |= {name: f"roles.{name}" for name in draft.roles or ()}
+    eligible = defaultdict[str, list[str]](list)
+    for name, placed in skills.items():
+        for number, type_ in enumerate(placed.check.skill.eligible_agent_types):
+            first.setdefault(type_, f"{placed.place}.eligible_agent_types[{number}]")
+            eligible[type_].append(name)
+    first |= {type_: f"roles.{type_}" for type_ in draft.roles or ()}
     used: set[str] = set()
     for type_, place in first.items():
-        own = {name for name in _proposed(type_, roles, skills) if skills[name].check.is_for(type_)}
+        own = {name for name in eligible[type_] + eligible[EVERYBODY] if roles.check_skill(type_, name)}
         used |= own
         if not own and type_ != EVERYBODY and skills:
             text = f"The agent type {type_!r} has no feasible skill: give it one, such as doing nothing."
@@ -363,15 +362,6 @@ def _reach(skills: Mapping[str, Placed], draft: Draft) -> None:
     for name in skills.keys() - used:
         text = f"No agent type can ever use {name!r}: no role that may propose it is eligible for it."
         draft.wrong("unreachable", text, f"{skills[name].place}.skill_id")
-
-
-def _proposed(agent_type: str, roles: RoleEnforcer, skills: Mapping[str, Placed]) -> Iterator[str]:
-    """Yield the skills that a type may propose."""
-    for pattern in roles.role_of(agent_type).skills:
-        if pattern in skills:
-            yield pattern
-        else:
-            yield from (name for name in skills if matches_exactly(pattern, name))
 
 
 def _strictness(draft: Draft) -> None:

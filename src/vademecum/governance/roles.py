@@ -8,10 +8,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from vademecum.governance.check import ROLE
 from vademecum.governance.definitions import (
     EVERYBODY,
     VALID,
+    Clause,
     GovernedAgent,
     Reason,
     ValidationResult,
@@ -53,7 +53,7 @@ def is_shared(key: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """List the skills that an agent type may propose, and the state keys that it may read and write.
+    """The skills that an agent type may propose, and the state keys that it may read and write.
 
     In these patterns ``*`` is any run of characters. A pattern for ``home`` includes ``home.floor``. Patterns
     for the shared state begin with ``world.``; ``*`` means all of the agent's own keys.
@@ -78,7 +78,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class RoleEnforcer:
-    """Enforce roles by agent type; ``*`` is the role of every type without one. A type without a role may
+    """The roles by agent type; ``*`` is the role of every type without one. A type without a role may
     do nothing.
 
     >>> roles = RoleEnforcer({"insurer": Role(["set_premium"], reads=["*"], writes=["world.premium_rate"])})
@@ -102,7 +102,7 @@ class RoleEnforcer:
         if any(matches_exactly(pattern, skill_id) for pattern in skills):
             return VALID
         text = f"Agent type {agent_type!r} may not propose skill {skill_id!r} in its role"
-        return refusal(Reason("role", "roles", agent_type, list(skills), text), bits=ROLE)
+        return refusal(Reason("role", "roles", agent_type, list(skills), text), bits=Clause.ROLE)
 
     def check_read(self, agent_type: str, key: str) -> ValidationResult:
         """Check whether a type may read a state key."""

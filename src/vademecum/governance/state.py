@@ -24,7 +24,6 @@ SHARED = f"{WORLD}."
 FLAT = frozenset({int, float, bool, str, type(None)})
 _TEXT = frozenset({str})
 MAX_DEPTH = 60
-NOTHING_DONE: Mapping[str, int] = {}
 MAX_VALUES = 1_000_000  # below one key, counted by path
 
 _ALLOWED = "a state contains numbers, texts, booleans, None, lists and dictionaries"
@@ -77,21 +76,15 @@ class StateSnapshot:
     def _copy_of(self, state: State, prefix: str, name: str) -> State:
         if type(state) is not dict:
             raise StateRefused(f"{name} is a {type(state).__name__}: {_ALLOWED}")
-        return _copy_dict(state, prefix, self._contents)
+        _check_keys(state, prefix)
+        found = state.copy()
+        self._contents.setdefault(id(state), (state, found))
+        if FLAT.issuperset(map(type, found.values())):
+            return found
+        return {key: _copy(value, f"{prefix}{key}", self._contents) for key, value in found.items()}
 
 
 Contents = dict[int, tuple[Any, Any]]
-
-
-def _copy_dict(
-    state: State, prefix: str, contents: Contents, left: list[int] | None = None, depth: int = 0
-) -> State:
-    _check_keys(state, prefix)
-    found = state.copy()
-    contents.setdefault(id(state), (state, found))
-    if FLAT.issuperset(map(type, found.values())):
-        return found
-    return {key: _copy(value, f"{prefix}{key}", contents, left, depth) for key, value in found.items()}
 
 
 def _copy(value: Any, path: str, contents: Contents, left: list[int] | None = None, depth: int = 0) -> Any:
@@ -110,9 +103,10 @@ def _copy(value: Any, path: str, contents: Contents, left: list[int] | None = No
     left[0] -= len(value)
     if left[0] < 0:
         raise StateRefused(f"{path!r} and its neighbours contain more than {MAX_VALUES:,} values")
-    if kind is dict:
-        return _copy_dict(value, f"{path}.", contents, left, depth + 1)
     contents.setdefault(id(value), (value, value.copy()))
+    if kind is dict:
+        _check_keys(value, f"{path}.")
+        return {key: _copy(each, f"{path}.{key}", contents, left, depth + 1) for key, each in value.items()}
     return [_copy(each, f"{path}[{n}]", contents, left, depth + 1) for n, each in enumerate(value)]
 
 
@@ -181,7 +175,7 @@ def copied(value: Any, depth: int = 0) -> Any:
 
 @dataclass(slots=True)
 class Ledger:
-    """Hold, for each agent, the step at which it last did each skill: what cooldowns depend on.
+    """The step at which each agent last did each skill: what cooldowns depend on.
 
     Brokers that share a ledger decide one proposal at a time, under its ``lock``. ``busy`` is true while an
     engine acts.
