@@ -27,6 +27,9 @@ MAX_PIECE_BYTES = 64
 MAX_SPAN_BYTES = 4096
 # Everything after this many matches is masked: a repetitive text must not take minutes.
 MAX_MATCHES = 20_000
+# Of a text that is to be cut, so much is searched; of a list, so many items stay.
+MAX_MASKED_CHARS = 50_000
+MAX_ITEMS = 100
 # Bytes times forms that are searched form by form, which is faster than to import RE2 (15 ms).
 MAX_PLAIN_WORK = 4_000_000
 _CHUNK_BYTES = 1024 * 1024
@@ -148,27 +151,38 @@ class Secrets:
         """Return the text without the known values and without what looks like a key."""
         return _KNOWN.sub(_masked, _URL_PASSWORD.sub(rf"\g<1>{MASK}", self.mask_values(text)))
 
-    def mask_all(self, value: Any) -> Any:
-        """Return a copy of nested lists and dictionaries in which every text is masked."""
+    def mask_all(self, value: Any, *, most: int | None = None) -> Any:
+        """Return a copy of nested lists and dictionaries in which every text is masked.
+
+        If ``most`` is given, texts are cut to so many characters once they are masked, and long lists too.
+        """
 
         def masked(key: str, text: str) -> str:
             # A value is masked whole if its own name says that it is a secret, such as that of a header.
-            return MASK if _SECRET_HEADER.fullmatch(key) else self.mask(text)
+            if _SECRET_HEADER.fullmatch(key):
+                return MASK
+            if most is None:
+                return self.mask(text)
+            shown = self.mask(text[:MAX_MASKED_CHARS])
+            return shown if len(shown) <= most and len(text) <= MAX_MASKED_CHARS else f"{shown[:most]}…"
 
-        return _mapped(value, masked)
+        return _mapped(value, masked, items=None if most is None else MAX_ITEMS)
 
 
-def _mapped(value: Any, change: Callable[[str, str], str], name: object = "") -> Any:
+def _mapped(
+    value: Any, change: Callable[[str, str], str], name: object = "", *, items: int | None = None
+) -> Any:
     """Return nested lists and dictionaries with each text changed; ``change`` is told the text's own name."""
     match value:
         case str():
             return change(name if isinstance(name, str) else "", value)
         case dict():
             names = (change("", key) if isinstance(key, str) else key for key in value)
-            items = (_mapped(item, change, key) for key, item in value.items())
-            return dict(zip(names, items, strict=True))
+            changed = (_mapped(item, change, key, items=items) for key, item in value.items())
+            return dict(zip(names, changed, strict=True))
         case list() | tuple():
-            return [_mapped(item, change) for item in value]
+            kept = [_mapped(item, change, items=items) for item in value[:items]]
+            return kept if len(kept) == len(value) else [*kept, f"… {len(value):,} in all"]
     return value
 
 

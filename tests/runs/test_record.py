@@ -70,9 +70,7 @@ def test_texts_are_kept_once_and_without_secrets(tmp_path: Path) -> None:
 
 
 def test_runs_of_one_index_share_its_snapshot(tmp_path: Path) -> None:
-    def content() -> dict[str, int]:
-        return {"skills": 1}
-
+    content = {"skills": 1}
     for _ in range(3):
         record = written(tmp_path)
         record.snapshot("sha256:abc", content)

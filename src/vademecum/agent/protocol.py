@@ -18,7 +18,7 @@ from vademecum.agent.plan import Patch, Plan, PlanUpdate, plan_in
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.models.base import Reply, Tool, ToolCall, Wire
 from vademecum.nearest import meant, nearest
-from vademecum.session.schemas import ALL_TOOLS, schema_of
+from vademecum.session.schemas import ALL_TOOLS
 from vademecum.tools import calls
 
 MAX_REPLY_CHARS = 2_000_000
@@ -174,7 +174,7 @@ def schema() -> dict[str, Any]:
         ("plan_update", PlanUpdate | None, None),
         ("diagnostics", Any, None),
     ]
-    return schema_of(msgspec.defstruct("reply", fields, forbid_unknown_fields=True))
+    return calls.schema_of(msgspec.defstruct("reply", fields, forbid_unknown_fields=True))
 
 
 def tools_in_words() -> str:
@@ -325,7 +325,7 @@ def offered_tools() -> tuple[Tool, ...]:
     types: dict[str, type[calls.Parameters]] = {name: calls.CALLS[name] for name in ALL_TOOLS}
     types |= {"update_plan": UpdatePlan, "final_answer": _Answer}
     words = {name: " ".join((type_.__doc__ or "").split()) for name, type_ in types.items()}
-    return tuple(Tool(name, words[name], schema_of(type_)) for name, type_ in types.items())
+    return tuple(Tool(name, words[name], calls.schema_of(type_)) for name, type_ in types.items())
 
 
 def _called(text: str, made: Sequence[ToolCall]) -> Turn:

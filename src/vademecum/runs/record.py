@@ -23,8 +23,6 @@ EVENTS, SUMMARY, INDEX, FINAL = "events.jsonl", "run.json", "index.json", "final
 OBSERVATIONS = "observations"
 SHARED = ".index"
 MAX_RECORDED_CHARS = 2000
-MAX_MASKED_CHARS = 50_000
-MAX_RECORDED_ITEMS = 100
 
 Listener = Callable[["Event"], None]
 
@@ -108,7 +106,7 @@ class Record:
 
     def add_bounded(self, type_: str, **data: Any) -> Event:
         """Append one event in which long texts and lists are cut, after secrets were removed."""
-        return self._add(type_, _cut(self.secrets.mask_all(_cut(data, MAX_MASKED_CHARS)), MAX_RECORDED_CHARS))
+        return self._add(type_, self.secrets.mask_all(data, most=MAX_RECORDED_CHARS))
 
     def _add(self, type_: str, masked: dict[str, Any]) -> Event:
         with self._lock:
@@ -161,10 +159,10 @@ class Record:
             write_atomic(path, data, mode=0o600)
         return name
 
-    def snapshot(self, digest: str, content: Callable[[], Any]) -> None:
+    def snapshot(self, digest: str, content: Any) -> None:
         """Keep the index of this run; runs of the same index share one file."""
         shared = self.place.parent / SHARED / f"{digest.removeprefix('sha256:')}.json"
-        data = _json(content())
+        data = _json(content)
         try:
             # What lies there may have come with the project: it is shared only if it is the same.
             if shared.parent.is_symlink() or (shared.exists() and shared.read_bytes() != data):
@@ -194,15 +192,3 @@ def _json(value: Any) -> bytes:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, TypeError):  # half a character, as a file name may hold it
         return json.dumps(value, default=str, ensure_ascii=False).encode("utf-8", "replace")
-
-
-def _cut(value: Any, most: int) -> Any:
-    match value:
-        case str():
-            return value if len(value) <= most else f"{value[:most]}…"
-        case dict():
-            return {key: _cut(item, most) for key, item in value.items()}
-        case list() | tuple():
-            kept = [_cut(item, most) for item in value[:MAX_RECORDED_ITEMS]]
-            return kept if len(value) <= MAX_RECORDED_ITEMS else [*kept, f"… {len(value):,} in all"]
-    return value

@@ -419,7 +419,7 @@ class Session:
         if not request:
             request, more = f"skills for {self.agent}, through {self._client}", {"skills": len(index)}
         record = Record(new_run(self._runs), secrets=self.place.secrets, listener=self.listener)
-        record.snapshot(index.hash, lambda: self.view.snapshot)
+        record.snapshot(index.hash, self.view.snapshot)
         record.add(
             "run_started",
             request=request,
