@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+import msgspec
+
 MASK = "[secret]"
 MIN_SECRET_CHARS = 8
 # A longer form is searched for in pieces of at least half this size.
@@ -55,6 +57,7 @@ _KNOWN = re.compile(
 _LINE_ENDS = b"\r\n"
 _GAP = re.compile(rb"[\r\n]+")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
 
 
@@ -151,6 +154,10 @@ class Secrets:
         """Return the text without the known values and without what looks like a key."""
         return _KNOWN.sub(_masked, _URL_PASSWORD.sub(rf"\g<1>{MASK}", self.mask_values(text)))
 
+    def masked_json(self, value: Any, *, most: int | None = None) -> bytes:
+        """Return nested lists and dictionaries as JSON in which every text is masked."""
+        return _ENCODER.encode(self.mask_all(value, most=most))
+
     def mask_all(self, value: Any, *, most: int | None = None) -> Any:
         """Return a copy of nested lists and dictionaries in which every text is masked.
 
@@ -161,10 +168,11 @@ class Secrets:
             # A value is masked whole if its own name says that it is a secret, such as that of a header.
             if _SECRET_HEADER.fullmatch(key):
                 return MASK
-            if most is None:
-                return self.mask(text)
-            shown = self.mask(text[:MAX_MASKED_CHARS])
-            return shown if len(shown) <= most and len(text) <= MAX_MASKED_CHARS else f"{shown[:most]}…"
+            shown = self.mask(text if most is None else text[:MAX_MASKED_CHARS])
+            if most is not None and (len(shown) > most or len(text) > MAX_MASKED_CHARS):
+                shown = f"{shown[:most]}…"
+            # Half a character, as the name of a file may contain it, cannot be written.
+            return shown if shown.isascii() else shown.encode("utf-8", "replace").decode()
 
         return _mapped(value, masked, items=None if most is None else MAX_ITEMS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from msgspec import structs
 
 from vademecum.agent import protocol
 from vademecum.agent.plan import LIMITS, Budget, Plan, Settings, Spent, updated
-from vademecum.agent.transcript import Observed, Transcript, safe, shortened, untrusted
+from vademecum.agent.transcript import COMPACT_AT, Observed, Transcript, safe, shortened, untrusted
 from vademecum.errors import (
     Declined,
     ModelFailed,
@@ -313,12 +313,13 @@ class Loop:
         for continued in range(MAX_CONTINUATIONS + 1):
             if self.spent.turns >= self.budget.turns:
                 raise _GaveUp("max_turns")
-            if self.said.is_long:
-                self._shorten()
-            if self.said.tokens > self.said.limit:
+            measured = self.said.measured()
+            if measured["tokens"] > self.said.limit * COMPACT_AT and self._shorten():
+                measured = self.said.measured()
+            if measured["tokens"] > self.said.limit:
                 raise _GaveUp("max_context")
             self.spent.turns += 1
-            reply = self._replied(watched)
+            reply = self._replied(watched, measured)
             text += reply.text
             is_lost = bool(reply.calls) or self.said.wire == "json" or len(text) > MAX_ANSWER_CHARS
             if not reply.cut or is_lost or continued == MAX_CONTINUATIONS:
@@ -333,7 +334,7 @@ class Loop:
             self.record.add("compacted", **done)
         return done is not None
 
-    def _replied(self, watched: protocol.Watched) -> Reply:
+    def _replied(self, watched: protocol.Watched, measured: Mapping[str, Any]) -> Reply:
         """Ask, again after a pause if the model is away, and once more if it could not read so much.
 
         A model that turns out not to know native tool calls is asked for JSON text.
@@ -342,7 +343,7 @@ class Loop:
         failed, is_shortened = 0, False
         while True:
             schema = protocol.schema() if said.wire == "json" else {}
-            self.record.add("model_asked", turn=self.spent.turns, **said.measured())
+            self.record.add("model_asked", turn=self.spent.turns, **measured)
             started = time.monotonic()
             try:
                 reply = self.model.reply(tuple(said.messages), schema=schema, on_text=watched)
@@ -350,13 +351,14 @@ class Loop:
                 if said.wire == "json":
                     raise
                 said.speak("json")
+                measured = said.measured()
                 self._failed(error, watched)
             except ModelOverflow as error:
                 self._failed(error, watched)
                 said.limit = min(said.limit, int(said.tokens * 0.75))
                 if is_shortened or not self._shorten():
                     raise
-                is_shortened = True
+                is_shortened, measured = True, said.measured()
             except ModelUnavailable as error:
                 self._failed(error, watched, error.wait)
                 failed += 1

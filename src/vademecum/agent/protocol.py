@@ -205,8 +205,7 @@ def parse_turn(text: str) -> Turn:
     call = _call(found["action"], problems)
     if problems or call is None:
         raise ReplyWrong(f"The reply does not fit the protocol: {'; '.join(dict.fromkeys(problems))}.")
-    update, wrong = plan_in(found.get("plan_update"))
-    return Turn([_action(call)], update, wrong)
+    return Turn([_action(call)], *plan_in(found.get("plan_update")))
 
 
 def _call(given: Any, problems: list[str]) -> calls.Parameters | None:

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,50 +101,45 @@ class Record:
         """Return whether the record is closed, so that nothing can be added."""
         return self._file is None
 
-    def add(self, type_: str, **data: Any) -> Event:
+    def add(self, type_: str, **data: Any) -> None:
         """Append one event, without secrets."""
-        return self._add(type_, self.secrets.mask_all(data))
+        self._append(type_, [data], self.secrets.masked_json)
 
-    def add_bounded(self, type_: str, **data: Any) -> Event:
+    def add_bounded(self, type_: str, **data: Any) -> None:
         """Append one event in which long texts and lists are cut, after secrets were removed."""
-        return self._add(type_, self.secrets.mask_all(data, most=MAX_RECORDED_CHARS))
-
-    def _add(self, type_: str, masked: dict[str, Any]) -> Event:
-        with self._lock:
-            self._number += 1
-            event = Event(self._number, self._clock(), type_, masked)
-            self._append(_json({"n": event.number, "time": event.time, "type": type_, **masked}) + b"\n")
-        if self._listener is not None:
-            self._listener(event)
-        return event
+        self._append(type_, [data], partial(self.secrets.masked_json, most=MAX_RECORDED_CHARS))
 
     def add_encoded(self, type_: str, rows: Sequence[bytes]) -> None:
-        """Append many events in one write: JSON objects that are not empty, their texts masked already."""
-        head = f'"time":{self._clock()!r},"type":"{type_}",'
-        lines = []
-        with self._lock:
-            for number, row in enumerate(rows, self._number + 1):
-                lines.append(f'{{"n":{number},{head}'.encode() + row[1:] + b"\n")
-                if self._listener is not None:
-                    self._listener(Event(number, self._clock(), type_, msgspec.json.decode(row)))
-            self._number += len(rows)
-            self._append(b"".join(lines))
+        """Append many events in one write: JSON objects whose texts are masked already."""
+        self._append(type_, rows, bytes)
 
-    def _append(self, data: bytes) -> None:
-        """Write a whole line, or nothing of it."""
-        if self._file is None:
-            raise RecordDamaged(f"The record in {self.place} is closed: begin another run.", code="closed")
-        size = os.fstat(self._file).st_size
-        try:
-            written = os.write(self._file, data)
-            while written < len(data):
-                written += os.write(self._file, data[written:])
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, size)
-            raise RecordDamaged(
-                f"The record in {self.place} cannot be written ({error.strerror}): make room for it."
-            ) from error
+    def _append(self, type_: str, rows: Sequence[Any], encode: Callable[[Any], bytes]) -> None:
+        """Write an event for each row as a whole line, or nothing of them."""
+        now, encoded, lines = self._clock(), list(map(encode, rows)), []
+        with self._lock:
+            first = self._number + 1
+            for number, data in enumerate(encoded, first):
+                head = f'{{"n":{number},"time":{now!r},"type":"{type_}"{"," if len(data) > 2 else ""}'
+                lines.append(head.encode() + data[1:] + b"\n")
+            if self._file is None:
+                raise RecordDamaged(
+                    f"The record in {self.place} is closed: begin another run.", code="closed"
+                )
+            text, size = b"".join(lines), os.fstat(self._file).st_size
+            try:
+                written = os.write(self._file, text)
+                while written < len(text):
+                    written += os.write(self._file, text[written:])
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file, size)
+                raise RecordDamaged(
+                    f"The record in {self.place} cannot be written ({error.strerror}): make room for it."
+                ) from error
+            self._number += len(rows)
+        if self._listener is not None:
+            for number, data in enumerate(encoded, first):
+                self._listener(Event(number, now, type_, msgspec.json.decode(data)))
 
     def passing(self, type_: str, **data: Any) -> None:
         """Tell the listener of something that is not written down, such as a piece of text."""
@@ -162,7 +158,10 @@ class Record:
     def snapshot(self, digest: str, content: Any) -> None:
         """Keep the index of this run; runs of the same index share one file."""
         shared = self.place.parent / SHARED / f"{digest.removeprefix('sha256:')}.json"
-        data = _json(content)
+        try:
+            data = msgspec.json.encode(content)
+        except UnicodeEncodeError:  # half a character, as a path may contain it
+            data = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
         try:
             # What lies there may have come with the project: it is shared only if it is the same.
             if shared.parent.is_symlink() or (shared.exists() and shared.read_bytes() != data):
@@ -176,7 +175,7 @@ class Record:
     def finish(self, summary: dict[str, Any], answer: str) -> None:
         """Write the summary and the answer, and close."""
         write_atomic(self.place / FINAL, self.secrets.mask(answer).encode("utf-8", "replace"))
-        write_atomic(self.place / SUMMARY, _json(self.secrets.mask_all(summary)))
+        write_atomic(self.place / SUMMARY, self.secrets.masked_json(summary))
         self.close()
 
     def close(self) -> None:
@@ -185,10 +184,3 @@ class Record:
         if descriptor is not None:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-
-
-def _json(value: Any) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except (UnicodeEncodeError, TypeError):  # half a character, as a file name may hold it
-        return json.dumps(value, default=str, ensure_ascii=False).encode("utf-8", "replace")
