@@ -254,7 +254,7 @@ class Act:
         asked, as far as it changes or sends something.
         """
         active, unloaded = self.session.bounding()
-        excluding: list[tuple[Skill, Effect]] = [(skill, Effect.DENY) for skill in active]
+        excluding = [(skill, Effect.DENY) for skill in active]
         if isinstance(self.call, calls.RunScript) and self.skill is not None:
             own = self.skill.location
             excluding = [
@@ -264,8 +264,9 @@ class Act:
         if self.tool in _LASTING:
             excluding += [(skill, Effect.ASK) for skill in unloaded]
         found = [
-            bounded(tool, names, skill=skill.name, allowed_tools=skill.controls.allowed_tools, effect=effect)
+            bounded(tool, names, skill=skill.name, allowed_tools=allowed, effect=effect)
             for skill, effect in excluding
+            if (allowed := skill.controls.allowed_tools) is not None
             for tool, names in self._bounded_uses(used_on)
         ]
         return [decision for decision in found if decision is not None]
@@ -301,16 +302,16 @@ class Act:
         resource = f"{self.skill.name}/{script_name(self.skill, self.call.relative_path)}"
         return [Decision(Effect.ASK, rule, "script", resource)]
 
-    def reads(self, located: Located) -> list[Finer]:
-        """Return what reading a file needs; what this conversation saw or made already needs nothing."""
-        if located.name.startswith(PREFIX):
-            return []
-        real = Path(os.path.realpath(located.path))
-        places = self.session.recording.places
-        if any(real.is_relative_to(os.path.realpath(place / OBSERVATIONS)) for place in places):
-            return []
-        names = self.session.place.workspace.names(located)
-        return [("read", names, located.name), *self._of_skill(real, located.name)]
+    def reads(self, *files: Located) -> list[Finer]:
+        """Return what reading files needs; what this conversation saw or made already needs nothing."""
+        seen = [Path(os.path.realpath(place / OBSERVATIONS)) for place in self.session.recording.places]
+        found: list[Finer] = []
+        for located in files:
+            real = Path(os.path.realpath(located.path))
+            if not (located.name.startswith(PREFIX) or not {real, *real.parents}.isdisjoint(seen)):
+                names = self.session.place.workspace.names(located)
+                found += [("read", names, located.name), *self._of_skill(real, located.name)]
+        return found
 
     def writes(self, located: Located, permission: str = "write") -> list[Finer]:
         """Return what changing or deleting a file needs."""

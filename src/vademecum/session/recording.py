@@ -104,12 +104,6 @@ def _finish(run: Run) -> None:
 CHANGED = "What was asked about has changed since: nothing was done, ask again."
 
 
-def fingerprint(question: Question) -> str:
-    """Return a digest that is the same for the same act on the same content."""
-    told = "\0".join([question.wanted, question.digest, question.exact])
-    return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()
-
-
 class Answered:
     """Gives the answers that are known already, by fingerprint; another question goes to ``then``.
 
@@ -124,7 +118,7 @@ class Answered:
 
     def ask(self, question: Question) -> Answer:
         """Return the answer, or ask."""
-        return self._answers.get(fingerprint(question)) or self._then.ask(question)
+        return self._answers.get(question.fingerprint) or self._then.ask(question)
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -144,7 +138,8 @@ def _pending_file(session: Session, question_id: str) -> Path:
     """Return where a call of this project waits: in the home directory, where no repository can bring one."""
     told = f"{os.path.realpath(session.place.project)}\0{question_id}".encode("utf-8", "replace")
     # Files below `.agent/runs` are never read for a model.
-    return session.place.grants.parent / "runs/.deferred" / f"{hashlib.sha256(told).hexdigest()}.json"
+    waiting = session.place.context.home / ".agent/runs/.deferred"
+    return waiting / f"{hashlib.sha256(told).hexdigest()}.json"
 
 
 def claimed(session: Session, question_id: str) -> Pending:
@@ -221,7 +216,7 @@ class CallRecord(ExitStack):
                 for r, d in asked
             ],
             approved_by=approved_by,
-            ok=seen.ok,
+            ok=not seen.code,
             code=seen.code,
             result={**facts, "text": seen.text, "files": list(seen.files)},
             hashes={key: seen.facts[key] for key in _HASHES if key in seen.facts},
@@ -259,7 +254,7 @@ class CallRecord(ExitStack):
             raise
         finally:
             self.write("approval_answered", id=question.id, verdict=verdict, scope=scope, message=message)
-        self.answers[fingerprint(question)] = answer
+        self.answers[question.fingerprint] = answer
         return answer
 
     def _asked(self, question: Question) -> Answer:

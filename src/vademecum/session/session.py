@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -18,12 +18,12 @@ from vademecum.policy.approval import Answer, Approver, Nobody
 from vademecum.policy.base import Decider, Origin
 from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate
-from vademecum.policy.grants import Grants
+from vademecum.policy.grants import Grants, grants_file
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
-from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, claimed, fingerprint
+from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, claimed
 from vademecum.session.view import SkillAct, View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
@@ -77,7 +77,6 @@ class Session:
         self._runs = runs or runs_directory(self.place.context)
         self.listener = listener
         self._choose_sandbox = sandbox
-        self._sandbox: Sandbox | None = None
         self._parent: Session | None = None
         self._lock = threading.RLock()
         self._active: dict[str, Skill] = {}
@@ -85,8 +84,10 @@ class Session:
         # The files that scripts and commands of this conversation left.
         self.outputs = outputs or Outputs()
         self.recording = Recording(self._start, is_on=recording)
-        policy, grants = policy or Policy.load(self.place.context), Grants(self.place.grants)
-        self.gate = Gate(policy, project=self.place.project, grants=grants)
+        context = self.place.context
+        self.gate = Gate(
+            policy or Policy.load(context), project=self.place.project, grants=Grants(grants_file(context))
+        )
         self.view = view or View(index, self.gate.policy, agent=agent, origin=origin)
         self.limits = limits or BodyLimits(index.options.body_lines)
 
@@ -179,7 +180,7 @@ class Session:
             told = f" ({answer.message})" if answer.message else ""
             wanted = pending.question.wanted
             raise Declined(f"{wanted} was declined{told}: it was not done.", told=answer.message)
-        answers = {**pending.answers, fingerprint(pending.question): answer}
+        answers = {**pending.answers, pending.question.fingerprint: answer}
         expected = pending.question.digest, pending.question.exact
         answered = Answered(answers, expected, approver or self._approver or Nobody())
         session = self
@@ -349,14 +350,12 @@ class Session:
         above, before = self._parent.bounding()
         return (*above, *active), (*before, *unloaded)
 
+    @cached_property
     def sandbox(self) -> Sandbox:
-        """Return the sandbox of this session, chosen when the first script needs it."""
-        if self._sandbox is None:
-            from vademecum.sandbox.available import choose_sandbox  # noqa: PLC0415 - for processes alone
+        """The sandbox of this session, chosen when the first script needs it."""
+        from vademecum.sandbox.available import choose_sandbox  # noqa: PLC0415 - for processes alone
 
-            choose = self._choose_sandbox or choose_sandbox
-            self._sandbox = choose(self.place.config.execution.sandbox)
-        return self._sandbox
+        return (self._choose_sandbox or choose_sandbox)(self.place.config.execution.sandbox)
 
     def asking(self, approver: Approver | None = None, origin: Origin | None = None) -> SkillAct:
         """Begin one call, whose questions the approver answers."""
@@ -389,7 +388,7 @@ class Session:
             place.secrets.add(self.place.secrets.added)
             self.gate.follow(policy)
             self.view, self.place = view, place
-            self._sandbox = None
+            vars(self).pop("sandbox", None)
         if changed and self.run_id:
             self.write("index_changed", index_hash=view.index.hash, skills=len(view.index))
 

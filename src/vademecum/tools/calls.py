@@ -304,11 +304,6 @@ class Observation(Struct, frozen=True):
     advice: str = ""
     outputs: tuple[Output, ...] = ()
 
-    @property
-    def ok(self) -> bool:
-        """Return whether the call was carried out; a script that exits with 1 was."""
-        return not self.code
-
 
 def parse_call(
     name: object, arguments: Mapping[str, Any] | str, *, offered: Sequence[str] = tuple(CALLS)
