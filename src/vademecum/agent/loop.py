@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -313,13 +313,7 @@ class Loop:
         for continued in range(MAX_CONTINUATIONS + 1):
             if self.spent.turns >= self.budget.turns:
                 raise _GaveUp("max_turns")
-            measured = self.said.measured()
-            if measured["tokens"] > self.said.limit * COMPACT_AT and self._shorten():
-                measured = self.said.measured()
-            if measured["tokens"] > self.said.limit:
-                raise _GaveUp("max_context")
-            self.spent.turns += 1
-            reply = self._replied(watched, measured)
+            reply = self._replied(watched)
             text += reply.text
             is_lost = bool(reply.calls) or self.said.wire == "json" or len(text) > MAX_ANSWER_CHARS
             if not reply.cut or is_lost or continued == MAX_CONTINUATIONS:
@@ -334,12 +328,18 @@ class Loop:
             self.record.add("compacted", **done)
         return done is not None
 
-    def _replied(self, watched: protocol.Watched, measured: Mapping[str, Any]) -> Reply:
+    def _replied(self, watched: protocol.Watched) -> Reply:
         """Ask, again after a pause if the model is away, and once more if it could not read so much.
 
         A model that turns out not to know native tool calls is asked for JSON text.
         """
         said = self.said
+        measured = said.measured()
+        if measured["tokens"] > said.limit * COMPACT_AT and self._shorten():
+            measured = said.measured()
+        if measured["tokens"] > said.limit:
+            raise _GaveUp("max_context")
+        self.spent.turns += 1
         failed, is_shortened = 0, False
         while True:
             schema = protocol.schema() if said.wire == "json" else {}

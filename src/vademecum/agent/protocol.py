@@ -230,11 +230,13 @@ def _call(given: Any, problems: list[str]) -> calls.Parameters | None:
         known = f"there are {', '.join(CALLED_AS_TOOLS)}"
         hint = meant(nearest(call.tool, CALLED_AS_TOOLS), otherwise=known)
         inside.append(f"tool: there is no {call.tool[:80]!r}, {hint}")
+    if not inside:
+        return call
     problems += [
         f"action.payload: {problem}" if " " in problem.partition(":")[0] else f"action.payload.{problem}"
         for problem in inside
     ]
-    return call
+    return None
 
 
 def _object_in(text: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,7 @@ class Record:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.place = place
+        self.run_id = place.name
         self.secrets = secrets
         self._listener = listener
         self._clock = clock
@@ -90,11 +91,6 @@ class Record:
         self._lock = threading.Lock()  # calls of one run may be done side by side
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._file: int | None = os.open(place / EVENTS, flags, 0o600)
-
-    @property
-    def run_id(self) -> str:
-        """The run's id: the name of its directory."""
-        return self.place.name
 
     @property
     def is_closed(self) -> bool:
@@ -172,10 +168,16 @@ class Record:
         except OSError:
             write_atomic(self.place / INDEX, data)
 
-    def finish(self, summary: dict[str, Any], answer: str) -> None:
-        """Write the summary and the answer, and close."""
-        write_atomic(self.place / FINAL, self.secrets.mask(answer).encode("utf-8", "replace"))
-        write_atomic(self.place / SUMMARY, self.secrets.masked_json(summary))
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Write the last event, the answer and the summary, and close; what is closed already stays so."""
+        if self.is_closed:
+            return
+        self.add(
+            "run_finished", **{key: summary[key] for key in ("status", "stop_reason", "answer", "stats")}
+        )
+        answer = self.secrets.mask(str(summary["answer"]))
+        write_atomic(self.place / FINAL, answer.encode("utf-8", "replace"))
+        write_atomic(self.place / SUMMARY, self.secrets.masked_json({"run_id": self.run_id, **summary}))
         self.close()
 
     def close(self) -> None:

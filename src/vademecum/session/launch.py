@@ -76,8 +76,10 @@ def prepared(
         outside = []
     said = {"arguments": call.args, "files": [each.typed for each in inputs], "network": call.network}
     names = file_names(skill, script_name(skill, call.relative_path))
-    words = f"{shown_words(outside, ', ')}."
-    notes = [f"Only passed as words, because they are outside the project: {words}"] if outside else []
+    notes = []
+    if outside:
+        words = shown_words(outside, ", ")
+        notes = [f"Only passed as words, because they are outside the project: {words}."]
     work = partial(run_script, act, call, skill, names, inputs, notes, stdin)
     return names[0], {key: value for key, value in said.items() if value}, work
 
@@ -108,9 +110,12 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
         path = search_path(act.session.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.asked_of.sees(skill))
         secrets = _secrets(act, skill)
-        packages: list[Finer] = [("packages", plan.packages.resources(skill.name), "")]
-        kept: list[Finer] = [("secret", tuple(f"{skill.name}/{name}" for name in secrets), "")]
-        act.decide_also([*(packages if plan.packages.wanted else ()), *(kept if secrets else ())])
+        further: list[Finer] = []
+        if plan.packages.wanted:
+            further.append(("packages", plan.packages.resources(skill.name), ""))
+        if secrets:
+            further.append(("secret", tuple(f"{skill.name}/{name}" for name in secrets), ""))
+        act.decide_also(further)
         act.refuse_denied()
         _settle_script(act, plan, secrets, inputs, partial(digests, room.work, furnished.copies))
         _check_unchanged(act, given, inputs)

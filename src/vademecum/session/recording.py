@@ -78,7 +78,7 @@ class Recording:
             with self._lock:
                 run.calls -= 1
                 if run is not self.now and not run.calls:
-                    _finish(run)
+                    run.record.finish(run.summary)
 
     def end(self, summary: Mapping[str, Any], *, at_once: bool = False) -> None:
         """End the run when its last call is over, or ``at_once``, because the process is about to end."""
@@ -87,18 +87,12 @@ class Recording:
             if run is not None:
                 run.summary = {**summary, "status": "interrupted"} if run.calls and at_once else summary
                 if at_once or not run.calls:
-                    _finish(run)
+                    run.record.finish(run.summary)
 
     def _begun(self, start: Callable[[], Record], *, asked_for: bool) -> Run:
         run = self.now = Run(start(), asked_for=asked_for)
         self.places = (*self.places, run.record.place)
         return run
-
-
-def _finish(run: Run) -> None:
-    if not run.record.is_closed:
-        run.record.add("run_finished", **{key: run.summary[key] for key in CLOSED})
-        run.record.finish({"run_id": run.record.run_id, **run.summary}, str(run.summary["answer"]))
 
 
 CHANGED = "What was asked about has changed since: nothing was done, ask again."

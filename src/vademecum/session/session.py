@@ -418,13 +418,14 @@ class Session:
         if not request:
             request, more = f"skills for {self.agent}, through {self._client}", {"skills": len(index)}
         record = Record(new_run(self._runs), secrets=self.place.secrets, listener=self.listener)
-        record.snapshot(index.hash, self.view.snapshot)
+        digest = index.hash
+        record.snapshot(digest, self.view.snapshot)
         record.add(
             "run_started",
             request=request,
             model=model,
             agent=self.agent,
-            index_hash=index.hash,
+            index_hash=digest,
             **({"allow": list(allow)} if (allow := getattr(self.gate.policy, "allow", ())) else {}),
             **more,
         )
