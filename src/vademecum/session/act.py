@@ -18,7 +18,7 @@ from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
 from vademecum.session.recording import CHANGED, Run
-from vademecum.session.view import SkillAct, file_names
+from vademecum.session.view import SessionCall, file_names
 from vademecum.skill.assets import no_script, script_name
 from vademecum.skill.digest import skill_digest
 from vademecum.skill.skill import Skill
@@ -58,7 +58,7 @@ class Act:
     not go on as if it had not been said.
     """
 
-    asked_of: SkillAct
+    asked_of: SessionCall
     call: calls.ToolCall
     skill: Skill | None = None
     cancelled: Callable[[], bool] = bool

@@ -23,8 +23,8 @@ from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
-from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, claimed
-from vademecum.session.view import SkillAct, View
+from vademecum.session.recording import CLOSED, Answered, Recording, claimed, keep_pending
+from vademecum.session.view import SessionCall, View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
@@ -121,7 +121,7 @@ class Session:
                 raise
             except Deferred as deferred:
                 if deferred.kept:
-                    asked.keep(deferred.question, call, for_skill)
+                    keep_pending(asked, deferred.question, call, for_skill)
                 raise
             except VademecumError as error:
                 result = Result(str(error), error.code, "error", advice=error.advice)
@@ -150,7 +150,7 @@ class Session:
             return result
         return self.call(call, **options)
 
-    def _failed(self, name: str, said: Mapping[str, Any], result: Result, asked: CallRecord) -> None:
+    def _failed(self, name: str, said: Mapping[str, Any], result: Result, asked: SessionCall) -> None:
         """Write down a call that failed before anything was done."""
         if self.recording.is_on:
             seen = Observation(name, result.text, code=result.code)
@@ -234,7 +234,7 @@ class Session:
         with self.asking() as asked:
             return asked.read_bytes(asked.find(name), path)
 
-    def _load(self, skill: Skill, asked: SkillAct, task: str, *, whole: bool) -> Result:
+    def _load(self, skill: Skill, asked: SessionCall, task: str, *, whole: bool) -> Result:
         """Load the instructions of a skill and make it active; loaded again, it gives its text again."""
         effect = asked.require(skill)
         if skill.controls.run_mode == "subagent" and self.host is not None:
@@ -254,7 +254,7 @@ class Session:
             return self._loaded(skill, loaded, effect, asked, activate=True)
 
     def _loaded(
-        self, skill: Skill, loaded: Loaded, effect: str, asked: CallRecord, *, activate: bool = False
+        self, skill: Skill, loaded: Loaded, effect: str, asked: SessionCall, *, activate: bool = False
     ) -> Result:
         if activate:
             with self._lock:
@@ -265,7 +265,7 @@ class Session:
         asked.write("skill_loaded", skill=skill.skill_id, origin=asked.origin, effect=effect, report=report)
         return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
 
-    def _about_skill(self, call: calls.SkillCall, asked: SkillAct) -> Result:
+    def _about_skill(self, call: calls.SkillCall, asked: SessionCall) -> Result:
         match call:
             case calls.UseSkill(name=name, source=source, task=task):
                 whole = isinstance(call, calls.LoadSkill)
@@ -283,7 +283,7 @@ class Session:
             case _:
                 assert_never(call)
 
-    def _unload(self, skill: Skill, asked: CallRecord) -> Result:
+    def _unload(self, skill: Skill, asked: SessionCall) -> Result:
         """Make a skill inactive; what it kept a model from changing stays closed until a person says so."""
         with self._lock:
             self._active.pop(skill.location, None)
@@ -296,7 +296,7 @@ class Session:
         """Return the skill of that name that may be known: for a model, one of those it was offered."""
         return self.asking(origin=origin).find(name, source)
 
-    def _chosen(self, name: str, source: str, asked: SkillAct) -> Skill:
+    def _chosen(self, name: str, source: str, asked: SessionCall) -> Skill:
         """Return the active skill of that name, of namesakes the one loaded last."""
         active = self.view.index.restricted(reversed(self.active))
         try:
@@ -310,7 +310,7 @@ class Session:
     def _tool(
         self,
         call: calls.ToolCall,
-        asked: SkillAct,
+        asked: SessionCall,
         cancelled: Callable[[], bool],
         for_skill: str | None,
         stdin: int | None,
@@ -357,9 +357,9 @@ class Session:
 
         return (self._choose_sandbox or choose_sandbox)(self.place.config.execution.sandbox)
 
-    def asking(self, approver: Approver | None = None, origin: Origin | None = None) -> SkillAct:
+    def asking(self, approver: Approver | None = None, origin: Origin | None = None) -> SessionCall:
         """Begin one call, whose questions the approver answers."""
-        return SkillAct(self, approver or self._approver or Nobody(), origin or self._origin)
+        return SessionCall(self, approver or self._approver or Nobody(), origin or self._origin)
 
     # The record
 
