@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
 
 import msgspec
@@ -59,6 +59,9 @@ _GAP = re.compile(rb"[\r\n]+")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
+
+
+T = TypeVar("T")
 
 
 class Secrets:
@@ -133,10 +136,11 @@ class Secrets:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def mask_values(self, text: str) -> str:
-        """Return the text without the known values; what only looks like a key stays."""
-        if not self._forms:
-            return text
+    def mask_values(self, value: T) -> T:
+        """Return a text, or nested lists and dictionaries, without the known values."""
+        return _mapped(value, lambda _, text: self._without_values(text)) if self._forms else value
+
+    def _without_values(self, text: str) -> str:
         data = text.encode("utf-8", "surrogatepass")
         masked = self.mask_bytes(data)
         if masked is data:
@@ -145,10 +149,6 @@ class Secrets:
             return masked.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:  # a value that is not UTF-8 ended inside of a character
             return masked.decode("utf-8", "replace")
-
-    def mask_values_in(self, value: Any) -> Any:
-        """Return nested lists and dictionaries without the known values in their texts."""
-        return _mapped(value, lambda _, text: self.mask_values(text)) if self._forms else value
 
     def mask(self, text: str) -> str:
         """Return the text without the known values and without what looks like a key."""

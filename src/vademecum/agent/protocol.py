@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from vademecum.agent.plan import Patch, Plan, PlanUpdate, plan_in
+from vademecum.agent.plan import Patch, Plan, PlanUpdate
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.models.base import Reply, Tool, ToolCall, Wire
 from vademecum.nearest import meant, nearest
@@ -362,6 +362,18 @@ def _native(call: ToolCall) -> Action:
     except ToolRefused:
         return _action(ToolCall(call.id, call.name, arguments), call.id)
     return _action(SelectSkills([parsed]) if isinstance(parsed, calls.UseSkill) else parsed, call.id)
+
+
+def plan_in(given: Any) -> tuple[PlanUpdate | None, str]:
+    """Return a plan or its patches as their types, or what is wrong with them.
+
+    >>> plan_in([{"op": "fly"}])
+    (None, "The plan was not changed: Invalid enum value 'fly' - at `$[0].op`.")
+    """
+    try:
+        return msgspec.convert(given, PlanUpdate | None), ""
+    except (msgspec.ValidationError, ValueError) as error:
+        return None, f"The plan was not changed: {error}."
 
 
 # While it streams

@@ -122,9 +122,9 @@ class Gate:
         What was declined stays so, whatever else is wanted with it and whatever the skill is by now.
         """
         with self._lock:
+            refusals = [told for refused, told in self._declined.items() if refused <= _each(asking)]
             if keys_of(asking, digest) <= self._for_this_run:
                 return True
-            refusals = [told for refused, told in self._declined.items() if refused <= _each(asking)]
         if self._grants is not None and all(
             self._grants.cover(request, digest=digest, project=self._project) for request in asking
         ):
@@ -173,10 +173,10 @@ def refusal(
     if decision.rule is not None and not decision.rule.number:  # a bound of something that the model knows
         text += f", because {decision.reason}"
     advice = said(requests, decision, remedies).removeprefix(text).lstrip(",; ")
-    if answer is None:
-        return Denied(f"{text}.", advice=advice)
-    advice = "; ".join(filter(None, (advice, answer.advice)))
-    return Denied(f"{text} ({answer.message})." if answer.message else f"{text}.", advice=advice)
+    if answer is not None:
+        advice = "; ".join(filter(None, (advice, answer.advice)))
+        text += f" ({answer.message})" if answer.message else ""
+    return Denied(f"{text}.", advice=advice)
 
 
 def said(requests: Request | Sequence[Request], decision: Decision, remedies: str | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -271,16 +271,12 @@ class Act:
         ]
         return [decision for decision in found if decision is not None]
 
-    def _bounded_uses(self, used_on: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield what lists of tools are asked about: the tool, and what a command changes and reaches."""
+    def _bounded_uses(self, used_on: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+        """Return what lists of tools are asked about: the tool, and what a command changes and reaches."""
         if not isinstance(self.call, calls.RunCommand):
-            yield self.tool, used_on
-            return
-        yield self.tool, used_on[:1]
-        if self.call.writes:
-            yield "write_file", tuple(self.call.writes)
-        if self.call.network:
-            yield "network_request", tuple(self.call.network)
+            return [(self.tool, used_on)]
+        more = ("write_file", tuple(self.call.writes)), ("network_request", tuple(self.call.network))
+        return [(self.tool, used_on[:1]), *((tool, names) for tool, names in more if names)]
 
     def _risk(self, used_on: tuple[str, ...]) -> list[Decision]:
         """Return the approval that a risky tool needs, unless this run was started with it."""
@@ -339,7 +335,7 @@ class Act:
         """Return whether a path may be read without asking; what may not is not mentioned."""
         names = self.session.place.workspace.rule_names(real)
         finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
-        return all(self.decision(permission, resources).effect <= most for permission, resources, _ in finer)
+        return max([self.decision(each, resources).effect for each, resources, _ in finer]) <= most
 
     def may_list(self, real: Path) -> bool:
         """Return whether the caller may know of a path."""

@@ -465,6 +465,7 @@ def _run_started(  # noqa: PLR0913, PLR0917 - a process that is about to start
     with _network_of(act, hosts, traffic) as network:
         job = replace(job, network=network)
         ended = run_job(job, room, sandbox, on_output=on_output, cancelled=act.cancelled)
+    refused = [f"{t['host']}:{t['port']} was not reached: {t['refused']}" for t in traffic if t["refused"]]
     for stream in masked:
         on_output(stream, b"", last=True)
     for file in (room.streams.out, room.streams.err):
@@ -473,6 +474,5 @@ def _run_started(  # noqa: PLR0913, PLR0917 - a process that is about to start
         room.work, job.furnished.copies, room.outputs, since=run.started, secrets=secrets
     )
     facts = {"sandbox": sandbox.name, **({"network": traffic} if traffic else {}), **facts}
-    refused = [f"{t['host']}:{t['port']} was not reached: {t['refused']}" for t in traffic if t["refused"]]
     notes = [*notes, *refused]
     return observe(act.tool, job, room, ended, made, beyond=beyond, facts=facts, notes=notes)

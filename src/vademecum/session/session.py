@@ -127,10 +127,8 @@ class Session:
                 result = Result(str(error), error.code, "error", advice=error.advice)
                 if not asked.is_written:
                     self._failed(calls.NAMES[type(call)], calls.said(call), result, asked)
-        secrets = self.place.secrets
-        return replace(
-            result, text=secrets.mask_values(result.text), facts=secrets.mask_values_in(result.facts)
-        )
+        text, facts = self.place.secrets.mask_values((result.text, result.facts))
+        return replace(result, text=text, facts=facts)
 
     def call_named(
         self,

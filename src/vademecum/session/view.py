@@ -253,9 +253,11 @@ class SessionCall(ExitStack):
         """Return the test whether the caller may know of a file of a skill: what is denied is not named."""
 
         def sees(relative: str) -> bool:
-            permissions = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
-            decided = (self.decide(each, (f"{skill.name}/{relative}",), skill) for each in permissions)
-            return all(decision.effect < Effect.DENY for _, decision in decided)
+            for permission in ("resource", "script") if relative.startswith("scripts/") else ("resource",):
+                _, decision = self.decide(permission, (f"{skill.name}/{relative}",), skill)
+                if decision.effect is Effect.DENY:
+                    return False
+            return True
 
         return sees
 
