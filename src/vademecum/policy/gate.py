@@ -55,7 +55,7 @@ class Gate:
         self._approver = approver or Nobody()
         self._lock = threading.Lock()
         self._for_this_run: set[Key] = set()
-        self._declined: dict[frozenset[tuple[str, str]], str] = {}
+        self._declined: dict[frozenset[Key], str] = {}  # whatever the skill is by now
 
     def follow(self, policy: Decider) -> None:
         """Decide by this policy from now on; the fixed rules hold for a caller's own policy too."""
@@ -109,7 +109,7 @@ class Gate:
                 remedies = _remedies([decision for _, decision in decided], also)
                 raise refusal(asking, worst, answer, remedies)
             with self._lock:
-                self._declined[_each(asking)] = answer.message or "the answer was no"
+                self._declined[frozenset(keys_of(asking, ""))] = answer.message or "the answer was no"
             message = f" ({answer.message})" if answer.message else ""
             raise Declined(f"{_wanted(asking)} was declined{message}: it was not done.", told=answer.message)
         if answer.verdict == "always":
@@ -122,7 +122,7 @@ class Gate:
         What was declined stays so, whatever else is wanted with it and whatever the skill is by now.
         """
         with self._lock:
-            refusals = [told for refused, told in self._declined.items() if refused <= _each(asking)]
+            refusals = [told for refused, told in self._declined.items() if refused <= keys_of(asking, "")]
             if keys_of(asking, digest) <= self._for_this_run:
                 return True
         if self._grants is not None and all(
@@ -142,10 +142,6 @@ class Gate:
             self._grants.add(
                 request, digest=digest, scope=answer.scope, project=self._project, seconds=answer.seconds
             )
-
-
-def _each(requests: Sequence[Request]) -> frozenset[tuple[str, str]]:
-    return frozenset((request.permission, each) for request in requests for each in request.resources)
 
 
 def _wanted(requests: Request | Sequence[Request]) -> str:
