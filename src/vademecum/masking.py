@@ -57,11 +57,9 @@ _KNOWN = re.compile(
 _LINE_ENDS = b"\r\n"
 _GAP = re.compile(rb"[\r\n]+")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
+T = TypeVar("T")
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
-
-
-T = TypeVar("T")
 
 
 class Secrets:

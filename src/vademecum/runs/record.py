@@ -111,9 +111,9 @@ class Record:
 
     def _append(self, type_: str, rows: Sequence[Any], encode: Callable[[Any], bytes]) -> None:
         """Write an event for each row as a whole line, or nothing of them."""
-        now, encoded, lines = self._clock(), list(map(encode, rows)), []
+        encoded, lines = list(map(encode, rows)), []
         with self._lock:
-            first = self._number + 1
+            now, first = self._clock(), self._number + 1
             for number, data in enumerate(encoded, first):
                 head = f'{{"n":{number},"time":{now!r},"type":"{type_}"{"," if len(data) > 2 else ""}'
                 lines.append(head.encode() + data[1:] + b"\n")
