@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
+
+import msgspec
 
 MASK = "[secret]"
 MIN_SECRET_CHARS = 8
@@ -27,6 +29,9 @@ MAX_PIECE_BYTES = 64
 MAX_SPAN_BYTES = 4096
 # Everything after this many matches is masked: a repetitive text must not take minutes.
 MAX_MATCHES = 20_000
+# Of a text that is to be cut, so much is searched; of a list, so many items stay.
+MAX_MASKED_CHARS = 50_000
+MAX_ITEMS = 100
 # Bytes times forms that are searched form by form, which is faster than to import RE2 (15 ms).
 MAX_PLAIN_WORK = 4_000_000
 _CHUNK_BYTES = 1024 * 1024
@@ -52,6 +57,8 @@ _KNOWN = re.compile(
 _LINE_ENDS = b"\r\n"
 _GAP = re.compile(rb"[\r\n]+")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
+T = TypeVar("T")
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
 
 
@@ -127,10 +134,11 @@ class Secrets:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def mask_values(self, text: str) -> str:
-        """Return the text without the known values; what only looks like a key stays."""
-        if not self._forms:
-            return text
+    def mask_values(self, value: T) -> T:
+        """Return a text, or nested lists and dictionaries, without the known values."""
+        return _mapped(value, lambda _, text: self._without_values(text)) if self._forms else value
+
+    def _without_values(self, text: str) -> str:
         data = text.encode("utf-8", "surrogatepass")
         masked = self.mask_bytes(data)
         if masked is data:
@@ -140,35 +148,47 @@ class Secrets:
         except UnicodeDecodeError:  # a value that is not UTF-8 ended inside of a character
             return masked.decode("utf-8", "replace")
 
-    def mask_values_in(self, value: Any) -> Any:
-        """Return nested lists and dictionaries without the known values in their texts."""
-        return _mapped(value, lambda _, text: self.mask_values(text)) if self._forms else value
-
     def mask(self, text: str) -> str:
         """Return the text without the known values and without what looks like a key."""
         return _KNOWN.sub(_masked, _URL_PASSWORD.sub(rf"\g<1>{MASK}", self.mask_values(text)))
 
-    def mask_all(self, value: Any) -> Any:
-        """Return a copy of nested lists and dictionaries in which every text is masked."""
+    def masked_json(self, value: Any, *, most: int | None = None) -> bytes:
+        """Return nested lists and dictionaries as JSON in which every text is masked."""
+        return _ENCODER.encode(self.mask_all(value, most=most))
+
+    def mask_all(self, value: Any, *, most: int | None = None) -> Any:
+        """Return a copy of nested lists and dictionaries in which every text is masked.
+
+        If ``most`` is given, texts are cut to so many characters once they are masked, and long lists too.
+        """
 
         def masked(key: str, text: str) -> str:
             # A value is masked whole if its own name says that it is a secret, such as that of a header.
-            return MASK if _SECRET_HEADER.fullmatch(key) else self.mask(text)
+            if _SECRET_HEADER.fullmatch(key):
+                return MASK
+            shown = self.mask(text if most is None else text[:MAX_MASKED_CHARS])
+            if most is not None and (len(shown) > most or len(text) > MAX_MASKED_CHARS):
+                shown = f"{shown[:most]}…"
+            # Half a character, as the name of a file may contain it, cannot be written.
+            return shown if shown.isascii() else shown.encode("utf-8", "replace").decode()
 
-        return _mapped(value, masked)
+        return _mapped(value, masked, items=None if most is None else MAX_ITEMS)
 
 
-def _mapped(value: Any, change: Callable[[str, str], str], name: object = "") -> Any:
+def _mapped(
+    value: Any, change: Callable[[str, str], str], name: object = "", *, items: int | None = None
+) -> Any:
     """Return nested lists and dictionaries with each text changed; ``change`` is told the text's own name."""
     match value:
         case str():
             return change(name if isinstance(name, str) else "", value)
         case dict():
             names = (change("", key) if isinstance(key, str) else key for key in value)
-            items = (_mapped(item, change, key) for key, item in value.items())
-            return dict(zip(names, items, strict=True))
+            changed = (_mapped(item, change, key, items=items) for key, item in value.items())
+            return dict(zip(names, changed, strict=True))
         case list() | tuple():
-            return [_mapped(item, change) for item in value]
+            kept = [_mapped(item, change, items=items) for item in value[:items]]
+            return kept if len(kept) == len(value) else [*kept, f"… {len(value):,} in all"]
     return value
 
 

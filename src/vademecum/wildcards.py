@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
+
+# Return the one spelling of a text in which names and patterns are compared.
+comparable = partial(unicodedata.normalize, "NFKC")
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -22,16 +24,6 @@ def matches(pattern: str, text: str) -> bool:
 def matches_exactly(pattern: str, text: str) -> bool:
     """Return whether a pattern matches the whole text, without an optional end."""
     return _expression(pattern).fullmatch(text) is not None
-
-
-def comparable(text: str) -> str:
-    """Return the one spelling (NFKC) in which names and patterns are compared."""
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
-
-
-def all_comparable(texts: Iterable[str]) -> list[str]:
-    """Return each text in the spelling in which names and patterns are compared."""
-    return [comparable(text) for text in texts]
 
 
 def is_plain(pattern: str) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vademecum.agent.plan import Plan, Step, plan_in, updated
+from vademecum.agent.plan import Plan, Step, updated
+from vademecum.agent.protocol import plan_in
 from vademecum.errors import VademecumError
 
 PLAN = Plan(goal="g", steps=(Step(id="a", title="A"), Step(id="b", title="B"), Step(id="c", title="C")))

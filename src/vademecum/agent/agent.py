@@ -156,7 +156,8 @@ class Conversation:
         named = list(dict.fromkeys([*skills, *self._called(text)]))
         session, wire = self.session, wire_of(self.model)
         room = self.agent.budget.context_tokens * CHARS_A_TOKEN // CATALOGUE_SHARE
-        catalogue = render_catalogue(session.view.offered.skills, budget=room)
+        offered = session.view.offered.skills
+        catalogue = render_catalogue(offered, budget=room)
         if (self.transcript.catalogue, self.transcript.wire) != (shown := safe(catalogue.text), wire):
             self.transcript.speak(wire, shown)
         with self._hosting():
@@ -167,7 +168,7 @@ class Conversation:
                 text,
                 model=self.model.name,
                 budget=asdict(self.agent.budget),
-                skills=len(session.view.offered),
+                skills=len(offered),
                 skills_named=named,
                 **({"ranked": [hit.name for hit in found.hits]} if found else {}),
                 **(

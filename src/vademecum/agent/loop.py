@@ -14,7 +14,7 @@ from msgspec import structs
 
 from vademecum.agent import protocol
 from vademecum.agent.plan import LIMITS, Budget, Plan, Settings, Spent, updated
-from vademecum.agent.transcript import Observed, Transcript, safe, shortened, untrusted
+from vademecum.agent.transcript import COMPACT_AT, Observed, Transcript, safe, shortened, untrusted
 from vademecum.errors import (
     Declined,
     ModelFailed,
@@ -313,11 +313,6 @@ class Loop:
         for continued in range(MAX_CONTINUATIONS + 1):
             if self.spent.turns >= self.budget.turns:
                 raise _GaveUp("max_turns")
-            if self.said.is_long:
-                self._shorten()
-            if self.said.tokens > self.said.limit:
-                raise _GaveUp("max_context")
-            self.spent.turns += 1
             reply = self._replied(watched)
             text += reply.text
             is_lost = bool(reply.calls) or self.said.wire == "json" or len(text) > MAX_ANSWER_CHARS
@@ -339,10 +334,16 @@ class Loop:
         A model that turns out not to know native tool calls is asked for JSON text.
         """
         said = self.said
+        measured = said.measured()
+        if measured["tokens"] > said.limit * COMPACT_AT and self._shorten():
+            measured = said.measured()
+        if measured["tokens"] > said.limit:
+            raise _GaveUp("max_context")
+        self.spent.turns += 1
         failed, is_shortened = 0, False
         while True:
             schema = protocol.schema() if said.wire == "json" else {}
-            self.record.add("model_asked", turn=self.spent.turns, **said.measured())
+            self.record.add("model_asked", turn=self.spent.turns, **measured)
             started = time.monotonic()
             try:
                 reply = self.model.reply(tuple(said.messages), schema=schema, on_text=watched)
@@ -350,13 +351,14 @@ class Loop:
                 if said.wire == "json":
                     raise
                 said.speak("json")
+                measured = said.measured()
                 self._failed(error, watched)
             except ModelOverflow as error:
                 self._failed(error, watched)
                 said.limit = min(said.limit, int(said.tokens * 0.75))
                 if is_shortened or not self._shorten():
                     raise
-                is_shortened = True
+                is_shortened, measured = True, said.measured()
             except ModelUnavailable as error:
                 self._failed(error, watched, error.wait)
                 failed += 1

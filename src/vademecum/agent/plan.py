@@ -57,18 +57,6 @@ class Patch(Struct, forbid_unknown_fields=True):
 PlanUpdate = Plan | list[Patch]
 
 
-def plan_in(given: Any) -> tuple[PlanUpdate | None, str]:
-    """Return a plan or its patches as their types, or what is wrong with them.
-
-    >>> plan_in([{"op": "fly"}])
-    (None, "The plan was not changed: Invalid enum value 'fly' - at `$[0].op`.")
-    """
-    try:
-        return msgspec.convert(given, PlanUpdate | None), ""
-    except (msgspec.ValidationError, ValueError) as error:
-        return None, f"The plan was not changed: {error}."
-
-
 def updated(plan: Plan, update: PlanUpdate) -> Plan:
     """Return the plan after an update; an update that does not fit raises, and leaves the plan as it was."""
     new = update if isinstance(update, Plan) else _patched(plan, update)

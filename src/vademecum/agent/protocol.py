@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from vademecum.agent.plan import Patch, Plan, PlanUpdate, plan_in
+from vademecum.agent.plan import Patch, Plan, PlanUpdate
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.models.base import Reply, Tool, ToolCall, Wire
 from vademecum.nearest import meant, nearest
-from vademecum.session.schemas import ALL_TOOLS, schema_of
+from vademecum.session.schemas import ALL_TOOLS
 from vademecum.tools import calls
 
 MAX_REPLY_CHARS = 2_000_000
@@ -174,7 +174,7 @@ def schema() -> dict[str, Any]:
         ("plan_update", PlanUpdate | None, None),
         ("diagnostics", Any, None),
     ]
-    return schema_of(msgspec.defstruct("reply", fields, forbid_unknown_fields=True))
+    return calls.schema_of(msgspec.defstruct("reply", fields, forbid_unknown_fields=True))
 
 
 def tools_in_words() -> str:
@@ -205,8 +205,7 @@ def parse_turn(text: str) -> Turn:
     call = _call(found["action"], problems)
     if problems or call is None:
         raise ReplyWrong(f"The reply does not fit the protocol: {'; '.join(dict.fromkeys(problems))}.")
-    update, wrong = plan_in(found.get("plan_update"))
-    return Turn([_action(call)], update, wrong)
+    return Turn([_action(call)], *plan_in(found.get("plan_update")))
 
 
 def _call(given: Any, problems: list[str]) -> calls.Parameters | None:
@@ -231,11 +230,13 @@ def _call(given: Any, problems: list[str]) -> calls.Parameters | None:
         known = f"there are {', '.join(CALLED_AS_TOOLS)}"
         hint = meant(nearest(call.tool, CALLED_AS_TOOLS), otherwise=known)
         inside.append(f"tool: there is no {call.tool[:80]!r}, {hint}")
+    if not inside:
+        return call
     problems += [
         f"action.payload: {problem}" if " " in problem.partition(":")[0] else f"action.payload.{problem}"
         for problem in inside
     ]
-    return call
+    return None
 
 
 def _object_in(text: str) -> dict[str, Any]:
@@ -325,7 +326,7 @@ def offered_tools() -> tuple[Tool, ...]:
     types: dict[str, type[calls.Parameters]] = {name: calls.CALLS[name] for name in ALL_TOOLS}
     types |= {"update_plan": UpdatePlan, "final_answer": _Answer}
     words = {name: " ".join((type_.__doc__ or "").split()) for name, type_ in types.items()}
-    return tuple(Tool(name, words[name], schema_of(type_)) for name, type_ in types.items())
+    return tuple(Tool(name, words[name], calls.schema_of(type_)) for name, type_ in types.items())
 
 
 def _called(text: str, made: Sequence[ToolCall]) -> Turn:
@@ -361,6 +362,18 @@ def _native(call: ToolCall) -> Action:
     except ToolRefused:
         return _action(ToolCall(call.id, call.name, arguments), call.id)
     return _action(SelectSkills([parsed]) if isinstance(parsed, calls.UseSkill) else parsed, call.id)
+
+
+def plan_in(given: Any) -> tuple[PlanUpdate | None, str]:
+    """Return a plan or its patches as their types, or what is wrong with them.
+
+    >>> plan_in([{"op": "fly"}])
+    (None, "The plan was not changed: Invalid enum value 'fly' - at `$[0].op`.")
+    """
+    try:
+        return msgspec.convert(given, PlanUpdate | None), ""
+    except (msgspec.ValidationError, ValueError) as error:
+        return None, f"The plan was not changed: {error}."
 
 
 # While it streams

@@ -150,11 +150,6 @@ class Transcript:
         kept = sum(map(estimate, (self.request, *self.skills.values(), text)))
         return _size(self.messages[0]) + kept < self.limit * COMPACT_AT
 
-    @property
-    def is_long(self) -> bool:
-        """True if the conversation must be shortened before the next request."""
-        return self.tokens > self.limit * COMPACT_AT
-
     # Compaction
 
     def compact(self, active: Collection[str]) -> dict[str, Any] | None:

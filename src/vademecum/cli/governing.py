@@ -265,8 +265,7 @@ def _recording(
     yield audit, results, record.run_id
     audit.flush()
     summary = {"status": "done", "stop_reason": "simulated", "answer": "", "stats": results}
-    record.add("run_finished", **summary)
-    record.finish({"run_id": record.run_id, "request": request, **summary}, "")
+    record.finish({"request": request, **summary})
 
 
 def _simulated(program: Simulate, setting: Setting, directory: Path) -> Simulated:

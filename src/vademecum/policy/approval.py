@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -42,6 +43,12 @@ class Question(Struct, frozen=True):
     def wanted(self) -> str:
         """Return the requests in one line."""
         return "; ".join(f"{request.permission} {', '.join(request.resources)}" for request in self.requests)
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest that is the same for the same act on the same content."""
+        told = "\0".join([self.wanted, self.digest, self.exact])
+        return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()
 
     @property
     def keys(self) -> set[Key]:

@@ -202,11 +202,11 @@ def bounded(
     resources: Iterable[str],
     *,
     skill: str,
-    allowed_tools: Iterable[str] | None,
+    allowed_tools: Iterable[str],
     effect: Effect = Effect.DENY,
 ) -> Decision | None:
     """Return a decision if a skill names its tools and this is none of them; nothing otherwise."""
-    if allowed_tools is None or Bounds.of(allowed_tools).let_through(tool, resources):
+    if Bounds.of(allowed_tools).let_through(tool, resources):
         return None
     layer = f"'allowed-tools' of skill {skill!r}"
     remedy = "let the skill's author add it to 'allowed-tools'"

@@ -14,7 +14,7 @@ from vademecum.errors import ConfigError
 from vademecum.nearest import meant, nearest
 from vademecum.policy.base import Decider, Decision, Effect, Request, Rule
 from vademecum.policy.grants import Trust, grants_file
-from vademecum.wildcards import all_comparable, comparable, matches, matches_exactly
+from vademecum.wildcards import comparable, matches, matches_exactly
 
 # Whoever can write here decides what is allowed or what runs next; the kept secrets are never read. No rule,
 # flag or answer opens these. They are compared without case, because some file systems have none.
@@ -172,7 +172,8 @@ class RuleTable:
         self._by_start: dict[str, list[_Test]] = {}
         self._by_end: dict[str, list[_Test]] = {}
         self._short: list[_Test] = []
-        for place, pattern in enumerate(all_comparable([rule.pattern for rule in rules])):
+        for place, rule in enumerate(rules):
+            pattern = comparable(rule.pattern)
             self._add(pattern, place)
             for form in () if pattern.endswith("*") else further:
                 self._add(form.format(pattern), place)
@@ -309,9 +310,9 @@ class Policy:
         layers = self._layers(permission, agent)
         if not any(rule.pattern == "*" and rule.effect is Effect.ALLOW for rule in layers[1]):
             return True
-        restricting = all_comparable(
-            [rule.pattern for layer in layers for rule in layer if rule.effect is not Effect.ALLOW]
-        )
+        restricting = [
+            comparable(rule.pattern) for layer in layers for rule in layer if rule.effect is not Effect.ALLOW
+        ]
         if text is None:
             return bool(restricting)
         text = comparable(text)
@@ -351,8 +352,7 @@ class Policy:
     def _effect_on(self, resource: str, tables: Tables) -> tuple[Effect, Rule | None]:
         """Decide about one resource: a deny is final, and each later layer can do less."""
         fixed, own, project, run = tables
-        if not resource.isascii():
-            resource = comparable(resource)
+        resource = comparable(resource)
         if fixed is not None and (rule := fixed.last_match(resource.casefold())) is not None:
             return rule.effect, rule
         rule = own.last_match(resource) if own is not None else None

@@ -55,7 +55,7 @@ class Gate:
         self._approver = approver or Nobody()
         self._lock = threading.Lock()
         self._for_this_run: set[Key] = set()
-        self._declined: dict[frozenset[tuple[str, str]], str] = {}
+        self._declined: dict[frozenset[Key], str] = {}  # whatever the skill is by now
 
     def follow(self, policy: Decider) -> None:
         """Decide by this policy from now on; the fixed rules hold for a caller's own policy too."""
@@ -109,7 +109,7 @@ class Gate:
                 remedies = _remedies([decision for _, decision in decided], also)
                 raise refusal(asking, worst, answer, remedies)
             with self._lock:
-                self._declined[_each(asking)] = answer.message or "the answer was no"
+                self._declined[frozenset(keys_of(asking, ""))] = answer.message or "the answer was no"
             message = f" ({answer.message})" if answer.message else ""
             raise Declined(f"{_wanted(asking)} was declined{message}: it was not done.", told=answer.message)
         if answer.verdict == "always":
@@ -122,9 +122,9 @@ class Gate:
         What was declined stays so, whatever else is wanted with it and whatever the skill is by now.
         """
         with self._lock:
+            refusals = [told for refused, told in self._declined.items() if refused <= keys_of(asking, "")]
             if keys_of(asking, digest) <= self._for_this_run:
                 return True
-            refusals = [told for refused, told in self._declined.items() if refused <= _each(asking)]
         if self._grants is not None and all(
             self._grants.cover(request, digest=digest, project=self._project) for request in asking
         ):
@@ -142,10 +142,6 @@ class Gate:
             self._grants.add(
                 request, digest=digest, scope=answer.scope, project=self._project, seconds=answer.seconds
             )
-
-
-def _each(requests: Sequence[Request]) -> frozenset[tuple[str, str]]:
-    return frozenset((request.permission, each) for request in requests for each in request.resources)
 
 
 def _wanted(requests: Request | Sequence[Request]) -> str:
@@ -173,10 +169,10 @@ def refusal(
     if decision.rule is not None and not decision.rule.number:  # a bound of something that the model knows
         text += f", because {decision.reason}"
     advice = said(requests, decision, remedies).removeprefix(text).lstrip(",; ")
-    if answer is None:
-        return Denied(f"{text}.", advice=advice)
-    advice = "; ".join(filter(None, (advice, answer.advice)))
-    return Denied(f"{text} ({answer.message})." if answer.message else f"{text}.", advice=advice)
+    if answer is not None:
+        advice = "; ".join(filter(None, (advice, answer.advice)))
+        text += f" ({answer.message})" if answer.message else ""
+    return Denied(f"{text}.", advice=advice)
 
 
 def said(requests: Request | Sequence[Request], decision: Decision, remedies: str | None = None) -> str:

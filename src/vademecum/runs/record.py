@@ -8,7 +8,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,6 @@ EVENTS, SUMMARY, INDEX, FINAL = "events.jsonl", "run.json", "index.json", "final
 OBSERVATIONS = "observations"
 SHARED = ".index"
 MAX_RECORDED_CHARS = 2000
-MAX_MASKED_CHARS = 50_000
-MAX_RECORDED_ITEMS = 100
 
 Listener = Callable[["Event"], None]
 
@@ -84,6 +83,7 @@ class Record:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.place = place
+        self.run_id = place.name
         self.secrets = secrets
         self._listener = listener
         self._clock = clock
@@ -93,59 +93,49 @@ class Record:
         self._file: int | None = os.open(place / EVENTS, flags, 0o600)
 
     @property
-    def run_id(self) -> str:
-        """The run's id: the name of its directory."""
-        return self.place.name
-
-    @property
     def is_closed(self) -> bool:
         """Return whether the record is closed, so that nothing can be added."""
         return self._file is None
 
-    def add(self, type_: str, **data: Any) -> Event:
+    def add(self, type_: str, **data: Any) -> None:
         """Append one event, without secrets."""
-        return self._add(type_, self.secrets.mask_all(data))
+        self._append(type_, [data], self.secrets.masked_json)
 
-    def add_bounded(self, type_: str, **data: Any) -> Event:
+    def add_bounded(self, type_: str, **data: Any) -> None:
         """Append one event in which long texts and lists are cut, after secrets were removed."""
-        return self._add(type_, _cut(self.secrets.mask_all(_cut(data, MAX_MASKED_CHARS)), MAX_RECORDED_CHARS))
-
-    def _add(self, type_: str, masked: dict[str, Any]) -> Event:
-        with self._lock:
-            self._number += 1
-            event = Event(self._number, self._clock(), type_, masked)
-            self._append(_json({"n": event.number, "time": event.time, "type": type_, **masked}) + b"\n")
-        if self._listener is not None:
-            self._listener(event)
-        return event
+        self._append(type_, [data], partial(self.secrets.masked_json, most=MAX_RECORDED_CHARS))
 
     def add_encoded(self, type_: str, rows: Sequence[bytes]) -> None:
-        """Append many events in one write: JSON objects that are not empty, their texts masked already."""
-        head = f'"time":{self._clock()!r},"type":"{type_}",'
-        lines = []
-        with self._lock:
-            for number, row in enumerate(rows, self._number + 1):
-                lines.append(f'{{"n":{number},{head}'.encode() + row[1:] + b"\n")
-                if self._listener is not None:
-                    self._listener(Event(number, self._clock(), type_, msgspec.json.decode(row)))
-            self._number += len(rows)
-            self._append(b"".join(lines))
+        """Append many events in one write: JSON objects whose texts are masked already."""
+        self._append(type_, rows, bytes)
 
-    def _append(self, data: bytes) -> None:
-        """Write a whole line, or nothing of it."""
-        if self._file is None:
-            raise RecordDamaged(f"The record in {self.place} is closed: begin another run.", code="closed")
-        size = os.fstat(self._file).st_size
-        try:
-            written = os.write(self._file, data)
-            while written < len(data):
-                written += os.write(self._file, data[written:])
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, size)
-            raise RecordDamaged(
-                f"The record in {self.place} cannot be written ({error.strerror}): make room for it."
-            ) from error
+    def _append(self, type_: str, rows: Sequence[Any], encode: Callable[[Any], bytes]) -> None:
+        """Write an event for each row as a whole line, or nothing of them."""
+        encoded, lines = list(map(encode, rows)), []
+        with self._lock:
+            now, first = self._clock(), self._number + 1
+            for number, data in enumerate(encoded, first):
+                head = f'{{"n":{number},"time":{now!r},"type":"{type_}"{"," if len(data) > 2 else ""}'
+                lines.append(head.encode() + data[1:] + b"\n")
+            if self._file is None:
+                raise RecordDamaged(
+                    f"The record in {self.place} is closed: begin another run.", code="closed"
+                )
+            text, size = b"".join(lines), os.fstat(self._file).st_size
+            try:
+                written = os.write(self._file, text)
+                while written < len(text):
+                    written += os.write(self._file, text[written:])
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file, size)
+                raise RecordDamaged(
+                    f"The record in {self.place} cannot be written ({error.strerror}): make room for it."
+                ) from error
+            self._number += len(rows)
+        if self._listener is not None:
+            for number, data in enumerate(encoded, first):
+                self._listener(Event(number, now, type_, msgspec.json.decode(data)))
 
     def passing(self, type_: str, **data: Any) -> None:
         """Tell the listener of something that is not written down, such as a piece of text."""
@@ -161,10 +151,13 @@ class Record:
             write_atomic(path, data, mode=0o600)
         return name
 
-    def snapshot(self, digest: str, content: Callable[[], Any]) -> None:
+    def snapshot(self, digest: str, content: Any) -> None:
         """Keep the index of this run; runs of the same index share one file."""
         shared = self.place.parent / SHARED / f"{digest.removeprefix('sha256:')}.json"
-        data = _json(content())
+        try:
+            data = msgspec.json.encode(content)
+        except UnicodeEncodeError:  # half a character, as a path may contain it
+            data = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
         try:
             # What lies there may have come with the project: it is shared only if it is the same.
             if shared.parent.is_symlink() or (shared.exists() and shared.read_bytes() != data):
@@ -175,10 +168,16 @@ class Record:
         except OSError:
             write_atomic(self.place / INDEX, data)
 
-    def finish(self, summary: dict[str, Any], answer: str) -> None:
-        """Write the summary and the answer, and close."""
-        write_atomic(self.place / FINAL, self.secrets.mask(answer).encode("utf-8", "replace"))
-        write_atomic(self.place / SUMMARY, _json(self.secrets.mask_all(summary)))
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Write the last event, the answer and the summary, and close; what is closed already stays so."""
+        if self.is_closed:
+            return
+        self.add(
+            "run_finished", **{key: summary[key] for key in ("status", "stop_reason", "answer", "stats")}
+        )
+        answer = self.secrets.mask(str(summary["answer"]))
+        write_atomic(self.place / FINAL, answer.encode("utf-8", "replace"))
+        write_atomic(self.place / SUMMARY, self.secrets.masked_json({"run_id": self.run_id, **summary}))
         self.close()
 
     def close(self) -> None:
@@ -187,22 +186,3 @@ class Record:
         if descriptor is not None:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-
-
-def _json(value: Any) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except (UnicodeEncodeError, TypeError):  # half a character, as a file name may hold it
-        return json.dumps(value, default=str, ensure_ascii=False).encode("utf-8", "replace")
-
-
-def _cut(value: Any, most: int) -> Any:
-    match value:
-        case str():
-            return value if len(value) <= most else f"{value[:most]}…"
-        case dict():
-            return {key: _cut(item, most) for key, item in value.items()}
-        case list() | tuple():
-            kept = [_cut(item, most) for item in value[:MAX_RECORDED_ITEMS]]
-            return kept if len(value) <= MAX_RECORDED_ITEMS else [*kept, f"… {len(value):,} in all"]
-    return value

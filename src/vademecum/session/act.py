@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
 from vademecum.session.recording import CHANGED, Run
-from vademecum.session.view import SkillAct, file_names
+from vademecum.session.view import SessionCall, file_names
 from vademecum.skill.assets import no_script, script_name, skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
@@ -57,7 +57,7 @@ class Act:
     not go on as if it had not been said.
     """
 
-    asked_of: SkillAct
+    asked_of: SessionCall
     call: calls.ToolCall
     skill: Skill | None = None
     cancelled: Callable[[], bool] = bool
@@ -253,7 +253,7 @@ class Act:
         asked, as far as it changes or sends something.
         """
         active, unloaded = self.session.bounding()
-        excluding: list[tuple[Skill, Effect]] = [(skill, Effect.DENY) for skill in active]
+        excluding = [(skill, Effect.DENY) for skill in active]
         if isinstance(self.call, calls.RunScript) and self.skill is not None:
             own = self.skill.location
             excluding = [
@@ -263,22 +263,19 @@ class Act:
         if self.tool in _LASTING:
             excluding += [(skill, Effect.ASK) for skill in unloaded]
         found = [
-            bounded(tool, names, skill=skill.name, allowed_tools=skill.controls.allowed_tools, effect=effect)
+            bounded(tool, names, skill=skill.name, allowed_tools=allowed, effect=effect)
             for skill, effect in excluding
+            if (allowed := skill.controls.allowed_tools) is not None
             for tool, names in self._bounded_uses(used_on)
         ]
         return [decision for decision in found if decision is not None]
 
-    def _bounded_uses(self, used_on: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield what lists of tools are asked about: the tool, and what a command changes and reaches."""
+    def _bounded_uses(self, used_on: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+        """Return what lists of tools are asked about: the tool, and what a command changes and reaches."""
         if not isinstance(self.call, calls.RunCommand):
-            yield self.tool, used_on
-            return
-        yield self.tool, used_on[:1]
-        if self.call.writes:
-            yield "write_file", tuple(self.call.writes)
-        if self.call.network:
-            yield "network_request", tuple(self.call.network)
+            return [(self.tool, used_on)]
+        more = ("write_file", tuple(self.call.writes)), ("network_request", tuple(self.call.network))
+        return [(self.tool, used_on[:1]), *((tool, names) for tool, names in more if names)]
 
     def _risk(self, used_on: tuple[str, ...]) -> list[Decision]:
         """Return the approval that a risky tool needs, unless this run was started with it."""
@@ -300,16 +297,16 @@ class Act:
         resource = f"{self.skill.name}/{script_name(self.skill, self.call.relative_path)}"
         return [Decision(Effect.ASK, rule, "script", resource)]
 
-    def reads(self, located: Located) -> list[Finer]:
-        """Return what reading a file needs; what this conversation saw or made already needs nothing."""
-        if located.name.startswith(PREFIX):
-            return []
-        real = Path(os.path.realpath(located.path))
-        places = self.session.recording.places
-        if any(real.is_relative_to(os.path.realpath(place / OBSERVATIONS)) for place in places):
-            return []
-        names = self.session.place.workspace.names(located)
-        return [("read", names, located.name), *self._of_skill(real, located.name)]
+    def reads(self, *files: Located) -> list[Finer]:
+        """Return what reading files needs; what this conversation saw or made already needs nothing."""
+        seen = [Path(os.path.realpath(place / OBSERVATIONS)) for place in self.session.recording.places]
+        found: list[Finer] = []
+        for located in files:
+            real = Path(os.path.realpath(located.path))
+            if not (located.name.startswith(PREFIX) or not {real, *real.parents}.isdisjoint(seen)):
+                names = self.session.place.workspace.names(located)
+                found += [("read", names, located.name), *self._of_skill(real, located.name)]
+        return found
 
     def writes(self, located: Located, permission: str = "write") -> list[Finer]:
         """Return what changing or deleting a file needs."""
@@ -337,7 +334,7 @@ class Act:
         """Return whether a path may be read without asking; what may not is not mentioned."""
         names = self.session.place.workspace.rule_names(real)
         finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
-        return all(self.decision(permission, resources).effect <= most for permission, resources, _ in finer)
+        return max([self.decision(each, resources).effect for each, resources, _ in finer]) <= most
 
     def may_list(self, real: Path) -> bool:
         """Return whether the caller may know of a path."""

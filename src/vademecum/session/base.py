@@ -15,7 +15,6 @@ from vademecum.loader.loading import BodyLimits as BodyLimits  # noqa: PLC0414 -
 from vademecum.loader.loading import LoadReport
 from vademecum.masking import Secrets
 from vademecum.policy.approval import Question
-from vademecum.policy.grants import grants_file
 from vademecum.runs.record import Record
 from vademecum.skill.skill import Skill
 from vademecum.tools.exchange import Output
@@ -57,11 +56,6 @@ class Place:
         config = load_config(context).settings
         secrets = Secrets(context.env, given=config.execution.environment)
         return cls(context, config, project, workspace, secrets)
-
-    @property
-    def grants(self) -> Path:
-        """The file that remembers the user's answers."""
-        return grants_file(self.context)
 
 
 def project_of(context: Context) -> Path:

@@ -29,18 +29,14 @@ MAX_SAVED_BYTES = 256 * 1024 * 1024
 def perform(act: Act) -> Observation:
     """Ask for what a tool needs, and do it."""
     match act.call:
-        case calls.ReadFile(path=path):
-            located = act.locate(path)
+        case calls.ReadFile() | calls.ListDir() | calls.Grep() as call:
+            located = act.locate(call.path)
             act.require(partial(act.reads, located))
-            return file_reading.read_file(act.call, located)
-        case calls.ListDir(path=path):
-            located = act.locate(path)
-            act.require(partial(act.reads, located))
-            return file_reading.list_dir(located, act.may_list)
-        case calls.Grep(path=path):
-            located = act.locate(path)
-            act.require(partial(act.reads, located))
-            return file_reading.grep(act.call, located, act.may_read)
+            if isinstance(call, calls.ReadFile):
+                return file_reading.read_file(call, located)
+            if isinstance(call, calls.ListDir):
+                return file_reading.list_dir(located, act.may_list)
+            return file_reading.grep(call, located, act.may_read)
         case calls.WriteFile(path=path, content=content):
             located = act.locate(path)
             act.decide(partial(act.writes, located))

@@ -20,7 +20,7 @@ from vademecum.errors import Denied, ToolRefused
 from vademecum.files import sha256_of
 from vademecum.policy.base import Effect
 from vademecum.policy.gate import refusal
-from vademecum.policy.grants import ApprovedTexts
+from vademecum.policy.grants import ApprovedTexts, grants_file
 from vademecum.sandbox.base import ByProxy, Interpreter, Mount, Network, home_of, search_path
 from vademecum.session.act import Act, Finer
 from vademecum.session.recording import CHANGED
@@ -76,8 +76,10 @@ def prepared(
         outside = []
     said = {"arguments": call.args, "files": [each.typed for each in inputs], "network": call.network}
     names = file_names(skill, script_name(skill, call.relative_path))
-    words = f"{shown_words(outside, ', ')}."
-    notes = [f"Only passed as words, because they are outside the project: {words}"] if outside else []
+    notes = []
+    if outside:
+        words = shown_words(outside, ", ")
+        notes = [f"Only passed as words, because they are outside the project: {words}."]
     work = partial(run_script, act, call, skill, names, inputs, notes, stdin)
     return names[0], {key: value for key, value in said.items() if value}, work
 
@@ -95,22 +97,25 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
     once: list[Finer] = [  # of files it gets copies, made before anybody is asked
         ("skill", (skill.name,), ""),
         ("script", names, ""),
-        *(finer for each in given if each.kind == "file" for finer in act.reads(each.located)),
+        *act.reads(*(each.located for each in given if each.kind == "file")),
         *_network_requests(act, call.network, names[0]),
     ]
     in_place = [each.located for each in given if each.kind != "file"]
-    act.decide(lambda: [finer for each in in_place for finer in act.reads(each)], fixed=once)
+    act.decide(partial(act.reads, *in_place), fixed=once)
     act.refuse_denied()
     inputs = _with_hidden(act, given)
     with Room(act.directory) as room:
-        furnished = furnish(room.work, inputs, call.args, act.session.sandbox())
+        furnished = furnish(room.work, inputs, call.args, act.session.sandbox)
         snapshot = take_snapshot(skill, room.skill, act.denied_files(skill))
         path = search_path(act.session.place.context.env.get("PATH", ""))
         plan = plan_script(call, skill, snapshot, path=path, sees=act.asked_of.sees(skill))
         secrets = _secrets(act, skill)
-        packages: list[Finer] = [("packages", plan.packages.resources(skill.name), "")]
-        kept: list[Finer] = [("secret", tuple(f"{skill.name}/{name}" for name in secrets), "")]
-        act.decide_also([*(packages if plan.packages.wanted else ()), *(kept if secrets else ())])
+        further: list[Finer] = []
+        if plan.packages.wanted:
+            further.append(("packages", plan.packages.resources(skill.name), ""))
+        if secrets:
+            further.append(("secret", tuple(f"{skill.name}/{name}" for name in secrets), ""))
+        act.decide_also(further)
         act.refuse_denied()
         _settle_script(act, plan, secrets, inputs, partial(digests, room.work, furnished.copies))
         _check_unchanged(act, given, inputs)
@@ -147,7 +152,7 @@ def _settle_script(
     copies: Callable[[], object],
 ) -> None:
     """Ask, if the rules want that, about exactly this script with these words and inputs."""
-    approved = ApprovedTexts(act.session.place.grants)
+    approved = ApprovedTexts(grants_file(act.session.place.context))
 
     def about() -> str:
         facts = _facts_of(act, plan.call.network, inputs)
@@ -182,7 +187,7 @@ def _interpreter(act: Act, plan: ScriptPlan) -> tuple[Interpreter, dict[str, Any
         act.run.record.passing("progress", call=act.number, text=line)
 
     builds = act.session.place.config.execution.build_packages
-    environments = Environments(act.session.place.context, builder=act.session.sandbox() if builds else None)
+    environments = Environments(act.session.place.context, builder=act.session.sandbox if builds else None)
     built = environments.get(plan.packages, progress=progress, cancelled=act.cancelled)
     words = (str(built.python), *plan.interpreter.words[1:])
     return Interpreter(words, built.readable), {"packages": built.lock, "packages_cached": built.cached}
@@ -210,7 +215,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     def wanted() -> list[Finer]:
         return [
             ("command", lines, ""),
-            *(finer for each in reads for finer in act.reads(each.located)),
+            *act.reads(*(each.located for each in reads)),
             *(finer for each in writes for finer in (*act.writes(each), *act.reads(each))),
             *_network_requests(act, call.network, lines[0]),
         ]
@@ -429,7 +434,7 @@ def _facts_of(act: Act, hosts: Sequence[str], inputs: Sequence[Input]) -> list[s
     if WHOLE_NETWORK in hosts:
         network = "with the whole network: every host that this machine reaches, also local ones"
     seconds = limits_of(act.session.place.config.execution).seconds
-    found = [f"risk: medium · sandbox: {act.session.sandbox().name} · {network} · at most {seconds:.0f} s"]
+    found = [f"risk: medium · sandbox: {act.session.sandbox.name} · {network} · at most {seconds:.0f} s"]
     return [*found, f"reads: {shown_inputs(inputs)}"] if inputs else found
 
 
@@ -448,28 +453,26 @@ def _run_started(  # noqa: PLR0913, PLR0917 - a process that is about to start
     notes: Sequence[str] = (),
 ) -> Observation:
     """Run it, show what it prints while it does, and keep what it left, without secrets."""
-    secrets, run, sandbox = act.session.place.secrets, act.run, act.session.sandbox()
+    secrets, run, sandbox = act.session.place.secrets, act.run, act.session.sandbox
     masked = {"out": secrets.stream(), "err": secrets.stream()}
 
-    def show(stream: str, data: bytes) -> None:
-        if data:
-            run.record.passing("output_piece", call=act.number, stream=stream, data=data)
-
-    def on_output(stream: str, data: bytes) -> None:
-        show(stream, masked[stream].feed(data))
+    def on_output(stream: str, data: bytes, *, last: bool = False) -> None:
+        shown = masked[stream].end(data) if last else masked[stream].feed(data)
+        if shown:
+            run.record.passing("output_piece", call=act.number, stream=stream, data=shown)
 
     traffic: list[dict[str, Any]] = []
     with _network_of(act, hosts, traffic) as network:
         job = replace(job, network=network)
         ended = run_job(job, room, sandbox, on_output=on_output, cancelled=act.cancelled)
-    for stream, kept in masked.items():
-        show(stream, kept.end())
+    refused = [f"{t['host']}:{t['port']} was not reached: {t['refused']}" for t in traffic if t["refused"]]
+    for stream in masked:
+        on_output(stream, b"", last=True)
     for file in (room.streams.out, room.streams.err):
         secrets.mask_file(file)
     made, beyond = act.session.outputs.take(
         room.work, job.furnished.copies, room.outputs, since=run.started, secrets=secrets
     )
     facts = {"sandbox": sandbox.name, **({"network": traffic} if traffic else {}), **facts}
-    refused = [f"{t['host']}:{t['port']} was not reached: {t['refused']}" for t in traffic if t["refused"]]
     notes = [*notes, *refused]
     return observe(act.tool, job, room, ended, made, beyond=beyond, facts=facts, notes=notes)

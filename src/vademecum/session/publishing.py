@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from vademecum.errors import FileRefused, LoadRefused, VademecumError
-from vademecum.paths import check_relative, read_contained
+from vademecum.paths import read_contained
 from vademecum.policy.base import Decider, Effect, Request
 from vademecum.registry.base import MAX_BYTES, MAX_FILES
 from vademecum.registry.cache import trusted
@@ -131,7 +131,6 @@ def read_bytes(skill: Skill, path: str) -> bytes:
     if path == MANIFEST:
         data = read_manifest(skill, cap=MAX_BYTES + 1)
     else:
-        check_relative(skill.location, path)
         if any(_is_passed_over(step) for step in path.split("/")) or path == skill.file:
             raise FileNotFoundError(path)
         data = read_contained(skill.location, path, MAX_BYTES + 1)

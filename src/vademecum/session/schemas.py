@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from msgspec import Struct, json
-
-from vademecum.tools.calls import CALLS, DIRECT_TOOLS
+from vademecum.tools.calls import CALLS, DIRECT_TOOLS, schema_of
 
 Dialect = Literal["openai", "anthropic", "mcp"]
 # What a dialect calls the parameters of a tool.
@@ -49,11 +47,3 @@ def _schema(name: str, dialect: Dialect, catalogue: str) -> dict[str, Any]:
         description = f"{description}\n\n{catalogue}"
     found = {"name": name, "description": description, _PARAMETERS[dialect]: schema_of(parameters)}
     return {"type": "function", "function": found} if dialect == "openai" else found
-
-
-def schema_of(type_: type[Struct]) -> dict[str, Any]:
-    """Return the JSON schema of the arguments that a type stands for."""
-    (shape,), components = json.schema_components([type_], ref_template="#/$defs/{name}")
-    own = components.pop(shape["$ref"].rpartition("/")[2])
-    kept = {key: own[key] for key in ("type", "properties", "required", "additionalProperties")}
-    return kept | ({"$defs": components} if components else {})

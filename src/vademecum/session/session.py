@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -18,13 +18,13 @@ from vademecum.policy.approval import Answer, Approver, Nobody
 from vademecum.policy.base import Decider, Origin
 from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate
-from vademecum.policy.grants import Grants
+from vademecum.policy.grants import Grants, grants_file
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
-from vademecum.session.recording import CLOSED, Answered, CallRecord, Recording, claimed, fingerprint
-from vademecum.session.view import SkillAct, View
+from vademecum.session.recording import CLOSED, Answered, Recording, claimed, keep_pending
+from vademecum.session.view import SessionCall, View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
@@ -77,7 +77,6 @@ class Session:
         self._runs = runs or runs_directory(self.place.context)
         self.listener = listener
         self._choose_sandbox = sandbox
-        self._sandbox: Sandbox | None = None
         self._parent: Session | None = None
         self._lock = threading.RLock()
         self._active: dict[str, Skill] = {}
@@ -85,8 +84,10 @@ class Session:
         # The files that scripts and commands of this conversation left.
         self.outputs = outputs or Outputs()
         self.recording = Recording(self._start, is_on=recording)
-        policy, grants = policy or Policy.load(self.place.context), Grants(self.place.grants)
-        self.gate = Gate(policy, project=self.place.project, grants=grants)
+        context = self.place.context
+        self.gate = Gate(
+            policy or Policy.load(context), project=self.place.project, grants=Grants(grants_file(context))
+        )
         self.view = view or View(index, self.gate.policy, agent=agent, origin=origin)
         self.limits = limits or BodyLimits(index.options.body_lines)
 
@@ -120,16 +121,14 @@ class Session:
                 raise
             except Deferred as deferred:
                 if deferred.kept:
-                    asked.keep(deferred.question, call, for_skill)
+                    keep_pending(asked, deferred.question, call, for_skill)
                 raise
             except VademecumError as error:
                 result = Result(str(error), error.code, "error", advice=error.advice)
                 if not asked.is_written:
                     self._failed(calls.NAMES[type(call)], calls.said(call), result, asked)
-        secrets = self.place.secrets
-        return replace(
-            result, text=secrets.mask_values(result.text), facts=secrets.mask_values_in(result.facts)
-        )
+        text, facts = self.place.secrets.mask_values((result.text, result.facts))
+        return replace(result, text=text, facts=facts)
 
     def call_named(
         self,
@@ -149,7 +148,7 @@ class Session:
             return result
         return self.call(call, **options)
 
-    def _failed(self, name: str, said: Mapping[str, Any], result: Result, asked: CallRecord) -> None:
+    def _failed(self, name: str, said: Mapping[str, Any], result: Result, asked: SessionCall) -> None:
         """Write down a call that failed before anything was done."""
         if self.recording.is_on:
             seen = Observation(name, result.text, code=result.code)
@@ -179,7 +178,7 @@ class Session:
             told = f" ({answer.message})" if answer.message else ""
             wanted = pending.question.wanted
             raise Declined(f"{wanted} was declined{told}: it was not done.", told=answer.message)
-        answers = {**pending.answers, fingerprint(pending.question): answer}
+        answers = {**pending.answers, pending.question.fingerprint: answer}
         expected = pending.question.digest, pending.question.exact
         answered = Answered(answers, expected, approver or self._approver or Nobody())
         session = self
@@ -233,7 +232,7 @@ class Session:
         with self.asking() as asked:
             return asked.read_bytes(asked.find(name), path)
 
-    def _load(self, skill: Skill, asked: SkillAct, task: str, *, whole: bool) -> Result:
+    def _load(self, skill: Skill, asked: SessionCall, task: str, *, whole: bool) -> Result:
         """Load the instructions of a skill and make it active; loaded again, it gives its text again."""
         effect = asked.require(skill)
         if skill.controls.run_mode == "subagent" and self.host is not None:
@@ -253,7 +252,7 @@ class Session:
             return self._loaded(skill, loaded, effect, asked, activate=True)
 
     def _loaded(
-        self, skill: Skill, loaded: Loaded, effect: str, asked: CallRecord, *, activate: bool = False
+        self, skill: Skill, loaded: Loaded, effect: str, asked: SessionCall, *, activate: bool = False
     ) -> Result:
         if activate:
             with self._lock:
@@ -264,7 +263,7 @@ class Session:
         asked.write("skill_loaded", skill=skill.skill_id, origin=asked.origin, effect=effect, report=report)
         return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
 
-    def _about_skill(self, call: calls.SkillCall, asked: SkillAct) -> Result:
+    def _about_skill(self, call: calls.SkillCall, asked: SessionCall) -> Result:
         match call:
             case calls.UseSkill(name=name, source=source, task=task):
                 whole = isinstance(call, calls.LoadSkill)
@@ -282,7 +281,7 @@ class Session:
             case _:
                 assert_never(call)
 
-    def _unload(self, skill: Skill, asked: CallRecord) -> Result:
+    def _unload(self, skill: Skill, asked: SessionCall) -> Result:
         """Make a skill inactive; what it kept a model from changing stays closed until a person says so."""
         with self._lock:
             self._active.pop(skill.location, None)
@@ -295,7 +294,7 @@ class Session:
         """Return the skill of that name that may be known: for a model, one of those it was offered."""
         return self.asking(origin=origin).find(name, source)
 
-    def _chosen(self, name: str, source: str, asked: SkillAct) -> Skill:
+    def _chosen(self, name: str, source: str, asked: SessionCall) -> Skill:
         """Return the active skill of that name, of namesakes the one loaded last."""
         active = self.view.index.restricted(reversed(self.active))
         try:
@@ -309,7 +308,7 @@ class Session:
     def _tool(
         self,
         call: calls.ToolCall,
-        asked: SkillAct,
+        asked: SessionCall,
         cancelled: Callable[[], bool],
         for_skill: str | None,
         stdin: int | None,
@@ -349,18 +348,16 @@ class Session:
         above, before = self._parent.bounding()
         return (*above, *active), (*before, *unloaded)
 
+    @cached_property
     def sandbox(self) -> Sandbox:
-        """Return the sandbox of this session, chosen when the first script needs it."""
-        if self._sandbox is None:
-            from vademecum.sandbox.available import choose_sandbox  # noqa: PLC0415 - for processes alone
+        """The sandbox of this session, chosen when the first script needs it."""
+        from vademecum.sandbox.available import choose_sandbox  # noqa: PLC0415 - for processes alone
 
-            choose = self._choose_sandbox or choose_sandbox
-            self._sandbox = choose(self.place.config.execution.sandbox)
-        return self._sandbox
+        return (self._choose_sandbox or choose_sandbox)(self.place.config.execution.sandbox)
 
-    def asking(self, approver: Approver | None = None, origin: Origin | None = None) -> SkillAct:
+    def asking(self, approver: Approver | None = None, origin: Origin | None = None) -> SessionCall:
         """Begin one call, whose questions the approver answers."""
-        return SkillAct(self, approver or self._approver or Nobody(), origin or self._origin)
+        return SessionCall(self, approver or self._approver or Nobody(), origin or self._origin)
 
     # The record
 
@@ -389,7 +386,7 @@ class Session:
             place.secrets.add(self.place.secrets.added)
             self.gate.follow(policy)
             self.view, self.place = view, place
-            self._sandbox = None
+            vars(self).pop("sandbox", None)
         if changed and self.run_id:
             self.write("index_changed", index_hash=view.index.hash, skills=len(view.index))
 
@@ -419,13 +416,14 @@ class Session:
         if not request:
             request, more = f"skills for {self.agent}, through {self._client}", {"skills": len(index)}
         record = Record(new_run(self._runs), secrets=self.place.secrets, listener=self.listener)
-        record.snapshot(index.hash, lambda: self.view.snapshot)
+        digest = index.hash
+        record.snapshot(digest, self.view.snapshot)
         record.add(
             "run_started",
             request=request,
             model=model,
             agent=self.agent,
-            index_hash=index.hash,
+            index_hash=digest,
             **({"allow": list(allow)} if (allow := getattr(self.gate.policy, "allow", ())) else {}),
             **more,
         )

@@ -1,4 +1,7 @@
-"""The skills that one agent may know of, and calls about them: the gate is asked before anything is read."""
+"""The skills that one agent may know of, and one call: its questions, its record, what it may do with skills.
+
+The gate is asked before anything is read.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,23 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from vademecum.errors import Declined, Denied, LoadRefused, SkillNotFound
+from vademecum.errors import Declined, Denied, LoadRefused, SkillNotFound, ToolRefused, VademecumError
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form, render_catalogue
 from vademecum.loader.loading import Loaded, LoadReport, load_body, load_resource, no_file
 from vademecum.paths import check_relative
-from vademecum.policy.base import Decider, Decision, Effect, Origin, Request
+from vademecum.policy.approval import Answer, Approver, Question
+from vademecum.policy.base import Decider, Decision, Effect, Origin, Request, risk_of
 from vademecum.policy.engine import AllowAll
 from vademecum.policy.gate import Decided
 from vademecum.registry.index import SkillIndex
-from vademecum.session.base import Result
-from vademecum.session.recording import CallRecord
+from vademecum.session.base import Deferred, Kind, Result
+from vademecum.session.recording import CHANGED, Answered, Run
 from vademecum.skill.assets import (
     MAX_ASSETS,
     Sees,
@@ -33,9 +39,14 @@ from vademecum.skill.assets import (
 )
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
+from vademecum.tools.calls import Observation
 
 if TYPE_CHECKING:
     from vademecum.search.finder import Finder
+    from vademecum.session.session import Session
+
+_HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
+T = TypeVar("T")
 
 
 class View:
@@ -129,8 +140,108 @@ def file_names(skill: Skill, relative: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{skill.name}/{each}" for each in (relative, real)))
 
 
-class SkillAct(CallRecord):
-    """One call, what the rules say to its caller, and all that it can do with skills."""
+class SessionCall(ExitStack):
+    """One call of a session: its record, its questions, and all that it can do with skills."""
+
+    def __init__(self, session: Session, approver: Approver, origin: Origin) -> None:
+        super().__init__()
+        self.session = session
+        self.origin = origin
+        self._approver = approver
+        self.answers: dict[str, Answer] = {}
+        self.is_written = False
+
+    @cached_property
+    def run(self) -> Run:
+        """The run, which is begun if nothing was written down yet, and stays open until the call is over."""
+        return self.enter_context(self.session.recording.held())
+
+    def write(self, type_: str, **data: Any) -> None:
+        """Add an event to the record of the run, if there is one."""
+        if self.session.recording.is_on:
+            self.run.record.add(type_, **data)
+
+    def write_call(  # noqa: PLR0913 - what belongs to a call
+        self,
+        seen: Observation,
+        parameters: Mapping[str, Any],
+        *,
+        number: int,
+        started: float,
+        seconds: float = 0.0,
+        skill: Skill | None = None,
+        decision: Decision | None = None,
+        asked: Sequence[Decided] = (),
+        approved_by: str | None = None,
+    ) -> None:
+        """Add the event for one call of a tool: who called, when, what the rules said, what came of it."""
+        self.is_written = True
+        facts = {key: value for key, value in seen.facts.items() if key not in _HASHES}
+        self.run.record.add_bounded(
+            "tool_called",
+            call=number,
+            tool=seen.tool,
+            risk=risk_of(seen.tool),
+            agent=self.session.agent,
+            skill=None if skill is None else skill.name,
+            skill_id=None if skill is None else skill.skill_id,
+            parameters=dict(parameters),
+            started=started,
+            seconds=seconds,
+            decision=None if decision is None else decision.to_json(),
+            asked=[
+                {"permission": r.permission, "resources": list(r.resources), "effect": d.effect.name.lower()}
+                for r, d in asked
+            ],
+            approved_by=approved_by,
+            ok=not seen.code,
+            code=seen.code,
+            result={**facts, "text": seen.text, "files": list(seen.files)},
+            hashes={key: seen.facts[key] for key in _HASHES if key in seen.facts},
+        )
+
+    def guarded(self, kind: Kind, name: str, said: Mapping[str, object], do: Callable[[], T]) -> T:
+        """Do something with the leave of the guard, if there is one."""
+        guard = self.session.guard
+        if guard is None:
+            return do()
+        self.is_written = kind != "skill"  # the guard itself writes down what it refuses to tools
+        return guard.act(kind, name, said, do, record=self.run.record)
+
+    def check(self, digest: Callable[[], str], exact: Callable[[], str] = str) -> None:
+        """Raise if this is a call that was put off and what it is about has changed since."""
+        if isinstance(self._approver, Answered) and (digest(), exact()) != self._approver.expected:
+            raise ToolRefused(CHANGED, code="changed")
+
+    def ask(self, question: Question) -> Answer:
+        """Ask, and write down what was asked and what was answered; who cannot be asked has not said yes."""
+        self.write(
+            "approval_asked",
+            id=question.id,
+            wanted=question.wanted,
+            reason=question.decision.reason,
+            about=question.about,
+        )
+        verdict, scope, message = "interrupted", None, ""
+        try:
+            answer = self._asked(question)
+            verdict, message = answer.verdict, answer.message
+            scope = answer.scope if verdict == "always" else None
+        except Deferred:
+            verdict = "deferred"
+            raise
+        finally:
+            self.write("approval_answered", id=question.id, verdict=verdict, scope=scope, message=message)
+        self.answers[question.fingerprint] = answer
+        return answer
+
+    def _asked(self, question: Question) -> Answer:
+        try:
+            return self._approver.ask(question)
+        except (Deferred, VademecumError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever an approver raises, it is not a yes
+            return Answer("reject", f"the question could not be put ({error})", seen=False, absent=True)
 
     def decide(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decided:
         """Return a request of this caller, and what the rules say of it."""
@@ -142,9 +253,11 @@ class SkillAct(CallRecord):
         """Return the test whether the caller may know of a file of a skill: what is denied is not named."""
 
         def sees(relative: str) -> bool:
-            permissions = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
-            decided = (self.decide(each, (f"{skill.name}/{relative}",), skill) for each in permissions)
-            return all(decision.effect < Effect.DENY for _, decision in decided)
+            for permission in ("resource", "script") if relative.startswith("scripts/") else ("resource",):
+                _, decision = self.decide(permission, (f"{skill.name}/{relative}",), skill)
+                if decision.effect is Effect.DENY:
+                    return False
+            return True
 
         return sees
 

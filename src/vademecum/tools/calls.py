@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -304,11 +304,6 @@ class Observation(Struct, frozen=True):
     advice: str = ""
     outputs: tuple[Output, ...] = ()
 
-    @property
-    def ok(self) -> bool:
-        """Return whether the call was carried out; a script that exits with 1 was."""
-        return not self.code
-
 
 def parse_call(
     name: object, arguments: Mapping[str, Any] | str, *, offered: Sequence[str] = tuple(CALLS)
@@ -384,14 +379,16 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def said(call: Parameters) -> dict[str, Any]:
-    """Return what a call says beyond its defaults, as plain values.
+# Return what a call says beyond its defaults, as plain values.
+said: Callable[[Parameters], dict[str, Any]] = msgspec.to_builtins
 
-    >>> said(ReadFile("a.txt", lines=10))
-    {'path': 'a.txt', 'lines': 10}
-    """
-    plain: dict[str, Any] = msgspec.to_builtins(call)
-    return plain
+
+def schema_of(type_: type[Struct]) -> dict[str, Any]:
+    """Return the JSON schema of the arguments that a type stands for."""
+    (shape,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
+    own = components.pop(shape["$ref"].rpartition("/")[2])
+    kept = {key: own[key] for key in ("type", "properties", "required", "additionalProperties")}
+    return kept | ({"$defs": components} if components else {})
 
 
 def _spelled(key: object, fields: Mapping[str, Any]) -> str | None:

@@ -19,7 +19,6 @@ from pydantic import ValidationError
 
 from vademecum.policy.approval import Answer, Question
 from vademecum.session.base import Deferred
-from vademecum.session.recording import fingerprint
 from vademecum.skill.text import escaped_lines, visible
 
 MAX_SHOWN_CHARS = 6000
@@ -96,7 +95,7 @@ class WhenTheCallComesAgain:
     def ask(self, question: Question) -> Answer:
         """Return the answer that came along, if there is one."""
         # The key is the same for the same act of the same call on the same content.
-        told = "\0".join([fingerprint(question), self._called])
+        told = "\0".join([question.fingerprint, self._called])
         key = f"approval-{hashlib.sha256(told.encode('utf-8', 'replace')).hexdigest()}"
         found = self._answers.get(key)
         if isinstance(found, types.ElicitResult):
