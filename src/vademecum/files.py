@@ -86,8 +86,8 @@ def writable(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or error
-        raise ConfigError(f"{place} cannot be written ({reason}): name another place.") from error
+        advice = "make it writable, or name another place"
+        raise ConfigError(f"{place} cannot be written ({error.strerror or error}): {advice}.") from error
 
 
 def keep_newest(directory: Path, pattern: str, most: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 # Two letters the wrong way round in a word of three still count; another word of that length does not.
 _LIKE = 0.65
@@ -42,3 +42,13 @@ def meant(near: str | None, *, otherwise: str) -> str:
     ("did you mean 'run'?", 'there are two.')
     """
     return f"did you mean {near!r}?" if near else otherwise
+
+
+def there_is_no(what: str, word: str, known: Collection[str]) -> str:
+    """Return the sentence about an unknown word, with the one that was probably meant, or all that are known.
+
+    >>> there_is_no("form", "lst", ["list", "xml"])
+    "There is no form 'lst': did you mean 'list'?"
+    """
+    every = ", ".join(dict.fromkeys(known))
+    return f"There is no {what} {word!r}: {meant(nearest(word, known), otherwise=f'there are {every}.')}"

@@ -889,3 +889,23 @@ def test_inspect_names_tools_that_mean_nothing_here(place: Place) -> None:
         "---\nname: mine\ndescription: x\nallowed-tools: Read mcp__git\n---\n",
     )
     assert "not tools heremcp__git" in place.vade("inspect", "mine").out.replace("  ", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["list", "--sorce", "x"], "did you mean '--source'?"),
+        (["new", "x", "--to", "y"], "(vade new --help)"),
+        (["eval", "run", "x", "--sizes", "1"], "(vade eval run --help)"),
+    ],
+)
+def test_an_option_is_suggested_only_if_it_is_near(place: Place, words: list[str], hint: str) -> None:
+    done = place.vade(*words)
+    assert (done.code, "did you mean" in done.err) == (2, "mean" in hint), done.err
+    assert hint in done.err
+
+
+def test_a_page_that_cannot_be_written_is_a_sentence(place: Place) -> None:
+    place.vade("run", "hello")
+    done = place.vade("runs", "show", "--html", "/proc/x.html")
+    assert (done.code, "/proc/x.html cannot be written" in done.err) == (2, True), done.err

@@ -198,3 +198,23 @@ def test_a_directory_of_trusted_keys_that_is_none(place: Place) -> None:
         f"{place.home}/.agent/trusted-keys cannot be listed (Not a directory): make it a readable directory."
     )
     assert (refused.code, refused.err) == (2, f"vade: {said}\n")
+
+
+def test_keys_that_keep_skills_from_being_installed(place: Place) -> None:
+    configure(place, security={"require_signatures": ["project"]})
+    assert (
+        "! trusted keys: vade install takes only signed skills, and no key is trusted"
+        in place.vade("doctor").out
+    )
+    keys = place.home / ".agent/trusted-keys"
+    keys.mkdir(parents=True)
+    (keys / "k.pub").write_text("x")
+    done = place.vade("doctor")
+    assert (done.code, "✗ trusted keys: " in done.out) == (1, True), done.out
+
+
+def test_what_has_no_effect_is_said_once(place: Place) -> None:
+    (place.cwd / ".agent").mkdir(exist_ok=True)
+    (place.cwd / ".agent/config.json").write_text('{"model": {"provider": "openai:x"}}')
+    done = place.vade("doctor")
+    assert (done.out.count("has no effect"), done.err) == (1, ""), (done.out, done.err)

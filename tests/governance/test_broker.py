@@ -235,6 +235,18 @@ def test_an_engine_that_fails_changes_nothing() -> None:  # M3
     assert "The engine has no function 'gone': there are act." in unknown.reasons[0].message
 
 
+def test_an_engine_whose_exception_fails_too_has_an_outcome() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def fail(agent: Actor) -> None:
+        raise Mute
+
+    outcome = broker_of(skill(), {"act": fail}).propose(resident(), "act")
+    assert outcome.reasons[0].message == "The engine failed in 'act' (Mute: without words)"
+
+
 def test_an_interruption_changes_nothing() -> None:
     def stop(agent: Actor) -> None:
         agent.state["elevated"] = True

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import index_of, write_skill
 from vademecum import Toolkit
+from vademecum.errors import ConfigError
 from vademecum.policy.base import Decision, Effect, Request
 from vademecum.policy.engine import AllowAll
 from vademecum.session.schemas import SKILL_TOOLS, Dialect, schemas
@@ -355,3 +356,11 @@ def test_system_prompt(library: Path) -> None:
     assert prompt.startswith("Skills are instructions for kinds of tasks.")
     assert "<name>\npdf-forms\n</name>" in prompt
     assert "manual" not in prompt
+
+
+def test_an_unknown_dialect_or_form_names_those_that_are_known(kit: Toolkit) -> None:
+    with pytest.raises(ConfigError, match="There is no dialect 'opnai': did you mean 'openai'"):
+        kit.schemas("opnai")  # type: ignore[arg-type]
+    for call in (kit.catalogue, kit.system_prompt):
+        with pytest.raises(ConfigError, match="There is no form 'json': there are list, xml"):
+            call(form="json")  # type: ignore[arg-type]

@@ -498,3 +498,11 @@ def test_many_at_once(place: Place) -> None:
     started = [subprocess.Popen([*words, *way], stderr=subprocess.PIPE, text=True) for way in ways]
     assert [(one.communicate(timeout=120)[1], one.returncode) for one in started] == [("", 0)] * len(ways)
     assert tree(place.cwd) == before
+
+
+def test_no_link_is_made_that_would_not_be_followed(place: Place) -> None:
+    make(place.cwd / ".agent/skills", "a")
+    (place.cwd / ".agent/config.json").write_text('{"scan": {"follow_links": false}}')
+    done = place.vade("link", "a", "--to", "claude")
+    assert (done.code, "scan.follow_links is off" in done.err) == (2, True), done.err
+    assert not (place.cwd / ".claude").exists()

@@ -17,7 +17,7 @@ from tests.agent.support import Stage, final, select, tool
 from tests.models.server import serving
 from tests.support import Place, write_skill
 from vademecum import Agent, Policy, Toolkit
-from vademecum.errors import Declined, VademecumError
+from vademecum.errors import ConfigError, Declined, VademecumError
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
 from vademecum.policy.base import Effect
@@ -73,6 +73,15 @@ def deferred(session: Session, call: Any) -> str:
 
 
 WRITE = WriteFile("a.txt", "two\n")
+
+
+@pytest.mark.parametrize("home", ["/dev/null", "/proc/x"])
+def test_a_call_that_cannot_be_kept_is_refused_in_a_sentence(place: Place, home: str) -> None:
+    context = replace(place.context, home=Path(home))
+    session = Session(place.build(), place=SessionPlace.at(context))
+    with pytest.raises(ConfigError, match=r"/\.agent/runs/\.deferred cannot be written"):
+        session.call(WRITE, approver=Later())
+    assert (place.cwd / "a.txt").read_text() == "one\n"
 
 
 def test_a_call_that_is_put_off_is_done_once_it_is_answered(place: Place) -> None:

@@ -14,7 +14,7 @@ from vademecum.cli.output.printing import Answer, command, counted
 from vademecum.config import PERMISSIONS, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
-from vademecum.nearest import meant, nearest
+from vademecum.nearest import there_is_no
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.gate import said
 from vademecum.policy.grants import Grants, Trust, grants_file
@@ -47,8 +47,7 @@ def explain_command(
 
     context = Context.current()
     if permission not in PERMISSIONS:
-        hint = meant(nearest(permission, PERMISSIONS), otherwise=f"there are {', '.join(PERMISSIONS)}.")
-        raise ConfigError(f"There is no permission {permission!r}: {hint}")
+        raise ConfigError(there_is_no("permission", permission, PERMISSIONS))
     config = load_config(context)
     known_agent(config, agent)
     request = Request(permission, resources, origin=origin, agent=agent)

@@ -385,6 +385,14 @@ def _replaced(names: Iterable[str]) -> ValidationResult:
     return refusal(*found, bits=Clause.AFTERWARDS)
 
 
+def _words_of(error: Exception) -> str:
+    """Return the text of an exception, which may itself fail: it is the engine's own."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an act always has an outcome
+        return "without words"
+
+
 def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:
     """Return the result for an act that an error ended."""
     mapping, kind = decision.mapping, type(error).__name__
@@ -394,6 +402,6 @@ def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:
     else:
         code, text = "interrupted", f"The engine was interrupted in {mapping!r} ({kind})"
         if isinstance(error, Exception):
-            code, text = "engine", f"The engine failed in {mapping!r} ({kind}: {error})"
+            code, text = "engine", f"The engine failed in {mapping!r} ({kind}: {_words_of(error)})"
         reason = Reason(code, "implementation_mapping", kind, mapping, text)
     return refusal(reason, bits=Clause.AFTERWARDS)

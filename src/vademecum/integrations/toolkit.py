@@ -19,7 +19,7 @@ from msgspec import structs
 from vademecum.context import Context
 from vademecum.errors import ConfigError, Declined
 from vademecum.loader.catalogue import DEFAULT_BUDGET, Form
-from vademecum.nearest import meant, nearest
+from vademecum.nearest import there_is_no
 from vademecum.policy.approval import Answer, Approver, Question
 from vademecum.policy.base import Decider
 from vademecum.registry.build import build_index
@@ -85,8 +85,7 @@ class Toolkit:
         self._tools = tuple(tools)
         for name in self._tools:
             if name not in schemas.ALL_TOOLS:
-                hint = meant(nearest(name, schemas.ALL_TOOLS), otherwise=f"there are {schemas.ALL_TOOLS}")
-                raise ConfigError(f"There is no tool {name!r}: {hint}")
+                raise ConfigError(there_is_no("tool", name, schemas.ALL_TOOLS))
         place = Place.at(context)
         self.has_approver = approver is not None
         self._begin: Callable[[], Session] = lambda: Session(

@@ -7,6 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from vademecum.errors import ConfigError
+from vademecum.nearest import there_is_no
 from vademecum.skill.skill import Skill
 
 Form = Literal["list", "xml"]
@@ -72,6 +74,8 @@ def render_catalogue(
     """
     if not skills:
         return Catalogue("")
+    if form not in _LAYOUTS:
+        raise ConfigError(there_is_no("form", form, _LAYOUTS))
     layout, count = _LAYOUTS[form], len(skills)
     ordered = sorted(skills, key=lambda skill: (skill.name, skill.source))
     texts = [" ".join(skill.description.split()) for skill in ordered]

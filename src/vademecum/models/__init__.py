@@ -23,7 +23,7 @@ from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused, ModelRefused
 from vademecum.files import read_capped
-from vademecum.nearest import meant, nearest
+from vademecum.nearest import there_is_no
 
 if TYPE_CHECKING:
     from vademecum.models.base import Model, Wire
@@ -203,8 +203,7 @@ def kind_and_name(wanted: str, services: Mapping[str, Service]) -> tuple[str, st
     kind, _, name = wanted.partition(":")
     kinds = (*OWN_KINDS, *services)
     if kind not in kinds:
-        hint = meant(nearest(kind, kinds), otherwise=f"there are {', '.join(kinds)}.")
-        raise ConfigError(f"There is no kind of model {kind!r}: {hint}")
+        raise ConfigError(there_is_no("kind of model", kind, kinds))
     if not name and kind not in {"offline", "mock"}:
         raise ConfigError(f"Which model of {kind!r}? Write it as {kind}:NAME.")
     return kind, name

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from vademecum.config import TOOLS, AgentSettings, PermissionRule, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
-from vademecum.nearest import meant, nearest
+from vademecum.nearest import there_is_no
 from vademecum.policy.base import Decider, Decision, Effect, Request, Rule
 from vademecum.policy.grants import Trust, grants_file
 from vademecum.wildcards import comparable, matches, matches_exactly
@@ -133,8 +133,7 @@ def allowing(words: Iterable[str]) -> list[Rule]:
         found = _ALLOWED.fullmatch(word)
         tool, pattern = (found["tool"], found["pattern"] or "*") if found else (word, "*")
         if tool not in TOOLS:
-            hint = meant(nearest(tool, TOOLS), otherwise=f"there are {', '.join(TOOLS)}.")
-            raise ConfigError(f"--allow {word}: there is no tool {tool!r}: {hint}")
+            raise ConfigError(f"--allow {word}: {there_is_no('tool', tool, TOOLS)}")
         wanted += [("tool", tool), (TOOLS[tool][1], pattern), (APPROVAL, f"{tool} {pattern}")]
     return [Rule(*rule, Effect.ALLOW, RUN, number) for number, rule in enumerate(wanted, 1)]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vademecum.errors import FileRefused, VademecumError
-from vademecum.files import keep_newest, read_own, write_atomic
+from vademecum.files import keep_newest, read_own, writable, write_atomic
 from vademecum.policy.approval import Answer, Approver, Question
 from vademecum.policy.base import Origin
 from vademecum.runs.record import Record
@@ -161,6 +161,7 @@ def keep_pending(asked: SessionCall, question: Question, call: calls.Call, for_s
         asked.answers,
     )
     file = _pending_file(asked.session, question.id)
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_atomic(file, msgspec.json.encode(pending), mode=0o600)
-    keep_newest(file.parent, "*.json", MAX_PENDING)
+    with writable(file.parent):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(file, msgspec.json.encode(pending), mode=0o600)
+        keep_newest(file.parent, "*.json", MAX_PENDING)

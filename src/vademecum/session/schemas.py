@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from vademecum.errors import ConfigError
+from vademecum.nearest import there_is_no
 from vademecum.tools.calls import CALLS, DIRECT_TOOLS, schema_of
 
 Dialect = Literal["openai", "anthropic", "mcp"]
@@ -37,6 +39,8 @@ def schemas(
     >>> [tool["name"] for tool in schemas("anthropic", names=["skill", "search_skills"])]
     ['skill', 'search_skills']
     """
+    if dialect not in _PARAMETERS:
+        raise ConfigError(there_is_no("dialect", dialect, _PARAMETERS))
     return [_schema(name, dialect, catalogue) for name in names]
 
 

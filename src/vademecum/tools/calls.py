@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, structs
 
 from vademecum.config import TOOLS
 from vademecum.errors import ToolRefused
-from vademecum.nearest import meant, nearest
+from vademecum.nearest import meant, nearest, there_is_no
 
 if TYPE_CHECKING:
     from vademecum.tools.exchange import Output
@@ -322,8 +322,7 @@ def parse_call(
     known = _OTHER_CALLS.get(name, name) if isinstance(name, str) else None
     if known is None or known not in offered:
         shown = str(name)[:80]
-        hint = meant(nearest(shown, offered), otherwise=f"there are {', '.join(offered)}.")
-        raise ToolRefused(f"There is no tool {shown!r}: {hint}", code="no-tool")
+        raise ToolRefused(there_is_no("tool", shown, offered), code="no-tool")
     parameters = _UNOFFERED.get(str(name), CALLS[known])
     problems: list[str] = []
     try:
