@@ -53,9 +53,10 @@ Written = Annotated[Constraint, PlainValidator(parse_constraint), PlainSerialize
 
 
 class JsonCheck(_Strict):
-    """The answer, or the JSON in it, has something at this path: anything, or this value."""
+    """The JSON in the answer has something at this path: anything, a value of this type, or this value."""
 
     path: str = ""
+    type: Literal["object", "array", "string", "number", "boolean", "null"] | None = None
     equals: Any = None
 
 

@@ -62,9 +62,16 @@ def _json(wanted: JsonCheck, answer: str) -> CheckResult:
         problem = f"there is no JSON in the answer {_shown(answer)}"
     elif not values:
         problem = f"there is nothing at {wanted.path!r}"
-    elif is_exact and not same(values[0], wanted.equals):
+    elif (is_exact and not same(values[0], wanted.equals)) or wanted.type not in {None, _type_of(values[0])}:
         problem = f"it is {_shown(json.dumps(values[0], ensure_ascii=False))}"
-    return _check(f"{name} {'equals' if is_exact else 'is there'}", problem)
+    kind = f"is of type {wanted.type}" if wanted.type else "is there"
+    return _check(f"{name} {'equals' if is_exact else kind}", problem)
+
+
+def _type_of(value: Any) -> str:
+    """Return the name of a JSON value's type."""
+    names = {bool: "boolean", str: "string", list: "array", dict: "object", int: "number", float: "number"}
+    return names.get(type(value), "null")
 
 
 def json_in(text: str) -> list[Any]:
