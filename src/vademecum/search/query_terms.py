@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -131,10 +132,13 @@ class QueryParser:
     def _of_sentence(
         self, text: str, in_names: Collection[str]
     ) -> Iterator[tuple[str, Kind, tuple[Form, ...]]]:
-        runs: list[str] = []
+        chinese: list[str] = []
         if not text.isascii():
-            text, runs = _without_stop_words(text)
+            text, chinese = _without_stop_words(text)
         words = list(dict.fromkeys(self._analyzer.analyze(prepared(text))))
+        if chinese:
+            # The translation stands for a pair of characters that the library does not contain.
+            words = [word for word in words if self._known(word) or len(word) == 1 or not re.match(HAN, word)]
         unknown = [word for word in words if word not in in_names and not self._known(word)]
         misspelt = self._misspelt(unknown, text) if unknown else {}
         for word in words:
@@ -143,7 +147,7 @@ class QueryParser:
                 yield written, "correction", tuple(Form((each,), _CORRECTION_WEIGHT) for each in near)
             else:
                 yield self._plain(word)
-        for word in self._words_of(runs):
+        for word in chain.from_iterable(map(self._known_parts, chinese)):
             yield word, "translation", self._forms(word) or (_unknown(word),)
 
     def _plain(self, word: str) -> tuple[str, Kind, tuple[Form, ...]]:
@@ -173,16 +177,14 @@ class QueryParser:
                 found[stem[0]] = written, [word for times, word in known if times * 5 >= known[0][0]]
         return found
 
-    def _words_of(self, runs: Iterable[str]) -> Iterator[str]:
-        """Return the words of Chinese runs, or their known parts if the library does not contain the word."""
-        for run in runs:
-            for word in dictionary().segmented(run):
-                if len(word) < 3 or self._forms(word):
-                    known = [word]
-                else:
-                    parts = [part for half in (word[:2], word[2:]) for part in dictionary().segmented(half)]
-                    known = [part for part in parts if self._forms(part)] or [word]
-                yield from (each for each in known if each not in STOP_WORDS)
+    def _known_parts(self, word: str) -> Iterator[str]:
+        """Return a Chinese word, or its known parts if the library does not contain the word."""
+        if len(word) < 3 or self._forms(word):
+            known = [word]
+        else:
+            parts = [part for half in (word[:2], word[2:]) for part in dictionary().segmented(half)]
+            known = [part for part in parts if self._forms(part)] or [word]
+        return (each for each in known if each not in STOP_WORDS)
 
     def _forms(self, word: str) -> tuple[Form, ...]:
         """Return the meanings of a word that the library contains."""
@@ -210,20 +212,15 @@ def _unknown(word: str) -> Form:
 
 
 def _without_stop_words(text: str) -> tuple[str, list[str]]:
-    """Cut the Chinese runs of a text at their stop words; return the text and the runs that are left."""
-    runs: list[str] = []
+    """Cut the Chinese runs of a text at their stop words; return the text and the words that are left."""
+    words: list[str] = []
 
     def cut(run: re.Match[str]) -> str:
-        left = [""]
-        for word in dictionary().segmented(run[0]):
-            if word in STOP_WORDS:
-                left.append("")
-            else:
-                left[-1] += word
-        runs.extend(filter(None, left))
-        return f" {' '.join(left)} "
+        found = dictionary().segmented(run[0])
+        words.extend(word for word in found if word not in STOP_WORDS)
+        return f" {''.join(' ' if word in STOP_WORDS else word for word in found)} "
 
-    return re.sub(HAN, cut, simplified(text)), runs
+    return re.sub(HAN, cut, simplified(text)), words
 
 
 def _edits(word: str) -> list[str]:
