@@ -33,6 +33,17 @@ _FILE_NAME = re.compile(
     r"\w+://\S+|(?<![\w.])(?:~|\.{1,2})?/[\w./-]+|(?<![\w./~-])[\w./~-]*\w\.[a-z][a-z0-9]{1,4}\b",
     re.ASCII | re.IGNORECASE,
 )
+# The name of a skill that has a hyphen, and where a request calls one: /name, the name skill, use name.
+_NAME = r"[`'\"“(]?([a-z0-9]+(?:-[a-z0-9]+)+)(?![\w/-]|\.\w)"
+_CALLED = re.compile(
+    rf"(?<![\w.~/-])/{_NAME}|(?<![\w./-]){_NAME}\W?\s*(?:skill\b|技能)|(?:\bskill|技能)\s*{_NAME}",
+    re.ASCII | re.IGNORECASE,
+)
+_ASKED_FOR = re.compile(
+    r"(?:(?<!not )(?<!n't )(?<!never )\b(?:use|using|run|running|invoke)\s+(?:the\s+)?"
+    rf"|(?<![不别使])(?<!不要)(?:使用|用|运行)\s*)/?{_NAME}",
+    re.ASCII | re.IGNORECASE,
+)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _PLAIN_WORD = re.compile(r"[a-z]+")
 _CORRECTION_WEIGHT = 0.8
@@ -61,17 +72,37 @@ FILLER = frozenset(_FILLER.split(" "))
 
 
 RAREST = 6.7  # the weight of a word that hardly any skill contains
+LEAST_WEIGHT = 0.25  # of words such as "our" and "which"
+NUMBER = 2.0
 
 
 def rarity(word: str) -> float:
     """Return how telling a word is, from how many of thousands of real skills contain it."""
-    return _rarities().get(word, RAREST)
+    return NUMBER if word.isdigit() else _rarities().get(word, RAREST)
 
 
 @cache
 def _rarities() -> dict[str, float]:
     lines = Path(__file__).with_name("rarity.txt").read_text("utf-8").splitlines()
     return {word: float(level) for level, *words in map(str.split, lines) for word in words}
+
+
+def called(text: str) -> set[str]:
+    """Return the names by which a text calls skills, whether there are such skills or not.
+
+    >>> called("Use the pdf-forms skill on /tmp/form-1.pdf")
+    {'pdf-forms'}
+    """
+    return {name for names in _CALLED.findall(text[:MAX_QUERY_CHARS].lower()) for name in names if name}
+
+
+def asked_for(text: str) -> list[str]:
+    """Return what a text asks to use or to run and what can be the name of a skill.
+
+    >>> asked_for("Run /pdf-forms for self-hosted runners")
+    ['pdf-forms']
+    """
+    return _ASKED_FOR.findall(text[:MAX_QUERY_CHARS].lower())
 
 
 class Form(Struct, frozen=True):
