@@ -27,7 +27,7 @@ from bench.library import DATA, library, queries, write_library
 from bench.measure import print_table
 from vademecum import BUILTIN_ROOT, Finder, IndexOptions, SkillIndex, build_index
 from vademecum.search.fitting import LEAST_AMONG_FEW, LEAST_CONFIDENCE, LEAST_IN_CHINESE, inputs
-from vademecum.search.query_terms import RAREST
+from vademecum.search.query_terms import LEAST_WEIGHT, RAREST
 from vademecum.search.text_index import analyzer
 from vademecum.skill.text import prepared
 
@@ -39,6 +39,17 @@ LEAST_SKILLS = 8
 SMALL = {4: 3, 12: 1, 40: 3}  # sizes of small libraries, and every how manieth request is asked in them
 FILES = ("queries.jsonl", "queries-zh.jsonl", "queries-hard.jsonl", "queries-none.jsonl")
 EVERYDAY = "everyday.jsonl"
+# Words that say nothing about the topic. Few skills say "our", but that does not make it a telling word.
+_FUNCTION_WORDS = (
+    "i me my myself we our ours us you your yours he him his she her it its they them their one what "
+    "which who whom this that these those am is are was were be been being have has had having do does "
+    "did doing done would should could ought may might can will shall must a an the and but if or because "
+    "as until while of at by for with about against between into through during before after above below "
+    "to from up down in out on off over under again further then once here there when where why how all "
+    "any both each few more most other some such no nor not only own same so than too very just don now "
+    "also yet maybe though already anything everything something still s t m re ve ll d isn aren wasn won "
+    "didn doesn"
+)
 AROUND = (
     ("", ""),
     ("Hello, I hope you are well. I am new in this company and my manager is away. ", ""),
@@ -59,18 +70,20 @@ class Example(NamedTuple):
     around: int
     right: bool
     first: str
+    certain: bool  # it is asked for by its name: no model is asked
     values: dict[str, float] | None
 
 
 def write_rarity() -> None:
     found, words = library(), analyzer()
+    function_words = set(words.analyze(_FUNCTION_WORDS))
     times: Counter[str] = Counter()
     for skill in found:
         text = f"{skill.name} {skill.description} {skill.body}"
         times.update(word for word in set(words.analyze(prepared(text))) if word.isascii())
-    levels: dict[float, list[str]] = {}
+    levels: dict[float, list[str]] = {LEAST_WEIGHT: list(function_words)}
     for word, count in times.items():
-        if count >= LEAST_SKILLS and not word.isdigit():
+        if count >= LEAST_SKILLS and not word.isdigit() and word not in function_words:
             levels.setdefault(round(4 * math.log((len(found) + 1) / (count + 1))) / 4, []).append(word)
     # Every skill says "skill", a request hardly ever: it counts like a word that one skill in ten contains.
     levels[min(level for level in levels if "skill" in levels[level])].remove("skill")
@@ -134,14 +147,15 @@ def judged(
     fold = crc32((min(gold) if gold else str(number // 3)).encode()) % FOLDS  # by skill
     for around, (before, after) in enumerate(AROUND_CHINESE if chinese else AROUND):
         text = before + query["query"] + after
-        hits = finder.search(text, 1)
-        values = None
+        findings = finder.find(text, 1)
+        hits, values = findings.hits, None
         if hits:
             values = inputs(finder.evidence(text, hits[0]))
         kind = "Chinese" if chinese else query.get("kind", "English") if query["gold"] else "English"
         first = hits[0].name if hits else ""
         right = present and first in gold
-        found.append(Example(file, kind, fold, present, around, right, first, values))
+        certain = findings.confidence == 1
+        found.append(Example(file, kind, fold, present, around, right, first, certain, values))
     return found
 
 
@@ -243,7 +257,15 @@ def main() -> None:
     y = np.array([float(each.right) for each in found])
     weights = np.array(
         [
-            (2.0 if each.file == FILES[1] else 1.0 if each.file in {*FILES, EVERYDAY} else 0.3)
+            (
+                0.0
+                if each.certain
+                else 2.0
+                if each.file == FILES[1]
+                else 1.0
+                if each.file in {*FILES, EVERYDAY}
+                else 0.3
+            )
             / (2 if each.around else 1)
             for each in found
         ]
@@ -254,6 +276,7 @@ def main() -> None:
         rest = folds != fold
         likely[~rest] = chances(x[~rest], fitted(x[rest], y[rest], weights[rest]))
     likely[[n for n, each in enumerate(found) if each.values is None]] = 0.0
+    likely[[n for n, each in enumerate(found) if each.certain]] = 1.0
     report(found, likely)
     reliability(found, likely)
     around(found, likely)

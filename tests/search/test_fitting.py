@@ -79,6 +79,41 @@ def test_an_exact_name_is_certain(finder: Finder) -> None:
     assert (found.fits, found.confidence, found.hits[0].name) == (True, 1.0, "docker-images")
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Use the docker-images skill to review the contract with our supplier.",
+        "run /docker-images and then fill in this pdf form",
+        "请用docker-images技能审查这份合同",
+    ],
+)
+def test_a_skill_that_is_asked_for_by_its_name_is_first_and_certain(finder: Finder, query: str) -> None:
+    found = finder.find(query, 1)
+    assert (found.fits, found.confidence, found.hits[0].name) == (True, 1.0, "docker-images")
+
+
+@pytest.mark.parametrize(
+    "query", ["do not use docker-images, fill in this pdf form", "不要使用docker-images"]
+)
+def test_a_skill_that_is_not_wanted_is_not_certain(finder: Finder, query: str) -> None:
+    assert finder.find(query, 1).confidence < 1
+
+
+def test_a_request_for_a_skill_that_is_not_there_fits_less(finder: Finder) -> None:
+    plain = finder.find("build a docker image", 1)
+    for query in ("build a docker image with the podman-images skill", "/podman-images build a docker image"):
+        found = finder.find(query, 1)
+        assert found.hits[0].name == "docker-images"
+        assert found.confidence < plain.confidence
+
+
+def test_words_without_a_topic_hardly_count(finder: Finder) -> None:
+    plain = finder.find("summarise the columns", 1).confidence
+    found = finder.find("should we summarise the columns for them", 1)
+    assert found.fits
+    assert abs(found.confidence - plain) < 0.1
+
+
 def test_findings_as_json(finder: Finder) -> None:
     found = finder.find("fill in a pdf form", 1).to_json()
     assert list(found) == ["results", "fits", "confidence"]

@@ -44,6 +44,9 @@ class Dictionary:
     def __init__(self, text: str) -> None:
         self._lines = {line[0]: line for line in text.split("\n")}
         self._parsed: dict[str, dict[str, str]] = {}
+        for word in STOP_WORDS:
+            line = self._lines.get(word[0], word[0])
+            self._lines[word[0]] = f"{word[0]}\t{word[1:]}={line[1:]}"
 
     def meanings(self, word: str) -> list[str]:
         """Return the English glosses of a word, the usual ones first; none if it is not known."""
@@ -53,8 +56,8 @@ class Dictionary:
     def _beginning_with(self, first: str) -> dict[str, str]:
         found = self._parsed.get(first)
         if found is None:
-            entries = self._lines.get(first, first).split("\t")[1:]
-            found = self._parsed[first] = dict(entry.split("=", 1) for entry in entries)
+            entries = self._lines.get(first, first).replace("=", "\t").split("\t")
+            found = self._parsed[first] = dict(zip(entries[1::2], entries[2::2], strict=True))
         return found
 
     def segmented(self, run: str) -> list[str]:
@@ -64,7 +67,7 @@ class Dictionary:
             before, squares, _ = best[start]
             endings = self._beginning_with(first)
             for end in range(start + 1, min(start + MAX_WORD_CHARS, len(run)) + 1):
-                if end == start + 1 or run[start + 1 : end] in endings or run[start:end] in STOP_WORDS:
+                if end == start + 1 or run[start + 1 : end] in endings:
                     best[end] = min(best[end], (before + 1, squares - (end - start) ** 2, start))
         words, end = [], len(run)
         while end:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.registry.index import SkillIndex
@@ -21,7 +23,7 @@ from vademecum.search.fitting import (
     weigh,
 )
 from vademecum.search.index_files import IndexedSkill, IndexFiles, IndexState
-from vademecum.search.query_terms import Kind, Term
+from vademecum.search.query_terms import Kind, Term, asked_for, called
 from vademecum.search.text_index import WEIGHTS, Text, TextIndex
 from vademecum.skill.frontmatter import body_start, read_manifest
 from vademecum.skill.skill import Printable, Problem, Skill
@@ -30,6 +32,8 @@ MAX_INDEXED_BYTES = 128 * 1024
 # A document that was removed counts in the statistics until a rebuild: at most one in twenty.
 DEAD_SHARE = 20
 _PROGRESS_STEP = 200
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|[。！？]")
 
 Progress = Callable[[int], None]
 Answer = TypeVar("Answer")
@@ -111,22 +115,26 @@ class Finder:
         if not ranked:
             return Findings((), fits=False, confidence=0.0)
         best = ranked[0][1]
-        evidence = self._evidence(terms, best)
-        likely = 1.0 if self._by_name.get(_as_name(query)) is best else confidence(evidence)
+        evidence = self._evidence(query, terms, best)
+        likely = 1.0 if self._called_in(query) is best else confidence(evidence)
         fits = likely >= least_confidence(evidence)
         return Findings(tuple(_hit(*found) for found in ranked), fits, likely)
 
     def evidence(self, query: str, hit: Hit) -> Evidence:
         """Compare a request with a hit."""
-        return self._evidence(self._terms(query), self._skill_of(hit))
+        return self._evidence(query, self._terms(query), self._skill_of(hit))
 
-    def _evidence(self, terms: list[Term], skill: Skill) -> Evidence:
+    def _evidence(self, query: str, terms: list[Term], skill: Skill) -> Evidence:
         words = self._words_of(skill)
         terms = focused(terms, words)
         scores = {number: score for score, number in self._best(terms, 2)}
         own = scores.pop(self._numbers[skill.location], 0.0)
         margin = max(0.0, own - max(scores.values(), default=0.0)) / (own or 1.0)
-        return weigh(terms, words, self._engine.known, margin=margin, size=len(self._skills))
+        evidence = weigh(terms, words, self._engine.known, margin=margin, size=len(self._skills))
+        names = called(query)
+        if names and names.isdisjoint(map(_as_name, _names_of(skill))):
+            return replace(evidence, elsewhere=1.0)
+        return evidence
 
     def explain(self, query: str, hit: Hit) -> list[Match]:
         """Return the words of a query that the hit contains, with their corrections or translations."""
@@ -149,8 +157,11 @@ class Finder:
 
     def _words_of(self, skill: Skill) -> Skilled:
         name = frozenset(self._engine.words(skill.name))
-        in_body = partial(self._engine.in_field, self._numbers[skill.location], "body")
-        return Skilled(name, name.union(self._engine.words(skill.description)), in_body)
+        opening = frozenset(self._engine.words(_SENTENCE_END.split(skill.description, 1)[0]))
+        told = name.union(self._engine.words(skill.description))
+        return Skilled(
+            name, opening, told, partial(self._engine.in_field, self._numbers[skill.location], "body")
+        )
 
     def words(self, text: str) -> list[str]:
         """Return the words that a text is searched by, with their corrections and translations."""
@@ -168,11 +179,16 @@ class Finder:
             for score, number in (self._best(terms, min(n, len(self._by_number))) if terms else ())
         ]
         found.sort(key=lambda hit: (-hit[0], order.get(hit[1].root, 0), hit[1].name))
-        named = self._by_name.get(_as_name(query))
+        named = self._called_in(query)
         if named is not None:
             others = [hit for hit in found if hit[1] is not named]
             found = [(found[0][0] if found else 1.0, named), *others]
         return found[:n]
+
+    def _called_in(self, query: str) -> Skill | None:
+        """Return the skill whose name the query is, or that it asks to use by its name."""
+        names = [query, *asked_for(query)]
+        return next(filter(None, (self._by_name.get(_as_name(name)) for name in names)), None)
 
     def _terms(self, query: str) -> list[Term]:
         return self._asked(lambda engine: engine.terms(query))

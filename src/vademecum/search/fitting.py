@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from vademecum.search.chinese import HAN
-from vademecum.search.query_terms import Form, Term, rarity
+from vademecum.search.query_terms import LEAST_WEIGHT, Form, Term, rarity
 
 # Each refuses 88 % of real requests whose answer was taken out of the library.
-LEAST_CONFIDENCE, LEAST_IN_CHINESE = 0.49, 0.47
+LEAST_CONFIDENCE, LEAST_IN_CHINESE = 0.48, 0.47
 LEAST_AMONG_FEW = 0.35  # among few skills a near miss is rare
 SMALL_LIBRARY = 50
 # A sentence is about the skill if the rarest word they share is, to this degree, as rare as in the best one.
-FOCUS_SHARE = 0.6
+FOCUS_SHARE = 0.3
 
 
 class Evidence(Struct, frozen=True):
@@ -32,37 +32,44 @@ class Evidence(Struct, frozen=True):
     body_only: float  # 1 if the name and the description have none of the request's words
     missed: float  # weight of the other words that the library knows, as a logarithm
     named: float  # 1 if the request contains the whole name
+    opening: float  # share of the weight of the description's first sentence that the request contains
+    opened: float  # this weight, as a logarithm
     margin: float  # share of its score that the hit is ahead of the next one
     few: float  # near 1 in a small library, where scores say little
     chinese: float
+    elsewhere: float = 0.0  # 1 if the request calls a skill by its name, and this is not the one
 
 
 COEFFICIENTS = {
-    "": -10.391,
-    "covered": 5.886,
-    "covered*covered": -1.512,
-    "described*described": 5.17,
-    "chinese*described": 1.669,
-    "told": 0.741,
-    "told*told": -0.14,
-    "few*told": 0.998,
-    "missed": 1.674,
-    "missed*missed": -0.157,
-    "named": 1.703,
-    "margin": 4.23,
-    "body_only": 0.194,
-    "few": 0.355,
-    "few*covered": -0.012,
-    "few*described": -1.17,
-    "few*missed": -0.401,
-    "few*margin": -0.619,
+    "": -9.958,
+    "covered": 5.032,
+    "covered*covered": -0.459,
+    "described*described": 4.38,
+    "chinese*described": 2.04,
+    "told": 0.386,
+    "told*told": -0.142,
+    "few*told": 0.952,
+    "missed": 1.247,
+    "missed*missed": -0.032,
+    "named": 1.378,
+    "elsewhere": -2.625,
+    "opening": 1.006,
+    "opened": 0.218,
+    "margin": 4.489,
+    "body_only": -0.284,
+    "few": 1.105,
+    "few*covered": -0.529,
+    "few*described": -0.981,
+    "few*missed": -0.38,
+    "few*margin": -0.926,
 }
 
 
 def confidence(evidence: Evidence) -> float:
     """Return how likely it is that the best hit answers the request.
 
-    >>> confidence(Evidence(1, 1, told=2, body_only=0, missed=0, named=1, margin=0.5, few=0, chinese=0)) > 0.8
+    >>> sure = Evidence(1, 1, 2, 0, missed=0, named=1, opening=1, opened=2, margin=0.5, few=0, chinese=0)
+    >>> confidence(sure) > 0.8
     True
     """
     total = COEFFICIENTS[""]
@@ -85,9 +92,10 @@ def inputs(evidence: Evidence) -> dict[str, float]:
 
 
 class Skilled(Struct, frozen=True):
-    """The words of one skill: of its name, of its name and description, and a test for its body."""
+    """The words of one skill: of its name, of its description's first sentence, of both, and of its body."""
 
     name: frozenset[str]
+    opening: frozenset[str]
     told: frozenset[str]
     in_body: Callable[[str], bool]
 
@@ -122,15 +130,17 @@ def weigh(
         if term.in_file_name and not inside:
             continue  # a file can be called anything
         weight = max(inside or [_weight(term.forms[0])])
-        count, total = count + 1, total + weight
+        total += weight
+        count += weight > LEAST_WEIGHT
         if inside:
             covered += weight
         if here:
-            described += 1
+            described += weight > LEAST_WEIGHT
             told += max(here)
         elif any(all(map(known, form.terms)) for form in term.forms):
             missed += weight
     asked = {word for term in terms for form in term.forms for word in form.terms}
+    opened = sum(map(rarity, asked & skill.opening))
     return Evidence(
         covered=covered / (total or 1.0),
         described=described / (count or 1),
@@ -138,6 +148,8 @@ def weigh(
         body_only=float(not described),
         missed=math.log1p(missed),
         named=float(bool(skill.name) and asked.issuperset(skill.name)),
+        opening=opened / (sum(map(rarity, skill.opening)) or 1.0),
+        opened=math.log1p(opened),
         margin=margin,
         few=SMALL_LIBRARY / (size + SMALL_LIBRARY),
         chinese=float(any(term.kind == "translation" for term in terms)),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -30,6 +31,17 @@ _SENTENCE = re.compile(r"[。！？；\n]+|[.!?;](?:\s+|$)")
 # The name of a file, a path or an address. Node.js looks like one too, so its words are still searched for.
 _FILE_NAME = re.compile(
     r"\w+://\S+|(?<![\w.])(?:~|\.{1,2})?/[\w./-]+|(?<![\w./~-])[\w./~-]*\w\.[a-z][a-z0-9]{1,4}\b",
+    re.ASCII | re.IGNORECASE,
+)
+# The name of a skill that has a hyphen, and where a request calls one: /name, the name skill, use name.
+_NAME = r"[`'\"“(]?([a-z0-9]+(?:-[a-z0-9]+)+)(?![\w/-]|\.\w)"
+_CALLED = re.compile(
+    rf"(?<![\w.~/-])/{_NAME}|(?<![\w./-]){_NAME}\W?\s*(?:skill\b|技能)|(?:\bskill|技能)\s*{_NAME}",
+    re.ASCII | re.IGNORECASE,
+)
+_ASKED_FOR = re.compile(
+    r"(?:(?<!not )(?<!n't )(?<!never )\b(?:use|using|run|running|invoke)\s+(?:the\s+)?"
+    rf"|(?<![不别使])(?<!不要)(?:使用|用|运行)\s*)/?{_NAME}",
     re.ASCII | re.IGNORECASE,
 )
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -60,17 +72,37 @@ FILLER = frozenset(_FILLER.split(" "))
 
 
 RAREST = 6.7  # the weight of a word that hardly any skill contains
+LEAST_WEIGHT = 0.25  # of words such as "our" and "which"
+NUMBER = 2.0
 
 
 def rarity(word: str) -> float:
     """Return how telling a word is, from how many of thousands of real skills contain it."""
-    return _rarities().get(word, RAREST)
+    return NUMBER if word.isdigit() else _rarities().get(word, RAREST)
 
 
 @cache
 def _rarities() -> dict[str, float]:
     lines = Path(__file__).with_name("rarity.txt").read_text("utf-8").splitlines()
     return {word: float(level) for level, *words in map(str.split, lines) for word in words}
+
+
+def called(text: str) -> set[str]:
+    """Return the names by which a text calls skills, whether there are such skills or not.
+
+    >>> called("Use the pdf-forms skill on /tmp/form-1.pdf")
+    {'pdf-forms'}
+    """
+    return {name for names in _CALLED.findall(text[:MAX_QUERY_CHARS].lower()) for name in names if name}
+
+
+def asked_for(text: str) -> list[str]:
+    """Return what a text asks to use or to run and what can be the name of a skill.
+
+    >>> asked_for("Run /pdf-forms for self-hosted runners")
+    ['pdf-forms']
+    """
+    return _ASKED_FOR.findall(text[:MAX_QUERY_CHARS].lower())
 
 
 class Form(Struct, frozen=True):
@@ -131,10 +163,13 @@ class QueryParser:
     def _of_sentence(
         self, text: str, in_names: Collection[str]
     ) -> Iterator[tuple[str, Kind, tuple[Form, ...]]]:
-        runs: list[str] = []
+        chinese: list[str] = []
         if not text.isascii():
-            text, runs = _without_stop_words(text)
+            text, chinese = _without_stop_words(text)
         words = list(dict.fromkeys(self._analyzer.analyze(prepared(text))))
+        if chinese:
+            # The translation stands for a pair of characters that the library does not contain.
+            words = [word for word in words if self._known(word) or len(word) == 1 or not re.match(HAN, word)]
         unknown = [word for word in words if word not in in_names and not self._known(word)]
         misspelt = self._misspelt(unknown, text) if unknown else {}
         for word in words:
@@ -143,7 +178,7 @@ class QueryParser:
                 yield written, "correction", tuple(Form((each,), _CORRECTION_WEIGHT) for each in near)
             else:
                 yield self._plain(word)
-        for word in self._words_of(runs):
+        for word in chain.from_iterable(map(self._known_parts, chinese)):
             yield word, "translation", self._forms(word) or (_unknown(word),)
 
     def _plain(self, word: str) -> tuple[str, Kind, tuple[Form, ...]]:
@@ -173,16 +208,14 @@ class QueryParser:
                 found[stem[0]] = written, [word for times, word in known if times * 5 >= known[0][0]]
         return found
 
-    def _words_of(self, runs: Iterable[str]) -> Iterator[str]:
-        """Return the words of Chinese runs, or their known parts if the library does not contain the word."""
-        for run in runs:
-            for word in dictionary().segmented(run):
-                if len(word) < 3 or self._forms(word):
-                    known = [word]
-                else:
-                    parts = [part for half in (word[:2], word[2:]) for part in dictionary().segmented(half)]
-                    known = [part for part in parts if self._forms(part)] or [word]
-                yield from (each for each in known if each not in STOP_WORDS)
+    def _known_parts(self, word: str) -> Iterator[str]:
+        """Return a Chinese word, or its known parts if the library does not contain the word."""
+        if len(word) < 3 or self._forms(word):
+            known = [word]
+        else:
+            parts = [part for half in (word[:2], word[2:]) for part in dictionary().segmented(half)]
+            known = [part for part in parts if self._forms(part)] or [word]
+        return (each for each in known if each not in STOP_WORDS)
 
     def _forms(self, word: str) -> tuple[Form, ...]:
         """Return the meanings of a word that the library contains."""
@@ -210,20 +243,15 @@ def _unknown(word: str) -> Form:
 
 
 def _without_stop_words(text: str) -> tuple[str, list[str]]:
-    """Cut the Chinese runs of a text at their stop words; return the text and the runs that are left."""
-    runs: list[str] = []
+    """Cut the Chinese runs of a text at their stop words; return the text and the words that are left."""
+    words: list[str] = []
 
     def cut(run: re.Match[str]) -> str:
-        left = [""]
-        for word in dictionary().segmented(run[0]):
-            if word in STOP_WORDS:
-                left.append("")
-            else:
-                left[-1] += word
-        runs.extend(filter(None, left))
-        return f" {' '.join(left)} "
+        found = dictionary().segmented(run[0])
+        words.extend(word for word in found if word not in STOP_WORDS)
+        return f" {''.join(' ' if word in STOP_WORDS else word for word in found)} "
 
-    return re.sub(HAN, cut, simplified(text)), runs
+    return re.sub(HAN, cut, simplified(text)), words
 
 
 def _edits(word: str) -> list[str]:

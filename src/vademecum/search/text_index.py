@@ -94,8 +94,8 @@ class TextIndex:
 
     def _frequencies_of(self, term: str) -> dict[str, int]:
         """Return the fields that contain a term, each with the number of documents."""
-        counted = ((field, self._searcher.doc_freq(field, term)) for field in WEIGHTS)
-        return {field: count for field, count in counted if count}
+        count_in = self._searcher.doc_freq
+        return {field: count for field in WEIGHTS if (count := count_in(field, term))}
 
     def words(self, text: str) -> list[str]:
         """Return the words of a text as they are indexed."""
@@ -137,7 +137,10 @@ class TextIndex:
         ]
         if len(forms) == 1:
             return forms[0]
-        each = [Query.boolean_query([(Occur.Should, query) for query in queries]) for queries in forms]
+        each = [
+            queries[0] if len(queries) == 1 else Query.boolean_query([(Occur.Should, q) for q in queries])
+            for queries in forms
+        ]
         return [Query.disjunction_max_query(each)]
 
     def _in_fields(self, word: str, share: float) -> list[Query]:
