@@ -61,6 +61,15 @@ def test_offline_says_what_it_cannot_do(place: Place) -> None:
     assert "Use rhymes." in answer
 
 
+def test_offline_names_the_skill_that_cannot_be_loaded(place: Place) -> None:
+    body = "Use rhymes.\n" * 600
+    document = f"---\nname: poems\ndescription: Write poems about the sea.\n---\n{body}"
+    write_skill(place.cwd, ".agent/skills/poems", document)
+    answer = asked(place, "write a poem about the sea", "degraded")
+    assert "with the skill 'poems'" in answer
+    assert "600 lines" in answer
+
+
 def test_offline_reports_a_refusal(place: Place) -> None:
     (place.cwd / "a.txt").write_text("a\n")
     agent = Agent(model=models.offline(), index=place.build(), context=place.context)

@@ -85,7 +85,7 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
     loaded, observed = _LOADED.findall("\n".join(own)), _OBSERVED.findall("\n".join(own[1:]))
     files = _listed(_FILES, request)
     if observed and observed[-1][2] != "ok":
-        skill = loaded[-1][0] if loaded else "?"
+        skill = loaded[-1][0] if loaded else observed[-1][1]  # it could not be loaded
         return _final(said.failed.format(skill=skill, text=_last_words(since[-1])), complete=False)
     if not loaded:
         ranked, before = _RANKED.search(about), _LOADED.findall("\n".join(map(_own_words, told[:start])))

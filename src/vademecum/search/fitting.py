@@ -16,7 +16,7 @@ from vademecum.search.chinese import HAN
 from vademecum.search.query_terms import LEAST_WEIGHT, Form, Term, rarity
 
 # Each refuses 88 % of real requests whose answer was taken out of the library.
-LEAST_CONFIDENCE, LEAST_IN_CHINESE = 0.48, 0.47
+LEAST_CONFIDENCE, LEAST_IN_CHINESE = 0.485, 0.46
 LEAST_AMONG_FEW = 0.35  # among few skills a near miss is rare
 SMALL_LIBRARY = 50
 # A sentence is about the skill if the rarest word they share is, to this degree, as rare as in the best one.
