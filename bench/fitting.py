@@ -46,7 +46,7 @@ _FUNCTION_WORDS = (
     "did doing done would should could ought may might can will shall must a an the and but if or because "
     "as until while of at by for with about against between into through during before after above below "
     "to from up down in out on off over under again further then once here there when where why how all "
-    "any both each few more most other some such no nor not only own same so than too very just don now "
+    "any both each few more most other some such no nor not only own so than too very just don now "
     "also yet maybe though already anything everything something still s t m re ve ll d isn aren wasn won "
     "didn doesn"
 )
