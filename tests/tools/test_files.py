@@ -151,6 +151,18 @@ def asking(tmp_path: Path, saying: Saying, run: Sequence[Rule] = ()) -> Bench:
     return Bench(tmp_path, policy=Policy(default_rules(), run=run), approver=saying)
 
 
+@pytest.mark.parametrize(
+    ("tool", "words"), [("write_file", {"content": "y"}), ("edit_file", {"old": "zwei", "new": "drei"})]
+)
+def test_nobody_is_asked_to_change_a_link(tmp_path: Path, tool: str, words: dict[str, str]) -> None:
+    bench = asking(tmp_path, saying := Saying(Answer("once")))
+    (bench.project / "b.txt").write_text("zwei\n")
+    (bench.project / "link").symlink_to("b.txt")
+    seen = bench.call(tool, {"path": "link", **words})
+    assert (seen.code, "is a link: name the file that it leads to" in seen.text) == ("not-a-file", True)
+    assert (saying.asked, (bench.project / "b.txt").read_text()) == ([], "zwei\n")
+
+
 def test_high_risk_always_needs_approval(tmp_path: Path) -> None:
     rules = [*default_rules(), Rule("*", "*", Effect.ALLOW, "the user's configuration", 1)]
     saying = Saying(Answer("reject", "not now"))

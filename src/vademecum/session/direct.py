@@ -64,6 +64,8 @@ def perform(act: Act) -> Observation:
 
 def _replace(act: Act, located: Located, data: bytes) -> Observation:
     """Write a file whose requests are decided, after asking about exactly this content."""
+    act.refuse_denied((located.rule,))
+    writing.refuse_link(located)
     about = partial(writing.planned, located, data)
     exact = _content(located, data)
     act.settle((located.rule,), about=about, exact=exact)
@@ -78,6 +80,7 @@ def _edit(act: Act, call: calls.EditFile, located: Located) -> Observation:
     """Replace a text in a file; if reading it is asked for, nothing is said of it before the answer."""
     act.decide(lambda: [*act.reads(located), *act.writes(located)])
     act.refuse_denied((located.rule,))
+    writing.refuse_link(located)
     readable = all(d.effect is Effect.ALLOW for r, d in act.asked if r.permission not in {"tool", "write"})
     if readable:
         return _replace(act, located, writing.edited(call, located))

@@ -88,6 +88,13 @@ def content(located: Located, *, cap: int = MAX_COMPARED_BYTES) -> bytes | None:
         return None
 
 
+def refuse_link(located: Located) -> None:
+    """Raise if a file is a link: what it leads to is changed under its own name."""
+    if os.path.islink(located.path):
+        text = f"{located.name!r} is a link: name the file that it leads to."
+        raise ToolRefused(text, code="not-a-file")
+
+
 def replace_file(tool: str, located: Located, data: bytes, trash: Path) -> Observation:
     """Put new content in place of a file in one step; the old content goes to the trash."""
     shown = planned(located, data)
